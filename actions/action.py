@@ -79,38 +79,38 @@ class Action:
     """One Action of the configuration.
 
     Args:
-        title: its name in the log.
+        name: its name in the log.
         parts: its steps and conditions, in order.
         services: the instance.
 
     Attributes:
-        runs: the number of runs since the start.
-        failures: the number of failed runs.
-        last: the last run.
-        last_failure: the last run that failed.
+        run_count: the number of runs since the start.
+        failure_count: the number of failed runs.
+        last_run: the last run.
+        last_failed_run: the last run that failed.
     """
 
-    def __init__(self, title: str, parts: Sequence[ActionPart], services: ActionServices) -> None:
-        self.title = title
-        self.runs = 0
-        self.failures = 0
-        self.last: ActionRun | None = None
-        self.last_failure: ActionRun | None = None
+    def __init__(self, name: str, parts: Sequence[ActionPart], services: ActionServices) -> None:
+        self.name = name
+        self.run_count = 0
+        self.failure_count = 0
+        self.last_run: ActionRun | None = None
+        self.last_failed_run: ActionRun | None = None
         self._parts = parts
         self._services = services
         self._queue: deque[tuple[ActionContext, asyncio.Future[None] | None]] = deque()
-        self._bytes_waiting = 0
-        self._dropped = 0
+        self._pending_bytes = 0
+        self._dropped_count = 0
         self._task: asyncio.Task[None] | None = None
 
     @property
     def is_busy(self) -> bool:
         """See `ActionHandle.is_busy`."""
-        waiting, size = len(self._queue), self._bytes_waiting
+        waiting, size = len(self._queue), self._pending_bytes
         return waiting >= MAX_PENDING_RUNS // 2 or size >= MAX_PENDING_RUN_BYTES // 2
 
     @property
-    def waiting(self) -> int:
+    def pending_runs(self) -> int:
         """The number of runs that have not begun."""
         return len(self._queue)
 
@@ -124,7 +124,7 @@ class Action:
         self._enqueue(values, None, done)
         await done
 
-    async def settle(self) -> None:
+    async def wait_until_idle(self) -> None:
         """Wait until the queue is empty and the last run has ended."""
         while self._task is not None:
             await asyncio.wait([self._task])
@@ -140,58 +140,58 @@ class Action:
     def _enqueue(
         self, values: Mapping[str, bytes], cause: str | None, done: asyncio.Future[None] | None
     ) -> None:
-        engine, chain = self._services.engine, self._services.running
+        engine, chain = self._services.engine, self._services.current_run
         depth = 0 if chain is None else chain.depth + 1
         context = ActionContext(
             engine.settings.instance_name,
             engine.clock.now(),
             values,
-            self.title if cause is None else cause,
+            self.name if cause is None else cause,
             depth,
         )
         if depth > MAX_ACTION_CHAIN_LENGTH:
-            engine.log.emit("29-0106", action=self.title, length=MAX_ACTION_CHAIN_LENGTH)
+            engine.log.emit("29-0106", action=self.name, length=MAX_ACTION_CHAIN_LENGTH)
         elif self._has_room(context.size):
             self._queue.append((context, done))
-            self._bytes_waiting += context.size
+            self._pending_bytes += context.size
             if self._task is None:
-                self._start()
+                self._start_task()
             return
         if done is not None:
             done.set_result(None)
 
     def _has_room(self, size: int) -> bool:
         waiting = len(self._queue)
-        full = waiting >= MAX_PENDING_RUNS or self._bytes_waiting + size > MAX_PENDING_RUN_BYTES
+        full = waiting >= MAX_PENDING_RUNS or self._pending_bytes + size > MAX_PENDING_RUN_BYTES
         if full and waiting:  # a single large one may pass
-            if not self._dropped:
-                self._services.engine.log.emit("29-0107", action=self.title, waiting=waiting)
-            self._dropped += 1
+            if not self._dropped_count:
+                self._services.engine.log.emit("29-0107", action=self.name, waiting=waiting)
+            self._dropped_count += 1
             return False
         return True
 
-    def _start(self) -> None:
-        self._task = asyncio.get_running_loop().create_task(self._work(), name=self.title)
-        self._task.add_done_callback(self._stopped)
+    def _start_task(self) -> None:
+        self._task = asyncio.get_running_loop().create_task(self._process_queue(), name=self.name)
+        self._task.add_done_callback(self._on_task_done)
 
-    def _stopped(self, task: asyncio.Task[None]) -> None:
+    def _on_task_done(self, task: asyncio.Task[None]) -> None:
         """Log a defect of the task, and continue with the queue."""
         self._task = None
         if not task.cancelled():
             if (error := task.exception()) is not None:
                 self._services.engine.log.emit(
-                    "01-0004", text=f"action {self.title}", error=repr(error)
+                    "01-0004", text=f"action {self.name}", error=repr(error)
                 )
             if self._queue:
-                self._start()
+                self._start_task()
 
-    async def _work(self) -> None:
+    async def _process_queue(self) -> None:
         began = time.monotonic()
         while self._queue:
             context, done = self._queue.popleft()
-            self._bytes_waiting -= context.size
+            self._pending_bytes -= context.size
             try:
-                await self._run(context)
+                await self._execute_run(context)
             finally:
                 if done is not None and not done.done():
                     done.set_result(None)
@@ -200,24 +200,24 @@ class Action:
                 await asyncio.sleep(0)
                 began = time.monotonic()
         self._services.engine.flush()
-        self._say_dropped()
+        self._log_dropped()
 
-    def _say_dropped(self) -> None:
-        if self._dropped:
-            self._services.engine.log.emit("29-0108", action=self.title, count=self._dropped)
-            self._dropped = 0
+    def _log_dropped(self) -> None:
+        if self._dropped_count:
+            self._services.engine.log.emit("29-0108", action=self.name, count=self._dropped_count)
+            self._dropped_count = 0
 
-    async def _run(self, context: ActionContext) -> None:
+    async def _execute_run(self, context: ActionContext) -> None:
         began, clock = self._services.engine.clock.now(), time.monotonic()
-        ended_by, failure = await self._go(context)
+        ended_by, failure = await self._execute_parts(context)
         seconds = time.monotonic() - clock
-        self.runs += 1
-        self.last = ActionRun(began, seconds, context.cause, failure, ended_by)
+        self.run_count += 1
+        self.last_run = ActionRun(began, seconds, context.cause, failure, ended_by)
         if failure:
-            self.failures += 1
-            self.last_failure = self.last
+            self.failure_count += 1
+            self.last_failed_run = self.last_run
 
-    async def _go(self, context: ActionContext) -> tuple[str, str]:
+    async def _execute_parts(self, context: ActionContext) -> tuple[str, str]:
         """Execute the parts one after the other.
 
         Returns:
@@ -227,9 +227,9 @@ class Action:
         for part in self._parts:
             log.emit("29-0100", module=part.name, event=context.cause)
             if part.name in ADMINISTRATIVE:
-                audit.acted(NOBODY, part.name, context.cause)
+                audit.report_action(NOBODY, part.name, context.cause)
             try:
-                if not await self._pass(part, context):
+                if not await self._execute_part(part, context):
                     return part.name, ""
             except (StepError, OSError) as failure:
                 reason = _reason(failure)
@@ -237,7 +237,7 @@ class Action:
                 return part.name, reason
         return "", ""
 
-    async def _pass(self, part: ActionPart, context: ActionContext) -> bool:
+    async def _execute_part(self, part: ActionPart, context: ActionContext) -> bool:
         limit = part.module.limit
         if limit is None:
             return await _go_through(part.module, context)

@@ -32,7 +32,7 @@ async def started(helpers: ActionThreads, start: Callable[[], Process]) -> Proce
     try:
         return await helpers.call(starting.run)
     except asyncio.CancelledError:
-        starting.give_up()
+        starting.abort()
         raise
 
 
@@ -47,21 +47,21 @@ class _ProcessStart:
         self._start = start
         self._lock = threading.Lock()
         self._process: Process | None = None
-        self._is_given_up = False
+        self._is_aborted = False
 
     def run(self) -> Process:
         """Start it; the event loop may be gone by then, so it is killed here if need be."""
         process = self._start()
         with self._lock:
             self._process = process
-            if self._is_given_up:
+            if self._is_aborted:
                 kill(process)
         return process
 
-    def give_up(self) -> None:
+    def abort(self) -> None:
         """Kill it, now or as soon as it has been started."""
         with self._lock:
-            self._is_given_up = True
+            self._is_aborted = True
             if self._process is not None:
                 kill(self._process)
 

@@ -19,15 +19,15 @@ class OnClient(Trigger):
 
     Attributes:
         event: the event.
-        tells_user: true if the variables include the authenticated user.
+        includes_user: true if the variables include the authenticated user.
     """
 
     event: ClassVar[str]
-    tells_user: ClassVar[bool] = False
+    includes_user: ClassVar[bool] = False
 
     def provision(self, services: ActionServices, action: ActionHandle) -> None:
         """Listen for the event."""
-        tells_user = self.tells_user
+        tells_user = self.includes_user
 
         def watch(client: ClientIdentity, _details: Mapping[str, str | None]) -> None:
             action.post(client_variables(client, with_user=tells_user))

@@ -111,9 +111,9 @@ class VariableTemplate:
 
     def expand(self, context: ActionContext) -> bytes:
         """Return the text with the variables replaced by their values."""
-        return self.filled(lambda _, name: context[name])
+        return self.expand_with(lambda _, name: context[name])
 
-    def filled(self, value: Callable[[int, str], bytes]) -> bytes:
+    def expand_with(self, value: Callable[[int, str], bytes]) -> bytes:
         """Replace each variable by the result of `value` for its number and its name."""
         pieces: list[bytes] = []
         for number, (text, name) in enumerate(self.parts):

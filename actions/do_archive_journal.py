@@ -9,4 +9,4 @@ from server.engine.maintenance.journal_retention import JournalAction
 class DoArchiveJournal(OldJournals):
     """Moves old journals to the archive directory; they stay part of the transaction log."""
 
-    deed: ClassVar[JournalAction] = JournalAction.ARCHIVE
+    operation: ClassVar[JournalAction] = JournalAction.ARCHIVE

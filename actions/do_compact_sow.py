@@ -28,7 +28,7 @@ class DoCompactSow(Step):
 
     def provision(self, services: ActionServices) -> None:
         """Keep a reference to the topics."""
-        self._stores = services.engine.stores
+        self._stores = services.engine.sow_registry
 
     async def run(self, context: ActionContext) -> None:
         """Compact.

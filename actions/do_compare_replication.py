@@ -33,7 +33,7 @@ class DoCompareReplication(Step):
 
     def provision(self, services: ActionServices) -> None:
         """Keep a reference to the comparing service."""
-        self._comparing = services.comparing
+        self._anti_entropy = services.anti_entropy
 
     async def run(self, context: ActionContext) -> None:
         """Start the comparisons.
@@ -44,7 +44,7 @@ class DoCompareReplication(Step):
         repair = quantity("Repair", self._repair, context, parse_bool)
         peer = None if self._peer is None else self._peer.expand_text(context)
         topic = None if self._topic is None else self._topic.expand_text(context)
-        comparing = self._comparing
+        comparing = self._anti_entropy
         if comparing is None or not comparing.compare(peer, topic, repair=repair):
             whose = "no connected instance" if peer is None else f"{peer}, which may be away,"
             what = "topics with records" if topic is None else f"the topic {topic}"

@@ -21,7 +21,7 @@ _CHUNK: Final = 1024 * 1024
 class DoCompressFiles(OldFiles):
     """Compresses files."""
 
-    def process(self, path: Path) -> None:
+    def process_file(self, path: Path) -> None:
         """Compress one file; if that fails, it stays as it was.
 
         Raises:

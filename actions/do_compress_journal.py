@@ -9,4 +9,4 @@ from server.engine.maintenance.journal_retention import JournalAction
 class DoCompressJournal(OldJournals):
     """Compresses old journals; they stay part of the transaction log."""
 
-    deed: ClassVar[JournalAction] = JournalAction.COMPRESS
+    operation: ClassVar[JournalAction] = JournalAction.COMPRESS

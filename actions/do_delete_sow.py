@@ -43,7 +43,7 @@ class DoDeleteSow(Step):
         try:
             slices = self._client.delete_records(
                 self._topic.expand_text(context),
-                self._filter.fill_in(context),
+                self._filter.expand(context),
                 literal=self._topic.is_literal,
             )
             for _ in slices:

@@ -20,5 +20,5 @@ class DoDisableAuthentication(Step):
 
     async def run(self, context: ActionContext) -> None:  # noqa: ARG002 - the same whatever happened
         """Disable authentication."""
-        self._engine.switches.authentication = False
+        self._engine.security_switches.is_authentication_on = False
         self._engine.log.emit("25-0001", what="authentication", state="off")

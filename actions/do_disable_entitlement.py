@@ -20,6 +20,6 @@ class DoDisableEntitlement(Step):
 
     async def run(self, context: ActionContext) -> None:  # noqa: ARG002 - the same whatever happened
         """Disable entitlement; earlier decisions are made anew."""
-        self._engine.switches.entitlement = False
+        self._engine.security_switches.is_entitlement_on = False
         self._engine.topics.invalidate()
         self._engine.log.emit("25-0001", what="entitlement", state="off")

@@ -20,6 +20,7 @@ class DoEnableAuthentication(Step):
 
     async def run(self, context: ActionContext) -> None:  # noqa: ARG002 - the same whatever happened
         """Enable authentication, and end the sessions of the admin interface."""
-        self._engine.switches.authentication = True
-        self._engine.switches.sessions.end_all()  # users were not verified while it was off
+        self._engine.security_switches.is_authentication_on = True
+        # users were not verified while it was off
+        self._engine.security_switches.sessions.end_all()
         self._engine.log.emit("25-0001", what="authentication", state="on")

@@ -20,6 +20,6 @@ class DoEnableEntitlement(Step):
 
     async def run(self, context: ActionContext) -> None:  # noqa: ARG002 - the same whatever happened
         """Enable entitlement; earlier decisions are made anew."""
-        self._engine.switches.entitlement = True
+        self._engine.security_switches.is_entitlement_on = True
         self._engine.topics.invalidate()
         self._engine.log.emit("25-0001", what="entitlement", state="on")

@@ -13,6 +13,6 @@ if TYPE_CHECKING:
 class DoEnableTransport(SwitchTransport):
     """Enables one transport, or all of them."""
 
-    async def switch(self, transports: TransportControl, name: str) -> None:
+    async def switch_transport(self, transports: TransportControl, name: str) -> None:
         """Enable one transport."""
         await transports.enable(name)

@@ -38,9 +38,9 @@ class DoExecuteEvent(Step):
             event = self._event.expand_text(context)
         if not event:
             raise StepError(f"no event is named: variable {self._variable or 'in Event'} is empty")
-        self._services.running = context
+        self._services.current_run = context
         try:
-            for listener in self._services.listeners.get(event, ()):
+            for listener in self._services.event_listeners.get(event, ()):
                 listener.post(context.values, f"event {event}")
         finally:
-            self._services.running = None
+            self._services.current_run = None

@@ -38,18 +38,18 @@ class DoExecuteSystem(Step):
 
     def __init__(self, options: StepOptions) -> None:
         super().__init__(options)
-        self._command, self._names = shell_command(required(options, "Command"))
-        self._limit = parse_interval(options.get("Timeout") or _DEFAULT_LIMIT) / _NANOSECONDS
+        self._command, self._variable_names = shell_command(required(options, "Command"))
+        self._limit_s = parse_interval(options.get("Timeout") or _DEFAULT_LIMIT) / _NANOSECONDS
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
     def limit(self) -> float:
         """Seconds that the command may take."""
-        return self._limit
+        return self._limit_s
 
     def provision(self, services: ActionServices) -> None:
         """Keep a reference to the helper threads."""
-        self._helpers = services.helpers
+        self._helpers = services.helper_threads
 
     async def run(self, context: ActionContext) -> None:
         """Run the command and wait for its end.
@@ -57,7 +57,7 @@ class DoExecuteSystem(Step):
         Raises:
             StepError: it failed, or was given a value that no command can be given.
         """
-        environment = _environment(self._names, context)
+        environment = _environment(self._variable_names, context)
         self._process = await started(self._helpers, lambda: _start(self._command, environment))
         try:
             status = await self._helpers.call(self._process.wait)

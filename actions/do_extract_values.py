@@ -57,5 +57,5 @@ class DoExtractValues(Step):
             return
         body = self._data.expand(context)
         for variable, template in self._assignments:
-            value = template.fill_in(context)(body)
+            value = template.compile_expanded(context)(body)
             context[variable] = text_to_bytes(text(value) or "")

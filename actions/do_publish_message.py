@@ -43,12 +43,12 @@ class DoPublishMessage(Step):
         is_delta = quantity("Delta", self._delta, context, parse_bool)
         update_only = quantity("UpdateOnly", self._update_only, context, parse_bool)
         topic, body = self._topic.expand_text(context), self._data.expand(context)
-        if is_delta and update_only and not self._client.has_record_of(topic, body):
+        if is_delta and update_only and not self._client.has_record_for(topic, body):
             raise StepError(f"topic {topic!r} has no record that this would update")
-        self._services.running = context
+        self._services.current_run = context
         try:
             self._client.publish(topic, body, "delta_publish" if is_delta else "publish")
         except CommandRefusedError as refusal:
             raise StepError(str(refusal)) from None
         finally:
-            self._services.running = None
+            self._services.current_run = None

@@ -47,9 +47,9 @@ class DoQuerySow(Step):
         """
         order_by, options = self._order_by, self._command_options
         try:
-            slices = self._client.first_record(
+            slices = self._client.find_first_record(
                 self._topic.expand_text(context),
-                self._filter.fill_in(context),
+                self._filter.expand(context),
                 None if order_by is None else order_by.expand_text(context),
                 None if options is None else options.expand_text(context),
                 literal=self._topic.is_literal,

@@ -13,6 +13,6 @@ if TYPE_CHECKING:
 class DoRemoveFiles(OldFiles):
     """Removes files."""
 
-    def process(self, path: Path) -> None:
+    def process_file(self, path: Path) -> None:
         """Remove one."""
         path.unlink()

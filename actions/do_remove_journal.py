@@ -9,4 +9,4 @@ from server.engine.maintenance.journal_retention import JournalAction
 class DoRemoveJournal(OldJournals):
     """Removes old journals that are not needed any more."""
 
-    deed: ClassVar[JournalAction] = JournalAction.REMOVE
+    operation: ClassVar[JournalAction] = JournalAction.REMOVE

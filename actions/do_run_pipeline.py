@@ -44,14 +44,14 @@ class DoRunPipeline(Step):
     def __init__(self, options: StepOptions) -> None:
         super().__init__(options)
         self._job = options.get("Job") or ""
-        self._limit = parse_interval(options.get("Timeout") or _DEFAULT_LIMIT) / _NANOSECONDS
+        self._limit_s = parse_interval(options.get("Timeout") or _DEFAULT_LIMIT) / _NANOSECONDS
         self._process: subprocess.Popen[bytes] | None = None
-        self._words: list[VariableTemplate] = []
+        self._arguments: list[VariableTemplate] = []
 
     @property
     def limit(self) -> float:
         """Seconds that the job may take."""
-        return self._limit
+        return self._limit_s
 
     def provision(self, services: ActionServices) -> None:
         """Keep references to the helper threads and the log.
@@ -59,7 +59,7 @@ class DoRunPipeline(Step):
         Raises:
             ModuleProvisionError: the arguments are no words.
         """
-        self._helpers = services.helpers
+        self._helpers = services.helper_threads
         self._log = services.engine.log
         settings = [word for one in self.options.all("Conf") for word in ("--conf", one)]
         try:
@@ -68,7 +68,7 @@ class DoRunPipeline(Step):
             raise ModuleProvisionError(f"Arguments: {problem}") from None
         master = self.options.get("Master") or _DEFAULT_MASTER
         words = ["--master", master, *settings, self._job, *arguments]
-        self._words = [template(self.options, "Arguments", word) for word in words]
+        self._arguments = [template(self.options, "Arguments", word) for word in words]
 
     async def run(self, context: ActionContext) -> None:
         """Run the job and wait for its end.
@@ -76,7 +76,7 @@ class DoRunPipeline(Step):
         Raises:
             StepError: it failed, or a variable has a value that no argument can have.
         """
-        words = [_word(argument, context) for argument in self._words]
+        words = [_word(argument, context) for argument in self._arguments]
         began = time.monotonic()
         with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as errors:
             self._process = await started(self._helpers, lambda: _start(words, out, errors))

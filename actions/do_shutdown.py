@@ -16,7 +16,7 @@ class DoShutdown(Step):
 
     def provision(self, services: ActionServices) -> None:
         """Keep a reference to the stop callback."""
-        self._stop = services.stop
+        self._stop = services.stop_instance
 
     async def run(self, context: ActionContext) -> None:
         """Ask the instance to stop; the steps after this one still run."""

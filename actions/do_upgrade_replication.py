@@ -13,6 +13,6 @@ if TYPE_CHECKING:
 class DoUpgradeReplication(ChangeSyncType):
     """Upgrades destinations."""
 
-    def change(self, replication: ReplicationState, age: int) -> None:
+    def change_sync_types(self, replication: ReplicationState, age: int) -> None:
         """Upgrade the destinations without an unacknowledged entry as old as `age`."""
         replication.upgrade_recovered(age)

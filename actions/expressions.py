@@ -48,7 +48,7 @@ class ExpressionText:
         self._pieces = tuple(pieces)
         self._tail = template.tail
 
-    def fill_in(self, context: ActionContext) -> str:
+    def expand(self, context: ActionContext) -> str:
         """Return the expression with the values of its variables.
 
         Raises:
@@ -74,16 +74,16 @@ class ExpressionTemplate(Generic[_Compiled]):
 
     def __init__(self, text: str, compiled: Callable[[str], _Compiled]) -> None:
         self._text = ExpressionText(text)
-        self._compiled = lru_cache(_MAX_KEPT)(compiled)
+        self._compile = lru_cache(_MAX_KEPT)(compiled)
 
-    def fill_in(self, context: ActionContext) -> _Compiled:
+    def compile_expanded(self, context: ActionContext) -> _Compiled:
         """Compile the expression with the values of its variables.
 
         Raises:
             StepError: with these values it cannot be parsed.
         """
         try:
-            return self._compiled(self._text.fill_in(context))
+            return self._compile(self._text.expand(context))
         except ExpressionError as error:
             raise StepError(str(error)) from None
 

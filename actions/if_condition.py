@@ -36,4 +36,4 @@ class IfCondition(Condition):
         Raises:
             StepError: with its variables filled in, it cannot be parsed.
         """
-        return self._condition.fill_in(context)()
+        return self._condition.compile_expanded(context)()

@@ -26,7 +26,7 @@ class IfFileSystemUsage(Condition):
 
     def provision(self, services: ActionServices) -> None:
         """Keep a reference to the helper threads."""
-        self._helpers = services.helpers
+        self._helpers = services.helper_threads
 
     async def holds(self, context: ActionContext) -> bool:
         """Return true if the file system is filled to the limit.

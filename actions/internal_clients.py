@@ -26,7 +26,7 @@ def client_of(services: ActionServices, options: StepOptions, name: str) -> Inte
     Raises:
         ModuleProvisionError: there is no such message type.
     """
-    return services.client(name, message_type_of(services, options).name)
+    return services.make_client(name, message_type_of(services, options).name)
 
 
 def body_of(services: ActionServices, options: StepOptions, name: str) -> VariableTemplate:

@@ -24,13 +24,13 @@ class AffinityAssignment:
         record: the record.
         client: the new or former owner.
         reason: the reason.
-        begins: true for an assignment, false for its end.
+        is_assignment: true for an assignment, false for its end.
     """
 
     record: RecordKey
     client: AffinityOwner
     reason: str
-    begins: bool
+    is_assignment: bool
 
 
 class MessageAffinities:
@@ -42,23 +42,25 @@ class MessageAffinities:
         self._to_assign: dict[RecordKey, str] = {}  # with the reason
         self._to_unassign: dict[RecordKey, AffinityAssignment] = {}
 
-    def join(self, client: AffinityOwner) -> None:
+    def add_client(self, client: AffinityOwner) -> None:
         """Add a client that can own records; adding it again has no effect."""
         self._records.setdefault(client, {})
 
-    def leave(self, client: AffinityOwner, reason: str) -> None:
+    def remove_client(self, client: AffinityOwner, reason: str) -> None:
         """Remove a client; its records are assigned to others."""
         for record in self._records.pop(client, {}):
             del self._clients[record]
-            self._to_unassign[record] = AffinityAssignment(record, client, reason, begins=False)
+            self._to_unassign[record] = AffinityAssignment(
+                record, client, reason, is_assignment=False
+            )
             self._to_assign[record] = reason
 
-    def add(self, record: RecordKey, reason: str) -> None:
+    def add_record(self, record: RecordKey, reason: str) -> None:
         """Queue a record for assignment, unless it is assigned or queued already."""
         if record not in self._clients and record not in self._to_assign:
             self._to_assign[record] = reason
 
-    def drop(self, record: RecordKey, reason: str) -> AffinityAssignment | None:
+    def remove_record(self, record: RecordKey, reason: str) -> AffinityAssignment | None:
         """Remove a record; return the change to report to its former owner, if any."""
         self._to_assign.pop(record, None)
         untold = self._to_unassign.pop(record, None)
@@ -68,9 +70,9 @@ class MessageAffinities:
         if client is None:
             return None
         del self._records[client][record]
-        return AffinityAssignment(record, client, reason, begins=False)
+        return AffinityAssignment(record, client, reason, is_assignment=False)
 
-    def next(self) -> AffinityAssignment | None:
+    def next_change(self) -> AffinityAssignment | None:
         """Return the next change to report; None if there is nothing for now."""
         if self._to_unassign:
             return self._to_unassign.pop(next(iter(self._to_unassign)))
@@ -81,4 +83,4 @@ class MessageAffinities:
         client = min(self._records, key=lambda one: len(self._records[one]))
         self._records[client][record] = None
         self._clients[record] = client
-        return AffinityAssignment(record, client, reason, begins=True)
+        return AffinityAssignment(record, client, reason, is_assignment=True)

@@ -33,15 +33,15 @@ async def take_minidump(
     queues = engine.topics.queues
     if queues is not None:
         engine.log.emit("31-0010", text=report(queues, engine.clock.steady()))
-    path = await services.helpers.call(services.write_minidump)
+    path = await services.helper_threads.call(services.write_minidump)
     if path is None:
         engine.log.emit("30-0011")
         return None
     engine.log.emit("30-0010", path=path)
-    services.running = context
+    services.current_run = context
     try:
         for listener in services.minidump_listeners:
             listener.post({"AMPS_MINIDUMP_PATH": text_to_bytes(str(path))})
     finally:
-        services.running = None
+        services.current_run = None
     return path

@@ -35,15 +35,15 @@ class FileCriteria:
 
     Attributes:
         pattern: a shell pattern.
-        age: seconds since their last change, at least.
-        keep: how many of these to leave as they are, the youngest; None for none.
-        count: how many to process at most, the oldest first; None for all.
+        min_age_s: seconds since their last change, at least.
+        keep_count: how many of these to leave as they are, the youngest; None for none.
+        max_count: how many to process at most, the oldest first; None for all.
     """
 
     pattern: str
-    age: float
-    keep: int | None
-    count: int | None
+    min_age_s: float
+    keep_count: int | None
+    max_count: int | None
 
 
 class OldFiles(Step):
@@ -60,9 +60,9 @@ class OldFiles(Step):
 
     def provision(self, services: ActionServices) -> None:
         """Keep a reference to the helper threads."""
-        self._helpers = services.helpers
+        self._helpers = services.helper_threads
 
-    def process(self, path: Path) -> None:
+    def process_file(self, path: Path) -> None:
         """Process one file, on a helper thread."""
         raise NotImplementedError
 
@@ -75,11 +75,11 @@ class OldFiles(Step):
         keep, count = self._keep, self._count
         choice = FileCriteria(
             pattern=self._pattern.expand_text(context),
-            age=quantity("Age", self._age, context, parse_interval) / _NANOSECONDS,
-            keep=None if keep is None else quantity("Keep", keep, context, parse_count),
-            count=None if count is None else quantity("Count", count, context, parse_count),
+            min_age_s=quantity("Age", self._age, context, parse_interval) / _NANOSECONDS,
+            keep_count=None if keep is None else quantity("Keep", keep, context, parse_count),
+            max_count=None if count is None else quantity("Count", count, context, parse_count),
         )
-        await self._helpers.call(lambda: process_old_files(choice, self.process))
+        await self._helpers.call(lambda: process_old_files(choice, self.process_file))
 
 
 def process_old_files(choice: FileCriteria, process: Callable[[Path], None]) -> None:
@@ -90,10 +90,10 @@ def process_old_files(choice: FileCriteria, process: Callable[[Path], None]) -> 
     """
     found = sorted(map(Path, glob.glob(choice.pattern)))
     journals = [path for path in found if path.name.endswith(_JOURNALS)]
-    old = _old_files([path for path in found if path not in journals], choice.age)
-    most = len(old) if choice.keep is None else max(len(old) - choice.keep, 0)
-    if choice.count is not None:
-        most = min(most, choice.count)
+    old = _old_files([path for path in found if path not in journals], choice.min_age_s)
+    most = len(old) if choice.keep_count is None else max(len(old) - choice.keep_count, 0)
+    if choice.max_count is not None:
+        most = min(most, choice.max_count)
     problems = [
         f"{path} is a journal, which only the journal actions may touch" for path in journals
     ]

@@ -25,10 +25,10 @@ class OldJournals(Step):
     """Has something done to old journal files.
 
     Attributes:
-        deed: the operation.
+        operation: the operation.
     """
 
-    deed: ClassVar[JournalAction]
+    operation: ClassVar[JournalAction]
     time_limit: ClassVar[float] = 3600.0
 
     def __init__(self, options: StepOptions) -> None:
@@ -46,9 +46,9 @@ class OldJournals(Step):
             StepError: the age is none, or there are no journals, or nowhere to archive them to.
         """
         age = quantity("Age", self._age, context, parse_interval) / _NANOSECONDS
-        if self._services.journals is None:
+        if self._services.journal_retention is None:
             raise StepError("there are no journals: the configuration has no TransactionLog")
         try:
-            await self._services.journals.mark(self.deed, age)
+            await self._services.journal_retention.mark_by_age(self.operation, age)
         except JournalError as error:
             raise StepError(str(error)) from None

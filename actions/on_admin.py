@@ -22,7 +22,7 @@ class OnAdmin(Trigger):
         """Register the action for requests to the admin interface."""
         get = self.options.get
         path = get("Path") or ""
-        services.requested.append(
+        services.requested_actions.append(
             RequestedAction(
                 path,
                 get("Name") or path,

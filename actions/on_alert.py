@@ -9,14 +9,14 @@ from server.util.encoding import text_to_bytes
 class OnAlert(OnTrackedRecords):
     """Runs once for each record, and says in a variable which of the two happened."""
 
-    def timed_out(self) -> dict[str, bytes]:
+    def timeout_variables(self) -> dict[str, bytes]:
         """Return the variable of a record that matched for too long."""
-        return self._event("TimeoutEvent")
+        return self._event_variable("TimeoutEvent")
 
-    def stopped(self) -> dict[str, bytes] | None:
+    def stop_variables(self) -> dict[str, bytes] | None:
         """Return the variable of a record that stopped matching in time."""
-        return self._event("OOFEvent")
+        return self._event_variable("OOFEvent")
 
-    def _event(self, option: str) -> dict[str, bytes]:
+    def _event_variable(self, option: str) -> dict[str, bytes]:
         get = self.options.get
         return {get("EventVariable") or "": text_to_bytes(get(option) or "")}

@@ -7,4 +7,4 @@ class OnDisconnectClient(OnClient):
     """Runs when a client disconnects."""
 
     event = "disconnect"
-    tells_user = True
+    includes_user = True

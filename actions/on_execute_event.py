@@ -15,4 +15,4 @@ class OnExecuteEvent(Trigger):
 
     def provision(self, services: ActionServices, action: ActionHandle) -> None:
         """Listen for the event."""
-        services.listeners.setdefault(self.options.get("Event") or "", []).append(action)
+        services.event_listeners.setdefault(self.options.get("Event") or "", []).append(action)

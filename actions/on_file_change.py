@@ -27,12 +27,12 @@ class OnFileChange(Trigger):
 
     def __init__(self, options: Options) -> None:
         super().__init__(options)
-        self._stop: Callable[[], None] | None = None
+        self._stop_watching: Callable[[], None] | None = None
 
     def provision(self, services: ActionServices, action: ActionHandle) -> None:
         """Watch the file."""
         path = self.options.get("Path") or ""
-        self._stop = services.files.watch(
+        self._stop_watching = services.file_watch.watch(
             Path(path),
             lambda change: action.post(
                 {"AMPS_FILE_PATH": text_to_bytes(path), "AMPS_FILE_CHANGE": text_to_bytes(change)}
@@ -41,5 +41,5 @@ class OnFileChange(Trigger):
 
     def close(self) -> None:
         """Watch no more."""
-        if self._stop is not None:
-            self._stop()
+        if self._stop_watching is not None:
+            self._stop_watching()

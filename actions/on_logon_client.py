@@ -7,4 +7,4 @@ class OnLogonClient(OnClient):
     """Runs when a client logs on."""
 
     event = "logon"
-    tells_user = True
+    includes_user = True

@@ -41,52 +41,54 @@ class OnMessageAffinity(OnRecords):
     def __init__(self, options: Options) -> None:
         super().__init__(options)
         self._affinities = MessageAffinities()
-        self._in_control: dict[AffinityOwner, set[str | None]] = {}  # to the control topic
-        self._is_waiting = False
+        self._control_subscriptions: dict[
+            AffinityOwner, set[str | None]
+        ] = {}  # to the control topic
+        self._is_posting_paused = False
 
     def provision(self, services: ActionServices, action: ActionHandle) -> None:
         """Follow the records, and the subscriptions to the control topic."""
         super().provision(services, action)
-        for record in self.matching():
-            self._affinities.add((record.topic, record.key), _MATCH)
+        for record in self.matching_records():
+            self._affinities.add_record((record.topic, record.key), _MATCH)
         for event in OnSubscribe.events:
-            services.engine.hooks.watch_clients(event, self._subscribed)
-        services.engine.hooks.watch_clients("unsubscribe", self._unsubscribed)
+            services.engine.hooks.watch_clients(event, self._on_subscribe)
+        services.engine.hooks.watch_clients("unsubscribe", self._on_unsubscribe)
 
-    def take_record(self, topic: str, body: bytes, message: RecordMessage) -> None:  # noqa: ARG002 - see `Sink`
+    def on_record(self, topic: str, body: bytes, message: RecordMessage) -> None:  # noqa: ARG002 - see `Sink`
         """Queue a matching record for assignment to a client."""
-        self._affinities.add((topic, message.key), _MATCH)
-        self._tell_all()
+        self._affinities.add_record((topic, message.key), _MATCH)
+        self._post_pending()
 
-    def take_leaving(self, topic: str, body: bytes, message: RecordMessage) -> None:
+    def on_oof(self, topic: str, body: bytes, message: RecordMessage) -> None:
         """Unassign a record that does not match any more."""
-        assignment = self._affinities.drop((topic, message.key), _OOF)
+        assignment = self._affinities.remove_record((topic, message.key), _OOF)
         if assignment is not None:
-            self._tell(assignment, body)
+            self._post_assignment(assignment, body)
 
-    def _subscribed(self, client: ClientIdentity, details: Mapping[str, str | None]) -> None:
+    def _on_subscribe(self, client: ClientIdentity, details: Mapping[str, str | None]) -> None:
         if client.message_type != self.options.get("MessageType"):
             return
-        if self._is_control(details["topic"] or ""):
+        if self._selects_control_topic(details["topic"] or ""):
             who = client.number, client.client_name
-            self._in_control.setdefault(who, set()).add(details["sub_id"])
-            self._affinities.join(who)
-            self._tell_all()
+            self._control_subscriptions.setdefault(who, set()).add(details["sub_id"])
+            self._affinities.add_client(who)
+            self._post_pending()
         else:  # it may have replaced one to the control topic
-            self._unsubscribed(client, details)
+            self._on_unsubscribe(client, details)
 
-    def _unsubscribed(self, client: ClientIdentity, details: Mapping[str, str | None]) -> None:
+    def _on_unsubscribe(self, client: ClientIdentity, details: Mapping[str, str | None]) -> None:
         who = client.number, client.client_name
-        subscriptions = self._in_control.get(who)
+        subscriptions = self._control_subscriptions.get(who)
         if subscriptions is None:
             return
         subscriptions.discard(details["sub_id"])
         if not subscriptions:
-            del self._in_control[who]
-            self._affinities.leave(who, _UNSUBSCRIBE)
-            self._tell_all()
+            del self._control_subscriptions[who]
+            self._affinities.remove_client(who, _UNSUBSCRIBE)
+            self._post_pending()
 
-    def _is_control(self, topic: str) -> bool:
+    def _selects_control_topic(self, topic: str) -> bool:
         control = self.options.get("ControlTopic") or ""
         literal = not self.services.engine.settings.regex_topics
         try:
@@ -94,27 +96,27 @@ class OnMessageAffinity(OnRecords):
         except TopicError:
             return False
 
-    def _tell_all(self) -> None:
+    def _post_pending(self) -> None:
         """Post the pending assignments, until the action is busy."""
         while not self.action.is_busy:
-            assignment = self._affinities.next()
+            assignment = self._affinities.next_change()
             if assignment is None:
                 return
-            self._tell(assignment, self.current(*assignment.record) or b"")
-        if not self._is_waiting:
-            self._is_waiting = True
-            self.services.engine.clock.call_later(_PAUSE, self._tell_more)
+            self._post_assignment(assignment, self.current_body(*assignment.record) or b"")
+        if not self._is_posting_paused:
+            self._is_posting_paused = True
+            self.services.engine.clock.call_later(_PAUSE, self._resume_posting)
 
-    def _tell_more(self) -> None:
-        self._is_waiting = False
-        self._tell_all()
+    def _resume_posting(self) -> None:
+        self._is_posting_paused = False
+        self._post_pending()
 
-    def _tell(self, assignment: AffinityAssignment, body: bytes) -> None:
+    def _post_assignment(self, assignment: AffinityAssignment, body: bytes) -> None:
         self.action.post(
             {
                 "AMPS_DATA": body,
                 "AMPS_CLIENT_NAME": text_to_bytes(assignment.client[1]),
-                "AMPS_AFFINITY_ACTION": b"assign" if assignment.begins else b"unassign",
+                "AMPS_AFFINITY_ACTION": b"assign" if assignment.is_assignment else b"unassign",
                 "AMPS_AFFINITY_REASON": text_to_bytes(assignment.reason),
             }
         )

@@ -27,7 +27,7 @@ class OnOofMessage(OnRecords):
         """Return the message types that the option, a regular expression, matches."""
         return matching_types(self.options.get("MessageType") or "", self.services)
 
-    def take_leaving(self, topic: str, body: bytes, message: RecordMessage) -> None:
+    def on_oof(self, topic: str, body: bytes, message: RecordMessage) -> None:
         """Run, if the record left for a reason that is asked for."""
         if message.reason not in _REASONS[(self.options.get("Type") or "all").strip().lower()]:
             return

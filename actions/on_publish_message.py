@@ -34,7 +34,7 @@ class OnPublishMessage(Trigger):
         """Subscribe."""
         get = self.options.get
         source = (get("MessageSource") or "all").strip().lower()
-        self._client = services.client(action.title, get("MessageType") or "")
+        self._client = services.make_client(action.name, get("MessageType") or "")
         try:
             self._subscription = self._client.subscribe(
                 get("Topic") or "", _PublishSink(action, source), get("Filter"), get("Options")
@@ -58,24 +58,24 @@ class _PublishSink:
 
     def __init__(self, action: ActionHandle, source: str) -> None:
         self._action = action
-        self._passes_over = {"local": True, "replicated": False}.get(source)
+        self._skipped_origin = {"local": True, "replicated": False}.get(source)
 
-    def take(self, topic: str, body: bytes, envelope: Envelope) -> None:
+    def on_message(self, topic: str, body: bytes, envelope: Envelope) -> None:
         """Run the action for a published message."""
-        if envelope.is_replicated is self._passes_over:
+        if envelope.is_replicated is self._skipped_origin:
             return
         self._action.post(
             message_variables(topic, body)
             | {
                 "AMPS_BOOKMARK": text_to_bytes(envelope.bookmark),
-                "AMPS_TIMESTAMP": text_to_bytes(iso_timestamp(envelope.received)),
+                "AMPS_TIMESTAMP": text_to_bytes(iso_timestamp(envelope.received_s)),
                 "AMPS_CLIENT_NAME": text_to_bytes(envelope.client_name),
             }
         )
 
-    def take_record(self, topic: str, body: bytes, message: RecordMessage) -> None:
+    def on_record(self, topic: str, body: bytes, message: RecordMessage) -> None:
         """Run the action for a message published to a topic with records."""
-        self.take(topic, body, message.envelope)
+        self.on_message(topic, body, message.envelope)
 
-    def take_leaving(self, topic: str, body: bytes, message: RecordMessage) -> None:
+    def on_oof(self, topic: str, body: bytes, message: RecordMessage) -> None:
         """Ignore a record that does not match any more: that is no publish."""

@@ -42,24 +42,26 @@ class OnSchedule(Trigger):
 
     def __init__(self, options: Options) -> None:
         super().__init__(options)
-        self._cancel: Callable[[], None] | None = None
-        self._due: datetime | None = None
-        self._forget_clock: Callable[[], None] = _nothing
+        self._cancel_timer: Callable[[], None] | None = None
+        self._next_due: datetime | None = None
+        self._remove_clock_listener: Callable[[], None] = _nothing
 
     @property
     def next_run(self) -> float | None:
         """The next time of the schedule."""
-        if self._due is None:
+        if self._next_due is None:
             return None
-        return self._due.timestamp() + (self._clock.ahead if self._is_timer else 0.0)
+        return self._next_due.timestamp() + (
+            self._clock.wall_offset_s if self._is_interval else 0.0
+        )
 
     def provision(self, services: ActionServices, action: ActionHandle) -> None:
         """Read the schedule; it counts from the start of the instance."""
         try:
             self._clock: Clock = services.engine.clock
             self._schedule = read_schedule(self.options)
-            self._is_timer = isinstance(self._schedule, IntervalSchedule)
-            self._schedule.next_after(self._now())
+            self._is_interval = isinstance(self._schedule, IntervalSchedule)
+            self._schedule.next_after(self._schedule_now())
         except (ScheduleError, OverflowError) as error:
             raise ModuleProvisionError(str(error)) from None
         self._action = action
@@ -73,48 +75,52 @@ class OnSchedule(Trigger):
 
     def start(self) -> None:
         """Begin to wait for the first firing."""
-        if not self._is_timer:
-            self._forget_clock = self._clock.on_step(self._clock_was_set)
-        self._wait_for(self._schedule.next_after(self._now()))
+        if not self._is_interval:
+            self._remove_clock_listener = self._clock.on_wall_clock_step(self._on_clock_step)
+        self._set_timer(self._schedule.next_after(self._schedule_now()))
 
     def close(self) -> None:
         """Wait no more."""
-        if self._cancel is not None:
-            self._cancel()
-            self._cancel = self._due = None
-        self._forget_clock()
-        self._forget_clock = _nothing
+        if self._cancel_timer is not None:
+            self._cancel_timer()
+            self._cancel_timer = self._next_due = None
+        self._remove_clock_listener()
+        self._remove_clock_listener = _nothing
 
-    def _now(self) -> datetime:
+    def _schedule_now(self) -> datetime:
         clock = self._clock
-        return datetime.fromtimestamp(clock.steady() if self._is_timer else clock.now(), UTC)
+        return datetime.fromtimestamp(clock.steady() if self._is_interval else clock.now(), UTC)
 
-    def _clock_was_set(self, seconds: float) -> None:
+    def _on_clock_step(self, seconds: float) -> None:
         """Follow the wall clock, which has been set by so many seconds."""
-        if self._cancel is None or self._due is None:
+        if self._cancel_timer is None or self._next_due is None:
             return
-        self._cancel()
+        self._cancel_timer()
         is_repeated = (
-            seconds < 0 and isinstance(self._schedule, CalendarSchedule) and self._schedule.once
+            seconds < 0
+            and isinstance(self._schedule, CalendarSchedule)
+            and self._schedule.fires_once
         )
         is_skipped = seconds > 0
         if abs(seconds) <= MAX_CHANGE_OF_CLOCKS_S and (is_repeated or is_skipped):
-            self._wait_for(self._due)
+            self._set_timer(self._next_due)
         else:
-            self._wait_for(self._schedule.next_after(self._now()))
+            self._set_timer(self._schedule.next_after(self._schedule_now()))
 
-    def _wait_for(self, due: datetime) -> None:
-        self._due = due
-        seconds = max((due - self._now()).total_seconds(), 0.0)
-        self._cancel = self._clock.call_later(min(seconds, _MAX_SLEEP), lambda: self._wake_up(due))
+    def _set_timer(self, due: datetime) -> None:
+        self._next_due = due
+        seconds = max((due - self._schedule_now()).total_seconds(), 0.0)
+        self._cancel_timer = self._clock.call_later(
+            min(seconds, _MAX_SLEEP), lambda: self._on_timer(due)
+        )
 
-    def _wake_up(self, due: datetime) -> None:
-        now = self._now()
+    def _on_timer(self, due: datetime) -> None:
+        now = self._schedule_now()
         if now < due:
-            self._wait_for(due)
+            self._set_timer(due)
             return
         following = self._schedule.next_after(due)
-        self._wait_for(following if following > now else self._schedule.next_after(now))
+        self._set_timer(following if following > now else self._schedule.next_after(now))
         self._action.post({}, self._cause)
 
 

@@ -16,4 +16,4 @@ class OnShutdown(Trigger):
 
     def provision(self, services: ActionServices, action: ActionHandle) -> None:
         """Register the action as a shutdown callback."""
-        services.at_shutdown.append(partial(action.perform, {}))
+        services.shutdown_callbacks.append(partial(action.perform, {}))

@@ -18,7 +18,7 @@ class OnSignal(Trigger):
         """Handle the signal."""
         number = signal_of(self.options.get("Signal") or "")
         try:
-            services.signals.handle(number, lambda: action.post({}, f"signal {number.name}"))
+            services.signals.add_handler(number, lambda: action.post({}, f"signal {number.name}"))
         except (OSError, RuntimeError, ValueError) as error:
             raise ModuleProvisionError(f"{number.name} cannot be handled: {error}") from None
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 class OnSowDeleteMessage(OnRecords):
     """Runs for each record that is deleted from a topic."""
 
-    def take_leaving(self, topic: str, body: bytes, message: RecordMessage) -> None:
+    def on_oof(self, topic: str, body: bytes, message: RecordMessage) -> None:
         """Run, if the record was deleted."""
         if message.reason == DELETED:
             self.action.post(removed_record_variables(topic, body, message))

@@ -29,7 +29,7 @@ class OnSowExpireMessage(OnRecords):
 
     def __init__(self, options: Options) -> None:
         super().__init__(options)
-        self._leave: Callable[[], None] | None = None
+        self._remove_listener: Callable[[], None] | None = None
 
     def provision(self, services: ActionServices, action: ActionHandle) -> None:
         """Subscribe to the topic, or listen to the queue."""
@@ -41,26 +41,28 @@ class OnSowExpireMessage(OnRecords):
             return
         self.services, self.action = services, action
         name = queue.name
-        self._leave = queue.browsing.mourn(lambda farewell: self._take_farewell(name, farewell))
+        self._remove_listener = queue.browser.add_removal_callback(
+            lambda farewell: self._on_unacknowledged(name, farewell)
+        )
 
     def close(self) -> None:
         """Hear of nothing any more."""
         super().close()
-        if self._leave is not None:
-            self._leave()
-            self._leave = None
+        if self._remove_listener is not None:
+            self._remove_listener()
+            self._remove_listener = None
 
-    def take_leaving(self, topic: str, body: bytes, message: RecordMessage) -> None:
+    def on_oof(self, topic: str, body: bytes, message: RecordMessage) -> None:
         """Run, if the record expired, and for a reason that is asked for."""
         if message.reason == EXPIRED:
-            self._run((_TIME_LIMIT,), removed_record_variables(topic, body, message))
+            self._post_if_selected((_TIME_LIMIT,), removed_record_variables(topic, body, message))
 
-    def _take_farewell(self, queue: str, farewell: UnacknowledgedMessage) -> None:
+    def _on_unacknowledged(self, queue: str, farewell: UnacknowledgedMessage) -> None:
         values = message_variables(queue, farewell.body)
         values["AMPS_CORRELATION_ID"] = text_to_bytes(farewell.correlation_id)
-        self._run(farewell.departure.reasons, values)
+        self._post_if_selected(farewell.removal.reasons, values)
 
-    def _run(self, reasons: Iterable[str], values: dict[str, bytes]) -> None:
+    def _post_if_selected(self, reasons: Iterable[str], values: dict[str, bytes]) -> None:
         """Run, if one of the reasons is asked for."""
         wanted = self.options.get("Reason")
         if wanted is not None:

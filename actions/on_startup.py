@@ -16,4 +16,4 @@ class OnStartup(Trigger):
 
     def provision(self, services: ActionServices, action: ActionHandle) -> None:
         """Register the action as a startup callback."""
-        services.at_startup.append(partial(action.perform, {}))
+        services.startup_callbacks.append(partial(action.perform, {}))

@@ -48,4 +48,4 @@ class ChangeProxiedTransfer(Step):
         queue = None if queues is None else queues.find(message_type, name)
         if queue is None:
             raise StepError(f"there is no queue {name!r} of type {message_type}")
-        queue.membership.set_proxied(self.enabled)
+        queue.shared_queue.set_proxied(self.enabled)

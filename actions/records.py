@@ -46,12 +46,14 @@ class OnRecords(Trigger):
         topic = self.options.get(self.topic_option) or ""
         selector = select_topics(topic, literal=literal)
         found = [
-            name for name in self.message_types() if services.engine.stores.select(name, selector)
+            name
+            for name in self.message_types()
+            if services.engine.sow_registry.select(name, selector)
         ]
         if not found:
-            services.engine.log.emit("29-0110", action=action.title, topic=topic)
+            services.engine.log.emit("29-0110", action=action.name, topic=topic)
         for name in found:
-            client = services.client(action.title, name)
+            client = services.make_client(action.name, name)
             try:
                 subscription = client.subscribe(topic, self, self._filter, "oof")
             except CommandRefusedError as refusal:
@@ -72,34 +74,38 @@ class OnRecords(Trigger):
     def _filter(self) -> str | None:
         return self.options.get(self.filter_option)
 
-    def matching(self) -> list[Record]:
+    def matching_records(self) -> list[Record]:
         """Return the records that match now, in the order of their last updates."""
         engine, text = self.services.engine, self._filter
         filter_ = None if not text else parse(text, ContextKind.FILTER, engine.settings.functions)
         selector = select_topics(self.options.get(self.topic_option) or "", literal=True)
         found: list[Record] = []
         for name in self.message_types():
-            for selected in engine.stores.select(name, selector):
+            for selected in engine.sow_registry.select(name, selector):
                 now = to_nanoseconds(engine.clock.now())
-                query = selected.keeper.query(QuerySpec(filter=filter_, topics=selected.names), now)
+                query = selected.source.query(
+                    QuerySpec(filter=filter_, topic_predicate=selected.name_filter), now
+                )
                 found += [record for records in query for record in records]
         return sorted(found, key=lambda one: one.timestamp)
 
-    def current(self, topic: str, key: str) -> bytes | None:
+    def current_body(self, topic: str, key: str) -> bytes | None:
         """Return the current body of a record; None if it is gone."""
-        keeper = self.services.engine.stores.find(self.options.get("MessageType") or "", topic)
+        keeper = self.services.engine.sow_registry.find(
+            self.options.get("MessageType") or "", topic
+        )
         if keeper is None:
             return None
-        record = keeper.table.get(keeper.table.identity(key, topic))
+        record = keeper.table.get(keeper.table.make_identity(key, topic))
         return None if record is None else record.body
 
-    def take(self, topic: str, body: bytes, envelope: Envelope) -> None:
+    def on_message(self, topic: str, body: bytes, envelope: Envelope) -> None:
         """Handle a message of a topic without records; a pattern may match some of these."""
 
-    def take_record(self, topic: str, body: bytes, message: RecordMessage) -> None:
+    def on_record(self, topic: str, body: bytes, message: RecordMessage) -> None:
         """Handle a record that matches, newly or still."""
 
-    def take_leaving(self, topic: str, body: bytes, message: RecordMessage) -> None:
+    def on_oof(self, topic: str, body: bytes, message: RecordMessage) -> None:
         """Handle a record that does not match any more."""
 
 

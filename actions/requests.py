@@ -14,12 +14,12 @@ class RequestedAction:
         path: the last part of its path.
         name: its display name.
         description: its description, in the words of the configuration.
-        needs: parameters that a request must have.
+        required_parameters: parameters that a request must have.
         post: schedules a run; takes the parameters of the request.
     """
 
     path: str
     name: str
     description: str
-    needs: tuple[str, ...]
+    required_parameters: tuple[str, ...]
     post: Callable[[Mapping[str, bytes]], None]

@@ -19,7 +19,7 @@ _REASON: Final = "entitlement reset"
 
 def reset_authentication(engine: Engine) -> None:
     """Discard the cached results of authentication, so that every logon is decided anew."""
-    engine.switches.forget_logons()
+    engine.security_switches.forget_logons()
     engine.log.emit("25-0002", what="authentication")
 
 
@@ -35,15 +35,15 @@ def reset_entitlement(
 
     Source: AMPS User Guide, Manage Security; Entitlement.
     """
-    engine.switches.forget_permissions(transport, user)
+    engine.security_switches.forget_permissions(transport, user)
     engine.topics.invalidate()  # disconnects affected clients below; checks others again
     whose = [f"user {user!r}"] if user is not None else []
     whose += [f"transport {transport}"] if transport is not None else []
     engine.log.emit("25-0002", what="entitlement", whose=" on ".join(whose) or None)
     for session in list(engine.sessions):
         if (
-            session.logged_on
-            and transport in (None, session.entrance.transport)
+            session.is_logged_on
+            and transport in (None, session.connection_context.transport)
             and (user is None or (user and user == session.user))
         ):
             session.close(_REASON)
@@ -61,10 +61,10 @@ def disconnect_users(engine: Engine, transports: Collection[str], users: Collect
     """
     for transport in transports:
         for user in users:
-            engine.switches.forget_permissions(transport, user)
-    engine.switches.sessions.end(users)
+            engine.security_switches.forget_permissions(transport, user)
+    engine.security_switches.sessions.end_sessions(users)
     engine.topics.invalidate()
     for session in list(engine.sessions):
         # also clients that wait for another condition before they are logged on
-        if session.entrance.transport in transports and session.user in users:
+        if session.connection_context.transport in transports and session.user in users:
             session.close(_REASON)

@@ -80,7 +80,7 @@ class ActionRunner:
         self._triggers: list[tuple[Trigger, Action, Location]] = []
         self._parts: list[ActionPart] = []
         for action in (*spec.actions, *default_actions(spec.actions, spec.location)):
-            self._add(action)
+            self._add_action(action)
 
     def provision(self) -> None:
         """Provision the modules; from now on events run actions.
@@ -97,26 +97,26 @@ class ActionRunner:
             try:
                 trigger.provision(self._services, action)
             except ModuleProvisionError as error:
-                raise ActionError(f"{location}: {action.title}: {error}") from None
+                raise ActionError(f"{location}: {action.name}: {error}") from None
 
     def states(self) -> list[ActionState]:
         """Return the states of the actions, in the order of the configuration."""
         return [
-            self._state(spec, action)
+            self._state_of(spec, action)
             for spec, action in zip(self._specs, self._actions, strict=True)
         ]
 
-    def _state(self, spec: ActionSpec, action: Action) -> ActionState:
+    def _state_of(self, spec: ActionSpec, action: Action) -> ActionState:
         due = (trigger.next_run for trigger, owner, _ in self._triggers if owner is action)
         return ActionState(
             tuple(_trigger_state(use) for use in spec.triggers),
             tuple(step.use.module for step in spec.steps),
             str(spec.location),
-            action.runs,
-            action.failures,
-            action.waiting,
-            action.last,
-            action.last_failure,
+            action.run_count,
+            action.failure_count,
+            action.pending_runs,
+            action.last_run,
+            action.last_failed_run,
             min((moment for moment in due if moment is not None), default=None),
         )
 
@@ -124,26 +124,26 @@ class ActionRunner:
         """Start the triggers, such as schedules, and run the actions of the startup event."""
         for trigger, _, _ in self._triggers:
             trigger.start()
-        for run in self._services.at_startup:
+        for run in self._services.startup_callbacks:
             await run()
 
-    async def begin_shutdown(self) -> None:
+    async def run_shutdown_actions(self) -> None:
         """Run the actions of the shutdown event, before the instance stops."""
-        for run in self._services.at_shutdown:
+        for run in self._services.shutdown_callbacks:
             await run()
 
     async def close(self) -> None:
         """Stop receiving events, wait a limited time for runs to finish, and cancel the rest."""
         for trigger, _, _ in self._triggers:
             trigger.close()
-        busy = [asyncio.ensure_future(action.settle()) for action in self._actions]
+        busy = [asyncio.ensure_future(action.wait_until_idle()) for action in self._actions]
         if busy:
             await asyncio.wait(busy, timeout=_SETTLE_SECONDS)
         for action in self._actions:
             action.close()
-        self._services.helpers.close()
+        self._services.helper_threads.close()
 
-    def _add(self, spec: ActionSpec) -> None:
+    def _add_action(self, spec: ActionSpec) -> None:
         parts = [
             ActionPart(
                 step.use.module, make_part(step.use.module, step.use.options), step.use.location

@@ -83,12 +83,12 @@ class CalendarSchedule:
     """Fires at times of the calendar.
 
     When clocks are turned back, an hour of local time happens twice. A schedule that names its hour
-    (`once`) fires in the first of the two only; one that runs every hour fires in both. A time that
-    is left out when clocks are turned forward counts in the time before the change.
+    (`fires_once`) fires in the first of the two only; one that runs every hour fires in both. A
+    time that is left out when clocks are turned forward counts in the time before the change.
     """
 
     trigger: BaseTrigger
-    once: bool
+    fires_once: bool
 
     def next_after(self, moment: datetime) -> datetime:
         """Return the first such time later than `moment`."""
@@ -100,7 +100,7 @@ class CalendarSchedule:
             if not isinstance(found, datetime):
                 raise OverflowError(f"the calendar ends before the schedule fires after {moment}")
             firing = found
-            if not (self.once and firing.fold):
+            if not (self.fires_once and firing.fold):
                 return firing
 
 
@@ -108,7 +108,7 @@ class CalendarSchedule:
 class _CronField:
     """One field of a crontab: the numbers it may hold, and the names for some of them."""
 
-    title: str
+    name: str
     lowest: int
     highest: int
     names: tuple[str, ...] = ()
@@ -178,7 +178,7 @@ def parse_crontab(text: str, local: tzinfo) -> Schedule:
         raise ScheduleError(f"{quoted(text)} never comes: no month of its list has that day")
     triggers = [CronTrigger(second=0, timezone=local, **choice) for choice in possible]
     trigger = triggers[0] if len(triggers) == 1 else OrTrigger(triggers)
-    return CalendarSchedule(trigger, once=not fields[1].startswith("*"))
+    return CalendarSchedule(trigger, fires_once=not fields[1].startswith("*"))
 
 
 def _at(time: str, local: tzinfo, weekday: str, text: str) -> Schedule:
@@ -191,7 +191,7 @@ def _at(time: str, local: tzinfo, weekday: str, text: str) -> Schedule:
     zone = UTC if match[3] else local
     hour, minute = int(match[1]), int(match[2])
     trigger = CronTrigger(day_of_week=weekday, hour=hour, minute=minute, second=0, timezone=zone)
-    return CalendarSchedule(trigger, once=True)
+    return CalendarSchedule(trigger, fires_once=True)
 
 
 def _weekday(name: str, text: str) -> str:
@@ -213,7 +213,7 @@ def _cron_values(text: str, rule: _CronField) -> str:
             raise _bad_field(text, rule)
         first, last = _span(span, bool(slash), rule, text)
         chosen.update(range(first, last + 1, int(step or "1")))
-    if rule.title == "day of the week":
+    if rule.name == "day of the week":
         chosen = {(day - 1) % 7 for day in chosen}
     return ",".join(str(value) for value in sorted(chosen))
 
@@ -240,7 +240,7 @@ def _number(word: str, rule: _CronField, text: str) -> int:
 def _bad_field(text: str, rule: _CronField) -> ScheduleError:
     names = f" or {rule.names[0]} to {rule.names[-1]}" if rule.names else ""
     return ScheduleError(
-        f"{quoted(text)} does not fit the {rule.title} of a crontab: expected {rule.lowest} to "
+        f"{quoted(text)} does not fit the {rule.name} of a crontab: expected {rule.lowest} to "
         f"{rule.highest}{names}, a range such as {rule.lowest}-{rule.lowest + 2}, a list, or */2"
     )
 

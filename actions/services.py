@@ -51,15 +51,15 @@ class ActionThreads:
     """Helper threads for calls that would block the engine's thread."""
 
     def __init__(self) -> None:
-        self._threads = ThreadPoolExecutor(_HELPER_THREADS, "action")
+        self._executor = ThreadPoolExecutor(_HELPER_THREADS, "action")
 
     async def call(self, function: Callable[[], _Result]) -> _Result:
         """Call a blocking function on a helper thread, and return its result."""
-        return await asyncio.get_running_loop().run_in_executor(self._threads, function)
+        return await asyncio.get_running_loop().run_in_executor(self._executor, function)
 
     def close(self) -> None:
         """Cancel the queued calls, and accept no others."""
-        self._threads.shutdown(wait=False, cancel_futures=True)
+        self._executor.shutdown(wait=False, cancel_futures=True)
 
 
 class StopRequestedError(Exception):
@@ -76,10 +76,10 @@ class SignalDispatcher:
 
     def __init__(self) -> None:
         self._handlers: dict[signal.Signals, list[Callable[[], None]]] = {}
-        self._noted: dict[signal.Signals, None] = {}
-        self._stopping: frozenset[signal.Signals] = frozenset()
+        self._recorded_signals: dict[signal.Signals, None] = {}
+        self._stop_signals: frozenset[signal.Signals] = frozenset()
 
-    def note(self, numbers: Mapping[signal.Signals, bool]) -> None:
+    def record_signals(self, numbers: Mapping[signal.Signals, bool]) -> None:
         """Record signals from now on.
 
         Args:
@@ -88,21 +88,21 @@ class SignalDispatcher:
         Raises:
             OSError: the process cannot react to one of them.
         """
-        self._stopping = frozenset(number for number, stops in numbers.items() if stops)
+        self._stop_signals = frozenset(number for number, stops in numbers.items() if stops)
         for number in numbers:
-            signal.signal(number, self._note)
+            signal.signal(number, self._record_signal)
 
-    def check(self) -> None:
+    def check_stop_requested(self) -> None:
         """Return if the start may continue.
 
         Raises:
             StopRequestedError: a signal has asked for a stop.
         """
-        for number in self._noted:
-            if number in self._stopping:
+        for number in self._recorded_signals:
+            if number in self._stop_signals:
                 raise StopRequestedError(f"signal {number.name}")
 
-    def handle(self, number: signal.Signals, handler: Callable[[], None]) -> None:
+    def add_handler(self, number: signal.Signals, handler: Callable[[], None]) -> None:
         """Call a handler on each signal of this number, and soon if one was recorded before.
 
         Raises:
@@ -112,15 +112,15 @@ class SignalDispatcher:
         handlers.append(handler)
         if len(handlers) == 1:
             loop = asyncio.get_running_loop()
-            loop.add_signal_handler(number, self._receive, number)
-            if number in self._noted:
-                del self._noted[number]
-                loop.call_soon(self._receive, number)
+            loop.add_signal_handler(number, self._dispatch, number)
+            if number in self._recorded_signals:
+                del self._recorded_signals[number]
+                loop.call_soon(self._dispatch, number)
 
-    def _note(self, number: int, _frame: object) -> None:
-        self._noted[signal.Signals(number)] = None
+    def _record_signal(self, number: int, _frame: object) -> None:
+        self._recorded_signals[signal.Signals(number)] = None
 
-    def _receive(self, number: signal.Signals) -> None:
+    def _dispatch(self, number: signal.Signals) -> None:
         for handler in self._handlers[number]:
             handler()
 
@@ -129,7 +129,7 @@ class ActionHandle(Protocol):
     """The action that a trigger runs."""
 
     @property
-    def title(self) -> str:
+    def name(self) -> str:
         """The name of the action, for the log."""
 
     @property
@@ -154,47 +154,48 @@ class ActionServices:
 
     Attributes:
         engine: sessions and topics, the log and the clock.
-        client: creates a client inside the server; takes its name and its message type.
+        make_client: creates a client inside the server; takes its name and its message type.
         transports: the transports.
-        stop: stops the instance; takes the name of the requester.
+        stop_instance: stops the instance; takes the name of the requester.
         rotate_logs: continues the log files in their next files.
         write_minidump: writes a minidump and returns its path, None if minidumps are disabled;
             blocks on the disk.
-        files: notifies of changes to files.
-        journals: the retention of the transaction log's files; None without a transaction log.
+        file_watch: notifies of changes to files.
+        journal_retention: the retention of the transaction log's files; None without a transaction
+            log.
         replication: the replication of the instance; None if it takes no part in any.
-        links: its replication links with other instances; None as above.
-        comparing: compares records with those of other instances; None as above.
+        link_registry: its replication links with other instances; None as above.
+        anti_entropy: compares records with those of other instances; None as above.
         statistics: stores the statistics; None if the configuration has no Admin section.
-        helpers: threads for blocking calls.
+        helper_threads: threads for blocking calls.
         signals: signals of the process.
         counters: the counters of amps-action-do-increment-counter.
-        listeners: the actions that run on an event raised by an action, by the event's name.
+        event_listeners: the actions that run on an event raised by an action, by the event's name.
         minidump_listeners: the actions that run after a minidump has been written.
-        requested: the actions that run on a request to the admin interface.
-        at_startup: the callbacks for the last step of starting, in order.
-        at_shutdown: the callbacks for the first step of stopping, in order.
-        running: the run that is publishing or raising an event at this moment.
+        requested_actions: the actions that run on a request to the admin interface.
+        startup_callbacks: the callbacks for the last step of starting, in order.
+        shutdown_callbacks: the callbacks for the first step of stopping, in order.
+        current_run: the run that is publishing or raising an event at this moment.
     """
 
     engine: Engine
-    client: Callable[[str, str], InternalClient]
+    make_client: Callable[[str, str], InternalClient]
     transports: TransportControl
-    stop: Callable[[str], None]
+    stop_instance: Callable[[str], None]
     rotate_logs: Callable[[], None]
     write_minidump: Callable[[], Path | None]
-    files: FileWatch
-    journals: JournalRetention | None = None
+    file_watch: FileWatch
+    journal_retention: JournalRetention | None = None
     replication: ReplicationState | None = None
-    links: LinkRegistry | None = None
-    comparing: AntiEntropyCoordinator | None = None
+    link_registry: LinkRegistry | None = None
+    anti_entropy: AntiEntropyCoordinator | None = None
     statistics: StatisticsThread | None = None
-    helpers: ActionThreads = field(default_factory=ActionThreads)
+    helper_threads: ActionThreads = field(default_factory=ActionThreads)
     signals: SignalDispatcher = field(default_factory=SignalDispatcher)
     counters: Counter[str] = field(default_factory=Counter)
-    listeners: dict[str, list[ActionHandle]] = field(default_factory=dict)
+    event_listeners: dict[str, list[ActionHandle]] = field(default_factory=dict)
     minidump_listeners: list[ActionHandle] = field(default_factory=list)
-    requested: list[RequestedAction] = field(default_factory=list)
-    at_startup: list[Callable[[], Awaitable[None]]] = field(default_factory=list)
-    at_shutdown: list[Callable[[], Awaitable[None]]] = field(default_factory=list)
-    running: ActionContext | None = None
+    requested_actions: list[RequestedAction] = field(default_factory=list)
+    startup_callbacks: list[Callable[[], Awaitable[None]]] = field(default_factory=list)
+    shutdown_callbacks: list[Callable[[], Awaitable[None]]] = field(default_factory=list)
+    current_run: ActionContext | None = None

@@ -33,9 +33,9 @@ class ChangeSyncType(Step):
         """Keep a reference to the destinations, and the start time of the instance."""
         self._replication = services.replication
         self._clock = services.engine.clock
-        self._began = self._clock.steady()
+        self._started_s = self._clock.steady()
 
-    def change(self, replication: ReplicationState, age: int) -> None:
+    def change_sync_types(self, replication: ReplicationState, age: int) -> None:
         """Change it for the destinations concerned.
 
         Args:
@@ -54,6 +54,6 @@ class ChangeSyncType(Step):
         grace = 0
         if self._grace_period is not None:
             grace = quantity("GracePeriod", self._grace_period, context, parse_interval)
-        is_early = self._clock.steady() < self._began + grace / _NANOSECONDS
+        is_early = self._clock.steady() < self._started_s + grace / _NANOSECONDS
         if self._replication is not None and not is_early:
-            self.change(self._replication, age // _NANOSECONDS_IN_MICROSECOND)
+            self.change_sync_types(self._replication, age // _NANOSECONDS_IN_MICROSECOND)

@@ -38,16 +38,16 @@ class _TrackedRecord:
     """A record that matches.
 
     Attributes:
-        since: when it began to, by the steady clock.
+        since_s: when it began to, by the steady clock.
         client_name: the publisher of its current state, if known.
         bookmark: of its current state; empty if it has none.
     """
 
-    since: SteadySeconds
+    since_s: SteadySeconds
     client_name: str
     bookmark: str
 
-    def take(self, envelope: Envelope) -> None:
+    def update(self, envelope: Envelope) -> None:
         """Store a new state."""
         self.client_name = envelope.client_name
         self.bookmark = envelope.bookmark
@@ -61,16 +61,16 @@ class OnTrackedRecords(OnRecords):
 
     def __init__(self, options: Options) -> None:
         super().__init__(options)
-        self._duration = parse_interval(options.get("Duration") or "0s") / _NANOSECONDS
-        self._waiting: dict[tuple[str, str], _TrackedRecord] = {}  # by topic and key, oldest first
-        self._timed_out: set[tuple[str, str]] = set()
-        self._cancel: Callable[[], None] | None = None
+        self._duration_s = parse_interval(options.get("Duration") or "0s") / _NANOSECONDS
+        self._tracked: dict[tuple[str, str], _TrackedRecord] = {}  # by topic and key, oldest first
+        self._timed_out_keys: set[tuple[str, str]] = set()
+        self._cancel_timer: Callable[[], None] | None = None
 
-    def timed_out(self) -> dict[str, bytes]:
+    def timeout_variables(self) -> dict[str, bytes]:
         """Further variables of a run for a record that has timed out."""
         return {}
 
-    def stopped(self) -> dict[str, bytes] | None:
+    def stop_variables(self) -> dict[str, bytes] | None:
         """Further variables of a run for one that stopped matching; None for no run."""
         return None
 
@@ -78,63 +78,63 @@ class OnTrackedRecords(OnRecords):
         """Subscribe, and track the records that match already."""
         super().provision(services, action)
         self._clock = services.engine.clock
-        self._track_what_matches()
+        self._track_matching_records()
 
     def close(self) -> None:
         """Unsubscribe and wait no more."""
         super().close()
-        if self._cancel is not None:
-            self._cancel()
-            self._cancel = None
+        if self._cancel_timer is not None:
+            self._cancel_timer()
+            self._cancel_timer = None
 
-    def take_record(self, topic: str, body: bytes, message: RecordMessage) -> None:  # noqa: ARG002 - see `Sink`
+    def on_record(self, topic: str, body: bytes, message: RecordMessage) -> None:  # noqa: ARG002 - see `Sink`
         """Track the record, unless it is tracked already."""
         entry = topic, message.key
-        tracked = self._waiting.get(entry)
+        tracked = self._tracked.get(entry)
         if tracked is not None:
-            tracked.take(message.envelope)
-        elif entry not in self._timed_out:
-            tracked = self._waiting[entry] = _TrackedRecord(self._clock.steady(), "", "")
-            tracked.take(message.envelope)
-            self._wait()
+            tracked.update(message.envelope)
+        elif entry not in self._timed_out_keys:
+            tracked = self._tracked[entry] = _TrackedRecord(self._clock.steady(), "", "")
+            tracked.update(message.envelope)
+            self._set_timer()
 
-    def take_leaving(self, topic: str, body: bytes, message: RecordMessage) -> None:
+    def on_oof(self, topic: str, body: bytes, message: RecordMessage) -> None:
         """Track the record no more."""
         entry = topic, message.key
-        self._timed_out.discard(entry)
-        tracked = self._waiting.pop(entry, None)
-        more = self.stopped()
+        self._timed_out_keys.discard(entry)
+        tracked = self._tracked.pop(entry, None)
+        more = self.stop_variables()
         if tracked is not None and more is not None:
             if message.reason == MATCH:  # the others leave the record as it was
-                tracked.take(message.envelope)
+                tracked.update(message.envelope)
             self.action.post(self._variables(entry, body, tracked) | more)
 
-    def _track_what_matches(self) -> None:
-        for record in self.matching():
-            updated = to_seconds(record.timestamp) - self._clock.ahead
+    def _track_matching_records(self) -> None:
+        for record in self.matching_records():
+            updated = to_seconds(record.timestamp) - self._clock.wall_offset_s
             since = SteadySeconds(min(updated, self._clock.steady()))
-            self._waiting[record.topic, record.key] = _TrackedRecord(since, "", record.bookmark)
-        self._wait()
+            self._tracked[record.topic, record.key] = _TrackedRecord(since, "", record.bookmark)
+        self._set_timer()
 
-    def _wait(self) -> None:
-        if self._cancel is None and self._waiting:
-            oldest = next(iter(self._waiting.values()))
-            delay = oldest.since + self._duration - self._clock.steady()
-            self._cancel = self._clock.call_later(max(delay, 0.0), self._time_out)
+    def _set_timer(self) -> None:
+        if self._cancel_timer is None and self._tracked:
+            oldest = next(iter(self._tracked.values()))
+            delay = oldest.since_s + self._duration_s - self._clock.steady()
+            self._cancel_timer = self._clock.call_later(max(delay, 0.0), self._on_timer)
 
-    def _time_out(self) -> None:
-        self._cancel = None
-        latest = self._clock.steady() - self._duration
-        while self._waiting:
-            entry, tracked = next(iter(self._waiting.items()))
-            if tracked.since > latest:
+    def _on_timer(self) -> None:
+        self._cancel_timer = None
+        latest = self._clock.steady() - self._duration_s
+        while self._tracked:
+            entry, tracked = next(iter(self._tracked.items()))
+            if tracked.since_s > latest:
                 break
-            del self._waiting[entry]
-            self._timed_out.add(entry)
-            body = self.current(*entry)
+            del self._tracked[entry]
+            self._timed_out_keys.add(entry)
+            body = self.current_body(*entry)
             if body is not None:
-                self.action.post(self._variables(entry, body, tracked) | self.timed_out())
-        self._wait()
+                self.action.post(self._variables(entry, body, tracked) | self.timeout_variables())
+        self._set_timer()
 
     def _variables(
         self, entry: tuple[str, str], body: bytes, tracked: _TrackedRecord
@@ -142,7 +142,9 @@ class OnTrackedRecords(OnRecords):
         topic, key = entry
         return message_variables(topic, body) | {
             "AMPS_BOOKMARK": text_to_bytes(tracked.bookmark),
-            "AMPS_TIMESTAMP": text_to_bytes(iso_timestamp(tracked.since + self._clock.ahead)),
+            "AMPS_TIMESTAMP": text_to_bytes(
+                iso_timestamp(tracked.since_s + self._clock.wall_offset_s)
+            ),
             "AMPS_CLIENT_NAME": text_to_bytes(tracked.client_name),
             "AMPS_SOW_KEY": text_to_bytes(key),
         }

@@ -27,7 +27,7 @@ class SwitchTransport(Step):
         """Keep a reference to the transports."""
         self._transports = services.transports
 
-    async def switch(self, transports: TransportControl, name: str) -> None:
+    async def switch_transport(self, transports: TransportControl, name: str) -> None:
         """Switch one transport.
 
         Raises:
@@ -46,6 +46,6 @@ class SwitchTransport(Step):
             names = (self._transport.expand_text(context),)
         for name in names:
             try:
-                await self.switch(self._transports, name)
+                await self.switch_transport(self._transports, name)
             except TransportError as error:
                 raise StepError(str(error)) from None

@@ -68,7 +68,7 @@ class FileTemplate(VariableTemplate):
 
     def __init__(self, text: str) -> None:
         super().__init__(text)
-        self._names = [VariableTemplate(name) for name in _SLASH.split(text)]
+        self._name_templates = [VariableTemplate(name) for name in _SLASH.split(text)]
 
     def expand(self, context: ActionContext) -> bytes:
         """Replace variables by their values.
@@ -76,15 +76,15 @@ class FileTemplate(VariableTemplate):
         Raises:
             StepError: a value has a slash, or a name would be that of another directory.
         """
-        return b"/".join(self._expand_name(name, context) for name in self._names)
+        return b"/".join(self._expand_name(name, context) for name in self._name_templates)
 
     def _expand_name(self, template: VariableTemplate, context: ActionContext) -> bytes:
         pieces = []
         for text, name in template.parts:
             value = context[name]
             if name not in _OWN_PATHS:
-                self.check(name, value)
-            pieces += [text_to_bytes(text), self.escaped(value)]
+                self.check_value(name, value)
+            pieces += [text_to_bytes(text), self.escape(value)]
         found = b"".join([*pieces, text_to_bytes(template.tail)])
         if template.parts and found in (b"", b".", b".."):
             names = ", ".join(name for _, name in template.parts)
@@ -93,7 +93,7 @@ class FileTemplate(VariableTemplate):
             )
         return found
 
-    def check(self, name: str, value: bytes) -> None:
+    def check_value(self, name: str, value: bytes) -> None:
         """Refuse a value that cannot be part of a name.
 
         Raises:
@@ -102,7 +102,7 @@ class FileTemplate(VariableTemplate):
         if b"/" in value or b"\0" in value:
             raise StepError(f"the value of {name} has a slash or a zero byte: {_shown(value)}")
 
-    def escaped(self, value: bytes) -> bytes:
+    def escape(self, value: bytes) -> bytes:
         """Escape a value that has been checked."""
         return value
 
@@ -110,7 +110,7 @@ class FileTemplate(VariableTemplate):
 class FilePatternTemplate(FileTemplate):
     """A shell pattern of files: a value also matches only itself."""
 
-    def escaped(self, value: bytes) -> bytes:
+    def escape(self, value: bytes) -> bytes:
         """Escape the characters that would match others."""
         return glob.escape(value)
 
@@ -129,9 +129,9 @@ class ArgumentTemplate(FileTemplate):
             VariableTemplate.expand(self, context) if self.is_variable else super().expand(context)
         )
 
-    def check(self, name: str, value: bytes) -> None:
+    def check_value(self, name: str, value: bytes) -> None:
         """See `FileTemplate`."""
-        super().check(name, value)
+        super().check_value(name, value)
         if _UNFIT_IN_ARGUMENT.search(value):
             raise StepError(f"the value of {name} has a quote or the like: {_shown(value)}")
 
@@ -163,7 +163,9 @@ class TopicTemplate(VariableTemplate):
         """Replace variables by their values."""
         if self.is_literal:
             return super().expand(context)
-        return self.filled(lambda _, name: text_to_bytes(re.escape(bytes_to_text(context[name]))))
+        return self.expand_with(
+            lambda _, name: text_to_bytes(re.escape(bytes_to_text(context[name])))
+        )
 
 
 class JsonTemplate(VariableTemplate):
@@ -179,7 +181,7 @@ class JsonTemplate(VariableTemplate):
 
     def expand(self, context: ActionContext) -> bytes:
         """Replace variables by their values."""
-        return self.filled(
+        return self.expand_with(
             lambda number, name: (_in_json if self._in_string[number] else _as_json)(context[name])
         )
 
@@ -204,7 +206,7 @@ class XmlTemplate(VariableTemplate):
                 return context[name].replace(b"]]>", b"]]]]><![CDATA[>")
             return _XML_ESCAPED.sub(lambda found: _XML_ESCAPES[found[0]], context[name])
 
-        return self.filled(value)
+        return self.expand_with(value)
 
 
 class FixTemplate(VariableTemplate):
@@ -230,7 +232,7 @@ class FixTemplate(VariableTemplate):
 
     def expand(self, context: ActionContext) -> bytes:
         """Replace variables by their values."""
-        return self.filled(
+        return self.expand_with(
             lambda number, name: (
                 context[name].translate(self._blanks) if self._in_value[number] else context[name]
             )

@@ -86,14 +86,14 @@ def _measured(topic: str, count: int, connections: int, changes: int) -> list[fl
     messages = [_command(Header("publish", topic=topic), _body(n)) for n in numbers]
 
     def subscribe(number: int) -> None:
-        subscribers[number % connections].intake.feed(_subscribe(topic, number))
+        subscribers[number % connections].input.feed(_subscribe(topic, number))
 
     def unsubscribe(number: int) -> None:
         header = Header("unsubscribe", sub_id=str(number))
-        subscribers[number % connections].intake.feed(_command(header))
+        subscribers[number % connections].input.feed(_command(header))
 
     def publish(number: int) -> None:
-        publisher.intake.feed(messages[number])
+        publisher.input.feed(messages[number])
         engine.flush()
 
     def resubscribe(number: int) -> None:
@@ -132,8 +132,8 @@ def _command(header: Header, body: bytes = b"") -> bytes:
 
 def _log_on(engine: Engine, name: str) -> Session:
     entrance = ConnectionContext("any-tcp", None, OPEN, FixedEntitlement(ALL_PERMISSIONS))
-    session = engine.connect(entrance, ConnectionHandle("here", lambda _: None, lambda: None))
-    session.intake.feed(_command(Header("logon", client_name=name, message_type="json")))
+    session = engine.begin_session(entrance, ConnectionHandle("here", lambda _: None, lambda: None))
+    session.input.feed(_command(Header("logon", client_name=name, message_type="json")))
     return session
 
 
@@ -144,7 +144,7 @@ def _engine() -> Engine:
     )
     engine = Engine(settings, _Silence(), _Standstill(), time.perf_counter)
     sow = SowTopicRecords(_KEPT, json, MemoryStore(), BUILTINS)
-    engine.stores.add(sow, sow.table.store.commit)
+    engine.sow_registry.add(sow, sow.table.store.commit)
     return engine
 
 
@@ -165,7 +165,7 @@ class _Silence:
 class _Standstill:
     """A time in which nothing falls due."""
 
-    ahead = 0.0
+    wall_offset_s = 0.0
 
     def now(self) -> WallSeconds:
         """Return the time."""
@@ -175,9 +175,9 @@ class _Standstill:
         """Return the same time."""
         return SteadySeconds(self.now())
 
-    attentive = steady
+    steady_unpaused = steady
 
-    def on_step(self, _notify: Callable[[float], None]) -> Callable[[], None]:
+    def on_wall_clock_step(self, _notify: Callable[[float], None]) -> Callable[[], None]:
         """Ignore the function: this clock is never set."""
         return lambda: None
 

@@ -46,7 +46,7 @@ def open_journal(directory: Path) -> Journal:
 
 def append(journal: Journal, body: bytes, publishers: int, entries: int) -> None:
     """Append as a number of publishers would, taking turns."""
-    topic = journal.topic("json", "orders")
+    topic = journal.topic_handle("json", "orders")
     put = journal.append
     for sequence in range(1, entries // publishers + 1):
         for client in range(1, publishers + 1):
@@ -128,7 +128,7 @@ def append_cost(directory: Path, size: int) -> float:
     journal = open_journal(directory)
     times: list[float] = []
     for start in range(0, 40_000, 4_000):
-        topic = journal.topic("json", "orders")
+        topic = journal.topic_handle("json", "orders")
         put, body = journal.append, bytes(size)
         started = time.perf_counter()
         for sequence in range(start + 1, start + 4_001):

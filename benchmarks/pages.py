@@ -77,20 +77,22 @@ def _followed(records: dict[str, Record], pages: int) -> float:
     current = dict(records)
     results, differ, nobody = ResultSet(_JSON, _ORDER), DeltaEncoder(_JSON, [("id",)]), _Nobody()
     results.fill(list(records.values()))
-    results.filled()
+    results.finish_fill()
     results.catch_up(1)
     for number in range(pages):
         start = number * len(records) // pages
         terms = PageTerms(_ORDER, start, start + PAGE_RECORDS)
         page = Page(_subscriber(), terms, results, current.get, differ, lambda _form: nobody)
         results.attach(page)
-        page.cut()
-        page.release()
+        page.cut_page()
+        page.go_live()
 
     def change(key: str, n: float) -> None:
         previous, record = current[key], _record(key, n)
         current[key] = record
-        results.take(record, previous, RecordMessage.about(record, MATCH, differ))
+        results.apply_change(
+            record, previous, RecordMessage.for_unchanged_record(record, MATCH, differ)
+        )
 
     return _measure(change, records, CHANGES)
 

@@ -76,7 +76,7 @@ def write_journal(directory: Path, size: int, rows: int) -> None:
     settings = JournalSettings("bench", directory, file_size=256 << 20, preallocated=1)
     journal = Journal(settings, lambda: time.time_ns() // 1000, lambda _: None, lambda _: None)
     journal.start()
-    topic = journal.topic("json", "orders")
+    topic = journal.topic_handle("json", "orders")
     for sequence in range(1, rows + 1):
         journal.append(topic, 7, sequence, bodies[sequence % len(bodies)])
     journal.close()

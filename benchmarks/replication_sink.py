@@ -78,7 +78,7 @@ class Sink:
         reader = ReplicationFrameReader(MAX_FRAME_SIZE)
         while data := self._line.recv(_CHUNK):
             reader.feed(data)
-            while (frame := reader.next()) is not None:
+            while (frame := reader.next_frame()) is not None:
                 if isinstance(frame, Hello):
                     said = msgspec.msgpack.encode(_description(self._name))
                     hello = Hello(

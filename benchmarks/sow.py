@@ -271,7 +271,7 @@ def _publish(path: Path, records: int) -> tuple[Published, Published]:
             processor += time.thread_time() - thread_began
             clock += time.perf_counter() - began
         began = time.perf_counter()
-        committer.settle()
+        committer.wait_for_jobs()
         clock += time.perf_counter() - began
         while calls:
             calls.popleft()()

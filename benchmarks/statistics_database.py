@@ -52,7 +52,7 @@ class Load:
         self._turns = [
             {str(number): _values(number, chance) for number in range(COUNT)} for _ in range(8)
         ]
-        fixed = [field in CLIENTS.fixed for field in CLIENTS.fields]
+        fixed = [field in CLIENTS.static_fields for field in CLIENTS.fields]
         self.entries = [
             StatisticsEntry(
                 name, tuple(one for one, is_fixed in zip(row, fixed, strict=True) if is_fixed), ()
@@ -68,13 +68,13 @@ class Load:
 
 def _values(number: int, chance: random.Random) -> tuple[StatisticValue, ...]:
     def value(field: ResourceField) -> StatisticValue:
-        if field in CLIENTS.fixed:
+        if field in CLIENTS.static_fields:
             return f"{field.name} of client {number}"
         if field.type is ColumnType.REAL or field.name.startswith(
             ("denied", "queue", "tcp", "trans")
         ):
             return 0
-        return chance.randrange(1_000_000) if field.of else chance.randrange(1 << 38)
+        return chance.randrange(1_000_000) if field.cumulative_field else chance.randrange(1 << 38)
 
     return tuple(map(value, CLIENTS.fields))
 
@@ -108,7 +108,7 @@ class ByEntry:
         connection = sqlite3.connect(path, isolation_level=None)
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("PRAGMA synchronous = NORMAL")
-        columns = ", ".join(f"{field.name} {field.type.value}" for field in CLIENTS.moving)
+        columns = ", ".join(f"{field.name} {field.type.value}" for field in CLIENTS.dynamic_fields)
         connection.execute(
             f"CREATE TABLE {_TABLE}(timestamp INTEGER, static_id INTEGER, {columns},"
             " PRIMARY KEY(static_id, timestamp)) WITHOUT ROWID"
@@ -118,7 +118,7 @@ class ByEntry:
 
     def write(self, snapshot: StatisticsSnapshot) -> None:
         """Write a sample."""
-        moving = [CLIENTS.fields.index(field) for field in CLIENTS.moving]
+        moving = [CLIENTS.fields.index(field) for field in CLIENTS.dynamic_fields]
         self.connection.execute("BEGIN")
         self.connection.executemany(
             f"INSERT INTO {_TABLE} VALUES(?, ?{', ?' * len(moving)})",
@@ -194,8 +194,8 @@ def thin_out(path: Path) -> tuple[float, float]:
     thinning = SampleRetention(database)
     try:
         return (
-            milliseconds(partial(thinning.step, NOW + 60_000)),
-            milliseconds(partial(thinning.step, NOW + HOUR)),
+            milliseconds(partial(thinning.thin_out_step, NOW + 60_000)),
+            milliseconds(partial(thinning.thin_out_step, NOW + HOUR)),
         )
     finally:
         database.close()

@@ -73,7 +73,7 @@ class _Silence:
 class _Clock:
     """The wall clock; nothing is called later."""
 
-    ahead = 0.0
+    wall_offset_s = 0.0
 
     def now(self) -> WallSeconds:
         """Return the time."""
@@ -83,9 +83,9 @@ class _Clock:
         """Return the same time."""
         return SteadySeconds(self.now())
 
-    attentive = steady
+    steady_unpaused = steady
 
-    def on_step(self, _notify: Callable[[float], None]) -> Callable[[], None]:
+    def on_wall_clock_step(self, _notify: Callable[[float], None]) -> Callable[[], None]:
         """Ignore the function: this clock is never set."""
         return lambda: None
 
@@ -110,7 +110,7 @@ class Bench:
         )
         for name, key in ("trades", "/id"), ("companies", "/sym"):
             sow = SowTopicRecords(_topic(name, key), self.json, MemoryStore(), BUILTINS)
-            self.engine.stores.add(sow, sow.table.store.commit)
+            self.engine.sow_registry.add(sow, sow.table.store.commit)
 
     def publish(self, topic: str, bodies: Sequence[bytes]) -> float:
         """Publish messages, and give the CPU seconds that it took."""
@@ -123,9 +123,9 @@ class Bench:
     def derive(self, *specs: ViewSpec) -> float:
         """Make views of what there is, and give the CPU seconds that it took."""
         for spec in specs:
-            self.engine.derive(spec)
+            self.engine.add_derived_topic(spec)
         begun = time.process_time()
-        self.engine.stores.begin_derived()
+        self.engine.sow_registry.populate_derived()
         return time.process_time() - begun
 
 

@@ -212,7 +212,7 @@ class LibraryRule:
     entry_points: Mapping[ModuleKind, str] = field(default_factory=dict)
     symbols: frozenset[str] | None = None
 
-    def lacks(self, symbol: str) -> bool:
+    def lacks_symbol(self, symbol: str) -> bool:
         """Return true if the library is known not to define a function."""
         return self.symbols is not None and symbol not in self.symbols
 

@@ -52,7 +52,7 @@ def shown(text: str, values: Collection[str] = ()) -> str:
 
 def redact_document(document: ConfigDocument) -> str:
     """Return the whole text of a configuration, redacted."""
-    return shown(document.expanded, document.secrets)
+    return shown(document.expanded_text, document.secrets)
 
 
 def redact_value(name: str, value: str, values: Collection[str] = ()) -> str:

@@ -64,7 +64,7 @@ class ConfigNode:
         children: its elements in file order; comments are not among them.
         location: where it was written, in the configuration file or an included one.
         synonym: the name it was written under, where that is an old name for `tag`.
-        incomplete: true if a part is missing, because a variable of its text or attributes, or
+        is_incomplete: true if a part is missing, because a variable of its text or attributes, or
             an Include in it, could not be expanded.
     """
 
@@ -74,10 +74,10 @@ class ConfigNode:
     children: tuple["ConfigNode", ...]
     location: Location
     synonym: str | None = None
-    incomplete: bool = False
+    is_incomplete: bool = False
 
     @property
-    def written(self) -> str:
+    def written_tag(self) -> str:
         """The name of the element as it is written in the file."""
         return self.synonym or self.tag
 
@@ -102,15 +102,16 @@ class ConfigDocument:
     Attributes:
         root: its outermost element.
         path: the file it was read from, as given.
-        expanded: the whole text with Include and ${VARIABLE} replaced; it loads to the same tree.
-        complete: true if all of it could be expanded; if not, it serves to find further errors.
+        expanded_text: the whole text with Include and ${VARIABLE} replaced; it loads to the same
+            tree.
+        is_complete: true if all of it could be expanded; if not, it serves to find further errors.
         secrets: the values of variables in it that must be redacted, judging by their names.
     """
 
     root: ConfigNode
     path: str
-    expanded: str
-    complete: bool = True
+    expanded_text: str
+    is_complete: bool = True
     secrets: frozenset[str] = frozenset()
 
     @property
@@ -142,18 +143,18 @@ def load(
     """
     variables = Variables(path, defines=defines, environ=environ)
     reader = _DocumentLoader(variables, problems)
-    problems.reading(path)
+    problems.register_file(path)
     try:
         text = xml_file.read(path, path)
         file = _File(path, xml_file.parse(text, path))
-        root = reader.start(file, len(text))
+        root = reader.load_root(file, len(text))
     except (ConfigFileError, _LimitReachedError) as error:
         problems.error(error.location, "", str(error))
         return None
     finally:
-        problems.hide(variables.secrets)
+        problems.redact_values(variables.secrets)
     text = _to_text(file.element)
-    complete = not reader.failed
+    complete = not reader.has_failed
     return ConfigDocument(root, path, text, complete, frozenset(variables.secrets))
 
 
@@ -163,16 +164,16 @@ class _File:
 
     path: str
     element: etree._Element
-    asked_at: Location | None = None
-    asked_by: "_File | None" = None
+    included_at: Location | None = None
+    included_by: "_File | None" = None
 
-    def at(self, element: etree._Element) -> Location:
+    def locate(self, element: etree._Element) -> Location:
         """Locate an element; past line 65,535 lxml only knows where the next text ends."""
         return Location(self.path, element.sourceline or 1)
 
-    def chain(self) -> "list[_File]":
+    def include_chain(self) -> "list[_File]":
         """Return the files that led to this one, outermost first, this one last."""
-        return [*(self.asked_by.chain() if self.asked_by else ()), self]
+        return [*(self.included_by.include_chain() if self.included_by else ()), self]
 
 
 class _LimitReachedError(Exception):
@@ -191,24 +192,24 @@ class _DocumentLoader:
         self._problems = problems
         self._size = 0
         self._size_limit = DEFAULT_SIZE_LIMIT
-        self._elements = 0
-        self._includes = 0
+        self._element_count = 0
+        self._include_count = 0
         self._comment_default = False
-        self.failed = False
+        self.has_failed = False
 
-    def start(self, file: _File, size: int) -> ConfigNode:
+    def load_root(self, file: _File, size: int) -> ConfigNode:
         """Expand the first file, with a text of `size` characters, in place.
 
         Raises:
             _LimitReachedError: a limit is exceeded, so that reading on is pointless.
         """
         self._read_settings(file)
-        self._grow(size, Location(file.path, 1))
+        self._add_size(size, Location(file.path, 1))
         return self._walk(file.element, file, depth=1)
 
     def _read_settings(self, file: _File) -> None:
         for element in file.element.iterchildren("{*}*"):
-            location, label = file.at(element), _label(element)
+            location, label = file.locate(element), _label(element)
             try:
                 if _name(element) == "ConfigCycleDetectionThreshold":
                     self._size_limit = parse_size(self._expand(element.text, location, label))
@@ -218,11 +219,11 @@ class _DocumentLoader:
                 self._error(location, label, str(error))
 
     def _walk(self, element: etree._Element, file: _File, depth: int) -> ConfigNode:
-        location = file.at(element)
+        location = file.locate(element)
         if depth > MAX_DEPTH:
             raise _LimitReachedError(location, f"elements are nested more than {MAX_DEPTH} deep")
-        self._elements += 1
-        if self._elements > MAX_ELEMENTS:
+        self._element_count += 1
+        if self._element_count > MAX_ELEMENTS:
             found = f"more than {MAX_ELEMENTS:,} elements"
             raise _LimitReachedError(location, f"the configuration has {found}")
         if len(element.attrib) > MAX_ATTRIBUTES:
@@ -235,7 +236,7 @@ class _DocumentLoader:
         attributes = _attributes(element)
         whole = whole and not any(map(has_reference, (text, *attributes.values())))
         return ConfigNode(
-            _name(element), text, attributes, tuple(children), location, incomplete=not whole
+            _name(element), text, attributes, tuple(children), location, is_incomplete=not whole
         )
 
     def _walk_content(
@@ -246,7 +247,7 @@ class _DocumentLoader:
         Returns:
             Its child nodes; its own text, stripped; and whether all its Includes could be expanded.
         """
-        location, label = file.at(element), _label(element)
+        location, label = file.locate(element), _label(element)
         texts = [self._expand(element.text, location, label)]
         if texts[0] != (element.text or ""):
             element.text = texts[0]
@@ -280,13 +281,13 @@ class _DocumentLoader:
         Returns:
             Its nodes, and whether the file and all that it includes could be read.
         """
-        location, label = file.at(directive), _label(directive)
+        location, label = file.locate(directive), _label(directive)
         name = self._expand(directive.text, location, label).strip()
         wants_comment = self._wants_comment(directive, location, label)
         if not name or any(isinstance(child.tag, str) for child in directive):
             self._error(location, label, "expected the name of a file to include, and nothing else")
             return [], False
-        included = None if has_reference(name) else self._open(name, location, label, file)
+        included = None if has_reference(name) else self._open_included(name, location, label, file)
         if included is None:
             return [], False
         if depth > MAX_DEPTH:
@@ -308,10 +309,12 @@ class _DocumentLoader:
                 self._error(location, "Include/@comment", str(error))
         return wanted
 
-    def _open(self, name: str, location: Location, label: str, file: _File) -> _File | None:
+    def _open_included(
+        self, name: str, location: Location, label: str, file: _File
+    ) -> _File | None:
         path = os.path.join(os.path.dirname(file.path), name)
-        self._includes += 1
-        if self._includes > MAX_INCLUDES:
+        self._include_count += 1
+        if self._include_count > MAX_INCLUDES:
             raise _LimitReachedError(
                 location, f"more than {MAX_INCLUDES} Include directives are followed"
             )
@@ -319,10 +322,10 @@ class _DocumentLoader:
         if cycle:
             self._error(location, label, f"a file must not include itself: {cycle}")
             return None
-        self._problems.reading(path)
+        self._problems.register_file(path)
         try:
             text = xml_file.read(path, path)
-            self._grow(len(text), location)
+            self._add_size(len(text), location)
             fragment = xml_file.parse_fragment(text, path)
         except ConfigFileError as error:
             if error.location.line:  # the file exists; the error is inside
@@ -343,10 +346,10 @@ class _DocumentLoader:
         except VariableError as error:
             self._error(location, label, str(error))
             return text
-        self._grow(len(expanded) - len(text), location)
+        self._add_size(len(expanded) - len(text), location)
         return expanded
 
-    def _grow(self, characters: int, location: Location) -> None:
+    def _add_size(self, characters: int, location: Location) -> None:
         self._size += characters
         if self._size > self._size_limit:
             raise _LimitReachedError(
@@ -356,7 +359,7 @@ class _DocumentLoader:
             )
 
     def _error(self, location: Location, label: str, message: str, hint: str | None = None) -> None:
-        self.failed = True
+        self.has_failed = True
         self._problems.error(location, label, message, hint)
 
 
@@ -390,12 +393,12 @@ def _indentation(element: etree._Element, parent: etree._Element) -> str:
 
 def _cycle(path: str, location: Location, file: _File) -> str:
     """Describe how including `path` leads back to a file that is being read; "" if it does not."""
-    chain = file.chain()
+    chain = file.include_chain()
     target = os.path.realpath(path)
     start = next((i for i, f in enumerate(chain) if os.path.realpath(f.path) == target), None)
     if start is None:
         return ""
-    steps = [f"{step.asked_at} includes {step.path}" for step in chain[start + 1 :]]
+    steps = [f"{step.included_at} includes {step.path}" for step in chain[start + 1 :]]
     return ", ".join([*steps, f"{location} includes {path}"])
 
 

@@ -82,11 +82,11 @@ class Problems:
 
     def __init__(self) -> None:
         # A dict, to drop repeated problems and keep their order.
-        self._found: dict[Problem, None] = {}
+        self._problems: dict[Problem, None] = {}
         self._file_rank: dict[str, int] = {}
         self._secrets: set[str] = set()
 
-    def reading(self, file: str) -> None:
+    def register_file(self, file: str) -> None:
         """Fix the rank of `file` among the others: files print in the order they were read."""
         self._file_rank.setdefault(file, len(self._file_rank))
 
@@ -110,23 +110,23 @@ class Problems:
 
     def add(self, problem: Problem) -> None:
         """Add a complete problem."""
-        self.reading(problem.location.file)
-        self._found.setdefault(problem)
+        self.register_file(problem.location.file)
+        self._problems.setdefault(problem)
 
-    def hide(self, values: Collection[str]) -> None:
+    def redact_values(self, values: Collection[str]) -> None:
         """Redact these values in all problems, including those added before."""
         self._secrets.update(values)
 
     @property
     def has_errors(self) -> bool:
         """True if the configuration must not be used."""
-        return any(problem.severity is Severity.ERROR for problem in self._found)
+        return any(problem.severity is Severity.ERROR for problem in self._problems)
 
     def __iter__(self) -> Iterator[Problem]:
-        return map(self._shown, sorted(self._found, key=self._position))
+        return map(self._redacted, sorted(self._problems, key=self._sort_key))
 
     def __len__(self) -> int:
-        return len(self._found)
+        return len(self._problems)
 
     def _add(
         self,
@@ -139,9 +139,9 @@ class Problems:
         location = where if isinstance(where, Location) else where.location
         self.add(Problem(location, severity, element, message, hint))
 
-    def _shown(self, problem: Problem) -> Problem:
+    def _redacted(self, problem: Problem) -> Problem:
         hint = problem.hint and without_values(problem.hint, self._secrets)
         return replace(problem, message=without_values(problem.message, self._secrets), hint=hint)
 
-    def _position(self, problem: Problem) -> tuple[int, int]:
+    def _sort_key(self, problem: Problem) -> tuple[int, int]:
         return self._file_rank[problem.location.file], problem.location.line

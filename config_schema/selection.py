@@ -34,7 +34,7 @@ class TopicPattern(Struct, frozen=True):
     is_expression: bool
 
     @classmethod
-    def of(cls, name: str, message_type: str, *, regex_topics: bool) -> "TopicPattern":
+    def from_name(cls, name: str, message_type: str, *, regex_topics: bool) -> "TopicPattern":
         """Interpret a name as TransactionLog and Destination do.
 
         A name like `fix.orders` is an expression too, but is always meant as a name.
@@ -72,20 +72,22 @@ class Coverage:
     """The union of selections that are recorded, or replicated. There may be thousands."""
 
     def __init__(self, selections: Iterable[TopicPattern]) -> None:
-        self._all = tuple(selections)
-        self._names = {(one.name, one.message_type) for one in self._all if not one.is_expression}
-        self._expressions = [one for one in self._all if one.is_expression]
+        self._patterns = tuple(selections)
+        self._names = {
+            (one.name, one.message_type) for one in self._patterns if not one.is_expression
+        }
+        self._expressions = [one for one in self._patterns if one.is_expression]
 
-    def has(self, part: PatternIntersection) -> bool:
+    def covers(self, part: PatternIntersection) -> bool:
         """Return true if all topics of `part` are certain to be selected."""
         return any(self._includes(selection) for selection in part)
 
-    def parts(self, selected: TopicPattern) -> Iterator[PatternIntersection]:
+    def intersections(self, selected: TopicPattern) -> Iterator[PatternIntersection]:
         """Return the parts selected here as well as by `selected`."""
         if self._includes(selected):
             yield (selected,)
             return
-        for one in self._all:
+        for one in self._patterns:
             if selected.includes(one):
                 yield (one,)
             elif one.is_expression and one.overlaps(selected):

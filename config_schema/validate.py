@@ -126,7 +126,7 @@ def _check_versions(root: ConfigNode, problems: Problems) -> None:
         ("SuggestedMinimumVersion", problems.warning),
     ):
         for node in root.all(name):
-            if not node.incomplete and _version(node.text) > _version(AMPS_VERSION):
+            if not node.is_incomplete and _version(node.text) > _version(AMPS_VERSION):
                 found = f"this server implements {AMPS_VERSION}"
                 report(node, _label(root, node), f"asks for AMPS {node.text} or later; {found}")
 
@@ -175,7 +175,7 @@ def _explain(element: _Element, error: XMLSchemaValidationError) -> Iterator[_Vi
         yield _violation(element, f"unexpected text {quoted(element.node.text)}: {expected}")
     elif isinstance(error.validator, XsdElement) and len(element):
         yield _violation(element, f"expected text, found the element {element[0].tag}")
-    elif not element.node.incomplete:
+    elif not element.node.is_incomplete:
         yield _bad_value(element)
 
 
@@ -191,13 +191,13 @@ def _wrong_children(element: _Element) -> Iterator[_Violation]:
             hint = suggest.for_element(child.tag, element.path)
             yield _Violation(child, label, "unknown element", hint)
         elif doc and not doc.repeatable and earlier is not child:
-            name = "" if earlier.written == child.written else f" as {earlier.written}"
+            name = "" if earlier.written_tag == child.written_tag else f" as {earlier.written_tag}"
             found = f"it is already at {earlier.location}{name}"
             yield _Violation(child, label, f"given twice: {found}")
     for name, doc in listed.items():
-        if doc.required and name not in first and not element.node.incomplete:
+        if doc.required and name not in first and not element.node.is_incomplete:
             expected = f": expected {_content(doc)}"
-            label = f"{element.node.written}/{name}"
+            label = f"{element.node.written_tag}/{name}"
             yield _Violation(element.node, label, f"is missing but required{expected}")
 
 
@@ -270,4 +270,4 @@ def _others(path: str) -> schema.UnlistedChildren:
 
 
 def _label(parent: ConfigNode, child: ConfigNode) -> str:
-    return f"{parent.written}/{child.written}"
+    return f"{parent.written_tag}/{child.written_tag}"

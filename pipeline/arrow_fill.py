@@ -83,12 +83,12 @@ class FilledColumn:
         self.members = members
 
     @property
-    def wanted(self) -> ColumnRequest:
+    def request(self) -> ColumnRequest:
         """The request for it to a compiled reader."""
-        members = [member.wanted for member in self.members]
+        members = [member.request for member in self.members]
         return ColumnRequest(self.field.name.encode(), self.kind, self._width, members)
 
-    def make(
+    def build_array(
         self, bodies: PackedBodies, filled: Mapping[FilledColumn, ColumnBuffers], odd: set[int]
     ) -> pa.Array:
         """Return the column.
@@ -104,9 +104,9 @@ class FilledColumn:
         valid, values, offsets = filled[self]
         kind = self.field.type
         if self.kind is Kind.PART:
-            return self.decoded(bodies.data, valid, values, odd)
+            return self.decode_column(bodies.data, valid, values, odd)
         if self.kind is Kind.OBJECT:
-            members = [member.make(bodies, filled, odd) for member in self.members]
+            members = [member.build_array(bodies, filled, odd) for member in self.members]
             missing = pa.array(~np.frombuffer(valid, np.bool_))
             return pa.StructArray.from_arrays(members, fields=list(kind), mask=missing)
         if self.kind is Kind.TRUTH:
@@ -115,7 +115,7 @@ class FilledColumn:
         there = None if 0 not in valid else pa.py_buffer(_bits(valid))
         return pa.Array.from_buffers(kind, len(valid), [there, *map(pa.py_buffer, buffers)])
 
-    def decoded(
+    def decode_column(
         self, data: bytes, valid: bytearray, places: bytes | bytearray, odd: set[int]
     ) -> pa.Array:
         """Return the column of parts of bodies; only for classes that request parts.
@@ -147,7 +147,7 @@ class ColumnFiller:
 
     def __init__(self, columns: Sequence[FilledColumn], reader: ColumnReader) -> None:
         self._columns = columns
-        self._in_order = list(by_level(columns))
+        self._flattened_columns = list(by_level(columns))
         self._reader = reader
 
     def columns(self, bodies: PackedBodies) -> tuple[list[pa.Array], list[int]]:
@@ -157,9 +157,9 @@ class ColumnFiller:
             PipelineError: a value is out of the range of its type.
         """
         found, numbers = self._reader.read(bodies.data, bodies.starts, bodies.ends)
-        filled = dict(zip(self._in_order, found, strict=True))
+        filled = dict(zip(self._flattened_columns, found, strict=True))
         odd = set(numbers)
-        return [column.make(bodies, filled, odd) for column in self._columns], sorted(odd)
+        return [column.build_array(bodies, filled, odd) for column in self._columns], sorted(odd)
 
 
 def replace_values(

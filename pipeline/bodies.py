@@ -67,17 +67,17 @@ class BodyFormat:
         is_keys = deletes and "sow_key" in schema.names and set(schema.names) <= known.keys()
         prefix = "" if is_whole or is_keys else "_"
         special = {f"{prefix}{name}": name for name in known}
-        self._columns = {
+        self._header_columns = {
             special[name]: name for name in schema.names if special.get(name) in _HEADERS
         }
-        self.headers = tuple(self._columns)
-        for header, column in self._columns.items():
+        self.headers = tuple(self._header_columns)
+        for header, column in self._header_columns.items():
             _check_header(header, column, schema[column].dataType)
         fields = [field for field in schema if field.name not in special and field.name != BODY]
         self.has_bodies = is_whole or bool(fields)
         self._writer = JsonWriter()
-        self._names = [field.name for field in fields]
-        self._bodies: Callable[[pa.RecordBatch], list[bytes]] = self._objects
+        self._field_names = [field.name for field in fields]
+        self._make_bodies: Callable[[pa.RecordBatch], list[bytes]] = self._write_objects
         if is_whole:
             if fields:
                 raise PipelineError(
@@ -85,10 +85,11 @@ class BodyFormat:
                     f" {', '.join(special)}; leave out body to publish columns as fields"
                 )
             _check_body(schema[BODY].dataType)
-            self._bodies = _whole
+            self._make_bodies = _whole
         elif fields and message_type != "json":
             raise PipelineError(
-                f"schema: the columns {', '.join(self._names)} make a message of type json only,"
+                f"schema: the columns {', '.join(self._field_names)} make a message of type"
+                " json only,"
                 f" and this is {message_type or 'unknown'}; make a column body of them, or end the"
                 " option server with /amps/json"
             )
@@ -102,25 +103,27 @@ class BodyFormat:
             PipelineError: a row has no body, no topic, or a negative lifetime.
         """
         headers = {
-            header: batch.column(column).to_pylist() for header, column in self._columns.items()
+            header: batch.column(column).to_pylist()
+            for header, column in self._header_columns.items()
         }
         shortest = min((one for one in headers.get("expiration", ()) if one is not None), default=0)
         if shortest < 0:
             raise PipelineError(
-                f"schema: column {self._columns['expiration']!r} is {shortest} in some row;"
+                f"schema: column {self._header_columns['expiration']!r} is {shortest} in some row;"
                 " expected seconds, from 0"
             )
         if not all(headers.get("topic", [True])):
             raise PipelineError(
-                f"schema: column {self._columns['topic']!r} is NULL or empty in some row; it says"
+                f"schema: column {self._header_columns['topic']!r} is NULL or empty in some"
+                " row; it says"
                 " where the row goes"
             )
-        return OutgoingMessages(self._bodies(batch), headers)
+        return OutgoingMessages(self._make_bodies(batch), headers)
 
-    def _objects(self, batch: pa.RecordBatch) -> list[bytes]:
-        if not self._names:
+    def _write_objects(self, batch: pa.RecordBatch) -> list[bytes]:
+        if not self._field_names:
             return [b""] * batch.num_rows
-        return self._writer.bodies(batch.select(self._names)).to_list()
+        return self._writer.bodies(batch.select(self._field_names)).to_list()
 
 
 def _whole(batch: pa.RecordBatch) -> list[bytes]:

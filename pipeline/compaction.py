@@ -47,9 +47,9 @@ class CompactedTable(JobTarget):
         """
         gone = 0
         for folder in list(_folders(self.path)):
-            while (group := _due(folder)) and can_exchange(self.work):
-                together = _made_again(folder, group, self.work)
-                self.swap(together.parent, folder, together.name, state)
+            while (group := _due(folder)) and can_exchange(self.work_folder):
+                together = _made_again(folder, group, self.work_folder)
+                self.swap_folder(together.parent, folder, together.name, state)
                 gone += len(group)
         return gone
 

@@ -75,10 +75,10 @@ def plain_reader(
     plain, rest = StructType(), StructType()
     for one, column in zip(schema, columns, strict=True):
         (rest if column is None else plain).add(one)
-    filler = ColumnFiller(found, compiled.reader([column.wanted for column in found]))
+    filler = ColumnFiller(found, compiled.make_reader([column.request for column in found]))
     return _PlainReader(
         schema.names,
-        _FastReader(plain.names, filler, by_value(plain), compiled.prepared),
+        _FastReader(plain.names, filler, by_value(plain), compiled.prepare),
         by_value(rest) if rest.fields else None,
     )
 
@@ -88,20 +88,22 @@ class _PlainReader:
 
     Args:
         names: the names of all columns, in their order.
-        quick: reads some columns in compiled code.
-        rest: reads the others; None if there are none.
+        fast_reader: reads some columns in compiled code.
+        slow_reader: reads the others; None if there are none.
     """
 
-    def __init__(self, names: Sequence[str], quick: FieldReader, rest: FieldReader | None) -> None:
+    def __init__(
+        self, names: Sequence[str], fast_reader: FieldReader, slow_reader: FieldReader | None
+    ) -> None:
         self._names = names
-        self._quick = quick
-        self._rest = rest
+        self._fast_reader = fast_reader
+        self._slow_reader = slow_reader
 
     def columns(self, bodies: PackedBodies) -> dict[str, pa.Array]:
-        found = self._quick.columns(bodies)
-        if self._rest is None:
+        found = self._fast_reader.columns(bodies)
+        if self._slow_reader is None:
             return found
-        found |= self._rest.columns(bodies)
+        found |= self._slow_reader.columns(bodies)
         return {name: found[name] for name in self._names}
 
 
@@ -111,31 +113,31 @@ class _FastReader:
     Args:
         names: the names of the columns.
         filler: fills the columns.
-        by_value: reads odd bodies.
-        prepared: converts bodies for the filler.
+        value_reader: reads odd bodies.
+        prepare: converts bodies for the filler.
     """
 
     def __init__(
         self,
         names: Sequence[str],
         filler: ColumnFiller,
-        by_value: FieldReader,
-        prepared: Callable[[PackedBodies], PackedBodies],
+        value_reader: FieldReader,
+        prepare: Callable[[PackedBodies], PackedBodies],
     ) -> None:
         self._names = names
         self._filler = filler
-        self._by_value = by_value
-        self._prepared = prepared
+        self._value_reader = value_reader
+        self._prepare = prepare
 
     def columns(self, bodies: PackedBodies) -> dict[str, pa.Array]:
-        columns, odd = self._filler.columns(self._prepared(bodies))
+        columns, odd = self._filler.columns(self._prepare(bodies))
         if odd:
-            columns = replace_values(columns, self._again(bodies, odd), odd)
+            columns = replace_values(columns, self._reread_odd_bodies(bodies, odd), odd)
         return dict(zip(self._names, columns, strict=True))
 
-    def _again(self, bodies: PackedBodies, odd: Sequence[int]) -> Iterable[pa.Array]:
+    def _reread_odd_bodies(self, bodies: PackedBodies, odd: Sequence[int]) -> Iterable[pa.Array]:
         try:
-            return self._by_value.columns(bodies.some(odd)).values()
+            return self._value_reader.columns(bodies.select(odd)).values()
         except UnfitError as problem:
             raise UnfitError(str(problem), odd[problem.number]) from None
 
@@ -146,9 +148,9 @@ class _CompiledReader:
     Args:
         reads_times: whether it reads times.
         reads_structs: whether it reads structs.
-        reader: creates it.
-        reads: returns whether it can read a column with a name.
-        prepared: converts bodies for it.
+        make_reader: creates it.
+        can_read: returns whether it can read a column with a name.
+        prepare: converts bodies for it.
     """
 
     def __init__(
@@ -156,21 +158,21 @@ class _CompiledReader:
         *,
         reads_times: bool,
         reads_structs: bool,
-        reader: Callable[[Sequence[ColumnRequest]], ColumnReader],
-        reads: Callable[[str], bool] = lambda _: True,
-        prepared: Callable[[PackedBodies], PackedBodies] = lambda bodies: bodies,
+        make_reader: Callable[[Sequence[ColumnRequest]], ColumnReader],
+        can_read: Callable[[str], bool] = lambda _: True,
+        prepare: Callable[[PackedBodies], PackedBodies] = lambda bodies: bodies,
     ) -> None:
         self._reads_times = reads_times
         self._reads_structs = reads_structs
-        self._reads = reads
-        self.reader = reader
-        self.prepared = prepared
+        self._can_read = can_read
+        self.make_reader = make_reader
+        self.prepare = prepare
 
     def column(self, field: pa.Field, kind: DataType) -> FilledColumn | None:
         """Return a column, or a member of one; None if the reader does not read its type."""
         plain = plain_kind(kind, with_times=self._reads_times)
         if plain is not None:
-            return FilledColumn(field, plain) if self._reads(field.name) else None
+            return FilledColumn(field, plain) if self._can_read(field.name) else None
         if not (self._reads_structs and isinstance(kind, StructType) and kind.fields):
             return None
         members = [self.column(field.type[number], one.dataType) for number, one in enumerate(kind)]
@@ -184,16 +186,16 @@ def _compiled(kind: MessageType, rule: TimeRule) -> _CompiledReader | None:
         return _of_fix(kind, rule)
     if isinstance(kind, MsgpackType):
         return _CompiledReader(
-            reads_times=not rule.fix,
+            reads_times=not rule.reads_fix,
             reads_structs=True,
-            reader=lambda wanted: MsgpackColumnReader(wanted, rule.unit),
+            make_reader=lambda wanted: MsgpackColumnReader(wanted, rule.unit),
         )
     if isinstance(kind, BsonType):
         return _CompiledReader(
-            reads_times=not rule.fix,
+            reads_times=not rule.reads_fix,
             reads_structs=True,
-            reader=lambda wanted: BsonColumnReader(wanted, rule.unit),
-            reads=lambda name: "\0" not in name,
+            make_reader=lambda wanted: BsonColumnReader(wanted, rule.unit),
+            can_read=lambda name: "\0" not in name,
         )
     return None
 
@@ -205,12 +207,12 @@ def _of_fix(kind: FixType, rule: TimeRule) -> _CompiledReader:
     def prepared(bodies: PackedBodies) -> PackedBodies:
         if len(kind.separators) == 1:
             return bodies
-        return PackedBodies(kind.translated(bodies.data), bodies.starts, bodies.ends)
+        return PackedBodies(kind.normalize_separators(bodies.data), bodies.starts, bodies.ends)
 
     return _CompiledReader(
         reads_times=not rule.unit,
         reads_structs=False,
-        reader=lambda wanted: FixColumnReader(wanted, separator, fix_times=rule.fix),
-        reads=no_tag.isdisjoint,
-        prepared=prepared,
+        make_reader=lambda wanted: FixColumnReader(wanted, separator, fix_times=rule.reads_fix),
+        can_read=no_tag.isdisjoint,
+        prepare=prepared,
     )

@@ -45,7 +45,7 @@ class DeltaTarget(JobTarget):
     """
 
     format = "delta"
-    has_folders = False  # the table partitions its rows itself
+    has_partition_folders = False  # the table partitions its rows itself
 
     def __init__(self, path: Path, folders: list[str]) -> None:
         super().__init__(path)
@@ -55,35 +55,36 @@ class DeltaTarget(JobTarget):
         """See `JobTarget.is_used`."""
         return super().is_used() or (self.path / LOG).exists()
 
-    def finish(self, state: JobState) -> int:
-        """See `JobTarget.finish`; counts the files of the run, before the table partitions them."""
-        return self._add(state, "append")
+    def append_staged(self, state: JobState) -> int:
+        """See `JobTarget.append_staged`; counts files before the table partitions them."""
+        return self._commit_rows(state, "append")
 
-    def replace(self, state: JobState) -> int:
-        """See `JobTarget.replace`. The previous rows stay in the table's history."""
-        return self._add(state, "overwrite")
+    def replace_with_staged(self, state: JobState) -> int:
+        """See `JobTarget.replace_with_staged`. The previous rows stay in the table's history."""
+        return self._commit_rows(state, "overwrite")
 
-    def _add(self, state: JobState, mode: Literal["append", "overwrite"]) -> int:
+    def _commit_rows(self, state: JobState, mode: Literal["append", "overwrite"]) -> int:
         if self._last_run(state) > state.runs:
             raise PipelineError(
                 f"{self.path}: the table has rows of runs that are not remembered any more; export"
                 " to another directory"
             )
-        staged = self._staged()
+        staged = self._sync_staged_files()
         state.runs += 1
         self.commit(RunCommit([], [], state, rows=mode))
         return len(staged)
 
-    def _show(self, commit: RunCommit) -> None:
+    def _apply_commit(self, commit: RunCommit) -> None:
         """Add the rows of a run to the table, unless they have been added."""
         if self._last_run(commit.state) >= commit.state.runs:
             return
-        if not self.staging.exists():
+        if not self.staging_folder.exists():
             raise PipelineError(
-                f"{self.staging}: is gone, and had rows that are not in the table yet; export to"
+                f"{self.staging_folder}: is gone, and had rows that are not in the table yet;"
+                " export to"
                 " another directory"
             )
-        rows = ds.dataset(self.staging, format="parquet").scanner().to_reader()
+        rows = ds.dataset(self.staging_folder, format="parquet").scanner().to_reader()
         mark = deltalake.Transaction(_application(commit.state), commit.state.runs)
         try:
             deltalake.write_deltalake(
@@ -96,14 +97,14 @@ class DeltaTarget(JobTarget):
             )
         except (DeltaError, OSError) as problem:
             raise PipelineError(f"{self.path}: cannot be written: {problem}") from problem
-        self._put_on_stable_storage()
+        self._sync_last_commit()
 
     def _last_run(self, state: JobState) -> int:
         """Return the number of the last run with rows in the table; 0 if there is none."""
-        table = self._table()
+        table = self._open_table()
         return 0 if table is None else table.transaction_version(_application(state)) or 0
 
-    def _put_on_stable_storage(self) -> None:
+    def _sync_last_commit(self) -> None:
         """Sync the last commit and its files, which the library does not do."""
         entry = self.path / LOG / f"{deltalake.DeltaTable(self.path).version():020}.json"
         folders = {entry.parent, self.path}
@@ -126,7 +127,7 @@ class DeltaTarget(JobTarget):
         Raises:
             PipelineError: that failed. Nothing has changed.
         """
-        table = self._table()
+        table = self._open_table()
         if table is None:
             return
         actions = table.get_add_actions()
@@ -140,7 +141,7 @@ class DeltaTarget(JobTarget):
         except (DeltaError, OSError) as problem:
             raise PipelineError(f"{self.path}: cannot be compacted: {problem}") from problem
 
-    def _table(self) -> deltalake.DeltaTable | None:
+    def _open_table(self) -> deltalake.DeltaTable | None:
         """Return the table; None if there is none yet.
 
         Raises:

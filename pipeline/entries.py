@@ -57,7 +57,7 @@ class EntrySource:
         """True if the source is Parquet files of an export."""
         return (self.path / FOLDER).is_dir() and not instances_with_journals(self.path)
 
-    def require(self, bookmark: str) -> None:
+    def require_bookmark(self, bookmark: str) -> None:
         """Check that a journal has a bookmark or time.
 
         Raises:
@@ -87,7 +87,7 @@ class EntrySource:
         except TopicError as problem:
             raise option_error("topic", self.topic, str(problem)) from None
         known = set[str]()
-        for name in self._topics():
+        for name in self._topic_names():
             if selector.matches(name):
                 return
             known.add(name)
@@ -96,7 +96,7 @@ class EntrySource:
             f"--topic={self.topic}: {self.path} has no {what}; {_similar(self.topic, known)}"
         )
 
-    def _topics(self) -> Iterator[str]:
+    def _topic_names(self) -> Iterator[str]:
         if not self.is_export:
             return topics_of(self.path, self.archive)
         # Both Spark and Delta use these folder names.
@@ -112,9 +112,13 @@ class EntrySource:
         Raises:
             PipelineError: an export cannot be read in this way.
         """
-        return self._export(spark, names) if self.is_export else self._journals(spark, names)
+        return (
+            self._export_frame(spark, names)
+            if self.is_export
+            else self._journal_frame(spark, names)
+        )
 
-    def _journals(self, spark: SparkSession, names: tuple[str, ...]) -> DataFrame:
+    def _journal_frame(self, spark: SparkSession, names: tuple[str, ...]) -> DataFrame:
         options = {
             "archive": "" if self.archive is None else str(self.archive),
             "topic": self.topic,
@@ -139,7 +143,7 @@ class EntrySource:
         schema = StructType([StructField(f"_{one}", METADATA[one]) for one in wanted])
         return reader.schema(schema).load(str(self.path)).toDF(*wanted)
 
-    def _export(self, spark: SparkSession, names: tuple[str, ...]) -> DataFrame:
+    def _export_frame(self, spark: SparkSession, names: tuple[str, ...]) -> DataFrame:
         for option, text in (("bookmark", self.bookmark), ("filter", self.filter)):
             if text:
                 raise PipelineError(

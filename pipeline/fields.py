@@ -112,22 +112,24 @@ class ValueReader:
     ) -> None:
         convert = _Converter(kind, module, timestamps)
         self._fields = to_arrow_schema(schema, timezone="UTC")
-        self._values = [convert.column(one.dataType, (one.name,)) for one in schema]
+        self._column_builders = [
+            convert.column_builder(one.dataType, (one.name,)) for one in schema
+        ]
         self._extract = convert.extractor()
 
     def columns(self, bodies: PackedBodies) -> dict[str, pa.Array]:
         """See `FieldReader.columns`."""
-        rows = [self._row(number, body) for number, body in enumerate(bodies)]
+        rows = [self._read_row(number, body) for number, body in enumerate(bodies)]
         columns = zip(*rows, strict=True) if rows else ([] for _ in self._fields)
         return {
             field.name: column_of(values, field)
             for field, values in zip(self._fields, columns, strict=True)
         }
 
-    def _row(self, number: int, body: memoryview) -> list[Any]:
+    def _read_row(self, number: int, body: memoryview) -> list[Any]:
         try:
             values = self._extract(bytes(body))
-            return [value(values) for value in self._values]
+            return [value(values) for value in self._column_builders]
         except PipelineError as problem:
             raise UnfitError(str(problem), number) from None
 
@@ -144,24 +146,28 @@ class _Converter:
     def __init__(self, kind: MessageType, module: str, timestamps: str | None) -> None:
         self._kind = kind
         self._module = module
-        self._hook = hook(time_rule(module, timestamps), from_text=True)
+        self._decode_hook = hook(time_rule(module, timestamps), from_text=True)
         self._paths: list[tuple[str, ...]] = []
-        self._times: list[int] = []
+        self._time_slots: list[int] = []
         """The indexes of the values that are times."""
         self._structs: list[StructMembers] = []
-        self._tree: Callable[[bytes], Any] | None = None
+        self._decode_tree: Callable[[bytes], Any] | None = None
         """Decodes whole bodies, if a column needs that; the body is the last value then."""
 
     def extractor(self) -> Callable[[bytes], Sequence[Any]]:
         """Return the function that reads the values for the columns from a body."""
         extract: Callable[[bytes], Sequence[Any]] = self._kind.extractor(self._paths)
-        if self._module == "msgpack" and self._times:
-            extract = _with_extensions(extract, {slot: self._paths[slot] for slot in self._times})
+        if self._module == "msgpack" and self._time_slots:
+            extract = _with_extensions(
+                extract, {slot: self._paths[slot] for slot in self._time_slots}
+            )
         if self._module in NESTED and isinstance(self._kind, TreeDecoder):
             extract = with_parts(extract, self._kind.tree, self._paths, self._structs)
-        return extract if self._tree is None else _with_tree(extract, self._tree)
+        return extract if self._decode_tree is None else _with_tree(extract, self._decode_tree)
 
-    def column(self, kind: DataType, path: tuple[str, ...]) -> Callable[[Sequence[Value]], Any]:
+    def column_builder(
+        self, kind: DataType, path: tuple[str, ...]
+    ) -> Callable[[Sequence[Value]], Any]:
         """Return the function that builds a column, or a member of one, from the values.
 
         Args:
@@ -169,15 +175,17 @@ class _Converter:
             path: the path in the body.
         """
         if is_time(kind) and self._module == "protobuf":
-            return self._protobuf_time(kind, path)
+            return self._protobuf_time_builder(kind, path)
         if isinstance(kind, StructType):
-            return self._struct(kind, path)
-        return self._value(kind, path)
+            return self._struct_builder(kind, path)
+        return self._value_builder(kind, path)
 
-    def _struct(self, kind: StructType, path: tuple[str, ...]) -> Callable[[Sequence[Value]], Any]:
+    def _struct_builder(
+        self, kind: StructType, path: tuple[str, ...]
+    ) -> Callable[[Sequence[Value]], Any]:
         """Return the function that builds a struct from its members."""
         begin = len(self._paths)
-        members = {one.name: self.column(one.dataType, (*path, one.name)) for one in kind}
+        members = {one.name: self.column_builder(one.dataType, (*path, one.name)) for one in kind}
         number = len(self._structs)
         self._structs.append(StructMembers(path, slice(begin, len(self._paths))))
 
@@ -194,29 +202,33 @@ class _Converter:
 
         return struct
 
-    def _value(self, kind: DataType, path: tuple[str, ...]) -> Callable[[Sequence[Value]], Any]:
+    def _value_builder(
+        self, kind: DataType, path: tuple[str, ...]
+    ) -> Callable[[Sequence[Value]], Any]:
         """Return the function that converts a single value, or an array of them."""
         name = ".".join(path)
         innermost = kind
         while isinstance(innermost, ArrayType):
             innermost = innermost.elementType
         if isinstance(innermost, (MapType, StructType)):
-            return self._document(kind, path)
+            return self._document_builder(kind, path)
         slot = len(self._paths)
         self._paths.append(path)
         if is_time(innermost):
-            self._times.append(slot)
+            self._time_slots.append(slot)
         if isinstance(innermost, BinaryType):
             return lambda values: _as_bytes(values[slot], name)
         wanted = field_type(kind, name, own_times=True)
         lenient = field_type(kind, name, own_times=True, lenient=True, from_text=True)
         if isinstance(innermost, DecimalType):
-            return lambda values: self._converted(
+            return lambda values: self._convert(
                 _as_number(values[slot], name), wanted, lenient, name
             )
-        return lambda values: self._converted(values[slot], wanted, lenient, name)
+        return lambda values: self._convert(values[slot], wanted, lenient, name)
 
-    def _document(self, kind: DataType, path: tuple[str, ...]) -> Callable[[Sequence[Value]], Any]:
+    def _document_builder(
+        self, kind: DataType, path: tuple[str, ...]
+    ) -> Callable[[Sequence[Value]], Any]:
         """Return the function that builds a map, or an array with structs or maps."""
         name = ".".join(path)
         if not isinstance(self._kind, TreeDecoder):
@@ -229,7 +241,7 @@ class _Converter:
                 f"schema: column {name!r}: bytes within maps and within arrays of structs cannot be"
                 " read; use string"
             )
-        self._tree = self._kind.tree
+        self._decode_tree = self._kind.tree
         wanted = field_type(kind, name, own_times=True)
         lenient = field_type(kind, name, own_times=True, lenient=True, from_text=True)
 
@@ -237,15 +249,15 @@ class _Converter:
             found = values[-1]
             for step in path:
                 found = found.get(step) if isinstance(found, dict) else None
-            return self._converted(found, wanted, lenient, name)
+            return self._convert(found, wanted, lenient, name)
 
         return document
 
-    def _protobuf_time(
+    def _protobuf_time_builder(
         self, kind: DataType, path: tuple[str, ...]
     ) -> Callable[[Sequence[Value]], Any]:
         """Return the function for a time: a text, a number, or a `google.protobuf.Timestamp`."""
-        plain = self._value(kind, path)
+        plain = self._value_builder(kind, path)
         at = len(self._paths) - 1
         self._paths += [(*path, "seconds"), (*path, "nanos")]
 
@@ -263,16 +275,16 @@ class _Converter:
 
         return moment
 
-    def _converted(self, value: Value, kind: Any, lenient: Any, column: str) -> Any:
+    def _convert(self, value: Value, kind: Any, lenient: Any, column: str) -> Any:
         if value is None:
             return None
         try:
-            return msgspec.convert(value, kind, strict=False, dec_hook=self._hook)
+            return msgspec.convert(value, kind, strict=False, dec_hook=self._decode_hook)
         except DECODE_ERRORS as error:
             if kind == str | None and isinstance(value, (bool, int, float)):
                 return str(value)
             try:
-                return msgspec.convert(value, lenient, strict=False, dec_hook=self._hook)
+                return msgspec.convert(value, lenient, strict=False, dec_hook=self._decode_hook)
             except DECODE_ERRORS:
                 raise _unfit(column, error, value) from None
 

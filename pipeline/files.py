@@ -100,36 +100,36 @@ class JobTarget:
 
     Attributes:
         path: the directory.
-        work: a folder for files in progress on the same file system; it is emptied when a run
-            begins, and after each commit.
-        staging: the folder in it where a run puts its files.
-        checkpoint: the checkpoint of a stream.
+        work_folder: a folder for files in progress on the same file system; it is emptied when a
+            run begins, and after each commit.
+        staging_folder: the folder in it where a run puts its files.
+        checkpoint_folder: the checkpoint of a stream.
         format: the table format of the files, as in a state.
-        has_folders: whether rows are partitioned by the folders of their files.
+        has_partition_folders: whether rows are partitioned by the folders of their files.
     """
 
     format = ""
-    has_folders = True
+    has_partition_folders = True
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._own = path / FOLDER
-        self._state = self._own / "state.json"
-        self._commit = self._own / "commit.json"
-        self.work = _beside(path)
-        self.staging = self.work / "staging"
-        self.checkpoint = self._own / "checkpoint"
+        self._job_folder = path / FOLDER
+        self._state_path = self._job_folder / "state.json"
+        self._commit_path = self._job_folder / "commit.json"
+        self.work_folder = _beside(path)
+        self.staging_folder = self.work_folder / "staging"
+        self.checkpoint_folder = self._job_folder / "checkpoint"
 
     @contextlib.contextmanager
-    def possession(self) -> Iterator[None]:
+    def lock(self) -> Iterator[None]:
         """Lock out other runs, and complete or clean up after the previous one.
 
         Raises:
             PipelineError: another run has the lock, or the directory cannot be used.
         """
         try:
-            self._own.mkdir(parents=True, exist_ok=True)
-            descriptor = os.open(self._own / "lock", os.O_RDWR | os.O_CREAT, 0o644)
+            self._job_folder.mkdir(parents=True, exist_ok=True)
+            descriptor = os.open(self._job_folder / "lock", os.O_RDWR | os.O_CREAT, 0o644)
         except OSError as problem:
             raise PipelineError(f"{self.path}: {problem.strerror or problem}") from problem
         try:
@@ -138,34 +138,34 @@ class JobTarget:
             os.close(descriptor)
             raise PipelineError(f"{self.path}: another run is writing to it") from None
         try:
-            self._complete()
+            self._complete_commit()
             yield
         finally:
-            if not self._commit.exists():  # a pending commit needs the staged files
-                self._clear()
+            if not self._commit_path.exists():  # a pending commit needs the staged files
+                self._clear_work()
             os.close(descriptor)
 
-    def state(self) -> JobState | None:
+    def read_state(self) -> JobState | None:
         """Return the state stored by earlier runs; None if there were none.
 
         Raises:
             PipelineError: it cannot be read.
         """
-        return read_state(self._state)
+        return read_state(self._state_path)
 
-    def remember(self, state: JobState) -> None:
+    def store_state(self, state: JobState) -> None:
         """Store the state before anything is exported.
 
         Args:
             state: the state.
         """
-        store(self._state, msgspec.json.encode(state))
+        store(self._state_path, msgspec.json.encode(state))
 
     def is_used(self) -> bool:
         """Return whether the directory has exported files, whatever its state says."""
-        return self.checkpoint.exists()
+        return self.checkpoint_folder.exists()
 
-    def finish(self, state: JobState) -> int:
+    def append_staged(self, state: JobState) -> int:
         """Add the files in the staging folder to the target.
 
         Args:
@@ -174,64 +174,64 @@ class JobTarget:
         Returns:
             The number of files.
         """
-        staged = self._staged()
+        staged = self._sync_staged_files()
         state.runs += 1
         moves = []
         for name in staged:
             # Names of later runs sort after those of earlier ones.
             new = Path(name).with_name(f"{state.runs:08}-{Path(name).name}")
-            moves.append((self._inside(self.staging / name), str(new)))
+            moves.append((self._relative_path(self.staging_folder / name), str(new)))
         self.commit(RunCommit(moves, [], state))
         return len(staged)
 
-    def replace(self, state: JobState) -> int:
-        """Replace the contents of the target by the staging folder; see `finish`."""
-        staged = self._staged()
+    def replace_with_staged(self, state: JobState) -> int:
+        """Replace the contents of the target by the staging folder; see `append_staged`."""
+        staged = self._sync_staged_files()
         state.runs += 1
         swaps: dict[str, FolderSwap] = {}
         for name in staged:
             place, *inside = Path(name).parts
-            made = self._inside(self.staging / place)
+            made = self._relative_path(self.staging_folder / place)
             swaps.setdefault(place, FolderSwap(made, place, str(Path(*inside))))
         gone = {path.name for path in self.path.glob("topic=*")} - swaps.keys()
         self.commit(RunCommit([], sorted(gone), state, list(swaps.values())))
         return len(staged)
 
-    def swap(self, made: Path, place: Path, mark: str, state: JobState) -> None:
+    def swap_folder(self, made: Path, place: Path, mark: str, state: JobState) -> None:
         """Replace a folder by another one.
 
         Args:
-            made: the new folder, below `work`.
+            made: the new folder, below `work_folder`.
             place: its place.
             mark: the name of a file in it that is not in the old one.
             state: the state to store.
         """
-        swap = FolderSwap(self._inside(made), self._inside(place), mark)
+        swap = FolderSwap(self._relative_path(made), self._relative_path(place), mark)
         self.commit(RunCommit([], [], state, [swap]))
 
     def commit(self, commit: RunCommit) -> None:
         """Make the staged files visible: all of them, even after a crash in between."""
-        store(self._commit, msgspec.json.encode(commit))
-        self._complete()
+        store(self._commit_path, msgspec.json.encode(commit))
+        self._complete_commit()
 
-    def _complete(self) -> None:
-        if self._commit.exists():
-            commit = msgspec.json.decode(self._commit.read_bytes(), type=RunCommit)
-            self._show(commit)
-            store(self._state, msgspec.json.encode(commit.state))
-            self._commit.unlink()
-        self._clear()
+    def _complete_commit(self) -> None:
+        if self._commit_path.exists():
+            commit = msgspec.json.decode(self._commit_path.read_bytes(), type=RunCommit)
+            self._apply_commit(commit)
+            store(self._state_path, msgspec.json.encode(commit.state))
+            self._commit_path.unlink()
+        self._clear_work()
 
-    def _show(self, commit: RunCommit) -> None:
+    def _apply_commit(self, commit: RunCommit) -> None:
         """Execute the steps of a commit that have not been executed yet."""
-        changed = {self._move(old, new) for old, new in commit.moves}
-        changed |= {self._swap(swap) for swap in commit.swaps}
+        changed = {self._move_file(old, new) for old, new in commit.moves}
+        changed |= {self._swap_into_place(swap) for swap in commit.swaps}
         for name in set(commit.removals) - {new for _, new in commit.moves}:
             self._remove(name)
         for folder in changed:
             sync(folder)
 
-    def _move(self, old: str, new: str) -> Path:
+    def _move_file(self, old: str, new: str) -> Path:
         """Move a file into its place, unless that has been done; return its folder."""
         place = self.path / new
         place.parent.mkdir(parents=True, exist_ok=True)
@@ -239,7 +239,7 @@ class JobTarget:
             (self.path / old).replace(place)
         return place.parent
 
-    def _swap(self, swap: FolderSwap) -> Path:
+    def _swap_into_place(self, swap: FolderSwap) -> Path:
         """Move a folder into its place, unless that has been done; return its parent."""
         place = self.path / swap.place
         if not (place / swap.mark).exists():
@@ -249,21 +249,21 @@ class JobTarget:
 
     def _remove(self, name: str) -> None:
         """Remove a file or folder atomically."""
-        self.work.mkdir(exist_ok=True)
+        self.work_folder.mkdir(exist_ok=True)
         with contextlib.suppress(FileNotFoundError):
-            (self.path / name).rename(self.work / uuid.uuid4().hex)
+            (self.path / name).rename(self.work_folder / uuid.uuid4().hex)
 
-    def _clear(self) -> None:
-        shutil.rmtree(self.work, ignore_errors=True)
+    def _clear_work(self) -> None:
+        shutil.rmtree(self.work_folder, ignore_errors=True)
 
-    def _staged(self) -> list[str]:
+    def _sync_staged_files(self) -> list[str]:
         """Sync the files in the staging folder; return their paths relative to it."""
-        found = [path for path in sorted(self.staging.rglob("*.parquet")) if path.is_file()]
+        found = [path for path in sorted(self.staging_folder.rglob("*.parquet")) if path.is_file()]
         for path in found:
             sync(path)
-        return [str(path.relative_to(self.staging)) for path in found]
+        return [str(path.relative_to(self.staging_folder)) for path in found]
 
-    def _inside(self, path: Path) -> str:
+    def _relative_path(self, path: Path) -> str:
         return os.path.relpath(path, self.path)
 
 

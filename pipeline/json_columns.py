@@ -69,12 +69,12 @@ class _Column(FilledColumn):
         self._decode = _decoder(kind, path, times, lenient=False)
         self._decode_leniently = _decoder(kind, path, times, lenient=True)
 
-    def decoded(
+    def decode_column(
         self, data: bytes, valid: bytearray, places: bytes | bytearray, odd: set[int]
     ) -> pa.Array:
-        return column_of(self._parts(data, valid, places, odd), self.field)
+        return column_of(self._decode_parts(data, valid, places, odd), self.field)
 
-    def _parts(
+    def _decode_parts(
         self, data: bytes, valid: bytearray, places: bytes | bytearray, odd: set[int]
     ) -> Iterator[Any]:
         borders = np.frombuffer(places, np.int64).reshape(-1, 2).tolist()
@@ -85,7 +85,7 @@ class _Column(FilledColumn):
                 odd.add(number)
                 yield None
 
-    def look_again(self, part: bytes) -> Any:
+    def decode_odd_part(self, part: bytes) -> Any:
         """Decode a part of an odd body, leniently if necessary.
 
         Raises:
@@ -117,9 +117,9 @@ class JsonReader:
             _Column(field, one.dataType, one.name, times)
             for field, one in zip(fields, schema, strict=True)
         ]
-        wanted = [column.wanted for column in self._columns]
+        wanted = [column.request for column in self._columns]
         self._filler = ColumnFiller(self._columns, JsonColumnReader(wanted))
-        self._parts = JsonColumnReader(
+        self._part_reader = JsonColumnReader(
             [ColumnRequest(column.field.name.encode(), *_PART) for column in self._columns]
         )
 
@@ -131,17 +131,17 @@ class JsonReader:
         """
         plain, odd = self._filler.columns(bodies)
         if odd:
-            rows = zip(*self._look_again(bodies, odd), strict=True)
+            rows = zip(*self._decode_odd_rows(bodies, odd), strict=True)
             again = map(column_of, rows, [column.field for column in self._columns])
             plain = replace_values(plain, again, odd)
         return {
             column.field.name: values for column, values in zip(self._columns, plain, strict=True)
         }
 
-    def _look_again(self, bodies: PackedBodies, odd: Sequence[int]) -> Iterator[list[Any]]:
+    def _decode_odd_rows(self, bodies: PackedBodies, odd: Sequence[int]) -> Iterator[list[Any]]:
         """Yield a row for each odd body."""
-        chosen = bodies.some(odd)
-        found, malformed = self._parts.read(chosen.data, chosen.starts, chosen.ends)
+        chosen = bodies.select(odd)
+        found, malformed = self._part_reader.read(chosen.data, chosen.starts, chosen.ends)
         if malformed:
             number = odd[malformed[0]]
             raise _unfit(number, bodies[number], _malformation(bodies[number]))
@@ -152,7 +152,7 @@ class JsonReader:
                 start, end = places[row]
                 try:
                     part = bodies.data[start:end]
-                    values.append(column.look_again(part) if valid[row] else None)
+                    values.append(column.decode_odd_part(part) if valid[row] else None)
                 except DECODE_ERRORS as error:
                     raise _unfit(number, bodies[number], _at(column.path, error)) from None
             yield values

@@ -39,7 +39,7 @@ class MessageColumns:
 
     def __init__(self, blocks: Sequence[MessageBlock]) -> None:
         self._blocks = blocks
-        self.bodies = PackedBodies.joined(
+        self.bodies = PackedBodies.concatenate(
             [
                 PackedBodies(
                     block.data,
@@ -52,14 +52,14 @@ class MessageColumns:
         self._headers: dict[str, pa.Array] = {}
 
     @classmethod
-    def of(cls, messages: Sequence[Message]) -> Self:
+    def from_messages(cls, messages: Sequence[Message]) -> Self:
         """Return columns of messages that arrived one by one."""
         return cls([block_of(messages)])
 
     def __len__(self) -> int:
         return len(self.bodies)
 
-    def header(self, name: str) -> pa.Array:
+    def header_column(self, name: str) -> pa.Array:
         """Return a header field as a column of texts."""
         column = self._headers.get(name)
         if column is None:
@@ -70,7 +70,7 @@ class MessageColumns:
     @cached_property
     def timestamps(self) -> pa.Array:
         """The times when the server received the messages."""
-        texts = self.header("timestamp")
+        texts = self.header_column("timestamp")
         moments = _moments(texts.drop_null())
         if not texts.null_count:
             return moments
@@ -88,7 +88,7 @@ class MessageColumns:
 
         A sequence number above signed 64 bits is NULL, as in journals.
         """
-        parts = pc.extract_regex(self.header("bookmark"), _BOOKMARK)
+        parts = pc.extract_regex(self.header_column("bookmark"), _BOOKMARK)
         numbers = pc.struct_field(parts, "sequence").cast(pa.uint64())
         fits = pc.less_equal(numbers, pa.scalar(_MOST, pa.uint64()))
         sequence = pc.if_else(fits, numbers, None).cast(pa.int64())

@@ -30,7 +30,7 @@ class PackedBodies(Sequence[memoryview]):
         self._view = memoryview(data)
 
     @classmethod
-    def of(cls, bodies: Sequence[bytes | memoryview]) -> Self:
+    def from_bodies(cls, bodies: Sequence[bytes | memoryview]) -> Self:
         """Concatenate bodies."""
         ends = np.cumsum(np.fromiter(map(len, bodies), np.int64, len(bodies)), dtype=np.int64)
         starts = np.zeros_like(ends)
@@ -38,7 +38,7 @@ class PackedBodies(Sequence[memoryview]):
         return cls(b"".join(bodies), starts, ends)
 
     @classmethod
-    def joined(cls, parts: Sequence[PackedBodies]) -> PackedBodies:
+    def concatenate(cls, parts: Sequence[PackedBodies]) -> PackedBodies:
         """Concatenate buffers of bodies."""
         if len(parts) == 1:
             return parts[0]
@@ -50,7 +50,7 @@ class PackedBodies(Sequence[memoryview]):
             np.concatenate([part.ends + shift for part, shift in shifted]),
         )
 
-    def between(self, start: int, stop: int) -> Self:
+    def slice_range(self, start: int, stop: int) -> Self:
         """Return the bodies from an index to before another one."""
         return type(self)(self.data, self.starts[start:stop], self.ends[start:stop])
 
@@ -59,7 +59,7 @@ class PackedBodies(Sequence[memoryview]):
         places = map(slice, self.starts.tolist(), self.ends.tolist())
         return list(map(self.data.__getitem__, places))
 
-    def column(self) -> pa.Array:
+    def to_arrow(self) -> pa.Array:
         """Return the bodies as an Arrow array, without copying the buffer.
 
         If there are other bytes between the bodies, these become values of the array as well, and
@@ -73,7 +73,7 @@ class PackedBodies(Sequence[memoryview]):
         every_other = pa.array(np.arange(0, len(borders) - 1, 2))
         return _binary(borders, self.data).take(every_other)
 
-    def some(self, places: Iterable[int]) -> Self:
+    def select(self, places: Iterable[int]) -> Self:
         """Return the bodies at some indexes."""
         chosen = np.fromiter(places, np.int64)
         return type(self)(self.data, self.starts[chosen], self.ends[chosen])

@@ -70,18 +70,18 @@ class PushdownResult(NamedTuple):
 
     Attributes:
         filter: the content filter; None for none.
-        handed_back: the filters that Spark has to apply as well.
+        unsupported_filters: the filters that Spark has to apply as well.
     """
 
     filter: str | None
-    handed_back: list[Filter]
+    unsupported_filters: list[Filter]
 
 
 class _ServerFilter(NamedTuple):
-    """A filter in the server's language; `exact` if it passes no row that Spark would drop."""
+    """A filter in the server's language; `is_exact` if it passes no row that Spark would drop."""
 
     expression: tree.Expr
-    exact: bool = True
+    is_exact: bool = True
 
 
 def push_down(filters: Sequence[Filter], schema: StructType) -> PushdownResult:
@@ -97,7 +97,7 @@ def push_down(filters: Sequence[Filter], schema: StructType) -> PushdownResult:
         test = _test(one, schema)
         if test is not None:
             tests.append(test.expression)
-        if test is None or not test.exact:
+        if test is None or not test.is_exact:
             handed_back.append(one)
     return PushdownResult(all_of(tests), handed_back)
 
@@ -149,7 +149,7 @@ def _is_writable(name: str) -> bool:
 
 def _null_test(field: tree.Identifier, kind: DataType, *, wants_null: bool) -> _ServerFilter | None:
     if isinstance(kind, StringType):
-        return _ServerFilter(tree.IsNull(field), exact=False) if wants_null else None
+        return _ServerFilter(tree.IsNull(field), is_exact=False) if wants_null else None
     if not isinstance(kind, (*_INTEGERS, DoubleType, BooleanType)):
         return None
     return _ServerFilter(tree.IsNull(field) if wants_null else tree.Not(tree.IsNull(field)))
@@ -183,7 +183,7 @@ def _text_test(
     if negated:
         test = tree.Not(test)
     if empty_may_match:
-        return _ServerFilter(tree.Or((test, tree.IsNull(field))), exact=False)
+        return _ServerFilter(tree.Or((test, tree.IsNull(field))), is_exact=False)
     return _ServerFilter(test)
 
 
@@ -214,7 +214,7 @@ def _membership(
     if not negated:
         return _ServerFilter(test)
     if isinstance(values[0], str):
-        return _ServerFilter(tree.Or((tree.Not(test), tree.IsNull(field))), exact=False)
+        return _ServerFilter(tree.Or((tree.Not(test), tree.IsNull(field))), is_exact=False)
     return _ServerFilter(tree.Not(test))
 
 

@@ -127,14 +127,14 @@ class RowFormat:
         if self.has_bodies:
             _check_bodies(schema, known)
         self.metadata = frozenset(known[name] for name in schema.names if name in known)
-        self._known = {name: known[name] for name in schema.names if name in known}
-        for name, header in self._known.items():
+        self._metadata_names = {name: known[name] for name in schema.names if name in known}
+        for name, header in self._metadata_names.items():
             _check_type(schema[name], kinds[header])
-        self._corrupt = None if self.has_bodies else tolerance.corrupt_column(schema)
+        self._corrupt_column = None if self.has_bodies else tolerance.corrupt_column(schema)
         rest = [
             field
             for field in schema
-            if is_body_field(field.name, self.has_bodies) and field.name != self._corrupt
+            if is_body_field(field.name, self.has_bodies) and field.name != self._corrupt_column
         ]
         self.fields = StructType(rest)
         self._reader: FieldReader | None = None
@@ -153,29 +153,33 @@ class RowFormat:
         Raises:
             PipelineError: a body does not have such fields, or lacks a value that must not be NULL.
         """
-        arrived = messages if isinstance(messages, MessageColumns) else MessageColumns.of(messages)
+        arrived = (
+            messages
+            if isinstance(messages, MessageColumns)
+            else MessageColumns.from_messages(messages)
+        )
 
         def make(start: int, stop: int, *, fits: bool) -> pa.RecordBatch:
-            return self._batch(arrived, start, stop, fits=fits)
+            return self._make_batch(arrived, start, stop, fits=fits)
 
         batches = list(tolerated(make, len(arrived), self._mode))
         if len(batches) == 1:
             return batches[0]
         return pa.concat_batches(batches or [pa.RecordBatch.from_pylist([], self._schema)])
 
-    def _batch(
+    def _make_batch(
         self, arrived: MessageColumns, start: int, stop: int, *, fits: bool
     ) -> pa.RecordBatch:
-        bodies = arrived.bodies.between(start, stop)
+        bodies = arrived.bodies.slice_range(start, stop)
         fields: dict[str, pa.Array] = {}
         if self._reader is not None and fits:
             fields = self._reader.columns(bodies)
         if self.has_bodies:
             fields[BODY] = _whole(self._schema.field(BODY), bodies)
-        if self._corrupt is not None and not fits:
-            fields[self._corrupt] = _whole(self._schema.field(self._corrupt), bodies)
-        for name, header in self._known.items():
-            fields[name] = self._metadata(arrived, header).slice(start, stop - start)
+        if self._corrupt_column is not None and not fits:
+            fields[self._corrupt_column] = _whole(self._schema.field(self._corrupt_column), bodies)
+        for name, header in self._metadata_names.items():
+            fields[name] = self._metadata_column(arrived, header).slice(start, stop - start)
         columns = [
             fields.get(field.name, pa.nulls(len(bodies), field.type)) for field in self._schema
         ]
@@ -183,7 +187,7 @@ class RowFormat:
             require_values(column, field)
         return pa.RecordBatch.from_arrays(columns, schema=self._schema)
 
-    def _metadata(self, arrived: MessageColumns, name: str) -> pa.Array:
+    def _metadata_column(self, arrived: MessageColumns, name: str) -> pa.Array:
         match name:
             case "timestamp":
                 return arrived.timestamps
@@ -196,13 +200,13 @@ class RowFormat:
             case "message_type":
                 return pa.repeat(pa.scalar(self._message_type, pa.string()), len(arrived))
             case "user":
-                return arrived.header("user_id")
+                return arrived.header_column("user_id")
             case "command":
-                return pc.if_else(arrived.header("reason").is_null(), *_COMMANDS)
+                return pc.if_else(arrived.header_column("reason").is_null(), *_COMMANDS)
             case "expiration":
-                return arrived.header("expiration").cast(pa.int64()).cast(pa.int32())
+                return arrived.header_column("expiration").cast(pa.int64()).cast(pa.int32())
             case _:
-                return arrived.header(name)
+                return arrived.header_column(name)
 
 
 def is_body_field(name: str, has_bodies: bool) -> bool:
@@ -212,7 +216,7 @@ def is_body_field(name: str, has_bodies: bool) -> bool:
 
 def _whole(field: pa.Field, bodies: PackedBodies) -> pa.Array:
     """Return bodies unchanged: a string need not be UTF-8, as in Spark's own texts."""
-    return bodies.column().view(field.type)
+    return bodies.to_arrow().view(field.type)
 
 
 def _check_bodies(schema: StructType, known: dict[str, str]) -> None:

@@ -51,18 +51,18 @@ class TimeRule(NamedTuple):
 
     Attributes:
         unit: the microseconds per unit of a number; 0 if numbers are not times.
-        fix: whether the forms of FIX are times.
-        from_text: whether numbers are written as texts.
+        reads_fix: whether the forms of FIX are times.
+        reads_text_numbers: whether numbers are written as texts.
     """
 
     unit: int
-    fix: bool
-    from_text: bool
+    reads_fix: bool
+    reads_text_numbers: bool
 
     @property
     def is_iso(self) -> bool:
         """True if there are no other forms."""
-        return not self.unit and not self.fix
+        return not self.unit and not self.reads_fix
 
 
 def time_rule(message_type: str, timestamps: str | None) -> TimeRule:
@@ -88,7 +88,7 @@ def to_moment(value: TimeValue, rule: TimeRule) -> datetime:
     if number is not None:
         return _since_epoch(number, rule.unit)
     if isinstance(value, str):
-        found = _from_fix(value) if rule.fix else None
+        found = _from_fix(value) if rule.reads_fix else None
         return msgspec.convert(value, datetime) if found is None else found
     raise ValueError(_no_time(value, rule))
 
@@ -105,7 +105,7 @@ def to_date(value: TimeValue, rule: TimeRule) -> date:
     if number is not None:
         return _since_epoch(number, rule.unit).date()
     if isinstance(value, str):
-        found = _from_fix(value) if rule.fix else None
+        found = _from_fix(value) if rule.reads_fix else None
         return msgspec.convert(value, date) if found is None else found.date()
     raise ValueError(_no_time(value, rule))
 
@@ -116,7 +116,7 @@ def _number(value: TimeValue, rule: TimeRule) -> int | float | None:
         return None
     if isinstance(value, (int, float)):
         return value
-    if rule.from_text and isinstance(value, str) and _NUMBER.fullmatch(value):
+    if rule.reads_text_numbers and isinstance(value, str) and _NUMBER.fullmatch(value):
         return float(value) if "." in value else int(value)
     return None
 

@@ -59,10 +59,10 @@ class AsyncClient(AsyncCommands):
         self._on_refused = on_refused
         self._uri: ServerUri | None = None
         self._waiters = Waiters()
-        self._connected: tuple[AioConnection, ClientProtocol] | None = None
+        self._connected_pair: tuple[AioConnection, ClientProtocol] | None = None
 
     def __repr__(self) -> str:
-        state = "not connected" if self._connected is None else f"connected to {self._uri}"
+        state = "not connected" if self._connected_pair is None else f"connected to {self._uri}"
         return f"<{type(self).__name__} {self.name}: {state}>"
 
     async def connect(self, uri: str | ServerUri, *, timeout: float | None = None) -> None:
@@ -74,18 +74,18 @@ class AsyncClient(AsyncCommands):
         connection = await open_connection(
             lambda: AioConnection(protocol, where, self._waiters),
             where,
-            self._timeout_or(timeout),
+            self._resolve_timeout(timeout),
             self._ssl_context,
         )
         self._uri = where
-        self._connected = connection, protocol
+        self._connected_pair = connection, protocol
 
     async def close(self) -> None:
         """Close the connection and end all streams. A closed client can connect again."""
-        if self._connected is not None:
+        if self._connected_pair is not None:
             self._send_acks()
             self._connection.end(None)
-            self._connected = None
+            self._connected_pair = None
 
     async def logon(
         self,
@@ -105,7 +105,7 @@ class AsyncClient(AsyncCommands):
             {"correlation_id": correlation_id, "options": options},
         )
         try:
-            return await self._connection.log_on(dialogue, self._timeout_or(timeout))
+            return await self._connection.log_on(dialogue, self._resolve_timeout(timeout))
         except CredentialsError:
             await self.close()
             raise
@@ -120,21 +120,21 @@ class AsyncClient(AsyncCommands):
     ) -> None:
         if arrived():
             return
-        connection = None if self._connected is None else self._connected[0]
-        with self._waiters.attention(connection, is_urgent=is_urgent):
+        connection = None if self._connected_pair is None else self._connected_pair[0]
+        with self._waiters.count_waiter(connection, is_urgent=is_urgent):
             await self._waiters.wait_until(arrived, limit, what)
 
     @property
     def _connection(self) -> AioConnection:
-        if self._connected is None:
+        if self._connected_pair is None:
             raise not_connected()
-        return self._connected[0]
+        return self._connected_pair[0]
 
     @property
     def _protocol(self) -> ClientProtocol:
-        if self._connected is None:
+        if self._connected_pair is None:
             raise not_connected()
-        return self._connected[1]
+        return self._connected_pair[1]
 
     async def _write(self) -> None:
         await self._connection.write(self._timeout)
@@ -142,5 +142,5 @@ class AsyncClient(AsyncCommands):
     def _write_soon(self) -> None:
         self._connection.write_output()
 
-    def _notice_silence(self, allowed: float) -> None:
-        self._connection.notice_silence(allowed)
+    def _set_silence_timeout(self, allowed: float) -> None:
+        self._connection.set_silence_timeout(allowed)

@@ -95,7 +95,7 @@ class AsyncCommands(CommandShell):
         sequence: int | None = None,
     ) -> None:
         """Publish a message, without waiting for an answer; `flush` waits for the answers."""
-        await self._make_room()
+        await self._wait_for_store_room()
         self._protocol.publish(
             topic,
             body,
@@ -133,7 +133,7 @@ class AsyncCommands(CommandShell):
     ) -> None:
         """Publish many messages with few writes; see `publish`."""
         for chunk in chunks(all_bodies(bodies)):
-            await self._make_room()
+            await self._wait_for_store_room()
             self._protocol.publish_all(topic, chunk, delta=delta)
             await self._write()
 
@@ -151,8 +151,8 @@ class AsyncCommands(CommandShell):
         sequence: int | None = None,
     ) -> Header:
         """Publish a message and wait until the server acknowledges it."""
-        await self._make_room()
-        request = await self._ask(
+        await self._wait_for_store_room()
+        request = await self._execute_command(
             lambda protocol: protocol.confirmed_publish(
                 topic,
                 body,
@@ -169,16 +169,16 @@ class AsyncCommands(CommandShell):
 
     async def flush(self, *, timeout: float | None = None) -> None:
         """Wait until all published messages are stored; see `Client.flush`."""
-        limit, protocol = self._limit(timeout), self._protocol
+        limit, protocol = self._time_limit(timeout), self._protocol
         if (numbering := protocol.numbering) is not None:
             await self._wait_for_store(numbering, limit)
-        await self._ask(lambda protocol: protocol.flush(), limit)
+        await self._execute_command(lambda protocol: protocol.flush(), limit)
         protocol.refusals.raise_if_any()
 
     async def _wait_for_store(self, numbering: PublishSequence, limit: TimeLimit) -> None:
         """Wait until all published messages are answered, or can no longer be answered."""
-        settled = self._store_settled(numbering)
-        await self._wait_until(settled.is_met, limit, settled.what)
+        settled = self._store_settled_condition(numbering)
+        await self._wait_until(settled.is_met, limit, settled.description)
 
     # Subscriptions and queries
 
@@ -200,7 +200,7 @@ class AsyncCommands(CommandShell):
         ack_delay: float = DEFAULT_DELAY,
     ) -> AsyncMessageStream:
         """Subscribe to a topic, or to every topic that a regular expression matches."""
-        request = await self._ask(
+        request = await self._execute_command(
             lambda protocol: protocol.subscribe(
                 topic,
                 delta=delta,
@@ -217,7 +217,7 @@ class AsyncCommands(CommandShell):
             ),
             timeout,
         )
-        return self._stream(request)
+        return self._make_stream(request)
 
     async def sow(
         self,
@@ -234,7 +234,7 @@ class AsyncCommands(CommandShell):
         acks: Iterable[AckType] | None = None,
     ) -> AsyncMessageStream:
         """Query a SOW topic; the stream ends after the last record."""
-        request = await self._ask(
+        request = await self._execute_command(
             lambda protocol: protocol.sow(
                 topic,
                 filter=filter,
@@ -248,7 +248,7 @@ class AsyncCommands(CommandShell):
             ),
             timeout,
         )
-        return self._stream(request)
+        return self._make_stream(request)
 
     async def sow_and_subscribe(
         self,
@@ -267,7 +267,7 @@ class AsyncCommands(CommandShell):
         acks: Iterable[AckType] | None = None,
     ) -> AsyncMessageStream:
         """Query a SOW topic and subscribe to it; `group_end` marks the end of the records."""
-        request = await self._ask(
+        request = await self._execute_command(
             lambda protocol: protocol.sow_and_subscribe(
                 topic,
                 delta=delta,
@@ -283,11 +283,11 @@ class AsyncCommands(CommandShell):
             ),
             timeout,
         )
-        return self._stream(request)
+        return self._make_stream(request)
 
     async def unsubscribe(self, stream_id: str = "all", *, timeout: float | None = None) -> None:
         """End the subscription or query with an id, or all of them."""
-        await self._ask(lambda protocol: protocol.unsubscribe(stream_id), timeout)
+        await self._execute_command(lambda protocol: protocol.unsubscribe(stream_id), timeout)
 
     # Deleting, and the rest
 
@@ -304,7 +304,7 @@ class AsyncCommands(CommandShell):
         persisted: bool = False,
     ) -> int:
         """Delete records from a SOW topic, selected by exactly one of filter, sow_keys and body."""
-        request = await self._ask(
+        request = await self._execute_command(
             lambda protocol: protocol.sow_delete(
                 topic,
                 filter=filter,
@@ -334,18 +334,18 @@ class AsyncCommands(CommandShell):
         timeout: float | None = None,
     ) -> None:
         """Acknowledge messages of a queue, and wait for the server's answer."""
-        await self._ask(
+        await self._execute_command(
             lambda protocol: protocol.confirmed_acknowledge(topic, bookmarks, options), timeout
         )
 
     async def flush_acks(self, *, timeout: float | None = None) -> None:
         """Wait until all acknowledgements of queue messages given so far are on stable storage."""
-        await self._ask(lambda protocol: protocol.flush_acks(), timeout)
+        await self._execute_command(lambda protocol: protocol.flush_acks(), timeout)
 
-    def _settle(self, inbox: StreamInbox, message: Message, options: str | None) -> None:
-        """Report the outcome of a queue message; see `Commands.settle`."""
+    def _settle_message(self, inbox: StreamInbox, message: Message, options: str | None) -> None:
+        """Report the outcome of a queue message; see `Commands.settle_message`."""
         loop = asyncio.get_running_loop()
-        self._protocol.settle(inbox, message, options, loop.time())
+        self._protocol.settle_message(inbox, message, options, loop.time())
         self._write_soon()
         due = self._protocol.acks_due
         if due is not None and self._ack_timer is None:
@@ -363,38 +363,40 @@ class AsyncCommands(CommandShell):
 
     async def heartbeat(self, interval: int, *, timeout: float | None = None) -> None:
         """Start to exchange heartbeats, so that either peer detects when the other is gone."""
-        await self._ask(lambda protocol: protocol.heartbeat(interval), timeout)
-        self._notice_silence(float(interval * MAX_MISSED_HEARTBEATS))
+        await self._execute_command(lambda protocol: protocol.heartbeat(interval), timeout)
+        self._set_silence_timeout(float(interval * MAX_MISSED_HEARTBEATS))
 
     # Waiting
 
-    async def _ask(
+    async def _execute_command(
         self, command: Callable[[ClientProtocol], PendingRequest], timeout: float | TimeLimit | None
     ) -> PendingRequest:
         """Send a command and wait for its answer; raise the error if the server refuses it."""
-        limit = self._limit(timeout)
+        limit = self._time_limit(timeout)
         request = command(self._protocol)
         await self._write()
-        await self._wait_until(lambda: request.done, limit, f"the answer to {request.command_name}")
+        await self._wait_until(
+            lambda: request.is_done, limit, f"the answer to {request.command_name}"
+        )
         if request.error is not None:
             raise again(request.error)
         return request
 
-    def _stream(self, request: PendingRequest) -> AsyncMessageStream:
+    def _make_stream(self, request: PendingRequest) -> AsyncMessageStream:
         owner = AsyncStreamOwner(
             self._wait_until,
-            self._settle,
+            self._settle_message,
             self._send_acks,
             lambda stream_id, timeout: self.unsubscribe(stream_id, timeout=timeout),
         )
         return AsyncMessageStream(owner, inbox_of(request))
 
-    async def _make_room(self) -> None:
+    async def _wait_for_store_room(self) -> None:
         """Wait until the publish store, if there is one, has room."""
-        if (store := self._full_store()) is None:
+        if (store := self._find_full_store()) is None:
             return
-        has_room = self._store_has_room(store)
+        has_room = self._store_room_condition(store)
         try:
-            await self._wait_until(has_room.is_met, self._limit(None), has_room.what)
+            await self._wait_until(has_room.is_met, self._time_limit(None), has_room.description)
         except TimedOutError:
-            raise self._no_room(store) from None
+            raise self._store_full_error(store) from None

@@ -36,13 +36,13 @@ class Waiters:
     """The waiting tasks of a client, on all its connections.
 
     Attributes:
-        urgent: the number of tasks that wait for anything other than messages of a stream.
+        urgent_count: the number of tasks that wait for anything other than messages of a stream.
     """
 
     def __init__(self) -> None:
-        self._waiting: dict[asyncio.Future[None], Callable[[], bool]] = {}
+        self._conditions: dict[asyncio.Future[None], Callable[[], bool]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
-        self.urgent = 0
+        self.urgent_count = 0
 
     async def wait_until(
         self,
@@ -63,40 +63,40 @@ class Waiters:
         if arrived():
             return
         future = asyncio.get_running_loop().create_future()
-        self._waiting[future] = arrived
+        self._conditions[future] = arrived
         try:
-            async with asyncio.timeout(limit.left):
+            async with asyncio.timeout(limit.remaining_s):
                 await future
         except TimeoutError:
-            raise limit.exceeded(what) from None
+            raise limit.timeout_error(what) from None
         finally:
-            del self._waiting[future]
+            del self._conditions[future]
 
-    def start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+    def start_task(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         """Run a coroutine in a new task, and wake the tasks that wait for its effect."""
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
-        task.add_done_callback(self._finished)
+        task.add_done_callback(self._on_task_done)
         return task
 
-    def _finished(self, task: asyncio.Task[None]) -> None:
+    def _on_task_done(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
         self.wake()
 
     @contextmanager
-    def attention(self, connection: AioConnection | None, *, is_urgent: bool) -> Iterator[None]:
+    def count_waiter(self, connection: AioConnection | None, *, is_urgent: bool) -> Iterator[None]:
         """Count a waiting task. An urgent one resumes reading on a connection that is paused."""
-        self.urgent += is_urgent
+        self.urgent_count += is_urgent
         if connection is not None:
             connection.adjust_reading()
         try:
             yield
         finally:
-            self.urgent -= is_urgent
+            self.urgent_count -= is_urgent
 
     def wake(self) -> None:
         """Wake the tasks whose conditions are met."""
-        for future, arrived in self._waiting.items():
+        for future, arrived in self._conditions.items():
             if not future.done() and arrived():
                 future.set_result(None)
 
@@ -126,14 +126,14 @@ class AioConnection(asyncio.Protocol):
         self._channel = channel_for(uri)
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
-        self._ended = False
-        self._failure: ClientError | None = None
-        self._room = asyncio.Event()
-        self._room.set()
+        self._is_ended = False
+        self._end_error: ClientError | None = None
+        self._is_writable = asyncio.Event()
+        self._is_writable.set()
         self._backlog = StreamBacklog()
-        self._is_held_back = False
-        self._heard = 0.0
-        self._watch: asyncio.TimerHandle | None = None
+        self._is_reading_paused = False
+        self._last_received_s = 0.0
+        self._silence_timer: asyncio.TimerHandle | None = None
 
     # Called by the event loop
 
@@ -147,15 +147,15 @@ class AioConnection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Pass received bytes to the protocol, and wake the tasks whose conditions are met."""
-        self._heard = self._loop.time()
+        self._last_received_s = self._loop.time()
         try:
-            self._take(data)
+            self._process_input(data)
         except ClientError as error:
             self.end(error)
             return
         finally:
-            self._tell_refusals()
-        self._backlog.adjust(self._protocol.queued, len(data))
+            self._start_refusal_calls()
+        self._backlog.adjust(self._protocol.queued_messages, len(data))
         self.write_output()
         self._waiters.wake()
         self.adjust_reading()
@@ -163,19 +163,19 @@ class AioConnection(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """End the connection after the server or the network has closed it."""
         cause = f"the connection ended: {exc}" if exc else "the server closed the connection"
-        self.end(self._protocol.lost(cause))
+        self.end(self._protocol.connection_lost_error(cause))
 
     def pause_writing(self) -> None:
         """Record that the transport's write buffer is full."""
-        self._room.clear()
+        self._is_writable.clear()
 
     def resume_writing(self) -> None:
         """Record that the transport's write buffer has room."""
-        self._room.set()
+        self._is_writable.set()
 
     # Called by the client
 
-    async def opened(self) -> None:
+    async def wait_until_open(self) -> None:
         """Wait until frames can be sent.
 
         Raises:
@@ -184,43 +184,43 @@ class AioConnection(asyncio.Protocol):
         channel = self._channel
         if channel is not None:
             await self._waiters.wait_until(
-                lambda: channel.is_open or self._ended,
+                lambda: channel.is_open or self._is_ended,
                 TimeLimit(None),
                 "the opening of the connection",
             )
-        if self._failure is not None:
-            raise no_connection(self._uri, self._failure)
+        if self._end_error is not None:
+            raise no_connection(self._uri, self._end_error)
 
     async def log_on(self, dialogue: LogonDialogue, timeout: float) -> Header:
         """Open the session with as many rounds as the dialogue needs; return the last answer."""
         while dialogue.answer is None:
             await asyncio.to_thread(dialogue.prepare)
-            request = dialogue.ask()
+            request = dialogue.send_logon()
             await self.write(timeout)
             await self._waiters.wait_until(
-                lambda: request.done,  # noqa: B023 - called before the next round
+                lambda: request.is_done,  # noqa: B023 - called before the next round
                 TimeLimit(timeout),
                 "the answer to logon",
             )
-            dialogue.take_answer(request)
-        if self._failure is not None:  # after the answer
-            raise again(self._failure)
+            dialogue.process_answer(request)
+        if self._end_error is not None:  # after the answer
+            raise again(self._end_error)
         return dialogue.answer
 
     async def write(self, timeout: float) -> None:
         """Write the output; wait while the transport's write buffer is full."""
         self.write_output()
-        if self._room.is_set():
+        if self._is_writable.is_set():
             return
         try:
             async with asyncio.timeout(timeout):
-                await self._room.wait()
+                await self._is_writable.wait()
         except TimeoutError:
             raise TimedOutError(f"room to write did not come within {timeout:g} seconds") from None
 
     def write_output(self) -> None:
         """Write the output, without waiting if the transport's write buffer is full."""
-        if self._transport is None or self._ended:
+        if self._transport is None or self._is_ended:
             return
         output, channel = self._protocol.output, self._channel
         if channel is None:
@@ -239,43 +239,47 @@ class AioConnection(asyncio.Protocol):
         Args:
             error: the reason; None if the client closes it. Later reasons are ignored.
         """
-        if self._ended:
+        if self._is_ended:
             return
-        self._ended = True
-        self._failure = error
+        self._is_ended = True
+        self._end_error = error
         self._protocol.close(error)
-        if self._watch is not None:
-            self._watch.cancel()
+        if self._silence_timer is not None:
+            self._silence_timer.cancel()
         if self._transport is not None:
             self._transport.close()
-        self._room.set()
+        self._is_writable.set()
         self._waiters.wake()
         if error is not None and self._on_end is not None:
             self._on_end(error)
 
-    def notice_silence(self, allowed: float) -> None:
+    def set_silence_timeout(self, allowed: float) -> None:
         """Start to end the connection after `allowed` seconds without received bytes."""
-        if self._watch is not None:
-            self._watch.cancel()
-        self._heard = self._loop.time()
-        self._watch_again(allowed / MAX_MISSED_HEARTBEATS, allowed)
+        if self._silence_timer is not None:
+            self._silence_timer.cancel()
+        self._last_received_s = self._loop.time()
+        self._schedule_silence_check(allowed / MAX_MISSED_HEARTBEATS, allowed)
 
     def adjust_reading(self) -> None:
         """Pause reading while streams buffer too many messages; otherwise resume it."""
-        if self._transport is None or self._ended:
+        if self._transport is None or self._is_ended:
             return
-        self._backlog.adjust(self._protocol.queued)
-        holds_back = self._backlog.is_over and not self._waiters.urgent
-        if self._is_held_back and not holds_back:
-            self._is_held_back = False
+        self._backlog.adjust(self._protocol.queued_messages)
+        holds_back = self._backlog.is_over_limit and not self._waiters.urgent_count
+        if self._is_reading_paused and not holds_back:
+            self._is_reading_paused = False
             self._transport.resume_reading()
-        elif holds_back and not self._is_held_back:
-            self._is_held_back = True
+        elif holds_back and not self._is_reading_paused:
+            self._is_reading_paused = True
             self._transport.pause_reading()
 
-    def _tell_refusals(self) -> None:
+    def _start_refusal_calls(self) -> None:
         numbering = self._protocol.numbering
-        task = None if numbering is None else numbering.refusal_calls.start(self._waiters.start)
+        task = (
+            None
+            if numbering is None
+            else numbering.refusal_calls.start_calls(self._waiters.start_task)
+        )
         if task is not None:
             task.add_done_callback(self._end_if_failed)
 
@@ -287,8 +291,8 @@ class AioConnection(asyncio.Protocol):
             error.__cause__ = failure
             self.end(error)
 
-    def _take(self, data: bytes) -> None:
-        if self._ended:
+    def _process_input(self, data: bytes) -> None:
+        if self._is_ended:
             return
         if self._channel is None:
             self._protocol.receive(data)
@@ -296,19 +300,23 @@ class AioConnection(asyncio.Protocol):
         for piece in self._channel.decode(data):
             self._protocol.receive(piece)
 
-    def _watch_again(self, delay: float, silence_allowed: float) -> None:
-        self._watch = self._loop.call_later(delay, self._look_for_silence, silence_allowed)
+    def _schedule_silence_check(self, delay: float, silence_allowed: float) -> None:
+        self._silence_timer = self._loop.call_later(delay, self._check_silence, silence_allowed)
 
-    def _look_for_silence(self, allowed: float) -> None:
-        left = self._heard + allowed - self._loop.time()
-        if self._is_held_back:  # the server is not silent: we do not read
-            self._protocol.beat()
+    def _check_silence(self, allowed: float) -> None:
+        left = self._last_received_s + allowed - self._loop.time()
+        if self._is_reading_paused:  # the server is not silent: we do not read
+            self._protocol.send_heartbeat()
             self.write_output()
-            self._watch_again(allowed / MAX_MISSED_HEARTBEATS, allowed)
+            self._schedule_silence_check(allowed / MAX_MISSED_HEARTBEATS, allowed)
         elif left > 0:
-            self._watch_again(min(left, allowed / MAX_MISSED_HEARTBEATS), allowed)
+            self._schedule_silence_check(min(left, allowed / MAX_MISSED_HEARTBEATS), allowed)
         else:
-            self.end(self._protocol.lost(f"the server was silent for {allowed:g} seconds"))
+            self.end(
+                self._protocol.connection_lost_error(
+                    f"the server was silent for {allowed:g} seconds"
+                )
+            )
 
 
 async def open_connection(
@@ -335,7 +343,7 @@ async def open_connection(
             raw_socket = transport.get_extra_info("socket")
             if isinstance(raw_socket, socket.socket):
                 apply_options(raw_socket, uri)
-            await connection.opened()
+            await connection.wait_until_open()
     except ClientError as error:
         if connection is not None:
             connection.end(error)

@@ -33,14 +33,15 @@ class AsyncStreamOwner(NamedTuple):
 
     Attributes:
         wait_until: waits until a condition is met.
-        settle: reports the outcome of a queue message to the queue; see `Commands.settle`.
+        settle_message: reports the outcome of a queue message to the queue; see
+            `Commands.settle_message`.
         send_acks: sends the batched acknowledgements of queue messages.
         unsubscribe: ends the subscription or query with an id; the second argument is a timeout in
             seconds.
     """
 
     wait_until: WaitFunction
-    settle: Callable[[StreamInbox, Message, str | None], None]
+    settle_message: Callable[[StreamInbox, Message, str | None], None]
     send_acks: Callable[[], None]
     unsubscribe: Callable[[str, float | None], Awaitable[None]]
 
@@ -61,7 +62,7 @@ class AsyncMessageStream(BaseStream):
 
     async def __aexit__(self, kind: type[BaseException] | None, *_exception: object) -> None:
         if kind is None:
-            self._note_done()
+            self._mark_processed()
         # A lost connection has ended the stream anyway; an exception in the block takes precedence.
         with suppress(ConnectionLostError if kind is None else ClientError):
             await self.unsubscribe()
@@ -70,24 +71,26 @@ class AsyncMessageStream(BaseStream):
         return self
 
     async def __anext__(self) -> Message:
-        if self._handed_out:
-            self._note_done()
-        message = self._take() or await self.next()
+        if self._unprocessed_messages:
+            self._mark_processed()
+        message = self._take_message() or await self.next()
         if message is None:
             raise StopAsyncIteration
         return message
 
     async def done(self) -> None:
         """Mark all messages returned so far as processed; see `amperage.MessageStream.done`."""
-        self._note_done()
+        self._mark_processed()
 
     async def next(self, timeout: float | None = None) -> Message | None:
         """Wait for the next message; see `amperage.MessageStream.next`."""
-        self._note_done()
+        self._mark_processed()
         limit = TimeLimit(None if timeout is None else seconds("timeout", timeout))
-        while (message := self._take()) is None and not self._is_over():
+        while (message := self._take_message()) is None and not self._is_exhausted():
             self._owner.send_acks()
-            await self._owner.wait_until(self._has_news, limit, "the next message", is_urgent=False)
+            await self._owner.wait_until(
+                self._has_message_or_ended, limit, "the next message", is_urgent=False
+            )
         return message
 
     async def batch(self, timeout: float | None = None) -> list[Message]:
@@ -95,13 +98,13 @@ class AsyncMessageStream(BaseStream):
         first = await self.next(timeout)
         if first is None:
             return []
-        others = (self._take() for _ in range(len(self._inbox.messages)))
+        others = (self._take_message() for _ in range(len(self._inbox.messages)))
         return [first, *(message for message in others if message is not None)]
 
     async def unsubscribe(self, timeout: float | None = None) -> None:
         """End the subscription or query; messages that have arrived can still be taken."""
-        if not self._inbox.ended:
+        if not self._inbox.is_ended:
             await self._owner.unsubscribe(self._inbox.id, timeout)
 
-    def _settle(self, message: Message, options: str | None) -> None:
-        self._owner.settle(self._inbox, message, options)
+    def _settle_message(self, message: Message, options: str | None) -> None:
+        self._owner.settle_message(self._inbox, message, options)

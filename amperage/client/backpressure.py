@@ -12,18 +12,19 @@ class StreamBacklog:
     taken since.
 
     Attributes:
-        is_over: whether to stop reading: from above the limits until at most half of them is left.
+        is_over_limit: whether to stop reading: from above the limits until at most half of them is
+            left.
     """
 
-    __slots__ = ("_bytes", "_messages", "is_over")
+    __slots__ = ("_bytes", "_messages", "is_over_limit")
 
     def __init__(self) -> None:
         self._messages = 0
         self._bytes = 0.0
-        self.is_over = False
+        self.is_over_limit = False
 
     def adjust(self, messages: int, read: int = 0) -> None:
-        """Update the counts and `is_over`.
+        """Update the counts and `is_over_limit`.
 
         Args:
             messages: the number of messages waiting now.
@@ -35,7 +36,7 @@ class StreamBacklog:
         elif not messages:
             self._bytes = 0.0
         self._messages = messages
-        share = 2 if self.is_over else 1
-        self.is_over = (
+        share = 2 if self.is_over_limit else 1
+        self.is_over_limit = (
             messages > MAX_QUEUED_MESSAGES // share or self._bytes > MAX_QUEUED_BYTES // share
         )

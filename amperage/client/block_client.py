@@ -37,17 +37,17 @@ class BlockStream(MessageStream):
         """
         arrived = self._inbox.blocks
         assert arrived is not None  # noqa: S101 - see BlockClient
-        if not arrived and not self._is_over():
-            self._owner.wait_for_news(self._has_news, TimeLimit(timeout))
+        if not arrived and not self._is_exhausted():
+            self._owner.wait_for_message(self._has_message_or_ended, TimeLimit(timeout))
         if not arrived:
-            self._is_over()
+            self._is_exhausted()
         return [arrived.popleft() for _ in range(len(arrived))]
 
-    def _has_news(self) -> bool:
-        return bool(self._inbox.blocks) or super()._has_news()
+    def _has_message_or_ended(self) -> bool:
+        return bool(self._inbox.blocks) or super()._has_message_or_ended()
 
-    def _is_over(self) -> bool:
-        return not self._inbox.blocks and super()._is_over()
+    def _is_exhausted(self) -> bool:
+        return not self._inbox.blocks and super()._is_exhausted()
 
 
 class BlockClient(Client):
@@ -66,9 +66,9 @@ class BlockClient(Client):
         """Query a SOW topic and return a stream of blocks; see `sow`."""
 
         def query(protocol: ClientProtocol) -> PendingRequest:
-            return protocol.in_blocks(protocol.sow(topic, **fields))
+            return protocol.deliver_as_blocks(protocol.sow(topic, **fields))
 
-        return self._block_stream(self._ask(query, None))
+        return self._block_stream(self._execute_command(query, None))
 
     def replay_blocks(
         self,
@@ -83,7 +83,7 @@ class BlockClient(Client):
         """Subscribe to a topic that is not a queue, from a bookmark on; see `subscribe`."""
 
         def subscribe(protocol: ClientProtocol) -> PendingRequest:
-            return protocol.in_blocks(
+            return protocol.deliver_as_blocks(
                 protocol.subscribe(
                     topic,
                     filter=filter,
@@ -94,7 +94,7 @@ class BlockClient(Client):
                 )
             )
 
-        return self._block_stream(self._ask(subscribe, None))
+        return self._block_stream(self._execute_command(subscribe, None))
 
     def _block_stream(self, request: PendingRequest) -> BlockStream:
         assert request.inbox is not None  # noqa: S101 - both commands have one

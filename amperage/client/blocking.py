@@ -71,12 +71,12 @@ class Client(BlockingCommands):
         self._ssl_context = ssl_context
         self._on_refused = on_refused
         self._uri: ServerUri | None = None
-        self._connected: tuple[BlockingConnection, ClientProtocol] | None = None
-        self._reader: threading.Thread | None = None
-        self._forgetting: weakref.finalize[[], Client] | None = None
+        self._connected_pair: tuple[BlockingConnection, ClientProtocol] | None = None
+        self._reader_thread: threading.Thread | None = None
+        self._finalizer: weakref.finalize[[], Client] | None = None
 
     def __repr__(self) -> str:
-        state = "not connected" if self._connected is None else f"connected to {self._uri}"
+        state = "not connected" if self._connected_pair is None else f"connected to {self._uri}"
         return f"<{type(self).__name__} {self.name}: {state}>"
 
     def connect(self, uri: str | ServerUri, *, timeout: float | None = None) -> None:
@@ -95,30 +95,30 @@ class Client(BlockingCommands):
         numbering = PublishSequence(PublishStore(), self._on_refused) if self._on_refused else None
         protocol = ClientProtocol(numbering, where.protocol)
         connection = BlockingConnection(
-            protocol, where, self._guard, self._timeout_or(timeout), self._ssl_context
+            protocol, where, self._guard, self._resolve_timeout(timeout), self._ssl_context
         )
-        self._guard.on_fork = connection.abandon
+        self._guard.on_fork = connection.abandon_after_fork
         self._uri = where
-        self._connected = connection, protocol
-        self._reader = threading.Thread(
+        self._connected_pair = connection, protocol
+        self._reader_thread = threading.Thread(
             target=_read, args=(connection, self._guard), name=f"amps {self.name}", daemon=True
         )
-        self._reader.start()
-        self._forgetting = weakref.finalize(self, connection.forget)
-        self._forgetting.atexit = False
+        self._reader_thread.start()
+        self._finalizer = weakref.finalize(self, connection.request_end)
+        self._finalizer.atexit = False
 
     def close(self) -> None:
         """Close the connection and end all streams. A closed client can connect again."""
-        if self._connected is None:
+        if self._connected_pair is None:
             return
         self._send_acks()
-        (connection, _), self._connected = self._connected, None
-        if self._forgetting is not None:
-            self._forgetting.detach()
-        with self._guard.turn():
+        (connection, _), self._connected_pair = self._connected_pair, None
+        if self._finalizer is not None:
+            self._finalizer.detach()
+        with self._guard.exclusive():
             connection.end(None)
-        if self._reader is not None and not self._guard.is_read_here:
-            self._reader.join(_JOIN_TIMEOUT_S)
+        if self._reader_thread is not None and not self._guard.is_reader_thread:
+            self._reader_thread.join(_JOIN_TIMEOUT_S)
 
     def logon(
         self,
@@ -155,7 +155,9 @@ class Client(BlockingCommands):
         try:
             while dialogue.answer is None:
                 dialogue.prepare()
-                dialogue.take_answer(self._ask(lambda _: dialogue.ask(), timeout))
+                dialogue.process_answer(
+                    self._execute_command(lambda _: dialogue.send_logon(), timeout)
+                )
         except CredentialsError:
             self.close()
             raise
@@ -163,24 +165,24 @@ class Client(BlockingCommands):
 
     @property
     def _connection(self) -> BlockingConnection:
-        if self._connected is None:
+        if self._connected_pair is None:
             raise not_connected()
-        return self._connected[0]
+        return self._connected_pair[0]
 
     @property
     def _protocol(self) -> ClientProtocol:
-        if self._connected is None:
+        if self._connected_pair is None:
             raise not_connected()
-        return self._connected[1]
+        return self._connected_pair[1]
 
     def _write(self) -> int:
-        return self._connection.send_some()
+        return self._connection.send_output()
 
-    def _wait_to_write(self, mark: int) -> None:
-        self._connection.wait_for_room(mark, self._timeout)
+    def _wait_until_written(self, mark: int) -> None:
+        self._connection.wait_until_written(mark, self._timeout)
 
-    def _notice_silence(self, allowed: float) -> None:
-        self._connection.notice_silence(allowed)
+    def _set_silence_timeout(self, allowed: float) -> None:
+        self._connection.set_silence_timeout(allowed)
 
 
 _JOIN_TIMEOUT_S = 1.0
@@ -189,16 +191,16 @@ _JOIN_TIMEOUT_S = 1.0
 
 def _read(connection: BlockingConnection, guard: ClientLock) -> None:
     """Run the reading thread."""
-    guard.read_here()
+    guard.register_reader()
     try:
-        connection.pump(lambda: False)
+        connection.run_until(lambda: False)
     except ClientError:
         pass  # raised by the waiting calls and by each later command
     except Exception as failure:
         _log.exception("the client's thread has failed")
         error = ConnectionLostError(f"the client's thread has failed: {failure!r}")
         error.__cause__ = failure
-        with guard.first_turn():
+        with guard.exclusive_first():
             connection.end(error)
     finally:
-        connection.release()
+        connection.close_sockets()

@@ -61,11 +61,11 @@ class BlockingCommands(CommandShell):
         """Write as much output as the socket accepts. The caller holds the lock.
 
         Returns:
-            The mark to pass to `_wait_to_write`; 0 if everything was written.
+            The mark to pass to `_wait_until_written`; 0 if everything was written.
         """
 
     @abstractmethod
-    def _wait_to_write(self, mark: int) -> None:
+    def _wait_until_written(self, mark: int) -> None:
         """Wait until all output up to a mark is written. The caller does not hold the lock."""
 
     # Publishing
@@ -97,8 +97,8 @@ class BlockingCommands(CommandShell):
         Raises:
             PublishStoreFullError: the publish store is full, and had no room within the timeout.
         """
-        self._make_room()
-        with self._guard.turn():
+        self._wait_for_store_room()
+        with self._guard.exclusive():
             self._protocol.publish(
                 topic,
                 body,
@@ -110,7 +110,7 @@ class BlockingCommands(CommandShell):
             )
             mark = self._write()
         if mark:
-            self._wait_to_write(mark)
+            self._wait_until_written(mark)
 
     def delta_publish(
         self,
@@ -138,8 +138,8 @@ class BlockingCommands(CommandShell):
     ) -> None:
         """Publish many messages with few writes; see `publish`."""
         for chunk in chunks(all_bodies(bodies)):
-            self._make_room()
-            self._send(
+            self._wait_for_store_room()
+            self._send_command(
                 lambda protocol: protocol.publish_all(topic, chunk, delta=delta)  # noqa: B023 - called at once
             )
 
@@ -164,8 +164,8 @@ class BlockingCommands(CommandShell):
             some = slice(start, start + MESSAGES_PER_WRITE)
             chosen = {name: values[some] for name, values in fields.items()}
             part = (topics[some], bodies[some], chosen)
-            self._make_room()
-            self._send(
+            self._wait_for_store_room()
+            self._send_command(
                 lambda protocol: protocol.publish_columns(*part, delta=delta)  # noqa: B023 - as above
             )
 
@@ -198,8 +198,8 @@ class BlockingCommands(CommandShell):
         Returns:
             The header of the acknowledgement.
         """
-        self._make_room()
-        request = self._ask(
+        self._wait_for_store_room()
+        request = self._execute_command(
             lambda protocol: protocol.confirmed_publish(
                 topic,
                 body,
@@ -226,16 +226,16 @@ class BlockingCommands(CommandShell):
             CommandError: the server cannot store the published messages.
             TimedOutError: the timeout has passed.
         """
-        limit, protocol = self._limit(timeout), self._protocol
+        limit, protocol = self._time_limit(timeout), self._protocol
         if (numbering := protocol.numbering) is not None:
             self._wait_for_store(numbering, limit)
-        self._ask(lambda protocol: protocol.flush(), limit)
+        self._execute_command(lambda protocol: protocol.flush(), limit)
         protocol.refusals.raise_if_any()
 
     def _wait_for_store(self, numbering: PublishSequence, limit: TimeLimit) -> None:
         """Wait until all published messages are answered, or can no longer be answered."""
-        settled = self._store_settled(numbering)
-        self._wait_until(settled.is_met, limit, settled.what)
+        settled = self._store_settled_condition(numbering)
+        self._wait_until(settled.is_met, limit, settled.description)
 
     # Subscriptions and queries
 
@@ -281,7 +281,7 @@ class BlockingCommands(CommandShell):
                 twice as large; None for up to 80.
             ack_delay: seconds that an acknowledgement waits for a batch while messages arrive.
         """
-        request = self._ask(
+        request = self._execute_command(
             lambda protocol: protocol.subscribe(
                 topic,
                 delta=delta,
@@ -298,7 +298,7 @@ class BlockingCommands(CommandShell):
             ),
             timeout,
         )
-        return self._stream(request)
+        return self._make_stream(request)
 
     def sow(
         self,
@@ -329,7 +329,7 @@ class BlockingCommands(CommandShell):
             acks: acknowledgements to return from the stream between the records, such as
                 ("stats",).
         """
-        request = self._ask(
+        request = self._execute_command(
             lambda protocol: protocol.sow(
                 topic,
                 filter=filter,
@@ -343,7 +343,7 @@ class BlockingCommands(CommandShell):
             ),
             timeout,
         )
-        return self._stream(request)
+        return self._make_stream(request)
 
     def sow_and_subscribe(
         self,
@@ -365,7 +365,7 @@ class BlockingCommands(CommandShell):
 
         The arguments are those of `sow` and of `subscribe`.
         """
-        request = self._ask(
+        request = self._execute_command(
             lambda protocol: protocol.sow_and_subscribe(
                 topic,
                 delta=delta,
@@ -381,11 +381,11 @@ class BlockingCommands(CommandShell):
             ),
             timeout,
         )
-        return self._stream(request)
+        return self._make_stream(request)
 
     def unsubscribe(self, stream_id: str = "all", *, timeout: float | None = None) -> None:
         """End the subscription or query with an id, or all of them."""
-        self._ask(lambda protocol: protocol.unsubscribe(stream_id), timeout)
+        self._execute_command(lambda protocol: protocol.unsubscribe(stream_id), timeout)
 
     # Deleting, and the rest
 
@@ -419,7 +419,7 @@ class BlockingCommands(CommandShell):
         Returns:
             The number of deleted records.
         """
-        request = self._ask(
+        request = self._execute_command(
             lambda protocol: protocol.sow_delete(
                 topic,
                 filter=filter,
@@ -441,7 +441,7 @@ class BlockingCommands(CommandShell):
             bookmarks: the bookmarks of the messages.
             options: "cancel" returns the messages to the queue, "expire" lets them expire.
         """
-        self._send(lambda protocol: protocol.acknowledge(topic, bookmarks, options))
+        self._send_command(lambda protocol: protocol.acknowledge(topic, bookmarks, options))
 
     def confirmed_acknowledge(
         self,
@@ -459,7 +459,7 @@ class BlockingCommands(CommandShell):
             options: as for `acknowledge`.
             timeout: seconds to wait.
         """
-        self._ask(
+        self._execute_command(
             lambda protocol: protocol.confirmed_acknowledge(topic, bookmarks, options), timeout
         )
 
@@ -472,15 +472,17 @@ class BlockingCommands(CommandShell):
         Args:
             timeout: seconds to wait.
         """
-        self._ask(lambda protocol: protocol.flush_acks(), timeout)
+        self._execute_command(lambda protocol: protocol.flush_acks(), timeout)
 
-    def _settle(self, inbox: StreamInbox, message: Message, options: str | None) -> None:
-        """Report the outcome of a queue message; see `Commands.settle`."""
-        self._send(lambda protocol: protocol.settle(inbox, message, options, time.monotonic()))
+    def _settle_message(self, inbox: StreamInbox, message: Message, options: str | None) -> None:
+        """Report the outcome of a queue message; see `Commands.settle_message`."""
+        self._send_command(
+            lambda protocol: protocol.settle_message(inbox, message, options, time.monotonic())
+        )
 
     def _send_acks(self) -> None:
         """Send the batched acknowledgements of queue messages, without waiting."""
-        with suppress(NotConnectedError), self._guard.turn():
+        with suppress(NotConnectedError), self._guard.exclusive():
             if self._protocol.acks_due is not None:
                 self._protocol.send_acks()
                 self._write()  # the reading thread writes the rest if the socket is full
@@ -492,13 +494,13 @@ class BlockingCommands(CommandShell):
             interval: seconds between heartbeats.
             timeout: seconds to wait for the answer.
         """
-        self._ask(lambda protocol: protocol.heartbeat(interval), timeout)
-        with self._guard.turn():
-            self._notice_silence(float(interval * MAX_MISSED_HEARTBEATS))
+        self._execute_command(lambda protocol: protocol.heartbeat(interval), timeout)
+        with self._guard.exclusive():
+            self._set_silence_timeout(float(interval * MAX_MISSED_HEARTBEATS))
 
     # Waiting
 
-    def _wait_for_news(self, has_news: Callable[[], bool], limit: TimeLimit) -> None:
+    def _wait_for_message(self, has_news: Callable[[], bool], limit: TimeLimit) -> None:
         """Wait for the next message of a stream, or its end.
 
         Raises:
@@ -529,43 +531,43 @@ class BlockingCommands(CommandShell):
         if not arrived():
             self._guard.wait_until(arrived, limit, what, is_urgent=is_urgent)
 
-    def _send(self, command: Callable[[ClientProtocol], _T]) -> _T:
+    def _send_command(self, command: Callable[[ClientProtocol], _T]) -> _T:
         """Pass a command to the protocol, write it, and return the protocol's result."""
-        with self._guard.turn():
+        with self._guard.exclusive():
             result = command(self._protocol)
             mark = self._write()
         if mark:
-            self._wait_to_write(mark)
+            self._wait_until_written(mark)
         return result
 
-    def _ask(
+    def _execute_command(
         self, command: Callable[[ClientProtocol], PendingRequest], timeout: float | TimeLimit | None
     ) -> PendingRequest:
         """Send a command and wait for its answer; raise the error if the server refuses it."""
-        limit = self._limit(timeout)
-        request = self._send(command)
-        self._wait_until(lambda: request.done, limit, f"the answer to {request.command_name}")
+        limit = self._time_limit(timeout)
+        request = self._send_command(command)
+        self._wait_until(lambda: request.is_done, limit, f"the answer to {request.command_name}")
         if request.error is not None:
             raise again(request.error)
         return request
 
-    def _stream(self, request: PendingRequest) -> MessageStream:
+    def _make_stream(self, request: PendingRequest) -> MessageStream:
         return MessageStream(self._stream_owner, inbox_of(request))
 
     @property
     def _stream_owner(self) -> StreamOwner:
         return StreamOwner(
-            self._wait_for_news,
-            self._settle,
+            self._wait_for_message,
+            self._settle_message,
             lambda stream_id, timeout: self.unsubscribe(stream_id, timeout=timeout),
         )
 
-    def _make_room(self) -> None:
+    def _wait_for_store_room(self) -> None:
         """Wait until the publish store, if there is one, has room."""
-        if (store := self._full_store()) is None:
+        if (store := self._find_full_store()) is None:
             return
-        has_room = self._store_has_room(store)
+        has_room = self._store_room_condition(store)
         try:
-            self._wait_until(has_room.is_met, self._limit(None), has_room.what)
+            self._wait_until(has_room.is_met, self._time_limit(None), has_room.description)
         except TimedOutError:
-            raise self._no_room(store) from None
+            raise self._store_full_error(store) from None

@@ -76,28 +76,30 @@ class BlockingConnection:
         self._protocol = protocol
         self._guard = guard
         self._socket = open_socket(uri, timeout, ssl_context)
-        self._waking, self._woken = socket.socketpair()
-        self._waking.setblocking(False)
-        self._woken.setblocking(False)
-        guard.on_wait = self._listen
+        self._wakeup_sender, self._wakeup_receiver = socket.socketpair()
+        self._wakeup_sender.setblocking(False)
+        self._wakeup_receiver.setblocking(False)
+        guard.on_wait = self._wake_paused_reader
         self._channel: Channel | None = channel_for(uri)
-        self._encoded = bytearray()
-        self._sent = 0
+        self._encoded_output = bytearray()
+        self._sent_bytes = 0
         self._backlog = StreamBacklog()
-        self._heard = self._beaten = time.monotonic()
-        self._silence_allowed: float | None = None
-        self._starved: float | None = None  # when a stream began to wait while others are full
-        self._is_forgotten = False
-        self._is_dozing = False
-        self._asleep_until = float("inf")  # the end of the current poll; events end it earlier
-        self._ended = False
-        self._failure: ClientError | None = None
+        self._last_received_s = self._last_heartbeat_s = time.monotonic()
+        self._silence_timeout_s: float | None = None
+        self._starved_since_s: float | None = (
+            None  # when a stream began to wait while others are full
+        )
+        self._is_end_requested = False
+        self._is_batching_reads = False
+        self._poll_ends_s = float("inf")  # the end of the current poll; events end it earlier
+        self._is_ended = False
+        self._end_error: ClientError | None = None
         if self._channel is not None:
             self._open_channel(self._channel, uri, timeout)
 
     # For the reading thread
 
-    def pump(
+    def run_until(
         self, arrived: Callable[[], bool], timeout: float | None = None, what: str = ""
     ) -> None:
         """Read and write until a condition is met.
@@ -115,52 +117,52 @@ class BlockingConnection:
         numbering = self._protocol.numbering
         refusals = None if numbering is None else numbering.refusal_calls
         while True:
-            with self._guard.first_turn():
+            with self._guard.exclusive_first():
                 if arrived():
                     return
-                if self._is_forgotten:
+                if self._is_end_requested:
                     self._end(None)
-                if self._ended:
-                    raise self._end_reason()
-                self._send_acks()
-                self._send_some()
-                self._receive_some()
+                if self._is_ended:
+                    raise self._end_reason_error()
+                self._send_due_acks()
+                self._write_socket()
+                self._read_socket()
                 has_refusals = bool(refusals)
                 if not has_refusals:
                     self._guard.wake()
                     if arrived():
                         return
-                    pause = self._pause(deadline)
-                    descriptor, events = self._socket.fileno(), self._events()
+                    pause = self._poll_timeout_s(deadline)
+                    descriptor, events = self._socket.fileno(), self._poll_events()
             if refusals is not None and has_refusals:
-                refusals.make_all()
+                refusals.call_all()
             elif pause > 0:
                 self._poll(descriptor, events, pause)
             elif deadline is not None and time.monotonic() >= deadline:
                 raise TimedOutError(f"{what} did not come within {timeout:g} seconds")
 
-    def release(self) -> None:
+    def close_sockets(self) -> None:
         """Close the socket. The reading thread calls this last."""
-        with self._guard.turn():
+        with self._guard.exclusive():
             self._end(None)
             self._socket.close()
-            self._waking.close()
-            self._woken.close()
+            self._wakeup_sender.close()
+            self._wakeup_receiver.close()
 
     # For any thread that holds the lock
 
-    def send_some(self) -> int:
+    def send_output(self) -> int:
         """Write as much output as the socket accepts.
 
         Returns:
-            The mark to pass to `wait_for_room`; 0 if everything has been written.
+            The mark to pass to `wait_until_written`; 0 if everything has been written.
         """
-        self._send_some()
+        self._write_socket()
         due = self._protocol.acks_due
-        if due is not None and due < self._asleep_until:
+        if due is not None and due < self._poll_ends_s:
             self._wake_up()
-        pending = self._pending()
-        return self._sent + len(pending) if pending else 0
+        pending = self._pending_output()
+        return self._sent_bytes + len(pending) if pending else 0
 
     def end(self, error: ClientError | None) -> None:
         """End the connection.
@@ -171,47 +173,47 @@ class BlockingConnection:
         self._end(error)
         self._wake_up()
 
-    def notice_silence(self, allowed: float) -> None:
+    def set_silence_timeout(self, allowed: float) -> None:
         """Start to end the connection after `allowed` seconds without received bytes."""
-        self._heard = time.monotonic()
-        self._silence_allowed = allowed
+        self._last_received_s = time.monotonic()
+        self._silence_timeout_s = allowed
         self._wake_up()
 
-    def abandon(self) -> None:
+    def abandon_after_fork(self) -> None:
         """Close the sockets in a forked child process; the connection stays with the parent."""
-        self._ended = True
+        self._is_ended = True
         self._protocol.close(
             NotConnectedError("the connection belongs to the process that forked this one")
         )
-        for its in (self._socket, self._waking, self._woken):
+        for its in (self._socket, self._wakeup_sender, self._wakeup_receiver):
             its.close()
 
     # For any thread that does not hold the lock
 
-    def forget(self) -> None:
+    def request_end(self) -> None:
         """End the connection soon, because its client was garbage-collected.
 
         The garbage collector can call this in any thread at any time, so this takes no lock.
         """
-        self._is_forgotten = True
+        self._is_end_requested = True
         self._wake_up()
 
-    def wait_for_room(self, mark: int, timeout: float) -> None:
-        """Wait until all output up to a mark has been written; see `send_some`.
+    def wait_until_written(self, mark: int, timeout: float) -> None:
+        """Wait until all output up to a mark has been written; see `send_output`.
 
         Raises:
             TimedOutError: the server did not read in time.
         """
         deadline = time.monotonic() + timeout
         while True:
-            with self._guard.turn():
-                if self._ended or self._sent >= mark:
+            with self._guard.exclusive():
+                if self._is_ended or self._sent_bytes >= mark:
                     return
-                self._send_some()
-                if self._ended or self._sent >= mark:
+                self._write_socket()
+                if self._is_ended or self._sent_bytes >= mark:
                     return
                 left = deadline - time.monotonic()
-                if left <= 0 or self._guard.is_read_here:
+                if left <= 0 or self._guard.is_reader_thread:
                     self._wake_up()  # the reading thread writes the rest
                     break
                 descriptor = self._socket.fileno()
@@ -227,176 +229,176 @@ class BlockingConnection:
 
     # Reading
 
-    def _receive_some(self) -> None:
-        self._is_dozing = False
-        if self._is_held_back():
-            self._show_life()
+    def _read_socket(self) -> None:
+        self._is_batching_reads = False
+        if self._is_reading_paused():
+            self._send_keepalive()
             return
         try:
             data = self._socket.recv(_READ_SIZE)
         except (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
             return
         except OSError as error:
-            self._lose(f"the connection ended: {error.strerror or error}")
+            self._end_as_lost(f"the connection ended: {error.strerror or error}")
             return
         if not data:
-            self._lose("the server closed the connection")
+            self._end_as_lost("the server closed the connection")
             return
-        self._heard = time.monotonic()
+        self._last_received_s = time.monotonic()
         try:
-            self._take(data)
+            self._process_input(data)
         except ClientError as error:
             self._end(error)
             return
-        self._backlog.adjust(self._protocol.queued, len(data))
-        self._send_some()
+        self._backlog.adjust(self._protocol.queued_messages, len(data))
+        self._write_socket()
         has_all = len(data) < _READ_SIZE
-        nobody_waits = not self._protocol.has_inboxes and not self._guard.is_waited_for
-        self._is_dozing = has_all and nobody_waits
+        nobody_waits = not self._protocol.has_inboxes and not self._guard.has_waiters
+        self._is_batching_reads = has_all and nobody_waits
 
-    def _take(self, data: bytes) -> None:
+    def _process_input(self, data: bytes) -> None:
         if self._channel is None:
             self._protocol.receive(data)
             return
         for piece in self._channel.decode(data):
             self._protocol.receive(piece)
 
-    def _listen(self) -> None:
+    def _wake_paused_reader(self) -> None:
         """Wake the reading thread, if it pauses, when another thread begins to wait."""
-        if self._backlog.is_over or self._is_dozing:
+        if self._backlog.is_over_limit or self._is_batching_reads:
             self._wake_up()
 
-    def _is_held_back(self) -> bool:
-        if not self._backlog.is_over:
+    def _is_reading_paused(self) -> bool:
+        if not self._backlog.is_over_limit:
             return False
-        self._backlog.adjust(self._protocol.queued)
-        return self._backlog.is_over and not self._guard.urgent
+        self._backlog.adjust(self._protocol.queued_messages)
+        return self._backlog.is_over_limit and not self._guard.urgent_count
 
-    def _show_life(self) -> None:
+    def _send_keepalive(self) -> None:
         """Send heartbeats while reading is paused, and warn if a stream waits for long."""
         now = time.monotonic()
-        self._heard = now  # the server is not silent: we do not read
-        allowed = self._silence_allowed
-        if allowed is not None and now - self._beaten >= allowed / MAX_MISSED_HEARTBEATS:
-            self._beaten = now
-            self._protocol.beat()
-            self._send_some()
-        if not self._guard.is_waited_for:
-            self._starved = None
-        elif self._starved is None:
-            self._starved = now
-        elif now - self._starved > _PATIENCE:
-            self._starved = float("inf")
+        self._last_received_s = now  # the server is not silent: we do not read
+        allowed = self._silence_timeout_s
+        if allowed is not None and now - self._last_heartbeat_s >= allowed / MAX_MISSED_HEARTBEATS:
+            self._last_heartbeat_s = now
+            self._protocol.send_heartbeat()
+            self._write_socket()
+        if not self._guard.has_waiters:
+            self._starved_since_s = None
+        elif self._starved_since_s is None:
+            self._starved_since_s = now
+        elif now - self._starved_since_s > _PATIENCE:
+            self._starved_since_s = float("inf")
             _log.warning(
                 "a stream waits for messages, but the server is not read: %d messages wait in"
                 " streams that nobody iterates; take them, or unsubscribe",
-                self._protocol.queued,
+                self._protocol.queued_messages,
             )
 
     # Writing
 
-    def _send_acks(self) -> None:
+    def _send_due_acks(self) -> None:
         """Send a batch of acknowledgements of queue messages when its delay has passed."""
         due = self._protocol.acks_due
         if due is not None and time.monotonic() >= due:
             self._protocol.send_acks()
 
-    def _send_some(self) -> None:
-        pending = self._pending()
-        while pending and not self._ended:
+    def _write_socket(self) -> None:
+        pending = self._pending_output()
+        while pending and not self._is_ended:
             try:
                 sent = self._socket.send(pending)
             except (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
                 return
             except OSError as error:
-                self._lose(f"the connection ended: {error.strerror or error}")
+                self._end_as_lost(f"the connection ended: {error.strerror or error}")
                 return
             del pending[:sent]
-            self._sent += sent
+            self._sent_bytes += sent
 
-    def _pending(self) -> bytearray:
+    def _pending_output(self) -> bytearray:
         """Return the output not yet sent, encoded for the socket."""
         output, channel = self._protocol.output, self._channel
         if channel is None:
             return output
         if output and channel.is_open:
-            self._encoded += channel.encode(bytes(output))
+            self._encoded_output += channel.encode(bytes(output))
             output.clear()
-        self._encoded += channel.take_replies()
-        return self._encoded
+        self._encoded_output += channel.take_replies()
+        return self._encoded_output
 
     # Waiting and ending
 
-    def _pause(self, deadline: float | None) -> float:
+    def _poll_timeout_s(self, deadline: float | None) -> float:
         """Return how many seconds to poll the socket; 0 if there is something to do at once."""
-        if self._ended or self._has_unread():
+        if self._is_ended or self._has_decrypted_input():
             return 0.0
         now = time.monotonic()
         ends = [_MAX_POLL_S]
         if deadline is not None:
             ends.append(deadline - now)
-        if self._is_held_back():
+        if self._is_reading_paused():
             ends.append(_HELD_BACK_PAUSE)
-        elif self._is_dozing:
+        elif self._is_batching_reads:
             ends.append(_DOZE)
-        elif self._silence_allowed is not None:
-            silent_until = self._heard + self._silence_allowed
+        elif self._silence_timeout_s is not None:
+            silent_until = self._last_received_s + self._silence_timeout_s
             if now >= silent_until:
-                self._lose(f"the server was silent for {self._silence_allowed:g} seconds")
+                self._end_as_lost(f"the server was silent for {self._silence_timeout_s:g} seconds")
             ends.append(silent_until - now)
         if self._protocol.acks_due is not None:
             ends.append(self._protocol.acks_due - now)
         pause = max(0.0, min(ends))
-        self._asleep_until = now + pause
+        self._poll_ends_s = now + pause
         return pause
 
-    def _has_unread(self) -> bool:
+    def _has_decrypted_input(self) -> bool:
         """Return whether TLS has decrypted bytes that are not read, which a poll does not show."""
         return isinstance(self._socket, ssl.SSLSocket) and self._socket.pending() > 0
 
-    def _events(self) -> int:
-        events = 0 if self._is_dozing or self._is_held_back() else select.POLLIN
-        return events | (select.POLLOUT if self._pending() else 0)
+    def _poll_events(self) -> int:
+        events = 0 if self._is_batching_reads or self._is_reading_paused() else select.POLLIN
+        return events | (select.POLLOUT if self._pending_output() else 0)
 
     def _poll(self, descriptor: int, events: int, pause: float) -> None:
         poll = select.poll()
         if events:
             poll.register(descriptor, events)
-        poll.register(self._woken.fileno(), select.POLLIN)
+        poll.register(self._wakeup_receiver.fileno(), select.POLLIN)
         ready = dict(poll.poll(int(pause * 1000) + 1))
-        if self._woken.fileno() in ready:
+        if self._wakeup_receiver.fileno() in ready:
             with suppress(BlockingIOError):
-                self._woken.recv(4096)
+                self._wakeup_receiver.recv(4096)
 
     def _wake_up(self) -> None:
         with suppress(OSError):
-            self._waking.send(b"\0")
+            self._wakeup_sender.send(b"\0")
 
     def _end(self, error: ClientError | None) -> None:
-        if self._ended:
+        if self._is_ended:
             return
-        self._ended = True
-        self._failure = error
+        self._is_ended = True
+        self._end_error = error
         self._protocol.close(error)
         with suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)
         self._guard.wake()
 
-    def _lose(self, cause: str) -> None:
-        self._end(self._protocol.lost(cause))
+    def _end_as_lost(self, cause: str) -> None:
+        self._end(self._protocol.connection_lost_error(cause))
 
-    def _end_reason(self) -> ClientError:
-        if self._failure is None:
+    def _end_reason_error(self) -> ClientError:
+        if self._end_error is None:
             return NotConnectedError("the client is closed")
-        return again(self._failure)
+        return again(self._end_error)
 
     def _open_channel(self, channel: Channel, uri: ServerUri, timeout: float) -> None:
-        self._encoded += channel.open()
+        self._encoded_output += channel.open()
         try:
-            self.pump(lambda: channel.is_open, timeout, "its answer")
+            self.run_until(lambda: channel.is_open, timeout, "its answer")
         except ClientError as error:
             failure = no_connection(uri, error)
-            with self._guard.turn():
+            with self._guard.exclusive():
                 self._end(failure)
-            self.release()
+            self.close_sockets()
             raise failure from None

@@ -18,15 +18,16 @@ class StreamOwner(NamedTuple):
     """The functions of a client that its streams call.
 
     Attributes:
-        wait_for_news: waits for the next message of a stream, or its end; raises `TimedOutError` if
-            neither arrives in time.
-        settle: reports the outcome of a queue message to the queue; see `Commands.settle`.
+        wait_for_message: waits for the next message of a stream, or its end; raises `TimedOutError`
+            if neither arrives in time.
+        settle_message: reports the outcome of a queue message to the queue; see
+            `Commands.settle_message`.
         unsubscribe: ends the subscription or query with an id; the second argument is a timeout in
             seconds.
     """
 
-    wait_for_news: Callable[[Callable[[], bool], TimeLimit], None]
-    settle: Callable[[StreamInbox, Message, str | None], None]
+    wait_for_message: Callable[[Callable[[], bool], TimeLimit], None]
+    settle_message: Callable[[StreamInbox, Message, str | None], None]
     unsubscribe: Callable[[str, float | None], None]
 
 
@@ -49,7 +50,7 @@ class MessageStream(BaseStream):
 
     def __exit__(self, kind: type[BaseException] | None, *_exception: object) -> None:
         if kind is None:
-            self._note_done()
+            self._mark_processed()
         # A lost connection has ended the stream anyway; an exception in the block takes precedence.
         with suppress(ConnectionLostError if kind is None else ClientError):
             self.unsubscribe()
@@ -58,9 +59,9 @@ class MessageStream(BaseStream):
         return self
 
     def __next__(self) -> Message:
-        if self._handed_out:
-            self._note_done()
-        message = self._take() or self.next()
+        if self._unprocessed_messages:
+            self._mark_processed()
+        message = self._take_message() or self.next()
         if message is None:
             raise StopIteration
         return message
@@ -72,7 +73,7 @@ class MessageStream(BaseStream):
         after them. With `auto_ack`, queue messages are acknowledged. Requesting the next message
         does the same.
         """
-        self._note_done()
+        self._mark_processed()
 
     def next(self, timeout: float | None = None) -> Message | None:
         """Wait for the next message.
@@ -87,10 +88,10 @@ class MessageStream(BaseStream):
             TimedOutError: no message arrived in time.
             ConnectionLostError: the connection ended.
         """
-        self._note_done()
+        self._mark_processed()
         limit = TimeLimit(None if timeout is None else seconds("timeout", timeout))
-        while (message := self._take()) is None and not self._is_over():
-            self._owner.wait_for_news(self._has_news, limit)
+        while (message := self._take_message()) is None and not self._is_exhausted():
+            self._owner.wait_for_message(self._has_message_or_ended, limit)
         return message
 
     def batch(self, timeout: float | None = None) -> list[Message]:
@@ -109,13 +110,13 @@ class MessageStream(BaseStream):
         first = self.next(timeout)
         if first is None:
             return []
-        others = (self._take() for _ in range(len(self._inbox.messages)))
+        others = (self._take_message() for _ in range(len(self._inbox.messages)))
         return [first, *(message for message in others if message is not None)]
 
     def unsubscribe(self, timeout: float | None = None) -> None:
         """End the subscription or query; messages that have arrived can still be taken."""
-        if not self._inbox.ended:
+        if not self._inbox.is_ended:
             self._owner.unsubscribe(self._inbox.id, timeout)
 
-    def _settle(self, message: Message, options: str | None) -> None:
-        self._owner.settle(self._inbox, message, options)
+    def _settle_message(self, message: Message, options: str | None) -> None:
+        self._owner.settle_message(self._inbox, message, options)

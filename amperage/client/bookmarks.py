@@ -114,16 +114,16 @@ class BookmarkTrail:
     """
 
     __slots__ = (
-        "_heard",
-        "_heard_before",
+        "_hole_count",
         "_holes",
-        "_holes_kept",
         "_is_whole",
         "_latest",
+        "_messages_until_rotation",
+        "_older_publishers",
         "_places",
         "_received",
-        "_safe",
-        "_until_forgotten",
+        "_recent_publishers",
+        "_safe_bookmark",
         "has_records",
         "on_done",
         "on_safe",
@@ -134,25 +134,27 @@ class BookmarkTrail:
         self.start: Final = start
         self._is_whole = is_whole
         self._received: str | None = None
-        self._safe: str | None = None
+        self._safe_bookmark: str | None = None
         self._places: dict[str, int] = {}  # log -> txid, in the order of their last updates
         self.has_records = False
         self.on_done: Callable[[str], None] | None = None
         self.on_safe: Callable[[SafePoint], None] | None = None
-        self._heard: set[str] = set()  # publishers of the last messages, at most `_LATELY`
-        self._heard_before: set[str] = set()  # publishers of the `_LATELY` messages before
-        self._until_forgotten = _LATELY
+        self._recent_publishers: set[str] = (
+            set()
+        )  # publishers of the last messages, at most `_LATELY`
+        self._older_publishers: set[str] = set()  # publishers of the `_LATELY` messages before
+        self._messages_until_rotation = _LATELY
         self._latest: dict[str, int] = {}  # publisher -> sequence; the last active one comes last
         # publisher -> skipped ranges, as their first and last numbers, ascending
         self._holes: dict[str, list[tuple[int, int]]] = {}
-        self._holes_kept = 0
+        self._hole_count = 0
 
     @property
     def resume_from(self) -> str:
         """The bookmark, or list of bookmarks, to resume with."""
         points = [f"{log}|{txid}|" for log, txid in self._places.items()]
-        if self._safe is not None:
-            points.append(self._safe)
+        if self._safe_bookmark is not None:
+            points.append(self._safe_bookmark)
         limits = _RANGE.fullmatch(self.start)
         if self._received is None:
             # Nothing was received, so begin at the start again; but "now" means the first request.
@@ -161,14 +163,14 @@ class BookmarkTrail:
             if self.start != NOW:
                 points.append(self.start)
         else:
-            points += self._last_of_each()
+            points += self._last_bookmarks()
             points.append(self._received)
         text = ",".join(dict.fromkeys(points))
         return text if limits is None else f"({text}:{limits['end']}"
 
-    def _last_of_each(self) -> list[str]:
+    def _last_bookmarks(self) -> list[str]:
         """Return the bookmarks of the last messages of the recently active publishers."""
-        lately = self._heard | self._heard_before
+        lately = self._recent_publishers | self._older_publishers
         last = islice(reversed(self._latest.items()), _MAX_NAMED)
         return [f"{name}|{sequence}|" for name, sequence in last if name in lately]
 
@@ -187,28 +189,28 @@ class BookmarkTrail:
             sequence = int(number)
             known = self._latest.pop(publisher, -1)
             self._latest[publisher] = max(known, sequence)
-            if sequence <= known and not self._is_late(publisher, sequence):
+            if sequence <= known and not self._fill_hole(publisher, sequence):
                 return False
             if known < 0:
-                self._forget_the_silent()
+                self._evict_inactive_publisher()
                 known = 0 if self._is_whole else sequence
             if known < sequence - 1:
-                self._leave_out(publisher, known + 1, sequence - 1)
-            self._heard.add(publisher)
-            self._until_forgotten -= 1
-            if not self._until_forgotten:
-                self._heard_before, self._heard = self._heard, set()
-                self._until_forgotten = _LATELY
+                self._add_hole(publisher, known + 1, sequence - 1)
+            self._recent_publishers.add(publisher)
+            self._messages_until_rotation -= 1
+            if not self._messages_until_rotation:
+                self._older_publishers, self._recent_publishers = self._recent_publishers, set()
+                self._messages_until_rotation = _LATELY
         self._received = bookmark
         return True
 
-    def _forget_the_silent(self) -> None:
+    def _evict_inactive_publisher(self) -> None:
         if len(self._latest) > _PUBLISHERS_KEPT:
             silent = next(iter(self._latest))
-            self._forget_holes(silent)
+            self._drop_holes(silent)
             del self._latest[silent]
 
-    def _is_late(self, publisher: str, sequence: int) -> bool:
+    def _fill_hole(self, publisher: str, sequence: int) -> bool:
         """Remove a number from the skipped ranges; return whether it was in one."""
         holes = self._holes.get(publisher, [])
         place = bisect_right(holes, (sequence, _LARGEST)) - 1
@@ -218,23 +220,23 @@ class BookmarkTrail:
         parts = [(first, sequence - 1), (sequence + 1, last)]
         left = [(begin, end) for begin, end in parts if begin <= end]
         holes[place : place + 1] = left
-        self._holes_kept += len(left) - 1
+        self._hole_count += len(left) - 1
         return True
 
-    def _leave_out(self, publisher: str, first: int, last: int) -> None:
+    def _add_hole(self, publisher: str, first: int, last: int) -> None:
         """Store a skipped range, and evict others beyond the limits."""
         holes = self._holes[publisher] = self._holes.pop(publisher, [])  # moves it to the end
         holes.append((first, last))
-        self._holes_kept += 1
+        self._hole_count += 1
         if len(holes) > 2 * _HOLES_OF_ONE:
-            self._holes_kept -= len(holes) - _HOLES_OF_ONE
+            self._hole_count -= len(holes) - _HOLES_OF_ONE
             del holes[:-_HOLES_OF_ONE]
-        if self._holes_kept > _HOLES_KEPT:
-            self._forget_holes(next(iter(self._holes)))
+        if self._hole_count > _HOLES_KEPT:
+            self._drop_holes(next(iter(self._holes)))
 
-    def _forget_holes(self, publisher: str) -> None:
+    def _drop_holes(self, publisher: str) -> None:
         """Remove the skipped ranges of a publisher: their numbers count as received from now on."""
-        self._holes_kept -= len(self._holes.pop(publisher, ()))
+        self._hole_count -= len(self._holes.pop(publisher, ()))
 
     def persisted(self, bookmark: str | None, places: Sequence[str] = ()) -> None:
         """Process a `persisted` acknowledgement.
@@ -251,7 +253,7 @@ class BookmarkTrail:
     def can_go_on(self, point: SafePoint) -> None:
         """Set a point at which the subscription can resume: all messages before it are received."""
         if point.bookmark is not None:
-            self._safe = point.bookmark
+            self._safe_bookmark = point.bookmark
         for place in point.places:
             log, _, txid = place.rstrip("|").partition("|")
             if log.isdecimal() and txid.isdecimal():
@@ -270,7 +272,7 @@ class BookmarkTrail:
     def safe_point(self) -> SafePoint:
         """The point at which the subscription can resume."""
         places = (f"{log}|{txid}|" for log, txid in self._places.items())
-        return SafePoint(self._received, self._safe, tuple(places))
+        return SafePoint(self._received, self._safe_bookmark, tuple(places))
 
     def had(self) -> Iterator[PublisherProgress]:
         """Yield the messages received from each publisher; the last active one comes last."""
@@ -279,11 +281,11 @@ class BookmarkTrail:
 
     def restore(self, had: PublisherProgress) -> None:
         """Restore the messages received from a publisher, which counts as recently active."""
-        self._heard.add(had.publisher)
+        self._recent_publishers.add(had.publisher)
         self._latest[had.publisher] = had.latest
         if had.holes:
             self._holes[had.publisher] = list(had.holes)
-            self._holes_kept += len(had.holes)
+            self._hole_count += len(had.holes)
 
     def restore_last(self, bookmark: str) -> None:
         """Restore the bookmark of the last message; its publisher has been restored before."""
@@ -295,7 +297,8 @@ class BookmarkTrail:
         other._places = dict(self._places)  # noqa: SLF001 - of the same class
         other._latest = dict(self._latest)  # noqa: SLF001 - as above
         other._holes = {one: list(holes) for one, holes in self._holes.items()}  # noqa: SLF001 - as above
-        other._heard, other._heard_before = set(self._heard), set(self._heard_before)  # noqa: SLF001 - as above
+        other._recent_publishers = set(self._recent_publishers)  # noqa: SLF001 - as above
+        other._older_publishers = set(self._older_publishers)  # noqa: SLF001 - as above
         other.on_done = other.on_safe = None
         return other
 

@@ -73,7 +73,7 @@ class CompressedChannel:
 
     def __init__(self) -> None:
         self.is_open = True
-        self._streams = Compression()
+        self._compression = Compression()
 
     def open(self) -> bytes:
         """Return no bytes: the stream begins with the first frame."""
@@ -81,12 +81,12 @@ class CompressedChannel:
 
     def encode(self, frames: bytes) -> bytes:
         """Compress frames, and flush, so that the server can read all of them at once."""
-        return self._streams.compress(frames)
+        return self._compression.compress(frames)
 
     def decode(self, data: bytes) -> Iterator[bytes]:
         """Decompress received bytes, piece by piece."""
         try:
-            yield from self._streams.decompress(data)
+            yield from self._compression.decompress(data)
         except FrameError as error:
             raise ProtocolError(f"the server sent what is not compressed: {error}") from None
 

@@ -65,7 +65,7 @@ class Commands(ABC):
     def __init__(self, numbering: PublishSequence | None) -> None:
         self.numbering = numbering
         self.refusals = RefusalCount() if numbering is None else numbering.refusals
-        self._acks = AckBatches()
+        self._ack_batches = AckBatches()
 
     @abstractmethod
     def _check_open(self) -> None:
@@ -78,7 +78,7 @@ class Commands(ABC):
         """Send a command that is answered, when all the awaited acknowledgements have arrived."""
 
     @abstractmethod
-    def _open(self, header: Header, handed_out: Iterable[AckType] | None) -> PendingRequest:
+    def _open_inbox(self, header: Header, handed_out: Iterable[AckType] | None) -> PendingRequest:
         """Send a command that opens an inbox.
 
         Acknowledgements of the types in `handed_out` are put into it between the messages.
@@ -97,11 +97,11 @@ class Commands(ABC):
         """Publish messages without options."""
 
     @abstractmethod
-    def _header_start(self, topic: str, delta: bool) -> bytes:
+    def _plain_header_start(self, topic: str, delta: bool) -> bytes:
         """Return the header of a publish without options, without its closing brace."""
 
     @abstractmethod
-    def _publish_with(self, starts: Sequence[bytes], bodies: Sequence[bytes]) -> None:
+    def _publish_with_headers(self, starts: Sequence[bytes], bodies: Sequence[bytes]) -> None:
         """Publish messages, with headers that lack only the closing brace."""
 
     @abstractmethod
@@ -109,7 +109,7 @@ class Commands(ABC):
         """Publish a message."""
 
     @abstractmethod
-    def _confirmed(self, header: Header, body: bytes, ack: str) -> PendingRequest:
+    def _publish_confirmed(self, header: Header, body: bytes, ack: str) -> PendingRequest:
         """Publish a message and request an acknowledgement."""
 
     @abstractmethod
@@ -193,8 +193,8 @@ class Commands(ABC):
         self._check_open()
         for body in bodies:
             body_bytes(body)
-        starts = with_fields([self._header_start(topic, delta) for topic in topics], fields)
-        self._publish_with(starts, bodies)
+        starts = with_fields([self._plain_header_start(topic, delta) for topic in topics], fields)
+        self._publish_with_headers(starts, bodies)
 
     def confirmed_publish(
         self,
@@ -209,7 +209,7 @@ class Commands(ABC):
         self._check_open()
         data = body_bytes(body)
         header = publish_header(topic, delta=delta, **fields)
-        return self._confirmed(header, data, publish_ack(ack))
+        return self._publish_confirmed(header, data, publish_ack(ack))
 
     def subscribe(
         self,
@@ -227,7 +227,7 @@ class Commands(ABC):
         if number("ack_batch", ack_batch) == 0:
             raise ValueError("ack_batch: expected 1 or more, not 0")
         rules = AckRules(bool(auto_ack), ack_batch, seconds("ack_delay", ack_delay))
-        request = self._open(header, acks)
+        request = self._open_inbox(header, acks)
         if request.inbox is not None:
             request.inbox.ack_rules = rules
         return request
@@ -240,7 +240,7 @@ class Commands(ABC):
         **fields: Unpack[QueryFields],
     ) -> PendingRequest:
         """Query a SOW topic. The inbox ends with the last record."""
-        return self._open(query_header("sow", topic, **fields), acks)
+        return self._open_inbox(query_header("sow", topic, **fields), acks)
 
     def sow_and_subscribe(
         self,
@@ -252,7 +252,7 @@ class Commands(ABC):
     ) -> PendingRequest:
         """Query a SOW topic and subscribe to it, with no gap between."""
         command = "sow_and_delta_subscribe" if delta else "sow_and_subscribe"
-        return self._open(query_header(command, topic, **fields), acks)
+        return self._open_inbox(query_header(command, topic, **fields), acks)
 
     def sow_delete(
         self,
@@ -283,7 +283,9 @@ class Commands(ABC):
         """Acknowledge queue messages (or `cancel` or `expire` them), and request an answer."""
         return self._send(acknowledge_header(topic, bookmarks, options), awaited=("processed",))
 
-    def settle(self, inbox: StreamInbox, message: Message, options: str | None, now: float) -> None:
+    def settle_message(
+        self, inbox: StreamInbox, message: Message, options: str | None, now: float
+    ) -> None:
         """Report the outcome of a queue message.
 
         An acknowledgement is sent with the next batch, any other outcome at once.
@@ -297,12 +299,12 @@ class Commands(ABC):
         """
         self._check_open()
         if message.header.lease_period is not None:
-            if inbox.redelivery.is_done(message):
+            if inbox.redelivery.is_settled(message):
                 return
-            inbox.redelivery.settled(message, options)
-        self._tell_queue(inbox, message, options, now)
+            inbox.redelivery.record_outcome(message, options)
+        self._send_outcome(inbox, message, options, now)
 
-    def _tell_queue(
+    def _send_outcome(
         self, inbox: StreamInbox, message: Message, options: str | None, now: float
     ) -> None:
         bookmark = message.bookmark or ""
@@ -310,18 +312,18 @@ class Commands(ABC):
             self._emit(acknowledge_header(message.topic, [bookmark], options))
             return
         rules = inbox.ack_rules
-        collected = self._acks.add(message.topic, bookmark, now + rules.delay)
+        collected = self._ack_batches.add(message.topic, bookmark, now + rules.delay)
         if collected >= rules.batch_for(inbox.backlog or 1):
             self.send_acks()
 
     @property
     def acks_due(self) -> float | None:
         """The latest time to call `send_acks`, in seconds; None if there is nothing to send."""
-        return self._acks.due
+        return self._ack_batches.due
 
     def send_acks(self) -> None:
         """Send the batched acknowledgements of queue messages."""
-        for topic, bookmarks in self._acks.take():
+        for topic, bookmarks in self._ack_batches.take_batches():
             self._emit(acknowledge_header(topic, bookmarks, None))
 
     def unsubscribe(self, inbox_id: str) -> PendingRequest:

@@ -20,11 +20,11 @@ class WaitCondition(NamedTuple):
 
     Attributes:
         is_met: returns whether the condition is met.
-        what: the name of the expected event, for the error of a timeout.
+        description: the name of the expected event, for the error of a timeout.
     """
 
     is_met: Callable[[], bool]
-    what: str
+    description: str
 
 
 class CommandShell(ABC):
@@ -43,35 +43,37 @@ class CommandShell(ABC):
         """The protocol of the current connection. Blocking clients use it with their lock held."""
 
     @abstractmethod
-    def _notice_silence(self, allowed: float) -> None:
+    def _set_silence_timeout(self, allowed: float) -> None:
         """Start to consider the server gone after `allowed` seconds of silence."""
 
-    def _timeout_or(self, timeout: float | None) -> float:
+    def _resolve_timeout(self, timeout: float | None) -> float:
         return self._timeout if timeout is None else seconds("timeout", timeout)
 
-    def _limit(self, timeout: float | TimeLimit | None) -> TimeLimit:
-        return timeout if isinstance(timeout, TimeLimit) else TimeLimit(self._timeout_or(timeout))
+    def _time_limit(self, timeout: float | TimeLimit | None) -> TimeLimit:
+        return (
+            timeout if isinstance(timeout, TimeLimit) else TimeLimit(self._resolve_timeout(timeout))
+        )
 
-    def _store_settled(self, numbering: PublishSequence) -> WaitCondition:
+    def _store_settled_condition(self, numbering: PublishSequence) -> WaitCondition:
         """Return the condition that all published messages are answered, or no longer can be."""
         protocol = self._protocol
         last = numbering.store.last_sequence
         return WaitCondition(
-            lambda: numbering.is_settled(last) or protocol.is_closed,
+            lambda: numbering.is_answered_up_to(last) or protocol.is_closed,
             f"the acknowledgement of message {last}",
         )
 
-    def _full_store(self) -> PublishStorage | None:
+    def _find_full_store(self) -> PublishStorage | None:
         """Return the publish store if it has no room for another message."""
         numbering = self._protocol.numbering
         return None if numbering is None or not numbering.store.is_full else numbering.store
 
-    def _store_has_room(self, store: PublishStorage) -> WaitCondition:
+    def _store_room_condition(self, store: PublishStorage) -> WaitCondition:
         """Return the condition that the store has room, or that the connection is closed."""
         protocol = self._protocol
         return WaitCondition(lambda: not store.is_full or protocol.is_closed, "room")
 
-    def _no_room(self, store: PublishStorage) -> PublishStoreFullError:
+    def _store_full_error(self, store: PublishStorage) -> PublishStoreFullError:
         return PublishStoreFullError(
             f"no room in the publish store within {self._timeout:g} seconds:"
             f" {len(store)} messages are not known to be persisted"

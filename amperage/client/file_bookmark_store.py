@@ -41,37 +41,38 @@ class _SubscriptionState:
     """A subscription.
 
     Attributes:
-        done: the trail of the processed messages.
-        ahead: the resume points that become valid when more messages are processed, oldest first.
+        trail: the trail of the processed messages.
+        pending_points: the resume points that become valid when more messages are processed, oldest
+            first.
     """
 
     def __init__(self, start: str, *, is_whole: bool = True) -> None:
-        self.done = BookmarkTrail(start, is_whole=is_whole)
-        self.ahead: list[SafePoint] = []
+        self.trail = BookmarkTrail(start, is_whole=is_whole)
+        self.pending_points: list[SafePoint] = []
 
-    def told(self, point: SafePoint) -> bool:
+    def add_resume_point(self, point: SafePoint) -> bool:
         """Add a resume point; return whether it is valid already."""
-        if not self.ahead and point.behind == self.done.received:
-            self.done.can_go_on(point)
+        if not self.pending_points and point.behind == self.trail.received:
+            self.trail.can_go_on(point)
             return True
-        if self.ahead and self.ahead[-1].behind == point.behind:
-            self.ahead.pop()
-        elif len(self.ahead) == _MAX_AHEAD:
-            del self.ahead[1::2]
-        self.ahead.append(point)
+        if self.pending_points and self.pending_points[-1].behind == point.behind:
+            self.pending_points.pop()
+        elif len(self.pending_points) == _MAX_AHEAD:
+            del self.pending_points[1::2]
+        self.pending_points.append(point)
         return False
 
-    def is_done(self, bookmark: str) -> tuple[bool, SafePoint | None]:
+    def mark_processed(self, bookmark: str) -> tuple[bool, SafePoint | None]:
         """Record that a message is processed.
 
         Returns:
             Whether this was not known, and the resume point that becomes valid, or None.
         """
-        is_new = self.done.is_new(bookmark)
-        if not self.ahead or self.ahead[0].behind != bookmark:
+        is_new = self.trail.is_new(bookmark)
+        if not self.pending_points or self.pending_points[0].behind != bookmark:
             return is_new, None
-        point = self.ahead.pop(0)
-        self.done.can_go_on(point)
+        point = self.pending_points.pop(0)
+        self.trail.can_go_on(point)
         return is_new, point
 
 
@@ -92,14 +93,14 @@ class FileBookmarkStore:
 
     def __init__(self, path: str | os.PathLike[str], *, sync: SyncPolicy = "never") -> None:
         self._lock = threading.Lock()
-        self._followed: dict[str, _SubscriptionState] = {}
+        self._subscriptions: dict[str, _SubscriptionState] = {}
         self._log = RecordLog(path, _MAGIC, sync, _EARLIER)
         is_earlier = self._log.is_earlier
         for record in self._log.take_records():
-            self._read(_DONE + record if is_earlier else record, is_earlier=is_earlier)
+            self._read_record(_DONE + record if is_earlier else record, is_earlier=is_earlier)
         if is_earlier:
-            self._log.rewrite(self._contents())
-        self._enough = self._log.size + _SPARE
+            self._log.rewrite(self._all_records())
+        self._rewrite_size = self._log.size + _SPARE
 
     def __enter__(self) -> Self:
         return self
@@ -110,8 +111,8 @@ class FileBookmarkStore:
     def most_recent(self, sub_id: str) -> str:
         """Return the bookmark from which the subscription would resume in another run."""
         with self._lock:
-            followed = self._followed.get(sub_id)
-            return EPOCH if followed is None else followed.done.resume_from
+            followed = self._subscriptions.get(sub_id)
+            return EPOCH if followed is None else followed.trail.resume_from
 
     def trail(self, sub_id: str | None, bookmark: str) -> BookmarkTrail:
         """Return a new trail, or for `MOST_RECENT` the trail of the processed messages.
@@ -127,51 +128,51 @@ class FileBookmarkStore:
         if bookmark != MOST_RECENT:
             return BookmarkTrail(bookmark)
         with self._lock:
-            followed = self._followed.get(sub_id or "")
-            return BookmarkTrail(EPOCH) if followed is None else followed.done.copy()
+            followed = self._subscriptions.get(sub_id or "")
+            return BookmarkTrail(EPOCH) if followed is None else followed.trail.copy()
 
     def keep(self, sub_id: str, trail: BookmarkTrail) -> None:
         """Start to record the messages of a subscription that the application processes.
 
         The stored trail is replaced if the subscription does not begin where it would resume.
         """
-        trail.on_done = partial(self._note, sub_id)
-        trail.on_safe = partial(self._note_safe, sub_id)
+        trail.on_done = partial(self._record_processed, sub_id)
+        trail.on_safe = partial(self._record_resume_point, sub_id)
         with self._lock:
-            before = self._followed.get(sub_id)
+            before = self._subscriptions.get(sub_id)
             if before is not None:
-                before.ahead.clear()
-                if before.done.resume_from == trail.resume_from:
+                before.pending_points.clear()
+                if before.trail.resume_from == trail.resume_from:
                     return
-            self._followed[sub_id] = _SubscriptionState(trail.start)
-            self._write(_packed(_BEGUN, sub_id, trail.start))
+            self._subscriptions[sub_id] = _SubscriptionState(trail.start)
+            self._write_record(_packed(_BEGUN, sub_id, trail.start))
 
     def close(self) -> None:
         """Close the file."""
         with self._lock:
             self._log.close()
 
-    def _note(self, sub_id: str, bookmark: str) -> None:
+    def _record_processed(self, sub_id: str, bookmark: str) -> None:
         """Record that a message is processed. If the write fails, the message is received again."""
         with self._lock:
-            is_new, point = self._followed[sub_id].is_done(bookmark)
+            is_new, point = self._subscriptions[sub_id].mark_processed(bookmark)
             if is_new:
-                self._write(_packed(_DONE, sub_id, bookmark))
+                self._write_record(_packed(_DONE, sub_id, bookmark))
             if point is not None:
-                self._write(_packed(_SAFE, sub_id, _point_text(point)))
+                self._write_record(_packed(_SAFE, sub_id, _point_text(point)))
 
-    def _note_safe(self, sub_id: str, point: SafePoint) -> None:
+    def _record_resume_point(self, sub_id: str, point: SafePoint) -> None:
         """Add a resume point of a subscription, and write it if it is valid already."""
         with self._lock:
-            if self._followed[sub_id].told(point):
-                self._write(_packed(_SAFE, sub_id, _point_text(point)))
+            if self._subscriptions[sub_id].add_resume_point(point):
+                self._write_record(_packed(_SAFE, sub_id, _point_text(point)))
 
-    def _write(self, record: bytes) -> None:
+    def _write_record(self, record: bytes) -> None:
         try:
-            if self._log.size > self._enough:
-                self._enough = 2 * self._log.size + _SPARE  # no immediate retry if it fails
-                self._log.rewrite(self._contents())
-                self._enough = 2 * self._log.size + _SPARE
+            if self._log.size > self._rewrite_size:
+                self._rewrite_size = 2 * self._log.size + _SPARE  # no immediate retry if it fails
+                self._log.rewrite(self._all_records())
+                self._rewrite_size = 2 * self._log.size + _SPARE
             else:
                 self._log.append([record])
         except StoreError as problem:
@@ -179,29 +180,31 @@ class FileBookmarkStore:
 
     # The file
 
-    def _read(self, record: bytes, *, is_earlier: bool) -> None:
+    def _read_record(self, record: bytes, *, is_earlier: bool) -> None:
         kind, sub_id, text = _unpacked(record)
         if kind == _BEGUN:
-            self._followed[sub_id] = _SubscriptionState(text)
+            self._subscriptions[sub_id] = _SubscriptionState(text)
             return
-        followed = self._followed.get(sub_id)
+        followed = self._subscriptions.get(sub_id)
         if followed is None:
-            followed = self._followed[sub_id] = _SubscriptionState(EPOCH, is_whole=not is_earlier)
+            followed = self._subscriptions[sub_id] = _SubscriptionState(
+                EPOCH, is_whole=not is_earlier
+            )
         match kind:
             case b"D":
-                followed.done.is_new(text)
+                followed.trail.is_new(text)
             case b"H":
-                followed.done.restore(_had(text))
+                followed.trail.restore(_had(text))
             case b"L":
-                followed.done.restore_last(text)
+                followed.trail.restore_last(text)
             case b"S":
-                followed.done.can_go_on(_point(text))
+                followed.trail.can_go_on(_point(text))
             case _:
                 raise StoreError(f"a record of a bookmark store is of an unknown kind: {kind!r}")
 
-    def _contents(self) -> Iterator[bytes]:
-        for sub_id, followed in self._followed.items():
-            trail = followed.done
+    def _all_records(self) -> Iterator[bytes]:
+        for sub_id, followed in self._subscriptions.items():
+            trail = followed.trail
             yield _packed(_BEGUN, sub_id, trail.start)
             for had in trail.had():
                 yield _packed(_HAD, sub_id, _had_text(had))

@@ -61,7 +61,7 @@ class FilePublishStore(PublishStore):
         self._uncommitted: list[StoredMessage] = []
         self._log = RecordLog(path, _MAGIC, sync)
         for record in self._log.take_records():
-            self._replay(record)
+            self._replay_record(record)
 
     def __enter__(self) -> Self:
         return self
@@ -88,20 +88,20 @@ class FilePublishStore(PublishStore):
             for message in reversed(added):
                 self._messages.remove(message)
                 self._bytes -= size_of(message)
-                self._last = message.sequence - 1
+                self._last_sequence = message.sequence - 1
             raise
 
     def persisted(self, sequence: int) -> None:
         """Remove all messages up to a number: the server has persisted them."""
         if self.holds_up_to(sequence):
             super().persisted(sequence)
-            self._note(_PERSISTED, sequence)
+            self._write_outcome(_PERSISTED, sequence)
 
     def refused(self, sequence: int) -> StoredMessage | None:
         """Remove and return a message that the server refuses; None if it is not stored."""
         message = super().refused(sequence)
         if message is not None:
-            self._note(_REFUSED, sequence)
+            self._write_outcome(_REFUSED, sequence)
         return message
 
     def logged_on(self, sequence: int, highest: int) -> None:
@@ -109,30 +109,30 @@ class FilePublishStore(PublishStore):
         before = self.last_sequence
         super().logged_on(sequence, highest)
         if self.last_sequence != before:
-            self._note(_LAST, self.last_sequence)
+            self._write_outcome(_LAST, self.last_sequence)
 
     def close(self) -> None:
         """Close the file. The next store that opens it restores the messages."""
         self._log.close()
 
-    def _note(self, kind: bytes, sequence: int) -> None:
+    def _write_outcome(self, kind: bytes, sequence: int) -> None:
         """Write the outcome of a message. If the write fails, the message is sent again later.
 
         The server drops it as a duplicate.
         """
         try:
             if self._log.size > 2 * self._bytes + _SPARE:
-                self._log.rewrite(self._contents())
+                self._log.rewrite(self._all_records())
             else:
                 self._log.append([_NUMBER.pack(kind, sequence)])
         except StoreError as problem:
             _logger.warning("an acknowledgement is not noted: %s", problem)
 
-    def _contents(self) -> Iterator[bytes]:
+    def _all_records(self) -> Iterator[bytes]:
         yield _NUMBER.pack(_LAST, self.last_sequence)
         yield from map(_added, self)
 
-    def _replay(self, record: bytes) -> None:
+    def _replay_record(self, record: bytes) -> None:
         kind = record[:1]
         if kind == _ADDED:
             _, sequence, length = _MESSAGE.unpack_from(record)
@@ -140,7 +140,7 @@ class FilePublishStore(PublishStore):
             message = StoredMessage(sequence, content[:length], content[length:])
             self._messages.append(message)
             self._bytes += size_of(message)
-            self._last = max(self._last, sequence)
+            self._last_sequence = max(self._last_sequence, sequence)
             return
         _, sequence = _NUMBER.unpack(record)
         if kind == _PERSISTED:

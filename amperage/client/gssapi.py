@@ -48,20 +48,20 @@ class OidSet(ctypes.Structure):
 
 
 class GssBuffer(ctypes.Structure):
-    """A buffer for input, or for output of the library: `take` returns and frees the output."""
+    """A buffer for input, or for output of the library, which `take_bytes` returns and frees."""
 
     _fields_ = (("length", c_size_t), ("value", c_void_p))
-    kept: object
+    memory_owner: object
 
     @classmethod
-    def of(cls, content: bytes) -> GssBuffer:
+    def from_bytes(cls, content: bytes) -> GssBuffer:
         """Return a buffer for input."""
         kept = ctypes.create_string_buffer(content, len(content) or 1)
         made = cls(len(content), ctypes.addressof(kept))
-        made.kept = kept  # keeps the memory alive as long as the buffer
+        made.memory_owner = kept  # keeps the memory alive as long as the buffer
         return made
 
-    def take(self) -> bytes:
+    def take_bytes(self) -> bytes:
         """Return the output, and free the library's memory."""
         found = ctypes.string_at(self.value, self.length) if self.value else b""
         library().gss_release_buffer(byref(c_uint32()), byref(self))
@@ -161,7 +161,7 @@ def _words(status: int, kind: int) -> str:
         )
         if problem & _ERRORS:
             break
-        found.append(text.take().decode(errors="replace").strip().rstrip("."))
+        found.append(text.take_bytes().decode(errors="replace").strip().rstrip("."))
         if not more.value:
             break
     return "; ".join(found)
@@ -217,7 +217,7 @@ def service_name(spn: str) -> GssHandle:
 
 def _import_name(text: str, form: _Oid) -> GssHandle:
     name = name_handle()
-    given = GssBuffer.of(text.encode(errors="replace"))
+    given = GssBuffer.from_bytes(text.encode(errors="replace"))
     call("gss_import_name", byref(given), byref(form), byref(name.pointer))
     return name
 
@@ -230,7 +230,7 @@ def shown(name: GssHandle) -> str:
     """
     text = GssBuffer()
     call("gss_display_name", name.pointer, byref(text), None)
-    return text.take().decode(errors="replace")
+    return text.take_bytes().decode(errors="replace")
 
 
 def mechanisms(*mechanisms: _Oid) -> OidSet:
@@ -286,7 +286,7 @@ class SecurityContext:
         self._advance = advance
         self._handle = GssHandle("gss_delete_sec_context", None)
 
-    def step(self, token: bytes) -> bytes:
+    def process_token(self, token: bytes) -> bytes:
         """Process a token of the other peer.
 
         Args:
@@ -299,11 +299,11 @@ class SecurityContext:
             GssError: one of the two peers does not accept the other.
         """
         said = GssBuffer()
-        given = GssBuffer.of(token)
+        given = GssBuffer.from_bytes(token)
         try:
             major = self._advance(self._handle, given, said)
         finally:
-            answer = said.take()
+            answer = said.take_bytes()
         self.is_complete = not major & _CONTINUE_NEEDED
         return answer
 

@@ -98,10 +98,10 @@ class HAClient(BlockingCommands):
         self.publish_store = PublishStore() if publish_store is None else publish_store
         self.bookmark_store = BookmarkStore() if bookmark_store is None else bookmark_store
         chooser = servers if isinstance(servers, ServerChooser) else ServerChooser(servers)
-        self._plan = Reconnection(chooser, backoff or Backoff(), random.random)
+        self._reconnection = Reconnection(chooser, backoff or Backoff(), random.random)
         self._heartbeat = heartbeat
         self._on_refused = on_refused
-        self._options = SessionOptions(
+        self._session_options = SessionOptions(
             name=self.name,
             timeout=timeout,
             authenticator=authenticator or PasswordAuthenticator(),
@@ -111,7 +111,7 @@ class HAClient(BlockingCommands):
         )
         self._session: tuple[ReconnectThread, RecoveringProtocol] | None = None
         self._server: ServerUri | None = None
-        self._forgetting: weakref.finalize[[], HAClient] | None = None
+        self._finalizer: weakref.finalize[[], HAClient] | None = None
 
     def __repr__(self) -> str:
         state = "not connected"
@@ -134,22 +134,22 @@ class HAClient(BlockingCommands):
         self.close()
         claim_stores(self, publish_store=self.publish_store, bookmark_store=self.bookmark_store)
         protocol = RecoveringProtocol(self.publish_store, self.bookmark_store, self._on_refused)
-        self._plan.restart()
-        keeper = ReconnectThread(self._guard, protocol, self._plan, self._options)
+        self._reconnection.restart()
+        keeper = ReconnectThread(self._guard, protocol, self._reconnection, self._session_options)
         if self._heartbeat is not None:
             protocol.set_heartbeat(self._heartbeat)
-            keeper.silence_allowed = float(self._heartbeat * MAX_MISSED_HEARTBEATS)
+            keeper.silence_timeout_s = float(self._heartbeat * MAX_MISSED_HEARTBEATS)
         self._session = keeper, protocol
-        self._forgetting = weakref.finalize(self, keeper.forget)
-        self._forgetting.atexit = False
+        self._finalizer = weakref.finalize(self, keeper.request_stop)
+        self._finalizer.atexit = False
         keeper.start()
         self._wait_until(
             lambda: keeper.connection is not None or protocol.is_closed,
-            self._limit(timeout),
+            self._time_limit(timeout),
             "a session",
         )
         if protocol.is_closed:
-            raise again(protocol.end_reason)
+            raise again(protocol.end_reason_error)
 
     def close(self) -> None:
         """Close the connection and end all streams.
@@ -163,8 +163,8 @@ class HAClient(BlockingCommands):
         self._send_acks()
         (keeper, _), self._session = self._session, None
         self._server = keeper.server
-        if self._forgetting is not None:
-            self._forgetting.detach()
+        if self._finalizer is not None:
+            self._finalizer.detach()
         keeper.stop()
         release_stores(self, self.publish_store, self.bookmark_store)
         warn_unpersisted_messages(self.name, self.publish_store)
@@ -187,9 +187,9 @@ class HAClient(BlockingCommands):
             MessagesRefusedError: as for `flush`.
         """
         protocol = self._protocol
-        self._wait_for_store(protocol.messages, self._limit(timeout))
+        self._wait_for_store(protocol.publish_sequence, self._time_limit(timeout))
         if protocol.is_closed:
-            raise again(protocol.end_reason)
+            raise again(protocol.end_reason_error)
         protocol.refusals.raise_if_any()
 
     # Reconnection
@@ -207,25 +207,25 @@ class HAClient(BlockingCommands):
         except TimedOutError:
             if self._session is None or self._session[0].connection is not None:
                 raise
-            raise limit.exceeded(what, self._plan.trouble) from None
+            raise limit.timeout_error(what, self._reconnection.failure_text) from None
 
     @property
     def _protocol(self) -> RecoveringProtocol:
-        return self._sessions()[1]
+        return self._current_session()[1]
 
-    def _sessions(self) -> tuple[ReconnectThread, RecoveringProtocol]:
+    def _current_session(self) -> tuple[ReconnectThread, RecoveringProtocol]:
         if self._session is None:
             raise not_connected()
         return self._session
 
     def _write(self) -> int:
-        connection = self._sessions()[0].connection
-        return 0 if connection is None else connection.send_some()
+        connection = self._current_session()[0].connection
+        return 0 if connection is None else connection.send_output()
 
-    def _wait_to_write(self, mark: int) -> None:
-        keeper = self._sessions()[0]
+    def _wait_until_written(self, mark: int) -> None:
+        keeper = self._current_session()[0]
         if keeper.connection is not None:
-            keeper.connection.wait_for_room(mark, self._timeout)
+            keeper.connection.wait_until_written(mark, self._timeout)
 
-    def _notice_silence(self, allowed: float) -> None:
-        self._sessions()[0].notice_silence(allowed)
+    def _set_silence_timeout(self, allowed: float) -> None:
+        self._current_session()[0].set_silence_timeout(allowed)

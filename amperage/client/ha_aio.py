@@ -102,7 +102,7 @@ class AsyncHAClient(AsyncCommands):
         self.publish_store = PublishStore() if publish_store is None else publish_store
         self.bookmark_store = BookmarkStore() if bookmark_store is None else bookmark_store
         chooser = servers if isinstance(servers, ServerChooser) else ServerChooser(servers)
-        self._plan = Reconnection(chooser, backoff or Backoff(), random.random)
+        self._reconnection = Reconnection(chooser, backoff or Backoff(), random.random)
         self._heartbeat = heartbeat
         self._on_state = on_state
         self._on_refused = on_refused
@@ -110,13 +110,13 @@ class AsyncHAClient(AsyncCommands):
         self._ssl_context = ssl_context
         self._logon_options = checked_logon_options(logon_options)
         self._waiters = Waiters()
-        self._recovering: RecoveringProtocol | None = None
+        self._recovering_protocol: RecoveringProtocol | None = None
         self._connection: AioConnection | None = None
-        self._reconnecting: asyncio.Task[None] | None = None
+        self._reconnect_task: asyncio.Task[None] | None = None
         self._state_calls = HandlerCalls("on_state")
-        self._telling: asyncio.Task[None] | None = None
+        self._state_call_task: asyncio.Task[None] | None = None
         self._server: ServerUri | None = None
-        self._silence_allowed: float | None = None
+        self._silence_timeout_s: float | None = None
 
     def __repr__(self) -> str:
         state = "not connected" if self._connection is None else f"connected to {self._server}"
@@ -129,31 +129,31 @@ class AsyncHAClient(AsyncCommands):
         await self.close()
         claim_stores(self, publish_store=self.publish_store, bookmark_store=self.bookmark_store)
         protocol = RecoveringProtocol(self.publish_store, self.bookmark_store, self._on_refused)
-        self._recovering = protocol
-        self._plan.restart()
+        self._recovering_protocol = protocol
+        self._reconnection.restart()
         if self._heartbeat is not None:
             protocol.set_heartbeat(self._heartbeat)
-            self._silence_allowed = float(self._heartbeat * MAX_MISSED_HEARTBEATS)
+            self._silence_timeout_s = float(self._heartbeat * MAX_MISSED_HEARTBEATS)
         self._begin_reconnecting()
-        await self._wait_until(lambda: protocol.is_online, self._limit(timeout), "a session")
+        await self._wait_until(lambda: protocol.is_online, self._time_limit(timeout), "a session")
 
     async def close(self) -> None:
         """Close the connection and end all streams. Messages in the publish store stay there."""
-        if self._recovering is None:
+        if self._recovering_protocol is None:
             return
         self._send_acks()
-        protocol, self._recovering = self._recovering, None
-        if self._reconnecting is not None:
-            self._reconnecting.cancel()
-            self._reconnecting = None
+        protocol, self._recovering_protocol = self._recovering_protocol, None
+        if self._reconnect_task is not None:
+            self._reconnect_task.cancel()
+            self._reconnect_task = None
         protocol.close()
         if self._connection is not None:
             self._connection.end(None)
             self._connection = None
         self._waiters.wake()
         release_stores(self, self.publish_store, self.bookmark_store)
-        self._tell(ConnectionState.CLOSED, self._server)
-        telling = self._telling
+        self._notify_state(ConnectionState.CLOSED, self._server)
+        telling = self._state_call_task
         if telling is not None and not telling.done() and telling is not asyncio.current_task():
             await telling
         warn_unpersisted_messages(self.name, self.publish_store)
@@ -168,7 +168,7 @@ class AsyncHAClient(AsyncCommands):
     async def publish_flush(self, timeout: float | None = None) -> None:
         """Wait until all messages in the publish store are persisted or refused."""
         protocol = self._protocol
-        await self._wait_for_store(protocol.messages, self._limit(timeout))
+        await self._wait_for_store(protocol.publish_sequence, self._time_limit(timeout))
         protocol.refusals.raise_if_any()
 
     # Reconnection
@@ -181,27 +181,27 @@ class AsyncHAClient(AsyncCommands):
         *,
         is_urgent: bool = True,
     ) -> None:
-        protocol = self._recovering
-        with self._waiters.attention(self._connection, is_urgent=is_urgent):
+        protocol = self._recovering_protocol
+        with self._waiters.count_waiter(self._connection, is_urgent=is_urgent):
             try:
                 await self._waiters.wait_until(
                     lambda: arrived() or protocol is None or protocol.is_closed, limit, what
                 )
             except TimedOutError:
-                if self._recovering is None or self._connection is not None:
+                if self._recovering_protocol is None or self._connection is not None:
                     raise
-                raise limit.exceeded(what, self._plan.trouble) from None
+                raise limit.timeout_error(what, self._reconnection.failure_text) from None
         if arrived():
             return
         if protocol is None:
             raise not_connected()
-        raise again(protocol.end_reason)
+        raise again(protocol.end_reason_error)
 
     @property
     def _protocol(self) -> RecoveringProtocol:
-        if self._recovering is None:
+        if self._recovering_protocol is None:
             raise not_connected()
-        return self._recovering
+        return self._recovering_protocol
 
     async def _write(self) -> None:
         if self._connection is not None:
@@ -211,71 +211,74 @@ class AsyncHAClient(AsyncCommands):
         if self._connection is not None:
             self._connection.write_output()
 
-    def _notice_silence(self, allowed: float) -> None:
-        self._silence_allowed = allowed
+    def _set_silence_timeout(self, allowed: float) -> None:
+        self._silence_timeout_s = allowed
         if self._connection is not None:
-            self._connection.notice_silence(allowed)
+            self._connection.set_silence_timeout(allowed)
 
-    def _take_end(self, connection: AioConnection, error: ClientError) -> None:
-        if self._connection is not connection:  # an attempt: `_attempt` handles its end
+    def _on_connection_end(self, connection: AioConnection, error: ClientError) -> None:
+        if self._connection is not connection:  # an attempt: `_attempt_connection` handles its end
             return
         self._connection = None
-        self._plan.lost()
-        self._tell(ConnectionState.DISCONNECTED, self._server, error)
+        self._reconnection.record_session_end()
+        self._notify_state(ConnectionState.DISCONNECTED, self._server, error)
         self._begin_reconnecting()
 
     def _begin_reconnecting(self) -> None:
-        if self._recovering is not None:
-            self._reconnecting = asyncio.get_running_loop().create_task(self._reconnect())
-            self._reconnecting.add_done_callback(self._stop_if_failed)
+        if self._recovering_protocol is not None:
+            self._reconnect_task = asyncio.get_running_loop().create_task(self._reconnect())
+            self._reconnect_task.add_done_callback(self._close_if_failed)
 
-    def _stop_if_failed(self, task: asyncio.Task[None]) -> None:
+    def _close_if_failed(self, task: asyncio.Task[None]) -> None:
         """Give up if a listener or an authenticator has raised an exception, for calls to raise."""
         failure = None if task.cancelled() else task.exception()
-        if failure is not None and self._recovering is not None:
+        if failure is not None and self._recovering_protocol is not None:
             error = GaveUpError(f"reconnecting failed: {failure!r}")
             error.__cause__ = failure
-            self._recovering.give_up(error)
+            self._recovering_protocol.close_permanently(error)
             self._waiters.wake()
 
     async def _reconnect(self) -> None:
         loop = asyncio.get_running_loop()
         while self._connection is None:
             try:
-                await asyncio.sleep(self._plan.due_in(loop.time()))
+                await asyncio.sleep(self._reconnection.seconds_until_due(loop.time()))
             except GaveUpError as error:
-                self._protocol.give_up(error)
+                self._protocol.close_permanently(error)
                 self._waiters.wake()
-                self._tell(ConnectionState.GAVE_UP, self._server, error)
+                self._notify_state(ConnectionState.GAVE_UP, self._server, error)
                 return
-            await self._attempt()
+            await self._attempt_connection()
 
-    async def _attempt(self) -> None:
-        server = self._plan.server
+    async def _attempt_connection(self) -> None:
+        server = self._reconnection.server
         try:
             connection = await self._log_on(server)
         except ClientError as error:
-            self._plan.failed(asyncio.get_running_loop().time(), error)
-            self._tell(ConnectionState.DISCONNECTED, server.uri, error)
+            self._reconnection.record_failure(asyncio.get_running_loop().time(), error)
+            self._notify_state(ConnectionState.DISCONNECTED, server.uri, error)
             return
-        self._plan.succeeded()
-        if self._silence_allowed is not None:
-            connection.notice_silence(self._silence_allowed)
+        self._reconnection.record_success()
+        if self._silence_timeout_s is not None:
+            connection.set_silence_timeout(self._silence_timeout_s)
         self._waiters.wake()
-        self._tell(ConnectionState.RECOVERED, server.uri)
+        self._notify_state(ConnectionState.RECOVERED, server.uri)
 
     async def _log_on(self, server: Server) -> AioConnection:
         protocol = self._protocol
 
         def make() -> AioConnection:
             made = AioConnection(
-                protocol, server.uri, self._waiters, lambda error: self._take_end(made, error)
+                protocol,
+                server.uri,
+                self._waiters,
+                lambda error: self._on_connection_end(made, error),
             )
             return made
 
         connection = await open_connection(make, server.uri, self._timeout, self._ssl_context)
         self._server = server.uri
-        self._tell(ConnectionState.CONNECTED, server.uri)
+        self._notify_state(ConnectionState.CONNECTED, server.uri)
         authenticator = server.authenticator or self._authenticator
         dialogue = LogonDialogue(
             protocol, self.name, server.uri, authenticator, self._logon_options
@@ -291,13 +294,13 @@ class AsyncHAClient(AsyncCommands):
         except Exception as failure:  # from the authenticator
             connection.end(ConnectionLostError(f"the authenticator has failed: {failure!r}"))
             raise
-        self._tell(ConnectionState.LOGGED_ON, server.uri)
-        protocol.logged_on(answer)
+        self._notify_state(ConnectionState.LOGGED_ON, server.uri)
+        protocol.begin_session(answer)
         self._connection = connection
         connection.write_output()
         return connection
 
-    def _tell(
+    def _notify_state(
         self, state: ConnectionState, server: ServerUri | None, error: ClientError | None = None
     ) -> None:
         if self._on_state is None:
@@ -305,6 +308,6 @@ class AsyncHAClient(AsyncCommands):
         told = self._on_state(ConnectionEvent(state, server, error))
         if inspect.isawaitable(told):
             self._state_calls.add(lambda: told)
-            if (telling := self._state_calls.start(self._waiters.start)) is not None:
-                telling.add_done_callback(self._stop_if_failed)
-                self._telling = telling
+            if (telling := self._state_calls.start_calls(self._waiters.start_task)) is not None:
+                telling.add_done_callback(self._close_if_failed)
+                self._state_call_task = telling

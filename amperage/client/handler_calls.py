@@ -39,7 +39,7 @@ class HandlerCalls:
         """Append a call."""
         self._calls.append(call)
 
-    def make_all(self) -> None:
+    def call_all(self) -> None:
         """Make all calls.
 
         Raises:
@@ -51,7 +51,7 @@ class HandlerCalls:
             finally:
                 self._calls.popleft()
 
-    def start(self, start_task: StartTask) -> asyncio.Task[None] | None:
+    def start_calls(self, start_task: StartTask) -> asyncio.Task[None] | None:
         """Start a task that makes all calls, and ends with the first that fails.
 
         Returns:

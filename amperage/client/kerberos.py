@@ -39,8 +39,8 @@ class KerberosAuthenticator:
             credential = None if self._identity is None else self._identity.acquire()
             self._context = initiate(self._spn, credential)
         except GssError as problem:
-            raise self._failed(problem) from None
-        return Credentials(given.user, self._step(b""))
+            raise self._credentials_error(problem) from None
+        return Credentials(given.user, self._process_token(b""))
 
     def retry(self, answered: Credentials) -> Credentials:
         """Return the token that answers a token of the server.
@@ -48,7 +48,7 @@ class KerberosAuthenticator:
         Raises:
             CredentialsError: the server does not prove its identity.
         """
-        return Credentials(answered.user, self._step(_token(answered)))
+        return Credentials(answered.user, self._process_token(_token(answered)))
 
     def completed(self, answered: Credentials) -> None:
         """Verify the server's identity, after it has accepted the logon.
@@ -58,23 +58,23 @@ class KerberosAuthenticator:
         """
         token = _token(answered)
         if token and not self._is_complete:
-            self._step(token)
+            self._process_token(token)
         if not self._is_complete:
-            raise self._failed("the server has not proved who it is")
+            raise self._credentials_error("the server has not proved who it is")
 
     @property
     def _is_complete(self) -> bool:
         return self._context is not None and self._context.is_complete
 
-    def _step(self, token: bytes) -> str:
+    def _process_token(self, token: bytes) -> str:
         if self._context is None:
-            raise self._failed("no logon has begun")
+            raise self._credentials_error("no logon has begun")
         try:
-            return base64.b64encode(self._context.step(token)).decode()
+            return base64.b64encode(self._context.process_token(token)).decode()
         except GssError as problem:
-            raise self._failed(problem) from None
+            raise self._credentials_error(problem) from None
 
-    def _failed(self, problem: object) -> CredentialsError:
+    def _credentials_error(self, problem: object) -> CredentialsError:
         return CredentialsError(f"Kerberos, {self._spn}: {problem}")
 
 

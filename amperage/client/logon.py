@@ -13,7 +13,7 @@ from amperage.wire.header import Header
 
 
 class LogonDialogue:
-    """One logon on one connection: rounds of `prepare`, `ask` and `take_answer`.
+    """One logon on one connection: rounds of `prepare`, `send_logon` and `process_answer`.
 
     Args:
         protocol: the connection.
@@ -57,17 +57,17 @@ class LogonDialogue:
         self._credentials = make(self._credentials)
         self._rounds += 1
 
-    def ask(self) -> PendingRequest:
+    def send_logon(self) -> PendingRequest:
         """Begin a round by sending the logon.
 
         Returns:
-            The request; wait for it, then pass it to `take_answer`.
+            The request; wait for it, then pass it to `process_answer`.
         """
         return self._protocol.logon(
             self._name, *self._credentials, self._uri.message_type, **self._options
         )
 
-    def take_answer(self, request: PendingRequest) -> None:
+    def process_answer(self, request: PendingRequest) -> None:
         """End a round.
 
         Raises:

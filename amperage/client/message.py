@@ -20,16 +20,16 @@ class Message:
         body: the message's payload, verbatim.
     """
 
-    # `_settle` reports the outcome of the message to the queue. `_is_done` returns whether another
-    # copy of it was settled. The stream that returns the message sets both.
+    # `_report_outcome` reports the outcome of the message to the queue. `_is_settled_elsewhere`
+    # returns whether another copy of it was settled. The stream that returns the message sets both.
 
-    __slots__ = ("_is_done", "_settle", "body", "header")
+    __slots__ = ("_is_settled_elsewhere", "_report_outcome", "body", "header")
 
     def __init__(self, header: Header, body: bytes) -> None:
         self.header = header
         self.body = body
-        self._settle: Callable[[Message, str | None], None] | None = None
-        self._is_done: Callable[[Message], bool] | None = None
+        self._report_outcome: Callable[[Message, str | None], None] | None = None
+        self._is_settled_elsewhere: Callable[[Message], bool] | None = None
 
     @property
     def command(self) -> str:
@@ -84,7 +84,9 @@ class Message:
     @property
     def is_leased(self) -> bool:
         """Whether a queue waits for the outcome of the message, and has none from any copy."""
-        return self._settle is not None and not (self._is_done and self._is_done(self))
+        return self._report_outcome is not None and not (
+            self._is_settled_elsewhere and self._is_settled_elsewhere(self)
+        )
 
     def ack(self) -> None:
         """Acknowledge a queue message, so that no consumer receives it again.
@@ -97,7 +99,7 @@ class Message:
             NotConnectedError: the client is closed.
             ConnectionLostError: the connection has ended, and the lease with it.
         """
-        self._settle_as(None)
+        self._settle_once(None)
 
     def cancel(self, delay: float | None = None) -> None:
         """Return the message to the queue, which delivers it again.
@@ -110,13 +112,13 @@ class Message:
             ClientError: as `ack`.
         """
         if delay is None:
-            self._settle_as("cancel")
+            self._settle_once("cancel")
         else:
-            self._settle_as(f"cancel,delay={milliseconds('delay', delay)}ms")
+            self._settle_once(f"cancel,delay={milliseconds('delay', delay)}ms")
 
     def expire(self) -> None:
         """Make the queue treat the message as expired. Raises the errors of `ack`."""
-        self._settle_as("expire")
+        self._settle_once("expire")
 
     def extend(self, period: float | None = None) -> None:
         """Extend the lease of the message, before the queue takes the message back.
@@ -128,12 +130,12 @@ class Message:
             TypeError, ValueError: the period is invalid.
             ClientError: as `ack`.
         """
-        if self._settle is not None:
+        if self._report_outcome is not None:
             length = "" if period is None else f"={milliseconds('period', period)}ms"
-            self._settle(self, f"extend{length}")
+            self._report_outcome(self, f"extend{length}")
 
-    def _settle_as(self, options: str | None) -> None:
-        settle, self._settle = self._settle, None
+    def _settle_once(self, options: str | None) -> None:
+        settle, self._report_outcome = self._report_outcome, None
         if settle is not None:
             settle(self, options)
 

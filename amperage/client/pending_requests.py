@@ -18,67 +18,67 @@ class StreamInbox:
 
     Attributes:
         id: the subscription or query id.
-        opened_by: the command that the inbox was created for, once it is sent.
+        opening_request: the command that the inbox was created for, once it is sent.
         messages: the messages, oldest first.
         blocks: the messages and records as blocks, instead of `messages`; None if blocks are not
             used.
-        put: appends a message.
+        append_message: appends a message.
         on_done: a callback for the bookmark of each processed message; None if these are not
             recorded.
         ack_rules: the rules for acknowledging queue messages.
         backlog: the maximum number of unacknowledged queue messages; None if the subscription is
             not to a queue.
         redelivery: the state of queue messages that may be delivered again.
-        ended: no more messages will arrive.
+        is_ended: no more messages will arrive.
         error: the reason for an unexpected end; None for an expected one.
     """
 
     __slots__ = (
         "ack_rules",
+        "append_message",
         "backlog",
         "blocks",
-        "ended",
         "error",
         "id",
+        "is_ended",
         "messages",
         "on_done",
-        "opened_by",
-        "put",
+        "opening_request",
         "redelivery",
     )
 
     def __init__(self, inbox_id: str) -> None:
         self.id = inbox_id
-        self.opened_by: PendingRequest | None = None
+        self.opening_request: PendingRequest | None = None
         self.messages: deque[Message] = deque()
         self.blocks: deque[MessageBlock] | None = None
-        self.put: Callable[[Message], None] = self.messages.append
+        self.append_message: Callable[[Message], None] = self.messages.append
         self.on_done: Callable[[str], None] | None = None
         self.ack_rules = AckRules()
         self.backlog: int | None = None
         self.redelivery = Redelivery()
-        self.ended = False
+        self.is_ended = False
         self.error: ClientError | None = None
 
     @property
-    def waiting(self) -> int:
+    def message_count(self) -> int:
         """The number of messages that wait to be taken."""
         # Another thread may take a block meanwhile.
         return len(self.messages) + sum(map(len, list(self.blocks or ())))
 
-    def take_blocks(self) -> None:
+    def use_blocks(self) -> None:
         """Start to buffer messages as blocks."""
         blocks = self.blocks = deque()
-        self.put = lambda message: blocks.append(block_of((message,)))
+        self.append_message = lambda message: blocks.append(block_of((message,)))
 
     def end(self, error: ClientError | None = None) -> None:
         """Mark the inbox as ended. Later reasons are ignored."""
-        if not self.ended:
-            self.ended = True
+        if not self.is_ended:
+            self.is_ended = True
             self.error = error
             self.drop_leased()
 
-    def leases(self, message: Message) -> bool:
+    def is_leased(self, message: Message) -> bool:
         """Return whether a message is leased from a queue, which waits for its outcome.
 
         A lease without an end is not in the header (AMPS User Guide, LeasePeriod). Such a message
@@ -91,13 +91,13 @@ class StreamInbox:
 
     def drop_leased(self) -> None:
         """Drop leased messages: the leases have ended, and the queue redelivers the messages."""
-        self.redelivery.forget()
+        self.redelivery.clear()
         for _ in range(len(self.messages)):
             try:
                 message = self.messages.popleft()
             except IndexError:  # another thread has taken the rest
                 return
-            if not self.leases(message):
+            if not self.is_leased(message):
                 self.messages.append(message)
 
 
@@ -118,9 +118,9 @@ class PendingRequest:
     """
 
     __slots__ = (
-        "_awaited",
-        "_expected",
-        "_group_open",
+        "_awaited_acks",
+        "_expected_acks",
+        "_has_open_group",
         "acks",
         "body",
         "command",
@@ -138,8 +138,8 @@ class PendingRequest:
         body: bytes,
         command_id: str,
         *,
-        awaited: frozenset[str],
-        expected: frozenset[str],
+        awaited_acks: frozenset[str],
+        expected_acks: frozenset[str],
         inbox: StreamInbox | None = None,
     ) -> None:
         self.command = header.command
@@ -148,23 +148,23 @@ class PendingRequest:
         self.command_id = command_id
         self.sequence = header.sequence
         self.inbox = inbox
-        self.opens_inbox = inbox is not None and inbox.opened_by is None
+        self.opens_inbox = inbox is not None and inbox.opening_request is None
         self.acks: dict[str, Header] = {}
         self.error: ClientError | None = None
-        self._awaited = awaited
-        self._expected = expected
-        self._group_open = header.command == "sow"
+        self._awaited_acks = awaited_acks
+        self._expected_acks = expected_acks
+        self._has_open_group = header.command == "sow"
 
     @property
-    def done(self) -> bool:
+    def is_done(self) -> bool:
         """Whether the answer is complete: all awaited acknowledgements, or an error."""
-        return self.error is not None or self._awaited <= self.acks.keys()
+        return self.error is not None or self._awaited_acks <= self.acks.keys()
 
     @property
-    def complete(self) -> bool:
+    def is_complete(self) -> bool:
         """Whether all acknowledgements and the end of the records, or an error, have arrived."""
         return self.error is not None or (
-            not self._group_open and self._expected <= self.acks.keys()
+            not self._has_open_group and self._expected_acks <= self.acks.keys()
         )
 
     @property
@@ -180,13 +180,13 @@ class PendingRequest:
 
     def succeed(self, ack: Header) -> None:
         """Use one acknowledgement in place of each awaited one that is missing."""
-        for ack_type in self._awaited:
+        for ack_type in self._awaited_acks:
             self.acks.setdefault(ack_type, ack)
 
-    def group_ended(self) -> None:
+    def end_group(self) -> None:
         """Record that the last record of a query has arrived."""
-        self._group_open = False
+        self._has_open_group = False
 
-    def handed_out(self, ack_type: str) -> bool:
+    def is_delivered_ack(self, ack_type: str) -> bool:
         """Return whether the caller requested acknowledgements of a type between the messages."""
-        return ack_type in self._expected and ack_type not in self._awaited
+        return ack_type in self._expected_acks and ack_type not in self._awaited_acks

@@ -62,25 +62,25 @@ class ClientProtocol(Commands):
 
     Args:
         numbering: numbers the published messages; None publishes without requesting answers.
-        spoken: the protocol into which a channel translates, see `amperage.client.channels`. The
-            legacy ones lack a field.
+        wire_protocol: the protocol into which a channel translates, see `amperage.client.channels`.
+            The legacy ones lack a field.
 
     Attributes:
         output: the output buffer; the shell removes the bytes that it has written.
     """
 
-    def __init__(self, numbering: PublishSequence | None = None, spoken: str = AMPS) -> None:
+    def __init__(self, numbering: PublishSequence | None = None, wire_protocol: str = AMPS) -> None:
         super().__init__(numbering)
-        self._spoken = spoken
+        self._wire_protocol = wire_protocol
         self.output = bytearray()
-        self._reader = self._new_reader()
-        self._opening = b""  # the first bytes received
+        self._reader = self._make_reader()
+        self._first_bytes = b""  # the first bytes received
         self._requests: dict[str, PendingRequest] = {}
-        self._numbered: dict[int, PendingRequest] = {}
+        self._requests_by_sequence: dict[int, PendingRequest] = {}
         self._inboxes: dict[str, StreamInbox] = {}
         self._templates: dict[tuple[str, bool], bytes] = {}
         self._last_id = 0
-        self._closed: ClientError | None = None
+        self._close_error: ClientError | None = None
         self._has_logged_on = False
         self._has_blocks = False  # whether any inbox takes blocks
         self._last_refusal: CommandError | None = None  # of a command without a waiting caller
@@ -88,12 +88,12 @@ class ClientProtocol(Commands):
     @property
     def is_closed(self) -> bool:
         """Whether the connection is closed for good."""
-        return self._closed is not None
+        return self._close_error is not None
 
     @property
-    def is_waiting(self) -> bool:
+    def has_waiting_requests(self) -> bool:
         """Whether any command waits for its answer."""
-        return any(not request.done for request in self._requests.values())
+        return any(not request.is_done for request in self._requests.values())
 
     @property
     def has_inboxes(self) -> bool:
@@ -101,24 +101,24 @@ class ClientProtocol(Commands):
         return bool(self._inboxes)
 
     @property
-    def queued(self) -> int:
+    def queued_messages(self) -> int:
         """The number of messages that wait to be taken, in all inboxes."""
-        return sum(inbox.waiting for inbox in self._inboxes.values())
+        return sum(inbox.message_count for inbox in self._inboxes.values())
 
-    def in_blocks(self, request: PendingRequest) -> PendingRequest:
+    def deliver_as_blocks(self, request: PendingRequest) -> PendingRequest:
         """Deliver the messages of a command as blocks. Call this at once after the command.
 
         Args:
             request: a query, or a subscription to a topic that is not a queue.
         """
         if request.inbox is not None:
-            request.inbox.take_blocks()
+            request.inbox.use_blocks()
             self._has_blocks = True
         return request
 
     # Heartbeats
 
-    def beat(self) -> None:
+    def send_heartbeat(self) -> None:
         """Send a heartbeat."""
         self.output += _BEAT
 
@@ -134,15 +134,15 @@ class ClientProtocol(Commands):
             ProtocolError: the bytes are not of the amps protocol. This object is closed with the
                 error.
         """
-        if len(self._opening) < len(_HTTP):
-            self._opening += data[: len(_HTTP) - len(self._opening)]
+        if len(self._first_bytes) < len(_HTTP):
+            self._first_bytes += data[: len(_HTTP) - len(self._first_bytes)]
         try:
-            frames = self._cut(data)
+            frames = self._split_frames(data)
             if self._has_blocks:
-                self._take_in_blocks(frames)
+                self._process_frames_as_blocks(frames)
             else:
                 for parts in frames:
-                    self._take(parts)
+                    self._process_frame(parts)
             if self._reader.error is not None:
                 raise self._reader.error
         except (FrameError, HeaderError) as error:
@@ -153,7 +153,7 @@ class ClientProtocol(Commands):
             self.close(error)
             raise
 
-    def lost(self, cause: str) -> ConnectionLostError:
+    def connection_lost_error(self, cause: str) -> ConnectionLostError:
         """Return the error for a connection that the client did not close.
 
         Args:
@@ -164,13 +164,15 @@ class ClientProtocol(Commands):
         """
         if self._last_refusal is not None:
             return ConnectionLostError(f"{cause}, after it had refused {self._last_refusal}")
-        has_asked = bool(self._templates) or (self._last_id > 0 and not self._awaits("logon"))
+        has_asked = bool(self._templates) or (
+            self._last_id > 0 and not self._is_awaiting_answer("logon")
+        )
         if has_asked and not self._has_logged_on:
             return ConnectionLostError(
                 f"{cause}; the client had not logged on before its first command:"
                 " call logon() after connect()"
             )
-        if self._awaits("logon") and not self._opening:
+        if self._is_awaiting_answer("logon") and not self._first_bytes:
             return ConnectionLostError(
                 f"{cause} without an answer to the logon; transports of another kind than that of"
                 " the URI (tcp, ws) do that, and the server's log has the reason"
@@ -184,24 +186,24 @@ class ClientProtocol(Commands):
             error: the reason; None if the client closes the connection: streams then end without
                 an error.
         """
-        if self._closed is not None:
+        if self._close_error is not None:
             return
-        self._closed = error or NotConnectedError(
+        self._close_error = error or NotConnectedError(
             "the client is closed; connect() would open it again"
         )
         self.output.clear()
         for request in self._requests.values():
-            if not request.done:
-                request.error = self._closed
+            if not request.is_done:
+                request.error = self._close_error
         for inbox in self._inboxes.values():
             inbox.end(error)
         self._requests.clear()
-        self._numbered.clear()
+        self._requests_by_sequence.clear()
         self._inboxes.clear()
-        self._acks.take()
+        self._ack_batches.take_batches()
 
     def _describe_bad_input(self, error: Exception) -> str:
-        if self._opening == _HTTP:
+        if self._first_bytes == _HTTP:
             return (
                 "the server answers in HTTP: the port is that of the admin interface, or of a"
                 " transport for websockets, which takes a URI with ws:// or wss://"
@@ -211,18 +213,18 @@ class ClientProtocol(Commands):
     # Sending commands
 
     def _check_open(self) -> None:
-        if self._closed is not None:
-            raise again(self._closed)
+        if self._close_error is not None:
+            raise again(self._close_error)
 
-    def _check_numbers(self) -> None:
+    def _check_numbering_ready(self) -> None:
         """Raise an error before the logon, whose answer has the last number the server knows."""
         if not self._has_logged_on:
             raise NotConnectedError(
                 "not logged on: call logon() before publishing, so that messages can be numbered"
             )
 
-    def _awaits(self, command: str) -> bool:
-        return any(it.command == command and not it.done for it in self._requests.values())
+    def _is_awaiting_answer(self, command: str) -> bool:
+        return any(it.command == command and not it.is_done for it in self._requests.values())
 
     def _next_id(self) -> str:
         while True:
@@ -250,13 +252,13 @@ class ClientProtocol(Commands):
             header,
             body,
             command_id,
-            awaited=frozenset(awaited),
-            expected=frozenset(expected),
+            awaited_acks=frozenset(awaited),
+            expected_acks=frozenset(expected),
             inbox=inbox,
         )
         self._requests[command_id] = request
         if request.sequence is not None:
-            self._numbered[request.sequence] = request
+            self._requests_by_sequence[request.sequence] = request
         self._emit(header, body)
         return request
 
@@ -268,21 +270,23 @@ class ClientProtocol(Commands):
 
     def _publish_plain(self, topic: str, body: bytes, delta: bool) -> None:
         if self.numbering is None:
-            self.output += frame(self._template(topic, delta), body)
+            self.output += frame(self._header_template(topic, delta), body)
         else:
-            self._check_numbers()
-            message = self.numbering.plain(topic, body, delta)
+            self._check_numbering_ready()
+            message = self.numbering.add_plain(topic, body, delta)
             self._emit_messages(frame(message.header, message.body))
 
     def _publish_all(self, topic: str, bodies: list[bytes], delta: bool) -> None:
-        self._publish_with(repeat(self._header_start(topic, delta), len(bodies)), bodies)
+        self._publish_with_headers(
+            repeat(self._plain_header_start(topic, delta), len(bodies)), bodies
+        )
 
-    def _header_start(self, topic: str, delta: bool) -> bytes:
+    def _plain_header_start(self, topic: str, delta: bool) -> bytes:
         if self.numbering is None:
-            return self._template(topic, delta)[:-1]
-        return self.numbering.plain_start(topic, delta)
+            return self._header_template(topic, delta)[:-1]
+        return self.numbering.plain_header_start(topic, delta)
 
-    def _publish_with(self, starts: Iterable[bytes], bodies: Sequence[bytes]) -> None:
+    def _publish_with_headers(self, starts: Iterable[bytes], bodies: Sequence[bytes]) -> None:
         parts: list[bytes] = []
         append = parts.append
         if self.numbering is None:
@@ -290,7 +294,7 @@ class ClientProtocol(Commands):
                 append(frame_head(start + b"}", len(body)))
                 append(body)
         else:
-            self._check_numbers()
+            self._check_numbering_ready()
             store = self.numbering.store
             add = store.add
             for start, body in zip(starts, bodies, strict=True):
@@ -300,16 +304,18 @@ class ClientProtocol(Commands):
             store.commit()
         self._emit_messages(b"".join(parts))
 
-    def _confirmed(self, header: Header, body: bytes, ack: str) -> PendingRequest:
+    def _publish_confirmed(self, header: Header, body: bytes, ack: str) -> PendingRequest:
         if self.numbering is None:
             return self._send(header, body, awaited=(ack,))
-        self._check_numbers()
+        self._check_numbering_ready()
         command_id = header.command_id = self._next_id()
         header.acks = ack
-        message = self.numbering.with_header(header, body)
+        message = self.numbering.add_with_header(header, body)
         awaited = frozenset((ack,))
-        request = PendingRequest(header, body, command_id, awaited=awaited, expected=awaited)
-        self._requests[command_id] = self._numbered[message.sequence] = request
+        request = PendingRequest(
+            header, body, command_id, awaited_acks=awaited, expected_acks=awaited
+        )
+        self._requests[command_id] = self._requests_by_sequence[message.sequence] = request
         self._emit_messages(frame(message.header, message.body))
         return request
 
@@ -317,11 +323,11 @@ class ClientProtocol(Commands):
         if self.numbering is None:
             self._emit_messages(frame(encoded(header), body))
         else:
-            self._check_numbers()
-            message = self.numbering.with_header(header, body)
+            self._check_numbering_ready()
+            message = self.numbering.add_with_header(header, body)
             self._emit_messages(frame(message.header, message.body))
 
-    def _open(
+    def _open_inbox(
         self,
         header: Header,
         handed_out: Iterable[AckType] | None,
@@ -334,8 +340,8 @@ class ClientProtocol(Commands):
             handed_out: the acknowledgements that the caller receives between the messages.
             noted: the acknowledgements that the protocol itself needs.
         """
-        if header.order_by is not None and self._spoken != AMPS:
-            raise ValueError(f"order_by: the protocol {self._spoken} has no field for it")
+        if header.order_by is not None and self._wire_protocol != AMPS:
+            raise ValueError(f"order_by: the protocol {self._wire_protocol} has no field for it")
         header.command_id = self._next_id()
         inbox_id = header.sub_id or header.command_id
         if header.command != "sow":
@@ -351,11 +357,11 @@ class ClientProtocol(Commands):
             inbox=inbox,
         )
         if request.opens_inbox:
-            inbox.opened_by = request
+            inbox.opening_request = request
             self._inboxes[inbox_id] = inbox
         return request
 
-    def _template(self, topic: str, delta: bool) -> bytes:
+    def _header_template(self, topic: str, delta: bool) -> bytes:
         """Return the header of a publish without options: the same for every message of a topic."""
         template = self._templates.get((topic, delta))
         if template is None:
@@ -367,7 +373,7 @@ class ClientProtocol(Commands):
 
     # Receiving frames
 
-    def _new_reader(self) -> FrameReader:
+    def _make_reader(self) -> FrameReader:
         """Return a frame reader.
 
         With numbering, the server may acknowledge each message; such acknowledgements differ only
@@ -375,25 +381,25 @@ class ClientProtocol(Commands):
         """
         return FrameReader() if self.numbering is None else FrameBatchReader()
 
-    def _cut(self, data: bytes) -> list[Frame]:
+    def _split_frames(self, data: bytes) -> list[Frame]:
         reader = self._reader
         frames: list[Frame] = []
         while True:
             some = reader.feed(data)
-            if (run := reader.take_run()) is not None:
+            if (run := reader.take_batch()) is not None:
                 frames += _worth_taking(run)
             frames += some
             if not reader.has_more:
                 return frames
             data = b""
 
-    def _take_in_blocks(self, frames: list[Frame]) -> None:
+    def _process_frames_as_blocks(self, frames: list[Frame]) -> None:
         """Process frames; deliver publications in blocks to the inboxes that take blocks."""
         place = 0
         while place < len(frames):
             found = block_of_publications(frames, place)
             if found is None:
-                self._take(frames[place])
+                self._process_frame(frames[place])
                 place += 1
                 continue
             ids, block = found
@@ -402,17 +408,17 @@ class ClientProtocol(Commands):
                 inbox.blocks.append(block)
             else:
                 for parts in frames[place : place + len(block)]:
-                    self._take(parts)
+                    self._process_frame(parts)
             place += len(block)
 
-    def _take(self, parts: Frame) -> None:
+    def _process_frame(self, parts: Frame) -> None:
         header, body = decode_frame(*parts)
         command = header.command
         if command in ("p", "publish"):
             header.command = "publish"
             self._deliver(header.sids or header.sub_id, Message(header, body))
         elif command == "ack":
-            self._take_ack(header)
+            self._process_ack(header)
         elif command == "sow":
             inbox = self._inboxes.get(header.query_id or "")
             if inbox is not None and inbox.blocks is not None:
@@ -422,9 +428,9 @@ class ClientProtocol(Commands):
         elif command == "oof":
             self._deliver(header.sids or header.sub_id or header.query_id, Message(header, body))
         elif command in ("group_begin", "group_end"):
-            self._take_group_mark(header)
+            self._process_group_mark(header)
         elif command == "heartbeat":
-            self.beat()
+            self.send_heartbeat()
 
     def _deliver(self, ids: str | None, message: Message) -> None:
         """Put a message into each inbox named by `ids`; ignore inboxes that have ended."""
@@ -432,52 +438,52 @@ class ClientProtocol(Commands):
             return
         inbox = self._inboxes.get(ids)
         if inbox is not None:
-            self._put(inbox, message)
+            self._put_message(inbox, message)
             return
         for inbox_id in ids.split(","):
             inbox = self._inboxes.get(inbox_id)
             if inbox is not None:
-                self._put(inbox, message)
+                self._put_message(inbox, message)
 
-    def _put(self, inbox: StreamInbox, message: Message) -> None:
+    def _put_message(self, inbox: StreamInbox, message: Message) -> None:
         """Put a message into an inbox, unless a queue redelivers it after it was acknowledged.
 
         The acknowledgement of such a message is sent again.
         """
         if message.header.lease_period is not None:
             redelivery = inbox.redelivery
-            if redelivery.is_done(message):
-                self._tell_queue(inbox, message, redelivery.said_of(message), _DUE_NOW)
+            if redelivery.is_settled(message):
+                self._send_outcome(inbox, message, redelivery.outcome_of(message), _DUE_NOW)
                 return
-            redelivery.arrived(message)
-        inbox.put(message)
+            redelivery.record_copy(message)
+        inbox.append_message(message)
 
-    def _take_group_mark(self, header: Header) -> None:
+    def _process_group_mark(self, header: Header) -> None:
         """Process the mark before or after a query's records.
 
         The second mark completes a query without a subscription. With one, marks are messages.
         """
         inbox = self._inboxes.get(header.query_id or "")
-        if inbox is None or inbox.opened_by is None:
+        if inbox is None or inbox.opening_request is None:
             return
-        if inbox.opened_by.command != "sow":
-            inbox.put(Message(header, b""))
+        if inbox.opening_request.command != "sow":
+            inbox.append_message(Message(header, b""))
         elif header.command == "group_end":
-            inbox.opened_by.group_ended()
-            self._settle(inbox.opened_by)
+            inbox.opening_request.end_group()
+            self._remove_if_complete(inbox.opening_request)
 
-    def _take_ack(self, header: Header) -> None:
+    def _process_ack(self, header: Header) -> None:
         if header.command_id is None:
-            self._take_conflated_ack(header)
+            self._process_conflated_ack(header)
             return
         request = self._requests.get(header.command_id)
         ack_type = header.acks or ""
         if request is None or (ack_type == "persisted" and header.status != "failure"):
-            self._take_number(header)
+            self._process_unawaited_ack(header)
         if request is None:
             return
         if header.status == "failure":
-            self._fail(request, header)
+            self._fail_request(request, header)
             return
         request.acks[ack_type] = header
         if header.reason is not None and request.command == "flush":
@@ -486,71 +492,73 @@ class ClientProtocol(Commands):
         if ack_type == "processed" and request.inbox is not None:
             request.inbox.backlog = effective_backlog(header.options) or request.inbox.backlog
         if request.command == "logon" and header.status != "retry":
-            self._take_logon(header)
-        if request.inbox is not None and request.handed_out(ack_type):
+            self._process_logon_ack(header)
+        if request.inbox is not None and request.is_delivered_ack(ack_type):
             request.inbox.messages.append(Message(header, b""))
-        self._settle(request)
+        self._remove_if_complete(request)
 
-    def _take_conflated_ack(self, header: Header) -> None:
+    def _process_conflated_ack(self, header: Header) -> None:
         """Process an acknowledgement by sequence number.
 
         A success covers all messages up to the number, a failure only the one with the number.
         """
-        request = self._numbered.get(header.sequence or -1)
+        request = self._requests_by_sequence.get(header.sequence or -1)
         if header.status == "failure" and request is not None:
-            self._fail(request, header)
+            self._fail_request(request, header)
             return
-        self._take_number(header)
+        self._process_unawaited_ack(header)
         if header.status == "failure" or header.sequence is None:
             return
-        for number_ in [number_ for number_ in self._numbered if number_ <= header.sequence]:
-            request = self._numbered[number_]
+        for number_ in [
+            number_ for number_ in self._requests_by_sequence if number_ <= header.sequence
+        ]:
+            request = self._requests_by_sequence[number_]
             request.acks[header.acks or ""] = header
-            self._settle(request)
+            self._remove_if_complete(request)
 
-    def _take_number(self, ack: Header) -> None:
+    def _process_unawaited_ack(self, ack: Header) -> None:
         """Process an acknowledgement without a waiting caller."""
         if ack.status == "failure":
             self._last_refusal = command_error("a command", ack.reason, ack.detail)
             if ack.sequence is not None and self.numbering is not None:
-                self.numbering.take_refusal(ack.sequence, ack, is_awaited=False)
+                self.numbering.process_refusal(ack.sequence, ack, is_awaited=False)
         elif ack.acks == "persisted" and ack.sequence is not None:
-            self._take_persisted(ack, ack.sequence)
+            self._process_persisted(ack, ack.sequence)
 
-    def _take_persisted(self, ack: Header, sequence: int) -> None:
+    def _process_persisted(self, ack: Header, sequence: int) -> None:
         """Record that all messages up to a number are persisted, and therefore processed."""
         if self.numbering is None:
             return
         self.numbering.store.persisted(sequence)
-        for number_ in [number_ for number_ in self._numbered if number_ <= sequence]:
-            request = self._numbered[number_]
+        for number_ in [number_ for number_ in self._requests_by_sequence if number_ <= sequence]:
+            request = self._requests_by_sequence[number_]
             request.succeed(ack)
-            self._settle(request)
+            self._remove_if_complete(request)
 
-    def _take_logon(self, answer: Header) -> None:
+    def _process_logon_ack(self, answer: Header) -> None:
         self._has_logged_on = True
         if self.numbering is not None:
             self.numbering.store.logged_on(*numbers_in(answer))
 
-    def _fail(self, request: PendingRequest, header: Header) -> None:
+    def _fail_request(self, request: PendingRequest, header: Header) -> None:
         if request.sequence is not None and self.numbering is not None:
-            self.numbering.take_refusal(request.sequence, header, is_awaited=True)
+            self.numbering.process_refusal(request.sequence, header, is_awaited=True)
         request.error = command_error(request.command_name, header.reason, header.detail)
         # A refused change of a subscription leaves the subscription as it was.
         if request.inbox is not None and request.opens_inbox:
             self._close_inbox(request.inbox.id, request.error)
-        self._settle(request)
+        self._remove_if_complete(request)
 
-    def _settle(self, request: PendingRequest) -> None:
+    def _remove_if_complete(self, request: PendingRequest) -> None:
         """Remove a request that is complete; a subscription's stays as long as its inbox."""
-        if not request.complete:
+        if not request.is_complete:
             return
         if request.command == "sow":
             self._close_inbox(request.command_id)
-        elif request.inbox is None or request.inbox.ended:
+        elif request.inbox is None or request.inbox.is_ended:
             self._requests.pop(request.command_id, None)
         if request.sequence is not None:
-            self._numbered.pop(request.sequence, None)
+            self._requests_by_sequence.pop(request.sequence, None)
 
     def _close_inboxes(self, inbox_id: str) -> None:
         for ended in list(self._inboxes) if inbox_id == "all" else [inbox_id]:
@@ -561,7 +569,7 @@ class ClientProtocol(Commands):
         if inbox is None:
             return
         inbox.end(error)
-        finished = [key for key, it in self._requests.items() if it.inbox is inbox and it.done]
+        finished = [key for key, it in self._requests.items() if it.inbox is inbox and it.is_done]
         for command_id in finished:
             del self._requests[command_id]
 

@@ -107,7 +107,7 @@ class PublishStore:
             raise ValueError(f"capacity: expected bytes from 1 up, not {capacity}")
         self.capacity = capacity
         self._messages: deque[StoredMessage] = deque()
-        self._last = 0
+        self._last_sequence = 0
         self._bytes = 0
 
     def __len__(self) -> int:
@@ -120,7 +120,7 @@ class PublishStore:
     @property
     def last_sequence(self) -> int:
         """The highest number assigned, or known to the server; 0 before the first."""
-        return self._last
+        return self._last_sequence
 
     @property
     def is_full(self) -> bool:
@@ -141,8 +141,10 @@ class PublishStore:
         Returns:
             The message to send.
         """
-        self._last += 1
-        message = StoredMessage(self._last, b'%b,"s":%d}' % (header_start, self._last), body)
+        self._last_sequence += 1
+        message = StoredMessage(
+            self._last_sequence, b'%b,"s":%d}' % (header_start, self._last_sequence), body
+        )
         self._messages.append(message)
         self._bytes += size_of(message)
         return message
@@ -177,7 +179,7 @@ class PublishStore:
         with old numbers.
         """
         self.persisted(sequence)
-        self._last = max(self._last, highest)
+        self._last_sequence = max(self._last_sequence, highest)
 
 
 def warn_unpersisted_messages(client_name: str, store: PublishStorage) -> None:

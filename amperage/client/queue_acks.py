@@ -68,7 +68,7 @@ class AckBatches:
         self.due = due if self.due is None else min(self.due, due)
         return len(bookmarks)
 
-    def take(self) -> list[tuple[str, list[str]]]:
+    def take_batches(self) -> list[tuple[str, list[str]]]:
         """Remove and return all acknowledgements: queues, and bookmarks of their messages."""
         taken = list(self._by_queue.items())
         self._by_queue = {}
@@ -83,36 +83,36 @@ class UnconfirmedAcks:
     time, a flush command confirms all of them. A queue ignores an acknowledgement received twice.
     """
 
-    __slots__ = ("_asked", "_commands", "_count", "_questions")
+    __slots__ = ("_ack_count", "_commands", "_flush_counts", "_flushed_count")
 
     def __init__(self) -> None:
         self._commands: deque[tuple[int, bytes]] = deque()  # each with the count including it
-        self._count = 0
-        self._asked = 0  # the count at the last flush command
-        self._questions: dict[str, int] = {}  # flush command id -> the count it confirms
+        self._ack_count = 0
+        self._flushed_count = 0  # the count at the last flush command
+        self._flush_counts: dict[str, int] = {}  # flush command id -> the count it confirms
 
     def add(self, command: bytes, bookmarks: int) -> None:
         """Add a command that acknowledges `bookmarks` messages."""
-        self._count += bookmarks
-        self._commands.append((self._count, command))
+        self._ack_count += bookmarks
+        self._commands.append((self._ack_count, command))
 
     @property
-    def is_to_be_asked(self) -> bool:
+    def needs_flush(self) -> bool:
         """Whether enough have been sent since the last flush command to send another."""
-        return self._count - self._asked >= _CONFIRMED_TOGETHER
+        return self._ack_count - self._flushed_count >= _CONFIRMED_TOGETHER
 
-    def asked(self, command_id: str) -> None:
+    def record_flush(self, command_id: str) -> None:
         """Record that a flush command was sent, which confirms everything sent before."""
-        self._asked = self._count
-        self._questions[command_id] = self._count
+        self._flushed_count = self._ack_count
+        self._flush_counts[command_id] = self._ack_count
 
-    def answered(self, command_id: str, *, is_safe: bool) -> None:
+    def record_flush_answer(self, command_id: str, *, is_safe: bool) -> None:
         """Process the answer to a flush command. Answers to other commands have no effect."""
-        count = self._questions.pop(command_id, 0)
+        count = self._flush_counts.pop(command_id, 0)
         while is_safe and self._commands and self._commands[0][0] <= count:
             self._commands.popleft()
 
-    def again(self) -> bytes:
+    def commands_to_resend(self) -> bytes:
         """Return the commands to send again on a new connection."""
         return b"".join(command for _, command in self._commands)
 

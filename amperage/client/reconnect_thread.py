@@ -63,66 +63,66 @@ class ReconnectThread:
     Args:
         guard: the client's lock.
         protocol: the protocol that survives connections.
-        plan: the schedule of the attempts to connect.
+        reconnection: the schedule of the attempts to connect.
         options: the options for connecting and logging on.
 
     Attributes:
         connection: the connection of the session; None while there is no session.
         server: the server of the current or the last connection.
-        silence_allowed: seconds of silence after which a connection is ended; None for no limit.
+        silence_timeout_s: seconds of silence after which a connection is ended; None for no limit.
     """
 
     def __init__(
         self,
         guard: ClientLock,
         protocol: RecoveringProtocol,
-        plan: Reconnection,
+        reconnection: Reconnection,
         options: SessionOptions,
     ) -> None:
         self.connection: BlockingConnection | None = None
         self.server: ServerUri | None = None
-        self.silence_allowed: float | None = None
+        self.silence_timeout_s: float | None = None
         self._guard = guard
         self._protocol = protocol
-        self._plan = plan
+        self._reconnection = reconnection
         self._options = options
-        self._opening: BlockingConnection | None = None
-        self._stopped = threading.Event()
+        self._opening_connection: BlockingConnection | None = None
+        self._stop_event = threading.Event()
         self._thread = threading.Thread(target=self._run, name=f"amps {options.name}", daemon=True)
 
     def start(self) -> None:
         """Start the thread, which begins to connect."""
-        self._guard.on_fork = self._abandon
+        self._guard.on_fork = self._abandon_after_fork
         self._thread.start()
 
     def stop(self) -> None:
         """Close the connection for good, and end the thread."""
-        self._stopped.set()
-        with self._guard.turn():
+        self._stop_event.set()
+        with self._guard.exclusive():
             self._protocol.close()
-            connection = self.connection or self._opening
+            connection = self.connection or self._opening_connection
             if connection is not None:
                 connection.end(None)
             self.connection = None
             self._guard.wake()
-        if not self._guard.is_read_here:
+        if not self._guard.is_reader_thread:
             self._thread.join(_JOIN_TIMEOUT_S)
-        self.tell(ConnectionState.CLOSED, self.server)
+        self.notify_state(ConnectionState.CLOSED, self.server)
 
-    def forget(self) -> None:
+    def request_stop(self) -> None:
         """End soon, because the client was garbage-collected; takes no lock."""
-        self._stopped.set()
-        for connection in (self.connection, self._opening):
+        self._stop_event.set()
+        for connection in (self.connection, self._opening_connection):
             if connection is not None:
-                connection.forget()
+                connection.request_end()
 
-    def notice_silence(self, allowed: float) -> None:
+    def set_silence_timeout(self, allowed: float) -> None:
         """Start to end a connection after `allowed` seconds of silence."""
-        self.silence_allowed = allowed
+        self.silence_timeout_s = allowed
         if self.connection is not None:
-            self.connection.notice_silence(allowed)
+            self.connection.set_silence_timeout(allowed)
 
-    def tell(
+    def notify_state(
         self, state: ConnectionState, server: ServerUri | None, error: ClientError | None = None
     ) -> None:
         """Call the listener with a change of state."""
@@ -133,58 +133,58 @@ class ReconnectThread:
     # In the thread
 
     def _run(self) -> None:
-        self._guard.read_here()
+        self._guard.register_reader()
         try:
-            while not self._stopped.is_set():
-                self._keep_one_session()
+            while not self._stop_event.is_set():
+                self._run_session()
         except GaveUpError as error:
-            self._give_up(error)
-            self._report(ConnectionState.GAVE_UP, self.server, error)
+            self._close_permanently(error)
+            self._notify_unless_stopped(ConnectionState.GAVE_UP, self.server, error)
         except Exception as failure:
             _log.exception("the client's thread has failed")
-            self._give_up(_defect(failure))
+            self._close_permanently(_defect(failure))
 
-    def _keep_one_session(self) -> None:
-        if self._stopped.wait(self._plan.due_in(time.monotonic())):
+    def _run_session(self) -> None:
+        if self._stop_event.wait(self._reconnection.seconds_until_due(time.monotonic())):
             return
-        server = self._plan.server
+        server = self._reconnection.server
         try:
             connection = self._log_on(server)
         except ClientError as error:
-            self._plan.failed(time.monotonic(), error)
-            self._report(ConnectionState.DISCONNECTED, server.uri, error)
+            self._reconnection.record_failure(time.monotonic(), error)
+            self._notify_unless_stopped(ConnectionState.DISCONNECTED, server.uri, error)
             return
-        self._plan.succeeded()
-        self._report(ConnectionState.RECOVERED, server.uri)
+        self._reconnection.record_success()
+        self._notify_unless_stopped(ConnectionState.RECOVERED, server.uri)
         try:
-            with self._guard.first_turn():
-                if self._stopped.is_set():
+            with self._guard.exclusive_first():
+                if self._stop_event.is_set():
                     return
                 self.connection = connection
-                if self.silence_allowed is not None:
-                    connection.notice_silence(self.silence_allowed)
+                if self.silence_timeout_s is not None:
+                    connection.set_silence_timeout(self.silence_timeout_s)
                 self._guard.wake()
-            connection.pump(lambda: False)
+            connection.run_until(lambda: False)
         except ClientError as error:
             self.connection = None
-            self._plan.lost()
-            self._report(ConnectionState.DISCONNECTED, server.uri, error)
+            self._reconnection.record_session_end()
+            self._notify_unless_stopped(ConnectionState.DISCONNECTED, server.uri, error)
         except Exception as failure:
-            self._give_up(_defect(failure))
+            self._close_permanently(_defect(failure))
             raise
         finally:
             self.connection = None
-            connection.release()
+            connection.close_sockets()
 
     def _log_on(self, server: Server) -> BlockingConnection:
         options, protocol = self._options, self._protocol
         connection = BlockingConnection(
             protocol, server.uri, self._guard, options.timeout, options.ssl_context
         )
-        self._opening = connection
+        self._opening_connection = connection
         try:
             self.server = server.uri
-            self._report(ConnectionState.CONNECTED, server.uri)
+            self._notify_unless_stopped(ConnectionState.CONNECTED, server.uri)
             dialogue = LogonDialogue(
                 protocol,
                 options.name,
@@ -194,42 +194,46 @@ class ReconnectThread:
             )
             while dialogue.answer is None:
                 dialogue.prepare()
-                with self._guard.first_turn():
-                    request = dialogue.ask()
-                connection.pump(lambda: request.done, options.timeout, "the answer to logon")  # noqa: B023 - called at once
-                dialogue.take_answer(request)
-            self._report(ConnectionState.LOGGED_ON, server.uri)
-            with self._guard.first_turn():
-                protocol.logged_on(dialogue.answer)
+                with self._guard.exclusive_first():
+                    request = dialogue.send_logon()
+                connection.run_until(
+                    lambda: request.is_done,  # noqa: B023 - called before the next round
+                    options.timeout,
+                    "the answer to logon",
+                )
+                dialogue.process_answer(request)
+            self._notify_unless_stopped(ConnectionState.LOGGED_ON, server.uri)
+            with self._guard.exclusive_first():
+                protocol.begin_session(dialogue.answer)
         except BaseException as error:
-            with self._guard.first_turn():
+            with self._guard.exclusive_first():
                 failure = error if isinstance(error, ClientError) else NotConnectedError("closed")
-                connection.end(None if self._stopped.is_set() else failure)
-            connection.release()
+                connection.end(None if self._stop_event.is_set() else failure)
+            connection.close_sockets()
             raise
         finally:
-            self._opening = None
+            self._opening_connection = None
         return connection
 
-    def _report(
+    def _notify_unless_stopped(
         self, state: ConnectionState, server: ServerUri | None, error: ClientError | None = None
     ) -> None:
-        if not self._stopped.is_set():
-            self.tell(state, server, error)
+        if not self._stop_event.is_set():
+            self.notify_state(state, server, error)
 
-    def _give_up(self, error: GaveUpError) -> None:
-        with self._guard.first_turn():
-            self._protocol.give_up(error)
+    def _close_permanently(self, error: GaveUpError) -> None:
+        with self._guard.exclusive_first():
+            self._protocol.close_permanently(error)
             self._guard.wake()
 
-    def _abandon(self) -> None:
+    def _abandon_after_fork(self) -> None:
         """Close the sockets in a forked child process; the session stays with the parent."""
-        self._stopped.set()
-        for connection in (self.connection, self._opening):
+        self._stop_event.set()
+        for connection in (self.connection, self._opening_connection):
             if connection is not None:
-                connection.abandon()
+                connection.abandon_after_fork()
         self.connection = None
-        self._protocol.give_up(
+        self._protocol.close_permanently(
             NotConnectedError("the client belongs to the process that forked this one")
         )
 

@@ -22,27 +22,27 @@ class Reconnection:
     Args:
         chooser: the servers.
         backoff: the delays and limits.
-        chance: returns random numbers from 0 to 1 for the jitter.
+        random_fraction: returns random numbers from 0 to 1 for the jitter.
     """
 
     def __init__(
-        self, chooser: ServerChooser, backoff: Backoff, chance: Callable[[], float]
+        self, chooser: ServerChooser, backoff: Backoff, random_fraction: Callable[[], float]
     ) -> None:
         self._chooser = chooser
         self._backoff = backoff
-        self._chance = chance
+        self._random_fraction = random_fraction
         self._failures = 0
         self._rounds = 0
-        self._began: float | None = None
-        self._due = 0.0
+        self._begin_s: float | None = None
+        self._due_s = 0.0
         self._last_error: ClientError | None = None
 
     def restart(self) -> None:
         """Reset the state, and begin with the first server."""
         self._chooser.reset()
-        self._forget_failures()
+        self._reset_failures()
 
-    def due_in(self, now: float) -> float:
+    def seconds_until_due(self, now: float) -> float:
         """Return the seconds until the next attempt; 0 if it is due.
 
         Args:
@@ -51,32 +51,32 @@ class Reconnection:
         Raises:
             GaveUpError: there will be no more attempts.
         """
-        if self._began is None:
-            self._began = now
+        if self._begin_s is None:
+            self._begin_s = now
         if self._chooser.current is None:
             raise GaveUpError(f"every server has refused the logon; the last: {self._last_error}")
-        if self._backoff.is_over(self._failures, now - self._began) and self._failures:
+        if self._backoff.is_over(self._failures, now - self._begin_s) and self._failures:
             raise GaveUpError(
                 f"no server could be reached in {self._failures} attempts;"
                 f" the last: {self._last_error}"
             )
-        return max(0.0, self._due - now)
+        return max(0.0, self._due_s - now)
 
     @property
-    def trouble(self) -> str:
+    def failure_text(self) -> str:
         """The reason for the lack of a session, as part of an error message."""
         reason = f"the last attempt: {self._last_error}" if self._last_error else "not connected"
         return f"{reason}; attempts go on until the client is closed"
 
     @property
     def server(self) -> Server:
-        """The server of the next attempt. Call `due_in` before, which raises if there is none."""
+        """The server of the next attempt; `seconds_until_due` must be called first, and may raise."""
         server = self._chooser.current
         if server is None:
             raise GaveUpError("every server has refused the logon")
         return server
 
-    def failed(self, now: float, error: ClientError) -> None:
+    def record_failure(self, now: float, error: ClientError) -> None:
         """Record that an attempt has failed.
 
         A server that refuses the logon is removed from the schedule, because it would refuse again.
@@ -88,19 +88,19 @@ class Reconnection:
         ends_round = self._chooser.refused() if is_final else self._chooser.failed()
         if ends_round:
             self._rounds += 1
-            self._due = now + self._backoff.delay(self._rounds, self._chance())
+            self._due_s = now + self._backoff.delay(self._rounds, self._random_fraction())
 
-    def succeeded(self) -> None:
+    def record_success(self) -> None:
         """Record that an attempt has established a session."""
         self._chooser.connected()
-        self._forget_failures()
+        self._reset_failures()
 
-    def lost(self) -> None:
+    def record_session_end(self) -> None:
         """Record that the established session has ended."""
         self._chooser.lost()
 
-    def _forget_failures(self) -> None:
+    def _reset_failures(self) -> None:
         self._failures = self._rounds = 0
-        self._began = None
-        self._due = 0.0
+        self._begin_s = None
+        self._due_s = 0.0
         self._last_error = None

@@ -38,8 +38,8 @@ class RecordLog:
         path: the file; it is created if missing.
         magic: the first eight bytes of such a file.
         sync: see `SyncPolicy`.
-        earlier: the first eight bytes of files in an earlier version of the format, which can be
-            read, too.
+        earlier_magic: the first eight bytes of files in an earlier version of the format, which can
+            be read, too.
 
     Attributes:
         size: bytes in the file.
@@ -57,22 +57,22 @@ class RecordLog:
         path: str | os.PathLike[str],
         magic: bytes,
         sync: SyncPolicy = "never",
-        earlier: bytes | None = None,
+        earlier_magic: bytes | None = None,
     ) -> None:
         if sync not in ("never", "always"):
             raise ValueError(f'sync is {sync!r}, expected "never" or "always"')
         self._path = Path(path)
         self._magic = magic
-        self._earlier = earlier
+        self._earlier_magic = earlier_magic
         self.is_earlier = False
         self._is_synced = sync == "always"
-        self._process = os.getpid()
+        self._process_id = os.getpid()
         try:
             self._file = self._open_locked()
-            self._records, self.size = self._read()
+            self._records, self.size = self._read_records()
         except OSError as error:
             self.close()
-            raise self._problem(error) from None
+            raise self._store_error(error) from None
 
     def take_records(self) -> Iterator[bytes]:
         """Return the records read at opening, oldest first; later calls return none."""
@@ -86,14 +86,14 @@ class RecordLog:
             StoreError: the records cannot be written.
         """
         data = b"".join(map(_framed, records))
-        self._check()
+        self._check_usable()
         try:
             _write_all(self._file, data)
             if self._is_synced:
                 os.fdatasync(self._file)
         except OSError as error:
-            self._take_back()
-            raise self._problem(error) from None
+            self._undo_partial_write()
+            raise self._store_error(error) from None
         self.size += len(data)
 
     def rewrite(self, records: Iterable[bytes]) -> None:
@@ -102,7 +102,7 @@ class RecordLog:
         Raises:
             StoreError: the records cannot be replaced; the file is unchanged.
         """
-        self._check()
+        self._check_usable()
         beside = self._path.with_name(f"{self._path.name}.new")
         fresh = -1
         try:
@@ -117,7 +117,7 @@ class RecordLog:
         except OSError as error:
             if fresh >= 0:
                 os.close(fresh)
-            raise self._problem(error) from None
+            raise self._store_error(error) from None
         os.close(self._file)
         self._file, self.size = fresh, len(data)
         self.is_earlier = False
@@ -150,14 +150,14 @@ class RecordLog:
                 pass
             os.close(file)  # it was replaced between opening and locking
 
-    def _read(self) -> tuple[list[bytes], int]:
+    def _read_records(self) -> tuple[list[bytes], int]:
         data = _read_all(self._file)
         begun = data.rstrip(b"\0")  # a power failure leaves zeros where nothing was written
         if len(begun) < len(self._magic) and self._magic.startswith(begun):
-            self._cut(0)  # new, or its creation was interrupted
+            self._truncate(0)  # new, or its creation was interrupted
             _write_all(self._file, self._magic)
             return [], len(self._magic)
-        self.is_earlier = self._earlier is not None and data.startswith(self._earlier)
+        self.is_earlier = self._earlier_magic is not None and data.startswith(self._earlier_magic)
         if not self.is_earlier and not data.startswith(self._magic):
             raise StoreError(f"{self._path} {_other_kind(data, self._magic)}")
         records: list[bytes] = []
@@ -171,26 +171,26 @@ class RecordLog:
                     f"{self._path} is damaged at byte {position}, with intact records behind it;"
                     " move it aside to begin with an empty store"
                 )
-            self._cut(position)
+            self._truncate(position)
         return records, position
 
-    def _cut(self, size: int) -> None:
+    def _truncate(self, size: int) -> None:
         os.ftruncate(self._file, size)
 
-    def _take_back(self) -> None:
+    def _undo_partial_write(self) -> None:
         """Remove a partial write, or close the file: nothing may be appended to a partial write."""
         try:
-            self._cut(self.size)
+            self._truncate(self.size)
         except OSError:
             self.close()
 
-    def _check(self) -> None:
+    def _check_usable(self) -> None:
         if self._file < 0:
             raise StoreError(f"{self._path}: the store is closed")
-        if os.getpid() != self._process:
+        if os.getpid() != self._process_id:
             raise StoreError(f"{self._path}: the store belongs to the process that opened it")
 
-    def _problem(self, error: OSError) -> StoreError:
+    def _store_error(self, error: OSError) -> StoreError:
         if isinstance(error, StoreError):
             return error
         return StoreError(f"{self._path}: {error.strerror or error}")

@@ -61,7 +61,7 @@ class RecoveringProtocol(ClientProtocol):
 
     Attributes:
         is_online: whether there is a session.
-        messages: the numbering of the published messages.
+        publish_sequence: the numbering of the published messages.
     """
 
     def __init__(
@@ -70,21 +70,21 @@ class RecoveringProtocol(ClientProtocol):
         bookmarks: BookmarkStorage,
         on_refused: AsyncRefusalListener | None = None,
     ) -> None:
-        self.messages = PublishSequence(store, on_refused)
-        super().__init__(self.messages)
+        self.publish_sequence = PublishSequence(store, on_refused)
+        super().__init__(self.publish_sequence)
         self.is_online = False
         self._store = store
         self._bookmarks = bookmarks
-        self._heartbeat: int | None = None
-        self._unconfirmed = UnconfirmedAcks()
+        self._heartbeat_interval_s: int | None = None
+        self._unconfirmed_acks = UnconfirmedAcks()
         self._sent_deletions: set[str] = set()
         self._trails: dict[str, BookmarkTrail] = {}
-        self._replacing: dict[str, BookmarkTrail | None] = {}  # by the command's id
+        self._replacement_trails: dict[str, BookmarkTrail | None] = {}  # by the command's id
 
     @property
-    def end_reason(self) -> ClientError:
+    def end_reason_error(self) -> ClientError:
         """The reason why there will be no further session, once the client is closed."""
-        return self._closed or NotConnectedError("not connected")
+        return self._close_error or NotConnectedError("not connected")
 
     # Connections
 
@@ -99,13 +99,13 @@ class RecoveringProtocol(ClientProtocol):
             super().close()
             self.is_online = False
         elif not self.is_closed:
-            self._disconnected(error)
+            self._handle_disconnect(error)
 
-    def give_up(self, error: ClientError) -> None:
+    def close_permanently(self, error: ClientError) -> None:
         """Close the protocol for good, and pass the error to all requests and inboxes that wait."""
         super().close(error)
 
-    def logged_on(self, answer: Header) -> None:
+    def begin_session(self, answer: Header) -> None:
         """Begin a session on a new connection.
 
         Args:
@@ -113,12 +113,16 @@ class RecoveringProtocol(ClientProtocol):
         """
         self.is_online = self._has_logged_on = True
         persisted, highest = numbers_in(answer)
-        self._take_persisted(Header(command="ack", acks="persisted", status="success"), persisted)
+        self._process_persisted(
+            Header(command="ack", acks="persisted", status="success"), persisted
+        )
         self._store.logged_on(persisted, highest)
-        unanswered = [it for it in self._requests.values() if not it.done and not _is_covered(it)]
-        if self._heartbeat is not None and not self._awaits("heartbeat"):
-            self.heartbeat(self._heartbeat)
-        self.output += self._unconfirmed.again()
+        unanswered = [
+            it for it in self._requests.values() if not it.is_done and not _is_covered(it)
+        ]
+        if self._heartbeat_interval_s is not None and not self._is_awaiting_answer("heartbeat"):
+            self.heartbeat(self._heartbeat_interval_s)
+        self.output += self._unconfirmed_acks.commands_to_resend()
         self.send_acks()
         for inbox in self._inboxes.values():
             self._resubscribe(inbox)
@@ -128,30 +132,32 @@ class RecoveringProtocol(ClientProtocol):
         for request in unanswered:
             self._emit(request.header, request.body)
 
-    def _disconnected(self, error: ClientError) -> None:
+    def _handle_disconnect(self, error: ClientError) -> None:
         self.is_online = False
         self.output.clear()
-        self._reader = self._new_reader()
-        self._opening = b""
+        self._reader = self._make_reader()
+        self._first_bytes = b""
         for inbox in self._inboxes.values():
             inbox.drop_leased()
         for request in list(self._requests.values()):
             if self._is_unrepeatable(request):
-                self._abandon(request, error)
+                self._abort_request(request, error)
 
     def _is_unrepeatable(self, request: PendingRequest) -> bool:
         match request.command:
             case "logon":
-                return not request.done
+                return not request.is_done
             case "sow_delete":
-                return not request.done and request.command_id in self._sent_deletions
+                return not request.is_done and request.command_id in self._sent_deletions
             case "sow":
-                return request.done or (request.inbox is not None and bool(request.inbox.messages))
+                return request.is_done or (
+                    request.inbox is not None and bool(request.inbox.messages)
+                )
             case _:
                 return False
 
-    def _abandon(self, request: PendingRequest, error: ClientError) -> None:
-        if not request.done:
+    def _abort_request(self, request: PendingRequest, error: ClientError) -> None:
+        if not request.is_done:
             request.error = error
         if request.inbox is not None:
             self._close_inbox(request.inbox.id, error)
@@ -167,9 +173,9 @@ class RecoveringProtocol(ClientProtocol):
 
     def set_heartbeat(self, interval: int) -> None:
         """Exchange heartbeats in all later sessions, every `interval` seconds."""
-        self._heartbeat = interval
+        self._heartbeat_interval_s = interval
 
-    def _open(
+    def _open_inbox(
         self,
         header: Header,
         handed_out: Iterable[AckType] | None,
@@ -183,24 +189,24 @@ class RecoveringProtocol(ClientProtocol):
             header.short_options = ",".join(filter(None, (header.options, _PLACES)))
             header.long_options = None
             noted = (*noted, "persisted")
-        request = super()._open(header, handed_out, noted)
+        request = super()._open_inbox(header, handed_out, noted)
         if request.inbox is not None and not is_known:
             if trail is not None and named is not None:  # no later run resumes a generated id
                 self._bookmarks.keep(named, trail)
-            self._follow(request.inbox, trail)
+            self._track_bookmarks(request.inbox, trail)
         elif replaces(header):
-            self._replacing[request.command_id] = trail
+            self._replacement_trails[request.command_id] = trail
         return request
 
-    def _follow(self, inbox: StreamInbox, trail: BookmarkTrail | None) -> None:
+    def _track_bookmarks(self, inbox: StreamInbox, trail: BookmarkTrail | None) -> None:
         """Start to track a subscription's bookmarks, or stop if it has none."""
         if trail is None:
             self._trails.pop(inbox.id, None)
-            inbox.put = inbox.messages.append
+            inbox.append_message = inbox.messages.append
             inbox.on_done = None
         else:
             self._trails[inbox.id] = trail
-            inbox.put = _followed(inbox, trail)
+            inbox.append_message = _followed(inbox, trail)
             inbox.on_done = trail.on_done
 
     def _close_inbox(self, inbox_id: str, error: ClientError | None = None) -> None:
@@ -208,7 +214,7 @@ class RecoveringProtocol(ClientProtocol):
         super()._close_inbox(inbox_id, error)
 
     def _resubscribe(self, inbox: StreamInbox) -> None:
-        opening = inbox.opened_by
+        opening = inbox.opening_request
         if opening is None or opening.command == "sow" or places_none(opening.header):
             return
         trail = self._trails.get(inbox.id)
@@ -222,13 +228,13 @@ class RecoveringProtocol(ClientProtocol):
 
     # Sending commands
 
-    def _check_numbers(self) -> None:
+    def _check_numbering_ready(self) -> None:
         """Do nothing: the store has the numbers, with or without a session."""
 
     def flush_acks(self) -> PendingRequest:
         """Flush acknowledgements as `Commands.flush_acks` does, across reconnections."""
         request = super().flush_acks()
-        self._unconfirmed.asked(request.command_id)
+        self._unconfirmed_acks.record_flush(request.command_id)
         return request
 
     def _emit(self, header: Header, body: bytes = b"") -> None:
@@ -243,10 +249,10 @@ class RecoveringProtocol(ClientProtocol):
 
     def _emit_ack(self, header: Header) -> None:
         command = frame(encoded(header))
-        self._unconfirmed.add(command, (header.bookmark or "").count(",") + 1)
+        self._unconfirmed_acks.add(command, (header.bookmark or "").count(",") + 1)
         if self.is_online:
             self.output += command
-        if self._unconfirmed.is_to_be_asked:
+        if self._unconfirmed_acks.needs_flush:
             self.flush_acks()
 
     def _emit_messages(self, frames: bytes) -> None:
@@ -255,29 +261,33 @@ class RecoveringProtocol(ClientProtocol):
 
     # Receiving answers
 
-    def _take_ack(self, header: Header) -> None:
+    def _process_ack(self, header: Header) -> None:
         request = self._requests.get(header.command_id or "")
-        super()._take_ack(header)
+        super()._process_ack(header)
         if request is None:
             return
         if request.inbox is not None and header.status != "failure":
-            self._note_safe_point(request, request.inbox, header)
-        if request.done:
+            self._record_resume_point(request, request.inbox, header)
+        if request.is_done:
             self._sent_deletions.discard(request.command_id)
-            self._unconfirmed.answered(request.command_id, is_safe=request.error is None)
+            self._unconfirmed_acks.record_flush_answer(
+                request.command_id, is_safe=request.error is None
+            )
         if header.acks == "processed" and request.error is None and is_change(request.header):
-            self._note_change(request)
+            self._record_change(request)
 
-    def _take_logon(self, answer: Header) -> None:
-        """Do nothing: the shell calls `logged_on` when the session begins."""
+    def _process_logon_ack(self, answer: Header) -> None:
+        """Do nothing: the shell calls `begin_session` when the session begins."""
 
-    def _fail(self, request: PendingRequest, header: Header) -> None:
-        self._replacing.pop(request.command_id, None)
-        super()._fail(request, header)
+    def _fail_request(self, request: PendingRequest, header: Header) -> None:
+        self._replacement_trails.pop(request.command_id, None)
+        super()._fail_request(request, header)
 
-    def _note_safe_point(self, request: PendingRequest, inbox: StreamInbox, ack: Header) -> None:
+    def _record_resume_point(
+        self, request: PendingRequest, inbox: StreamInbox, ack: Header
+    ) -> None:
         """Record a resume point of a subscription from an ack, `persisted` or `processed`."""
-        trail = self._replacing.get(request.command_id, self._trails.get(inbox.id))
+        trail = self._replacement_trails.get(request.command_id, self._trails.get(inbox.id))
         if trail is None:
             return
         bookmark = ack.bookmark if ack.acks == "persisted" else None
@@ -285,18 +295,18 @@ class RecoveringProtocol(ClientProtocol):
         if bookmark or places:
             trail.persisted(bookmark or None, places)
 
-    def _note_change(self, request: PendingRequest) -> None:
+    def _record_change(self, request: PendingRequest) -> None:
         """Record a change of subscriptions that has taken effect, for the next connection."""
-        if request.inbox is not None and request.command_id in self._replacing:
-            trail = self._replacing.pop(request.command_id)
+        if request.inbox is not None and request.command_id in self._replacement_trails:
+            trail = self._replacement_trails.pop(request.command_id)
             if trail is not None:
                 self._bookmarks.keep(request.inbox.id, trail)
-            self._follow(request.inbox, trail)
+            self._track_bookmarks(request.inbox, trail)
         for sub_id in (request.header.sub_id or "").split(","):
             inbox = self._inboxes.get(sub_id)
-            if inbox is None or inbox.opened_by is None or inbox.opened_by is request:
+            if inbox is None or inbox.opening_request is None or inbox.opening_request is request:
                 continue
-            inbox.opened_by.header = changed(inbox.opened_by.header, request.header)
+            inbox.opening_request.header = changed(inbox.opening_request.header, request.header)
 
 
 def _is_covered(request: PendingRequest) -> bool:

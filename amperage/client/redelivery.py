@@ -32,26 +32,28 @@ class Redelivery:
     The threads that take messages read it while the reading thread adds to it.
     """
 
-    __slots__ = ("_done", "_newest")
+    __slots__ = ("_newest_copies", "_outcomes")
 
     def __init__(self) -> None:
         # The newest copy of each message not yet taken.
-        self._newest: dict[MessageIdentity, Message] = {}
-        self._done: OrderedDict[MessageIdentity, str | None] = OrderedDict()  # with their outcomes
+        self._newest_copies: dict[MessageIdentity, Message] = {}
+        self._outcomes: OrderedDict[MessageIdentity, str | None] = (
+            OrderedDict()
+        )  # with their outcomes
 
-    def arrived(self, message: Message) -> None:
+    def record_copy(self, message: Message) -> None:
         """Record that a copy is put into the inbox, which makes earlier copies outdated."""
-        self._newest[_identity(message)] = message
+        self._newest_copies[_identity(message)] = message
 
-    def is_worth_taking(self, message: Message) -> bool:
+    def take_if_newest(self, message: Message) -> bool:
         """Return whether a copy from the inbox is the newest, and the message is not settled."""
         identity = _identity(message)
-        newest = self._newest.pop(identity, None)
+        newest = self._newest_copies.pop(identity, None)
         if newest is not None and newest is not message:
-            self._newest.setdefault(identity, newest)
+            self._newest_copies.setdefault(identity, newest)
         return newest is message
 
-    def settled(self, message: Message, options: str | None) -> None:
+    def record_outcome(self, message: Message, options: str | None) -> None:
         """Record the outcome of a message, which makes the copies in the inbox outdated.
 
         Args:
@@ -59,24 +61,24 @@ class Redelivery:
             options: the outcome, such as "expire"; None if the message was acknowledged.
         """
         identity = _identity(message)
-        self._newest.pop(identity, None)
+        self._newest_copies.pop(identity, None)
         if options in _FINAL:
-            self._done[identity] = options
-            if len(self._done) > _REMEMBERED:
-                self._done.popitem(last=False)
+            self._outcomes[identity] = options
+            if len(self._outcomes) > _REMEMBERED:
+                self._outcomes.popitem(last=False)
 
-    def is_done(self, message: Message) -> bool:
+    def is_settled(self, message: Message) -> bool:
         """Return whether the message was acknowledged or expired."""
-        return _identity(message) in self._done
+        return _identity(message) in self._outcomes
 
-    def said_of(self, message: Message) -> str | None:
-        """Return the outcome of a message that is done; see `settled`."""
-        return self._done.get(_identity(message))
+    def outcome_of(self, message: Message) -> str | None:
+        """Return the outcome of a message that is done; see `record_outcome`."""
+        return self._outcomes.get(_identity(message))
 
-    def forget(self) -> None:
+    def clear(self) -> None:
         """Clear the state when the connection has ended, and all leases with it."""
-        self._newest.clear()
-        self._done.clear()
+        self._newest_copies.clear()
+        self._outcomes.clear()
 
 
 def _identity(message: Message) -> MessageIdentity:

@@ -77,15 +77,15 @@ class PublishSequence:
         self._on_refused = on_refused
         self.refusal_calls = HandlerCalls("on_refused")
         self.refusals = RefusalCount()
-        self._starts: dict[tuple[str, bool], bytes] = {}
+        self._header_starts: dict[tuple[str, bool], bytes] = {}
 
-    def plain(self, topic: str, body: bytes, delta: bool) -> StoredMessage:
+    def add_plain(self, topic: str, body: bytes, delta: bool) -> StoredMessage:
         """Store a message without options, with the next number."""
-        message = self.store.add(self.plain_start(topic, delta), body)
+        message = self.store.add(self.plain_header_start(topic, delta), body)
         self.store.commit()
         return message
 
-    def with_header(self, header: Header, body: bytes) -> StoredMessage:
+    def add_with_header(self, header: Header, body: bytes) -> StoredMessage:
         """Store a message with the next number.
 
         Args:
@@ -100,21 +100,21 @@ class PublishSequence:
         header.sequence = message.sequence
         return message
 
-    def plain_start(self, topic: str, delta: bool) -> bytes:
+    def plain_header_start(self, topic: str, delta: bool) -> bytes:
         """Return the encoded header of messages without options, up to the number."""
         key = (topic, delta)
-        start = self._starts.get(key)
+        start = self._header_starts.get(key)
         if start is None:
-            if len(self._starts) >= MAX_CACHED_TEMPLATES:
-                self._starts.clear()
-            start = self._starts[key] = _start(publish_header(topic, delta=delta))
+            if len(self._header_starts) >= MAX_CACHED_TEMPLATES:
+                self._header_starts.clear()
+            start = self._header_starts[key] = _start(publish_header(topic, delta=delta))
         return start
 
-    def is_settled(self, sequence: int) -> bool:
+    def is_answered_up_to(self, sequence: int) -> bool:
         """Return whether all messages up to a number are answered, and their callbacks called."""
         return not self.refusal_calls and not self.store.holds_up_to(sequence)
 
-    def take_refusal(self, sequence: int, header: Header, *, is_awaited: bool) -> None:
+    def process_refusal(self, sequence: int, header: Header, *, is_awaited: bool) -> None:
         """Process a failure acknowledgement.
 
         Args:

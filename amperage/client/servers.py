@@ -59,18 +59,18 @@ class ServerChooser:
             raise ValueError("expected at least one server to choose from")
         self._order = order
         self._usable = list(self._all)
-        self._next = 0
+        self._current_index = 0
         self._failed_in_round = 0
 
     @property
     def current(self) -> Server | None:
         """The server to connect to; None if all servers have refused the logon."""
-        return self._usable[self._next] if self._usable else None
+        return self._usable[self._current_index] if self._usable else None
 
     def reset(self) -> None:
         """Begin again with the first server, and add the servers again that refused the logon."""
         self._usable = list(self._all)
-        self._next = 0
+        self._current_index = 0
         self._failed_in_round = 0
 
     def connected(self) -> None:
@@ -80,7 +80,7 @@ class ServerChooser:
     def lost(self) -> None:
         """Record that the established connection to the current server has ended."""
         self._failed_in_round = 0
-        self._next = 0 if self._order == "in_order" else self._following()
+        self._current_index = 0 if self._order == "in_order" else self._following_index()
 
     def failed(self) -> bool:
         """Record that the current server could not be reached.
@@ -88,7 +88,7 @@ class ServerChooser:
         Returns:
             Whether a round ends: all servers have been tried since the last success.
         """
-        self._next = self._following()
+        self._current_index = self._following_index()
         self._failed_in_round += 1
         return self._end_round()
 
@@ -98,13 +98,13 @@ class ServerChooser:
         Returns:
             Whether a round ends.
         """
-        del self._usable[self._next]
-        if self._next >= len(self._usable):
-            self._next = 0
+        del self._usable[self._current_index]
+        if self._current_index >= len(self._usable):
+            self._current_index = 0
         return self._end_round()
 
-    def _following(self) -> int:
-        return (self._next + 1) % len(self._usable)
+    def _following_index(self) -> int:
+        return (self._current_index + 1) % len(self._usable)
 
     def _end_round(self) -> bool:
         if self._failed_in_round < len(self._usable):

@@ -30,7 +30,7 @@ class ClientLock:
     """One client's lock.
 
     Attributes:
-        urgent: the number of threads that wait for anything other than messages of a stream.
+        urgent_count: the number of threads that wait for anything other than messages of a stream.
         on_wait: a callback for a thread that begins to wait; called with the lock held.
         on_fork: a callback for a fork; called in the child process.
     """
@@ -38,14 +38,14 @@ class ClientLock:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._gate = threading.Lock()
-        self._waiting: dict[threading.Lock, tuple[Callable[[], bool], bool]] = {}
-        self._reader: int | None = None
-        self.urgent = 0
+        self._waiters: dict[threading.Lock, tuple[Callable[[], bool], bool]] = {}
+        self._reader_thread_id: int | None = None
+        self.urgent_count = 0
         self.on_wait: Callable[[], None] | None = None
         self.on_fork: Callable[[], None] | None = None
         _guards.add(self)
 
-    def turn(self) -> threading.Lock:
+    def exclusive(self) -> threading.Lock:
         """Return the lock for a `with` statement, once the reading thread does not wait for it."""
         if self._gate.locked():
             with self._gate:
@@ -53,7 +53,7 @@ class ClientLock:
         return self._lock
 
     @contextmanager
-    def first_turn(self) -> Iterator[None]:
+    def exclusive_first(self) -> Iterator[None]:
         """Hold the lock, acquired before all threads that request it later; for the reading thread.
 
         The gate stays locked meanwhile.
@@ -65,19 +65,19 @@ class ClientLock:
         finally:
             self._lock.release()
 
-    def read_here(self) -> None:
+    def register_reader(self) -> None:
         """Register the calling thread as the reading thread."""
-        self._reader = threading.get_ident()
+        self._reader_thread_id = threading.get_ident()
 
     @property
-    def is_read_here(self) -> bool:
+    def is_reader_thread(self) -> bool:
         """Whether the calling thread is the reading thread."""
-        return self._reader == threading.get_ident()
+        return self._reader_thread_id == threading.get_ident()
 
     @property
-    def is_waited_for(self) -> bool:
+    def has_waiters(self) -> bool:
         """Whether any thread waits."""
-        return bool(self._waiting)
+        return bool(self._waiters)
 
     def wait_until(
         self, arrived: Callable[[], bool], limit: TimeLimit, what: str, *, is_urgent: bool
@@ -96,51 +96,51 @@ class ClientLock:
         """
         ticket = threading.Lock()
         ticket.acquire()
-        with self.turn():
+        with self.exclusive():
             if arrived():
                 return
-            if self.is_read_here:
+            if self.is_reader_thread:
                 raise RuntimeError(
                     f"a handler that the client calls cannot wait for {what}: it is called by the"
                     " thread that would read it; wait in another thread"
                 )
-            self._waiting[ticket] = arrived, is_urgent
-            self.urgent += is_urgent
+            self._waiters[ticket] = arrived, is_urgent
+            self.urgent_count += is_urgent
             if self.on_wait is not None:
                 self.on_wait()
         try:
-            left = limit.left
+            left = limit.remaining_s
             timeout = -1.0 if left is None else min(left, threading.TIMEOUT_MAX)
             if not ticket.acquire(timeout=timeout) and not arrived():
-                raise limit.exceeded(what)
+                raise limit.timeout_error(what)
         finally:
-            with self.turn():
-                self._remove(ticket)
+            with self.exclusive():
+                self._remove_waiter(ticket)
 
     def wake(self) -> None:
         """Wake the threads whose conditions are met. The caller holds the lock."""
-        arrived = [ticket for ticket, (has_arrived, _) in self._waiting.items() if has_arrived()]
+        arrived = [ticket for ticket, (has_arrived, _) in self._waiters.items() if has_arrived()]
         for ticket in arrived:
-            self._remove(ticket)
+            self._remove_waiter(ticket)
             ticket.release()
 
-    def fork(self) -> None:
+    def reset_after_fork(self) -> None:
         """Reset in a forked child process, where the thread that held the lock does not exist."""
         self._lock, self._gate = threading.Lock(), threading.Lock()
-        self._waiting.clear()
-        self.urgent = 0
-        self._reader = None
+        self._waiters.clear()
+        self.urgent_count = 0
+        self._reader_thread_id = None
         if self.on_fork is not None:
             self.on_fork()
 
-    def _remove(self, ticket: threading.Lock) -> None:
-        if ticket in self._waiting:
-            self.urgent -= self._waiting.pop(ticket)[1]
+    def _remove_waiter(self, ticket: threading.Lock) -> None:
+        if ticket in self._waiters:
+            self.urgent_count -= self._waiters.pop(ticket)[1]
 
 
 def _fork_all() -> None:
     for guard in list(_guards):
-        guard.fork()
+        guard.reset_after_fork()
 
 
 os.register_at_fork(after_in_child=_fork_all)

@@ -19,7 +19,7 @@ class BaseStream(ABC):
 
     def __init__(self, inbox: StreamInbox) -> None:
         self._inbox = inbox
-        self._handed_out: list[Message] = []  # and not yet marked as processed
+        self._unprocessed_messages: list[Message] = []  # and not yet marked as processed
 
     @property
     def id(self) -> str:
@@ -32,18 +32,18 @@ class BaseStream(ABC):
         return self._inbox.backlog
 
     def __repr__(self) -> str:
-        opening = self._inbox.opened_by
+        opening = self._inbox.opening_request
         what = f" {opening.describe()}" if opening is not None else ""
-        state = "ended" if self._inbox.ended else "open"
+        state = "ended" if self._inbox.is_ended else "open"
         waiting = len(self._inbox.messages)
         return f"<{type(self).__name__} {self.id}:{what}, {state}, {waiting} waiting>"
 
-    def _has_news(self) -> bool:
-        return bool(self._inbox.messages) or self._inbox.ended
+    def _has_message_or_ended(self) -> bool:
+        return bool(self._inbox.messages) or self._inbox.is_ended
 
-    def _note_done(self) -> None:
+    def _mark_processed(self) -> None:
         """Mark all messages returned so far as processed; see `MessageStream.done`."""
-        done, self._handed_out = self._handed_out, []
+        done, self._unprocessed_messages = self._unprocessed_messages, []
         note = self._inbox.on_done
         if note is not None:
             for message in done:
@@ -54,7 +54,7 @@ class BaseStream(ABC):
                 for message in done:
                     message.ack()
 
-    def _take(self) -> Message | None:
+    def _take_message(self) -> Message | None:
         """Return the next message, or None if there is none."""
         inbox = self._inbox
         while True:
@@ -62,29 +62,29 @@ class BaseStream(ABC):
                 message = inbox.messages.popleft()
             except IndexError:  # it is empty, or another thread has just taken the last one
                 return None
-            if message.header.lease_period is None or inbox.redelivery.is_worth_taking(message):
+            if message.header.lease_period is None or inbox.redelivery.take_if_newest(message):
                 break
-        if inbox.leases(message):
-            message._settle = self._settle  # noqa: SLF001 - for streams, see `Message`
-            message._is_done = inbox.redelivery.is_done  # noqa: SLF001
+        if inbox.is_leased(message):
+            message._report_outcome = self._settle_message  # noqa: SLF001 - for streams, see `Message`
+            message._is_settled_elsewhere = inbox.redelivery.is_settled  # noqa: SLF001
             if inbox.ack_rules.is_automatic:
-                self._handed_out.append(message)
+                self._unprocessed_messages.append(message)
         elif inbox.on_done is not None and message.bookmark is not None:
-            self._handed_out.append(message)
+            self._unprocessed_messages.append(message)
         return message
 
     @abstractmethod
-    def _settle(self, message: Message, options: str | None) -> None:
-        """Report the outcome of a queue message; see `Commands.settle`."""
+    def _settle_message(self, message: Message, options: str | None) -> None:
+        """Report the outcome of a queue message; see `Commands.settle_message`."""
 
-    def _is_over(self) -> bool:
+    def _is_exhausted(self) -> bool:
         """Return whether the stream has ended and all messages have been taken.
 
         Raises:
             ClientError: the stream has ended with an error.
         """
         inbox = self._inbox
-        if not inbox.ended or inbox.messages:
+        if not inbox.is_ended or inbox.messages:
             return False
         if inbox.error is not None:
             raise again(inbox.error)

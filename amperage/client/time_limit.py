@@ -11,21 +11,21 @@ class TimeLimit:
     """The time limit of a call, which begins now.
 
     Args:
-        seconds: the caller's timeout; None for no limit.
+        timeout_s: the caller's timeout; None for no limit.
     """
 
-    __slots__ = ("_end", "_seconds")
+    __slots__ = ("_deadline_s", "_timeout_s")
 
-    def __init__(self, seconds: float | None) -> None:
-        self._seconds = seconds
-        self._end = None if seconds is None else time.monotonic() + seconds
+    def __init__(self, timeout_s: float | None) -> None:
+        self._timeout_s = timeout_s
+        self._deadline_s = None if timeout_s is None else time.monotonic() + timeout_s
 
     @property
-    def left(self) -> float | None:
+    def remaining_s(self) -> float | None:
         """The remaining seconds; None if there is no limit."""
-        return None if self._end is None else max(0.0, self._end - time.monotonic())
+        return None if self._deadline_s is None else max(0.0, self._deadline_s - time.monotonic())
 
-    def exceeded(self, what: str, why: str | None = None) -> TimedOutError:
+    def timeout_error(self, what: str, why: str | None = None) -> TimedOutError:
         """Return the error for a call that took too long.
 
         Args:
@@ -33,4 +33,4 @@ class TimeLimit:
             why: the reason, if it is known.
         """
         reason = "" if why is None else f": {why}"
-        return TimedOutError(f"{what} did not come within {self._seconds:g} seconds{reason}")
+        return TimedOutError(f"{what} did not come within {self._timeout_s:g} seconds{reason}")

@@ -67,7 +67,7 @@ class Compression:
         self.has_more = bool(decompressor.unconsumed_tail) or len(piece) == _MAX_PIECE_SIZE
         return piece
 
-    def drop(self) -> None:
+    def drop_input(self) -> None:
         """Release input that is not decompressed yet; nothing more is fed."""
         self._decompressor = zlib.decompressobj()
         self.has_more = False
@@ -126,11 +126,11 @@ class CompressedReader:
         self.error = self._reader.error
         return frames
 
-    def take_run(self) -> FrameBatch | None:
-        """See `FrameReader.take_run`."""
-        return self._reader.take_run()
+    def take_batch(self) -> FrameBatch | None:
+        """See `FrameReader.take_batch`."""
+        return self._reader.take_batch()
 
-    def drop(self) -> None:
-        """See `FrameReader.drop`."""
-        self._reader.drop()
-        self._compression.drop()
+    def drop_partial(self) -> None:
+        """See `FrameReader.drop_partial`."""
+        self._reader.drop_partial()
+        self._compression.drop_input()

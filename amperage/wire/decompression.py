@@ -73,29 +73,29 @@ class Inflater:
         agreed: the negotiated extension.
     """
 
-    __slots__ = ("_bits", "_decoder", "_deflated", "_forgets", "has_more")
+    __slots__ = ("_decoder", "_pending_input", "_resets_context", "_window_bits", "has_more")
 
     def __init__(self, agreed: PerMessageDeflate) -> None:
-        self._bits = -agreed.remote_max_window_bits
-        self._forgets = agreed.remote_no_context_takeover
-        self._decoder = zlib.decompressobj(self._bits)
-        self._deflated = b""
+        self._window_bits = -agreed.remote_max_window_bits
+        self._resets_context = agreed.remote_no_context_takeover
+        self._decoder = zlib.decompressobj(self._window_bits)
+        self._pending_input = b""
         self.has_more = False
 
-    def take(self, frame: DeflatedFrame) -> None:
+    def start_frame(self, frame: DeflatedFrame) -> None:
         """Start with another frame, after the previous one has been inflated."""
-        if frame.opcode is not Opcode.CONT and self._forgets:
-            self._decoder = zlib.decompressobj(self._bits)
-        self._deflated = bytes(frame.data) + (_END_OF_MESSAGE if frame.fin else b"")
+        if frame.opcode is not Opcode.CONT and self._resets_context:
+            self._decoder = zlib.decompressobj(self._window_bits)
+        self._pending_input = bytes(frame.data) + (_END_OF_MESSAGE if frame.fin else b"")
         self.has_more = True
 
-    def piece(self) -> bytes:
+    def next_piece(self) -> bytes:
         """Return the next piece of the frame; there are more while `has_more`.
 
         Raises:
             zlib.error: the content is not deflated.
         """
-        piece = self._decoder.decompress(self._deflated, MAX_INFLATED_CHUNK_SIZE)
-        self._deflated = self._decoder.unconsumed_tail
-        self.has_more = bool(self._deflated) or len(piece) == MAX_INFLATED_CHUNK_SIZE
+        piece = self._decoder.decompress(self._pending_input, MAX_INFLATED_CHUNK_SIZE)
+        self._pending_input = self._decoder.unconsumed_tail
+        self.has_more = bool(self._pending_input) or len(piece) == MAX_INFLATED_CHUNK_SIZE
         return piece

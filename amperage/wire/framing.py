@@ -81,10 +81,10 @@ class FrameSource(Protocol):
     def feed(self, chunk: bytes) -> list[Frame]:
         """Receive bytes from the peer. Return the frames that they complete."""
 
-    def take_run(self) -> FrameBatch | None:
-        """See `FrameReader.take_run`."""
+    def take_batch(self) -> FrameBatch | None:
+        """See `FrameReader.take_batch`."""
 
-    def drop(self) -> None:
+    def drop_partial(self) -> None:
         """Release the buffered part of an incomplete frame; nothing more is fed."""
 
 
@@ -132,13 +132,13 @@ class AmpsFrameParts(FrameParts):
     brace.
     """
 
-    __slots__ = ("_cut_out", "_end", "_may_be_whole")
+    __slots__ = ("_end", "_may_be_whole", "_removed_bytes")
 
     def __init__(self) -> None:
         super().__init__()
         self._may_be_whole = False  # True once the header may have ended
         self._end = b""  # the latest bytes of an overlong header
-        self._cut_out = 0  # bytes dropped from such a header
+        self._removed_bytes = 0  # bytes dropped from such a header
 
     def add(self, part: bytes) -> None:
         """Add a part. See `FrameParts.add`."""
@@ -147,7 +147,7 @@ class AmpsFrameParts(FrameParts):
             if not self._may_be_whole and self.size >= MAX_BUFFERED_HEADER_SIZE:
                 rest = self._end + part
                 self._end = rest[-_SMALL_PART:]
-                self._cut_out += len(rest) - len(self._end)
+                self._removed_bytes += len(rest) - len(self._end)
                 return
         if self._end:
             super().add(self._end)
@@ -157,15 +157,15 @@ class AmpsFrameParts(FrameParts):
     def join(self) -> bytes:
         """Return the bytes kept, with the frame's length reduced accordingly."""
         whole = super().join()
-        if self._end or self._cut_out:
+        if self._end or self._removed_bytes:
             (length,) = _LENGTH.unpack_from(whole)
-            whole = _LENGTH.pack(length - self._cut_out) + whole[_LENGTH.size :] + self._end
+            whole = _LENGTH.pack(length - self._removed_bytes) + whole[_LENGTH.size :] + self._end
         return whole
 
     def clear(self) -> None:
         """Start again for another frame."""
         super().clear()
-        self._may_be_whole, self._end, self._cut_out = False, b"", 0
+        self._may_be_whole, self._end, self._removed_bytes = False, b"", 0
 
 
 class LargeFrame:
@@ -174,18 +174,18 @@ class LargeFrame:
     Args:
         header: its header.
         body: the received part of its body.
-        missing: bytes of the body that have not arrived.
+        missing_bytes: bytes of the body that have not arrived.
 
     Attributes:
         header: see above.
-        missing: see above.
+        missing_bytes: see above.
     """
 
-    __slots__ = ("_body", "header", "missing")
+    __slots__ = ("_body", "header", "missing_bytes")
 
-    def __init__(self, header: bytes, body: bytes, missing: int) -> None:
+    def __init__(self, header: bytes, body: bytes, missing_bytes: int) -> None:
         self.header = header
-        self.missing = missing
+        self.missing_bytes = missing_bytes
         self._body = BytesIO()  # grows without copies, and getvalue() returns its memory uncopied
         self._body.write(body)
 
@@ -196,16 +196,16 @@ class LargeFrame:
 
     def add(self, chunk: bytes) -> bytes:
         """Append the bytes that belong to the body. Return the bytes after them."""
-        if len(chunk) <= self.missing:
+        if len(chunk) <= self.missing_bytes:
             self._body.write(chunk)
-            self.missing -= len(chunk)
+            self.missing_bytes -= len(chunk)
             return b""
-        self._body.write(memoryview(chunk)[: self.missing])
-        rest = chunk[self.missing :]
-        self.missing = 0
+        self._body.write(memoryview(chunk)[: self.missing_bytes])
+        rest = chunk[self.missing_bytes :]
+        self.missing_bytes = 0
         return rest
 
-    def take(self) -> Frame:
+    def to_frame(self) -> Frame:
         """Return the complete frame."""
         return self.header, self._body.getvalue()
 
@@ -223,12 +223,12 @@ class FrameReader:
             returned, bytes after it are ignored.
     """
 
-    __slots__ = ("_large", "_limit", "_missing", "_partial", "error")
+    __slots__ = ("_large", "_limit", "_missing_bytes", "_partial", "error")
 
     def __init__(self, limit: int = MAX_AMPS_FRAME_SIZE, parts: FrameParts | None = None) -> None:
         self._limit = limit
         self._partial = FrameParts() if parts is None else parts
-        self._missing = 0  # bytes to wait for before the parts are examined again
+        self._missing_bytes = 0  # bytes to wait for before the parts are examined again
         self._large: LargeFrame | None = None
         self.error: FrameError | None = None
 
@@ -257,11 +257,11 @@ class FrameReader:
             return self._feed_large(self._large, chunk)
         if self._partial:
             self._partial.add(chunk)
-            self._missing -= len(chunk)
-            if self._missing > 0:
+            self._missing_bytes -= len(chunk)
+            if self._missing_bytes > 0:
                 return []
             chunk = self._partial.join()
-            self.drop()
+            self.drop_partial()
         return self._split(chunk)
 
     @property
@@ -269,35 +269,35 @@ class FrameReader:
         """True if buffered bytes may yield more frames; never here, `feed` returns all of them."""
         return False
 
-    def drop(self) -> None:
+    def drop_partial(self) -> None:
         """Release an incomplete frame; nothing more is fed."""
         self._partial.clear()
         self._large = None
 
-    def take_run(self) -> FrameBatch | None:
+    def take_batch(self) -> FrameBatch | None:
         """Return frames that precede those of `feed`; only a `FrameBatchReader` has any."""
         return None
 
     def _split(self, chunk: bytes) -> list[Frame]:
         """Split bytes that begin at the start of a frame."""
-        frames, _ = self._cut(chunk, 0, len(chunk))
+        frames, _ = self._split_frames(chunk, 0, len(chunk))
         return frames
 
-    def _split_behind(self, chunk: bytes) -> list[Frame]:
+    def _split_after_large(self, chunk: bytes) -> list[Frame]:
         """Split bytes that follow a frame; that frame is returned before theirs."""
         return self._split(chunk)
 
     def _feed_large(self, large: LargeFrame, chunk: bytes) -> list[Frame]:
         rest = large.add(chunk)
-        if large.missing:
+        if large.missing_bytes:
             return []
         self._large = None
-        frames = [large.take()]
+        frames = [large.to_frame()]
         if rest:
-            frames += self._split_behind(rest)
+            frames += self._split_after_large(rest)
         return frames
 
-    def _cut(self, chunk: bytes, position: int, most: int) -> tuple[list[Frame], int]:
+    def _split_frames(self, chunk: bytes, position: int, most: int) -> tuple[list[Frame], int]:
         """Split off frames one by one.
 
         Args:
@@ -325,7 +325,7 @@ class FrameReader:
                 return frames, size
             if end > size:
                 if length < _LARGE_FRAME or not self._begin_large(chunk, start, end):
-                    self._wait_for(end - size, chunk, position)
+                    self._buffer_partial(end - size, chunk, position)
                 return frames, size
             if repeats and begins(header, start, end):
                 body_start = start + header_length
@@ -341,7 +341,7 @@ class FrameReader:
             append((header, chunk[body_start:end]))
             position = end
         if position < size:
-            self._wait_for(4 - (size - position), chunk, position)
+            self._buffer_partial(4 - (size - position), chunk, position)
         return frames, size
 
     def _begin_large(self, chunk: bytes, start: int, end: int) -> bool:
@@ -367,11 +367,11 @@ class FrameReader:
         if come >= MAX_BUFFERED_HEADER_SIZE:
             return False
         # Double the amount each time, so that the searches take time linear in the header's length.
-        self._wait_for(min(end - size, max(come, _SMALL_PART)), chunk, start - _LENGTH.size)
+        self._buffer_partial(min(end - size, max(come, _SMALL_PART)), chunk, start - _LENGTH.size)
         return True
 
-    def _wait_for(self, missing: int, chunk: bytes, position: int) -> None:
-        self._missing = missing
+    def _buffer_partial(self, missing: int, chunk: bytes, position: int) -> None:
+        self._missing_bytes = missing
         self._partial.add(chunk[position:] if position else chunk)
 
 

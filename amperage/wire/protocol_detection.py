@@ -54,13 +54,13 @@ class ProtocolDetector:
         is_compressed: whether the rest is compressed with zlib, in both directions.
     """
 
-    __slots__ = ("_preflight_done", "_request", "is_complete", "is_compressed", "reply")
+    __slots__ = ("_is_preflight_done", "_request", "is_complete", "is_compressed", "reply")
 
     def __init__(self) -> None:
         self.reply = b""
         self.is_complete = False
         self.is_compressed = False
-        self._preflight_done = False
+        self._is_preflight_done = False
         self._request = b""  # the received part of an HTTP request
 
     @property
@@ -82,13 +82,13 @@ class ProtocolDetector:
             return data
         if not self._request and (stranger := _STRANGERS.get(data[0])) is not None:
             raise FrameError(stranger)
-        if self._request or (data[0] == _GET and not self._preflight_done):
-            return self._take_request(self._request + data)
+        if self._request or (data[0] == _GET and not self._is_preflight_done):
+            return self._process_request(self._request + data)
         self.is_complete = True
         self.is_compressed = data[0] == _ZLIB
         return data
 
-    def _take_request(self, request: bytes) -> bytes:
+    def _process_request(self, request: bytes) -> bytes:
         end = request.find(_END_OF_REQUEST, 0, _MAX_REQUEST_LENGTH)
         if end < 0:
             if len(request) >= _MAX_REQUEST_LENGTH:
@@ -96,7 +96,7 @@ class ProtocolDetector:
             self._request = request
             return b""
         self._request = b""
-        self._preflight_done = True
+        self._is_preflight_done = True
         headers = _read_headers(request[:end])
         protocol = _TOKEN.match(headers.get("upgrade", ""))
         if protocol is None:

@@ -26,15 +26,15 @@ class FrameBatchReader(FrameReader):
         parts: see `FrameReader`.
     """
 
-    __slots__ = ("_header", "_rest", "_rest_begins", "_run", "_shape")
+    __slots__ = ("_batch", "_header_shape", "_last_header", "_rest", "_rest_start")
 
     def __init__(self, limit: int = MAX_AMPS_FRAME_SIZE, parts: FrameParts | None = None) -> None:
         super().__init__(limit, parts)
-        self._header = b""  # the header of the last single frame
-        self._shape: HeaderShape | None = None  # its shape
-        self._run: FrameBatch | None = None
-        self._rest = b""  # bytes not split yet, from `_rest_begins` on
-        self._rest_begins = 0
+        self._last_header = b""  # the header of the last single frame
+        self._header_shape: HeaderShape | None = None  # its shape
+        self._batch: FrameBatch | None = None
+        self._rest = b""  # bytes not split yet, from `_rest_start` on
+        self._rest_start = 0
 
     @property
     def has_more(self) -> bool:
@@ -44,45 +44,46 @@ class FrameBatchReader(FrameReader):
     def feed(self, chunk: bytes) -> list[Frame]:
         """Receive bytes from the stream. Return some of the frames that they complete.
 
-        The frames of a run precede them (`take_run`), others follow in the next call (`has_more`).
+        The frames of a run precede them (`take_batch`), others follow in the next call
+        (`has_more`).
         """
         if not self._rest:
             return super().feed(chunk)
-        rest, begin = self._rest, self._rest_begins
+        rest, begin = self._rest, self._rest_start
         self._rest = b""
         return self._split_from(rest[begin:] + chunk, 0) if chunk else self._split_from(rest, begin)
 
-    def take_run(self) -> FrameBatch | None:
-        """See `FrameReader.take_run`."""
-        run, self._run = self._run, None
+    def take_batch(self) -> FrameBatch | None:
+        """See `FrameReader.take_batch`."""
+        run, self._batch = self._batch, None
         return run
 
-    def drop(self) -> None:
-        """See `FrameReader.drop`."""
-        super().drop()
-        self._run = None
+    def drop_partial(self) -> None:
+        """See `FrameReader.drop_partial`."""
+        super().drop_partial()
+        self._batch = None
         self._rest = b""
 
     def _split(self, chunk: bytes) -> list[Frame]:
         return self._split_from(chunk, 0)
 
-    def _split_behind(self, chunk: bytes) -> list[Frame]:
-        self._rest, self._rest_begins = chunk, 0  # a run in it must not precede the large frame
+    def _split_after_large(self, chunk: bytes) -> list[Frame]:
+        self._rest, self._rest_start = chunk, 0  # a run in it must not precede the large frame
         return []
 
     def _split_from(self, chunk: bytes, position: int) -> list[Frame]:
-        if self._shape is not None:
-            position = self._cut_run(chunk, position, self._shape)
-        frames, position = self._cut(chunk, position, _CUT_BETWEEN_LOOKS)
-        if frames and frames[-1][0] != self._header:
-            self._header = frames[-1][0]
-            left, digits, right = split_at_sequence(self._header)
-            self._shape = (left, right) if digits else self._header
+        if self._header_shape is not None:
+            position = self._split_batch(chunk, position, self._header_shape)
+        frames, position = self._split_frames(chunk, position, _CUT_BETWEEN_LOOKS)
+        if frames and frames[-1][0] != self._last_header:
+            self._last_header = frames[-1][0]
+            left, digits, right = split_at_sequence(self._last_header)
+            self._header_shape = (left, right) if digits else self._last_header
         if position < len(chunk):
-            self._rest, self._rest_begins = chunk, position
+            self._rest, self._rest_start = chunk, position
         return frames
 
-    def _cut_run(self, chunk: bytes, position: int, shape: HeaderShape) -> int:
+    def _split_batch(self, chunk: bytes, position: int, shape: HeaderShape) -> int:
         """Split off the run of frames of a shape at a position. Return where it ends."""
         if isinstance(shape, bytes):
             bodies, digits, end = cut_run(chunk, position, shape, None, self._limit)
@@ -90,5 +91,5 @@ class FrameBatchReader(FrameReader):
             left, right = shape
             bodies, digits, end = cut_run(chunk, position, left + SEQUENCE_KEY, right, self._limit)
         if len(bodies):
-            self._run = FrameBatch(shape, digits, bodies)
+            self._batch = FrameBatch(shape, digits, bodies)
         return end

@@ -76,16 +76,16 @@ class WebsocketPeer:
     """
 
     __slots__ = (
-        "_events",
+        "_data_frames",
         "_form",
+        "_fragment_count",
         "_fragments",
         "_fragments_are_text",
-        "_fragments_taken",
-        "_has_begun",
-        "_head_bytes",
+        "_handshake_bytes",
+        "_has_received",
         "_inflater",
         "_protocol",
-        "_rest",
+        "_unread_input",
         "error",
         "is_ended",
     )
@@ -95,15 +95,15 @@ class WebsocketPeer:
         self._protocol = ServerProtocol(
             extensions=extensions, max_size=MAX_AMPS_FRAME_SIZE, logger=_SILENT
         )
-        self._has_begun = False
-        self._head_bytes = 0
+        self._has_received = False
+        self._handshake_bytes = 0
         self._form: WebsocketForm | None = None  # set by the peer's first message
-        self._rest = memoryview(b"")  # input that was not passed to the library yet
-        self._events: deque[WebsocketFrame] = deque()  # data frames, the first being inflated
+        self._unread_input = memoryview(b"")  # input that was not passed to the library yet
+        self._data_frames: deque[WebsocketFrame] = deque()  # data frames, the first being inflated
         self._inflater: Inflater | None = None
         self._fragments: bytearray | None = None  # of an incomplete message
         self._fragments_are_text = False
-        self._fragments_taken = 0
+        self._fragment_count = 0
         self.error: FrameError | None = None
         self.is_ended = False
 
@@ -124,12 +124,12 @@ class WebsocketPeer:
             FrameError: the bytes are not an HTTP request; the reply is among the output.
         """
         protocol = self._protocol
-        if data and not self._has_begun:
-            self._has_begun = True
+        if data and not self._has_received:
+            self._has_received = True
             if data[0] not in _METHOD:
                 raise FrameError(_describe(data))
-        self._head_bytes += len(data)
-        if self._head_bytes > MAX_HANDSHAKE_SIZE:
+        self._handshake_bytes += len(data)
+        if self._handshake_bytes > MAX_HANDSHAKE_SIZE:
             raise FrameError(f"the opening handshake has more than {MAX_HANDSHAKE_SIZE:,} bytes")
         protocol.receive_data(data)
         events = protocol.events_received()
@@ -179,7 +179,7 @@ class WebsocketPeer:
     @property
     def has_more(self) -> bool:
         """See `FrameReader.has_more`."""
-        return self.error is None and bool(self._rest or self._events)
+        return self.error is None and bool(self._unread_input or self._data_frames)
 
     @property
     def partial_size(self) -> int:
@@ -187,18 +187,18 @@ class WebsocketPeer:
         held = 0 if self._form is None else self._form.partial_size
         return held + len(self._fragments or b"") + len(self._protocol.reader.buffer)
 
-    def drop(self) -> None:
+    def drop_partial(self) -> None:
         """Release an incomplete command; nothing more is fed."""
         self._fragments = None
         if self._form is not None:
-            self._form.drop()
-        self._rest = memoryview(b"")
-        self._events.clear()
+            self._form.drop_partial()
+        self._unread_input = memoryview(b"")
+        self._data_frames.clear()
         if len(self._protocol.reader.buffer) > _LONG_REST:  # a shorter one may hold a close frame
             self._protocol.reader.discard()
 
-    def take_run(self) -> None:
-        """Return None: frames are returned one by one. See `FrameReader.take_run`."""
+    def take_batch(self) -> None:
+        """Return None: frames are returned one by one. See `FrameReader.take_batch`."""
 
     def feed(self, chunk: bytes) -> list[Frame]:
         """Receive bytes from the peer. Return frames that a part of them completes.
@@ -207,61 +207,61 @@ class WebsocketPeer:
         that no call takes long.
         """
         if chunk:
-            self._rest = memoryview(bytes(self._rest) + chunk)
-        if not self._events:
-            self._read_on()
+            self._unread_input = memoryview(bytes(self._unread_input) + chunk)
+        if not self._data_frames:
+            self._receive_slice()
         frames: list[Frame] = []
         inflated = 0
-        while self._events and self.error is None and inflated < MAX_INFLATED_CHUNK_SIZE:
-            event = self._events[0]
+        while self._data_frames and self.error is None and inflated < MAX_INFLATED_CHUNK_SIZE:
+            event = self._data_frames[0]
             if isinstance(event, DeflatedFrame):
                 piece, is_whole = self._inflate(event)
                 inflated += len(piece)
             else:
                 piece, is_whole = bytes(event.data), True
             if is_whole:
-                self._events.popleft()
-            content = self._join(piece, event.opcode, is_whole=is_whole and event.fin)
+                self._data_frames.popleft()
+            content = self._append_piece(piece, event.opcode, is_whole=is_whole and event.fin)
             if content is not None:
-                self._read((content, self._fragments_are_text), frames)
-        if not self._events and self._protocol.parser_exc is not None and self.error is None:
+                self._process_message((content, self._fragments_are_text), frames)
+        if not self._data_frames and self._protocol.parser_exc is not None and self.error is None:
             self.error = FrameError(str(self._protocol.parser_exc))
         return frames
 
-    def read_goodbye(self, data: bytes) -> None:
+    def receive_close(self, data: bytes) -> None:
         """Receive bytes that are ignored, except for the peer's close frame."""
         self._protocol.receive_data(data[:_SLICE])
         self._protocol.events_received()
 
-    def _read_on(self) -> None:
+    def _receive_slice(self) -> None:
         """Pass a limited part of the input to the library, and queue the data frames in it."""
-        part, self._rest = self._rest[:_SLICE], self._rest[_SLICE:]
+        part, self._unread_input = self._unread_input[:_SLICE], self._unread_input[_SLICE:]
         self._protocol.receive_data(bytes(part))
         for event in self._protocol.events_received():
             if isinstance(event, WebsocketFrame) and event.opcode in _DATA:
-                self._events.append(event)
-                self._count(event)
+                self._data_frames.append(event)
+                self._count_fragments(event)
 
-    def _count(self, event: WebsocketFrame) -> None:
-        self._fragments_taken = 0 if event.fin else self._fragments_taken + 1
-        if self._fragments_taken > MAX_MESSAGE_FRAGMENTS:
+    def _count_fragments(self, event: WebsocketFrame) -> None:
+        self._fragment_count = 0 if event.fin else self._fragment_count + 1
+        if self._fragment_count > MAX_MESSAGE_FRAGMENTS:
             problem = f"a message of more than {MAX_MESSAGE_FRAGMENTS} fragments"
-            self._fail(problem, CloseCode.MESSAGE_TOO_BIG)
+            self._fail_connection(problem, CloseCode.MESSAGE_TOO_BIG)
 
     def _inflate(self, frame: DeflatedFrame) -> tuple[bytes, bool]:
         """Inflate a piece of the first frame. Return it, and whether it was the last one."""
         inflater = self._inflater
         assert inflater is not None  # noqa: S101 - there are no such frames without it
         if not inflater.has_more:
-            inflater.take(frame)
+            inflater.start_frame(frame)
         try:
-            piece = inflater.piece()
+            piece = inflater.next_piece()
         except zlib.error as error:
-            self._fail(f"a message cannot be inflated: {error}", CloseCode.INVALID_DATA)
+            self._fail_connection(f"a message cannot be inflated: {error}", CloseCode.INVALID_DATA)
             return b"", True
         return piece, not inflater.has_more
 
-    def _join(self, piece: bytes, opcode: Opcode, *, is_whole: bool) -> bytes | None:
+    def _append_piece(self, piece: bytes, opcode: Opcode, *, is_whole: bool) -> bytes | None:
         """Append a piece to the incoming message. Return its content if it is complete."""
         if self._fragments is None:
             if opcode is not Opcode.CONT:
@@ -272,14 +272,14 @@ class WebsocketPeer:
         self._fragments += piece
         if len(self._fragments) > MAX_AMPS_FRAME_SIZE:
             problem = f"a message over the limit of {MAX_AMPS_FRAME_SIZE} bytes"
-            self._fail(problem, CloseCode.MESSAGE_TOO_BIG)
+            self._fail_connection(problem, CloseCode.MESSAGE_TOO_BIG)
             return None
         if not is_whole:
             return None
         content, self._fragments = bytes(self._fragments), None
         return content
 
-    def _read(self, message: WebsocketMessage, frames: list[Frame]) -> None:
+    def _process_message(self, message: WebsocketMessage, frames: list[Frame]) -> None:
         """Process a complete message; append the commands that it completes to the frames."""
         if self._form is None:
             self._form, says_nothing_else = choose_form(message)
@@ -290,7 +290,7 @@ class WebsocketPeer:
         except FrameError as error:
             self.error = error
 
-    def _fail(self, problem: str, code: CloseCode) -> None:
+    def _fail_connection(self, problem: str, code: CloseCode) -> None:
         """Stop reading after an error, and close the connection with its reason."""
         self.error = FrameError(problem)
         self._protocol.fail(code, problem)

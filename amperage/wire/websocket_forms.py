@@ -56,7 +56,7 @@ class WebsocketForm(Protocol):
     def partial_size(self) -> int:
         """Bytes that are buffered of an incomplete command."""
 
-    def drop(self) -> None:
+    def drop_partial(self) -> None:
         """Release an incomplete command; nothing more is read."""
 
     def read(self, message: WebsocketMessage, frames: list[Frame]) -> None:
@@ -86,7 +86,7 @@ class WholeForm:
     has_partial_command: Final = False
     partial_size: Final = 0
 
-    def drop(self) -> None:
+    def drop_partial(self) -> None:
         """Do nothing: no command is ever incomplete."""
 
     def read(self, message: WebsocketMessage, frames: list[Frame]) -> None:
@@ -112,40 +112,40 @@ class SplitForm:
             as binary all the same, because peers must otherwise fail the connection.
     """
 
-    __slots__ = ("_body", "_header", "_missing", "_text_bodies")
+    __slots__ = ("_body", "_header", "_missing_messages", "_text_bodies")
 
     def __init__(self, *, text_bodies: bool) -> None:
         self._text_bodies = text_bodies
-        self._missing = 0  # messages of the current command that have not arrived yet
+        self._missing_messages = 0  # messages of the current command that have not arrived yet
         self._header: bytes | None = None
         self._body: bytes | bytearray = b""
 
     @property
     def has_partial_command(self) -> bool:
         """True if the messages stopped inside a command."""
-        return self._missing > 0
+        return self._missing_messages > 0
 
     @property
     def partial_size(self) -> int:
         """See `WebsocketForm.partial_size`."""
         return len(self._header or b"") + len(self._body)
 
-    def drop(self) -> None:
-        """See `WebsocketForm.drop`."""
+    def drop_partial(self) -> None:
+        """See `WebsocketForm.drop_partial`."""
         self._header, self._body = None, b""
 
     def read(self, message: WebsocketMessage, frames: list[Frame]) -> None:
         """Process a count, a header or a part of a body, as expected. See `WebsocketForm.read`."""
         content, is_text = message
-        if self._missing == 0:
-            self._missing = _read_count(content, is_text=is_text)
+        if self._missing_messages == 0:
+            self._missing_messages = _read_count(content, is_text=is_text)
             return
         if self._header is None:
             self._header = content
         else:
             self._add_part(content)
-        self._missing -= 1
-        if self._missing == 0:
+        self._missing_messages -= 1
+        if self._missing_messages == 0:
             frames.append((self._header, bytes(self._body)))
             self._header, self._body = None, b""
 
@@ -200,9 +200,9 @@ class StreamForm:
         """See `WebsocketForm.partial_size`."""
         return self._reader.partial_size
 
-    def drop(self) -> None:
-        """See `WebsocketForm.drop`."""
-        self._reader.drop()
+    def drop_partial(self) -> None:
+        """See `WebsocketForm.drop_partial`."""
+        self._reader.drop_partial()
 
     def read(self, message: WebsocketMessage, frames: list[Frame]) -> None:
         """Process the next bytes of the stream. See `WebsocketForm.read`."""

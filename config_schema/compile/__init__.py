@@ -68,14 +68,14 @@ def compile_config(
             "check again when the rest is right",
         )
         return None
-    report = CompileReport(problems, forgives=not validates(root))
+    report = CompileReport(problems, is_lenient=not validates(root))
     reader = ElementReader(root, root.tag, report, catalogue)
     spec = _instance(reader)
     return None if problems.has_errors else spec
 
 
 def _incomplete(node: ConfigNode) -> bool:
-    return node.incomplete or any(map(_incomplete, node.children))
+    return node.is_incomplete or any(map(_incomplete, node.children))
 
 
 def _instance(root: ElementReader) -> InstanceSpec:

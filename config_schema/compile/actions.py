@@ -19,7 +19,9 @@ _BYTE: Final = re.compile("AMPS_BYTE_[0-9A-F]{2}")
 
 def compile_actions(root: ElementReader, scope: Scope) -> tuple[ActionSpec, ...]:
     """Compile the Actions section."""
-    return tuple(_action(reader, scope, root) for reader in root.inside("Actions", "Action"))
+    return tuple(
+        _action(reader, scope, root) for reader in root.section_children("Actions", "Action")
+    )
 
 
 def _action(reader: ElementReader, scope: Scope, root: ElementReader) -> ActionSpec:
@@ -70,14 +72,14 @@ class _Variables:
 
     def __init__(self) -> None:
         self._names = set(DEFAULT_VARIABLES)
-        self._complete = True
+        self._is_complete = True
 
     def add(self, rule: ModuleRule | None, use: ModuleUse) -> None:
         """Add the variables that a trigger or a step sets."""
         if rule is None:
-            self._complete = False
+            self._is_complete = False
             return
-        self._complete = self._complete and not rule.open_context
+        self._is_complete = self._is_complete and not rule.open_context
         self._names.update(rule.exports)
         for option in rule.exports_named_by:
             self._names.update(value.partition("=")[0].strip() for value in use.options.all(option))
@@ -85,7 +87,7 @@ class _Variables:
     def check(self, step: ElementReader) -> None:
         """Warn about variables of a step that nothing before it sets: they would be empty."""
         options = step.child("Options")
-        if options is None or not self._complete:
+        if options is None or not self._is_complete:
             return
         for option in options.children():
             for name in VARIABLE.findall(option.value):

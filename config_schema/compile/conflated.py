@@ -73,7 +73,7 @@ def _topic_format(reader: ElementReader, source: SowDefinition | None) -> str | 
     if text is None:
         return None
     if source is not None and source.pattern is None:
-        reader.no_effect(("TopicFormat",), f"{quoted(source.ref.name)} has no Pattern")
+        reader.warn_no_effect(("TopicFormat",), f"{quoted(source.ref.name)} has no Pattern")
     if _NAME_PLACE not in text:
         reader.error(
             f"{quoted(text)} does not contain %n, which stands for the name of the topic",

@@ -96,7 +96,7 @@ def _external_address(reader: ElementReader) -> str | None:
     if text is None:
         return None
     if not reader.has("InetAddr"):
-        reader.no_effect(["ExternalInetAddr"], "without InetAddr there is nothing to reach")
+        reader.warn_no_effect(["ExternalInetAddr"], "without InetAddr there is nothing to reach")
     try:
         parse_external_address(text)
     except UnitError as error:

@@ -27,7 +27,7 @@ def compile_transaction_log(root: ElementReader, scope: Scope) -> TransactionLog
             tag="JournalArchiveDirectory",
         )
     for topic in reader.children("Topic"):
-        scope.record(_topic(topic, scope))
+        scope.register_journaled(_topic(topic, scope))
     return TransactionLogSpec(
         journal_directory=directory,
         journal_archive_directory=archive,

@@ -43,7 +43,7 @@ _TO_FILE: Final = ("file", "gzip")
 def compile_logging(root: ElementReader) -> tuple[LogTargetSpec, ...]:
     """Compile the Logging section."""
     targets: list[LogTargetSpec] = []
-    for reader in root.inside("Logging", "Target"):
+    for reader in root.section_children("Logging", "Target"):
         target = _target(reader)
         for earlier in targets:
             if target.file_name is not None and target.file_name == earlier.file_name:
@@ -96,9 +96,13 @@ def _check_elements(reader: ElementReader, protocol: LogProtocol) -> None:
                 tag="FileName",
             )
     else:
-        reader.no_effect(("FileName", "RotationThreshold"), f"the target is {protocol}, not a file")
+        reader.warn_no_effect(
+            ("FileName", "RotationThreshold"), f"the target is {protocol}, not a file"
+        )
     if protocol != "syslog":
-        reader.no_effect(("Ident", "Options", "Facility"), f"the target is {protocol}, not syslog")
+        reader.warn_no_effect(
+            ("Ident", "Options", "Facility"), f"the target is {protocol}, not syslog"
+        )
 
 
 def _level(reader: ElementReader, tag: str, word: str) -> str:

@@ -15,7 +15,7 @@ _FORM = "name;parameter count;message type;topic;return field;lookup field;..."
 def check_lookups(root: ElementReader, scope: Scope) -> None:
     """Check the lookups that modules declare, after all topics have been read."""
     names: set[str] = set()
-    for module in root.inside("Modules", "Module"):
+    for module in root.section_children("Modules", "Module"):
         rule = scope.modules.get(module.required("Name"))
         declared = rule.options if rule is not None else ()
         tags = [option.name for option in declared if option.value is ValueKind.LOOKUP]

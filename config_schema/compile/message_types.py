@@ -60,8 +60,10 @@ def compile_message_types(root: ElementReader, scope: Scope) -> tuple[MessageTyp
     """Compile the MessageTypes section and make every message type known."""
     scope.message_types.update({name: FORMATS[name] for name in BUILT_IN})
     types: dict[str, MessageTypeSpec] = {}
-    defined = {reader.text("Name") for reader in root.inside("MessageTypes", "MessageType")}
-    for reader in root.inside("MessageTypes", "MessageType"):
+    defined = {
+        reader.text("Name") for reader in root.section_children("MessageTypes", "MessageType")
+    }
+    for reader in root.section_children("MessageTypes", "MessageType"):
         name = reader.required("Name")
         module = reader.text("Module") or _module_called(reader, name)
         if name in types:

@@ -27,7 +27,7 @@ _SLIP_OF_THE_PEN: Final = 0.9
 def compile_modules(root: ElementReader, scope: Scope) -> tuple[ModuleSpec, ...]:
     """Compile the Modules section; a library must be one that the program stands in for."""
     modules = []
-    for reader in root.inside("Modules", "Module"):
+    for reader in root.section_children("Modules", "Module"):
         name = reader.required("Name")
         library = reader.required("Library")
         if name in scope.modules:
@@ -110,7 +110,7 @@ def find_module(
             )
             return None
         entry_point = library.entry_points.get(kind) if library is not None else None
-        if library is not None and entry_point is not None and library.lacks(entry_point):
+        if library is not None and entry_point is not None and library.lacks_symbol(entry_point):
             reader.error(
                 f"module {quoted(name)} ({library.name}) has no function {entry_point}, "
                 f"which makes a {kind.value} of it",
@@ -194,7 +194,7 @@ def _ending(name: str) -> str:
 def compile_functions(root: ElementReader, scope: Scope) -> tuple[FunctionSpec, ...]:
     """Compile user-defined functions (AMPS User Guide, AMPS Process Options)."""
     functions: dict[str, FunctionSpec] = {}
-    for reader in root.inside("UserDefinedFunctions", "Function"):
+    for reader in root.section_children("UserDefinedFunctions", "Function"):
         name = reader.required("Name")
         module = reader.required("Module")
         if name.upper() in functions:
@@ -218,7 +218,7 @@ def compile_functions(root: ElementReader, scope: Scope) -> tuple[FunctionSpec, 
 
 def _check_symbol(reader: ElementReader, library: LibraryRule | None) -> None:
     symbol = reader.text("Symbol")
-    if library is None or not symbol or not library.lacks(symbol):
+    if library is None or not symbol or not library.lacks_symbol(symbol):
         return
     meant = nearest(symbol, library.symbols or ())
     reader.error(

@@ -266,7 +266,7 @@ def _check_stored_pattern(given: OptionValue) -> None:
     if given.scope.is_pattern(given.text) and regex_error(given.text) is not None:
         given.option.checked_pattern()
     elif given.message_type in given.scope.message_types and not any(
-        given.scope.stored_like(given.text, given.message_type)
+        given.scope.find_selected(given.text, given.message_type)
     ):
         given.option.warning(
             f"{quoted(given.text)} selects no topic of type {quoted(given.message_type)} in SOW",

@@ -173,7 +173,9 @@ def _check_order(reader: ElementReader) -> None:
 def _fairness(reader: ElementReader, semantics: Semantics) -> Fairness:
     if semantics == "at-least-once":
         return reader.choice("FairnessModel", FAIRNESS, "proportional")
-    reader.no_effect(("LeasePeriod", "Leasing"), "at-most-once removes messages as they are sent")
+    reader.warn_no_effect(
+        ("LeasePeriod", "Leasing"), "at-most-once removes messages as they are sent"
+    )
     model = reader.choice("FairnessModel", FAIRNESS, "round-robin")
     if model != "round-robin":
         reader.error(

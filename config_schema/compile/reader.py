@@ -52,17 +52,17 @@ class CompileReport:
 
     Args:
         problems: the problems of earlier stages; the compiler's are added.
-        forgives: true to replace values of the wrong type or out of range, with a warning, as
+        is_lenient: true to replace values of the wrong type or out of range, with a warning, as
             ConfigValidation `disabled` requests.
 
     Attributes:
-        forgives: see above.
+        is_lenient: see above.
     """
 
-    def __init__(self, problems: Problems, *, forgives: bool = False) -> None:
-        self.forgives = forgives
+    def __init__(self, problems: Problems, *, is_lenient: bool = False) -> None:
+        self.is_lenient = is_lenient
         self._problems = problems
-        self._explained = {
+        self._structure_errors = {
             (problem.location, problem.element)
             for problem in problems
             if problem.severity is Severity.ERROR
@@ -72,12 +72,12 @@ class CompileReport:
         self, where: HasLocation, element: str, message: str, hint: str | None = None
     ) -> None:
         """Add an error, unless one about the same element at the same place is known."""
-        if not self.explained(where, element):
+        if not self.has_structure_error(where, element):
             self._problems.error(where, element, message, hint)
 
-    def explained(self, where: HasLocation, element: str) -> bool:
+    def has_structure_error(self, where: HasLocation, element: str) -> bool:
         """Return true if the check of the structure found an error in this element."""
-        return (where.location, element) in self._explained
+        return (where.location, element) in self._structure_errors
 
     def warning(
         self, where: HasLocation, element: str, message: str, hint: str | None = None
@@ -118,13 +118,15 @@ class ElementReader:
     def child(self, tag: str) -> "ElementReader | None":
         """Return the first child called `tag`, or None."""
         node = self.node.find(tag)
-        return None if node is None else self._reader(node)
+        return None if node is None else self._child_reader(node)
 
     def children(self, *tags: str) -> "Iterator[ElementReader]":
         """Return the children with one of these tags, all children if no tag is given."""
-        return (self._reader(node) for node in self.node.children if not tags or node.tag in tags)
+        return (
+            self._child_reader(node) for node in self.node.children if not tags or node.tag in tags
+        )
 
-    def inside(self, section: str, tag: str) -> "Iterator[ElementReader]":
+    def section_children(self, section: str, tag: str) -> "Iterator[ElementReader]":
         """Return the elements `tag` of the child `section`, which may be absent."""
         found = self.child(section)
         return found.children(tag) if found else iter(())
@@ -215,10 +217,10 @@ class ElementReader:
         number = self._parse(tag, text, read, stand_in)
         if number is not None and least is not None and number < read(least):
             wrong = f"{quoted(text)} is too small: the least is {least}"
-            return self._instead(tag, wrong, read(least), used=least)
+            return self._report_unusable(tag, wrong, read(least), used=least)
         if number is not None and most is not None and number > read(most):
             wrong = f"{quoted(text)} is too large: the most is {most}"
-            return self._instead(tag, wrong, read(most), used=most)
+            return self._report_unusable(tag, wrong, read(most), used=most)
         return number
 
     def choice(self, tag: str, words: Sequence[WordT], default: WordT) -> WordT:
@@ -232,7 +234,7 @@ class ElementReader:
         expected = f"expected {', '.join(words)}"
         hint = did_you_mean(text, words)
         wrong = f"{quoted(text)} is not accepted: {expected}"
-        return self._instead(tag, wrong, default, hint, used=default)
+        return self._report_unusable(tag, wrong, default, hint, used=default)
 
     def words(self, tag: str) -> list[str]:
         """Return the comma-separated words that the child holds."""
@@ -275,41 +277,43 @@ class ElementReader:
 
     def error(self, message: str, hint: str | None = None, *, tag: str | None = None) -> None:
         """Report an error of this element, or of its child `tag` even where that is absent."""
-        where, element = self._subject(tag)
-        if tag is None or self.has(tag) or not self._misspells(tag):
+        where, element = self._problem_subject(tag)
+        if tag is None or self.has(tag) or not self._is_misspelled(tag):
             self.report.error(where, element, message, hint)
 
     def warning(self, message: str, hint: str | None = None, *, tag: str | None = None) -> None:
         """Report a warning about this element, or about its child `tag`."""
-        where, element = self._subject(tag)
+        where, element = self._problem_subject(tag)
         self.report.warning(where, element, message, hint)
 
     def info(self, message: str, hint: str | None = None, *, tag: str | None = None) -> None:
         """Report a remark on this element, or on its child `tag`."""
-        where, element = self._subject(tag)
+        where, element = self._problem_subject(tag)
         self.report.info(where, element, message, hint)
 
-    def no_effect(self, tags: Sequence[str], reason: str) -> None:
+    def warn_no_effect(self, tags: Sequence[str], reason: str) -> None:
         """Warn about each of these children that is present, because it has no effect."""
         for child in self.children(*tags):
             child.warning(f"has no effect: {reason}")
 
-    def _misspells(self, tag: str) -> bool:
+    def _is_misspelled(self, tag: str) -> bool:
         """Return true if a child with a reported error is probably a misspelling of `tag`."""
         wrong = [
-            child.node.tag for child in self.children() if self.report.explained(child, child.label)
+            child.node.tag
+            for child in self.children()
+            if self.report.has_structure_error(child, child.label)
         ]
         return nearest(tag, wrong) is not None
 
-    def _subject(self, tag: str | None) -> tuple[ConfigNode, str]:
+    def _problem_subject(self, tag: str | None) -> tuple[ConfigNode, str]:
         if tag is None:
             return self.node, self.label
         child = self.node.find(tag)
-        return child or self.node, f"{self.node.written}/{child.written if child else tag}"
+        return child or self.node, f"{self.node.written_tag}/{child.written_tag if child else tag}"
 
-    def _reader(self, node: ConfigNode) -> "ElementReader":
+    def _child_reader(self, node: ConfigNode) -> "ElementReader":
         return ElementReader(
-            node, f"{self.node.written}/{node.written}", self.report, self.catalogue
+            node, f"{self.node.written_tag}/{node.written_tag}", self.report, self.catalogue
         )
 
     _Value = TypeVar("_Value")
@@ -320,9 +324,9 @@ class ElementReader:
         try:
             return parse(text)
         except UnitError as error:
-            return self._instead(tag, str(error), stand_in)
+            return self._report_unusable(tag, str(error), stand_in)
 
-    def _instead(
+    def _report_unusable(
         self,
         tag: str,
         wrong: str,
@@ -331,7 +335,7 @@ class ElementReader:
         used: str = "the default",
     ) -> _Value:
         """Report an unusable value, and return its replacement."""
-        if self.report.forgives and stand_in is not None:
+        if self.report.is_lenient and stand_in is not None:
             self.warning(f"{wrong}; {used} is used, since nothing is validated", hint, tag=tag)
         else:
             self.error(wrong, hint, tag=tag)

@@ -47,7 +47,7 @@ def compile_replication(root: ElementReader, scope: Scope) -> tuple[DestinationS
     """Compile the Replication section."""
     destinations: dict[str, DestinationSpec] = {}
     authenticator = _authenticator(root, scope)
-    for reader in root.inside("Replication", "Destination"):
+    for reader in root.section_children("Replication", "Destination"):
         spec = _destination(reader, scope, destinations, authenticator)
         if spec.name in destinations:
             reader.error(
@@ -62,7 +62,7 @@ def compile_replication(root: ElementReader, scope: Scope) -> tuple[DestinationS
             )
         destinations.setdefault(spec.name, spec)
     if not destinations:
-        root.no_effect(("Authenticator",), "it is for connections to replication destinations")
+        root.warn_no_effect(("Authenticator",), "it is for connections to replication destinations")
     return tuple(destinations.values())
 
 

@@ -51,8 +51,8 @@ class Scope:
 
     `modules` maps a name to None if its library is not available; `options_of_modules` has the
     options that each was loaded with. `stored` has the compiled definitions of the SOW section, in
-    the order of the file, `later` the others; the first of these is the one being compiled. A
-    configuration may have thousands of topics, so lookups per topic are by name.
+    the order of the file, `not_yet_compiled` the others; the first of these is the one being
+    compiled. A configuration may have thousands of topics, so lookups per topic are by name.
     Without `regex_topics` (RegexTopicSupport) every topic name is literal.
     """
 
@@ -67,7 +67,7 @@ class Scope:
     journaled_patterns: list[TopicRef] = field(default_factory=list)
     stored: dict[TopicRef, SowDefinition] = field(default_factory=dict)
     patterns: list[SowDefinition] = field(default_factory=list)
-    later: deque[SowDefinition] = field(default_factory=deque)
+    not_yet_compiled: deque[SowDefinition] = field(default_factory=deque)
 
     def message_type(self, reader: ElementReader, tag: str = "MessageType") -> str:
         """Return the message type that the child `tag` names, which must exist."""
@@ -85,7 +85,7 @@ class Scope:
                 tag=tag,
             )
 
-    def format_of(self, message_type: str) -> TypeCapabilities:
+    def capabilities_of(self, message_type: str) -> TypeCapabilities:
         """Return the capabilities of a message type; all of them for one that is not defined."""
         return self.message_types.get(message_type, TypeCapabilities())
 
@@ -93,7 +93,7 @@ class Scope:
         """Return the definition with exactly this name and type."""
         return self.stored.get(ref)
 
-    def stored_like(self, pattern: str, message_type: str) -> Iterator[SowDefinition]:
+    def find_selected(self, pattern: str, message_type: str) -> Iterator[SowDefinition]:
         """Return the definitions of a type whose topics a name or an expression selects."""
         for topic in self.stored.values():
             if topic.ref.message_type != message_type:
@@ -119,14 +119,14 @@ class Scope:
             for ref in self.journaled_patterns
         )
 
-    def record(self, logged: JournaledTopicSpec) -> None:
+    def register_journaled(self, logged: JournaledTopicSpec) -> None:
         """Register a topic of the transaction log."""
         ref = TopicRef(logged.name, logged.message_type)
         self.journaled.setdefault(ref, logged)
         if self.is_pattern(logged.name):
             self.journaled_patterns.append(ref)
 
-    def define(self, topic: SowDefinition) -> None:
+    def register_stored(self, topic: SowDefinition) -> None:
         """Register a definition of the SOW section."""
         self.stored.setdefault(topic.ref, topic)
         if topic.pattern is not None:

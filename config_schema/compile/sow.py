@@ -34,12 +34,12 @@ def compile_sow(root: ElementReader, scope: Scope) -> tuple[SowSpec, ...]:
     if section is None:
         return ()
     readers = list(section.children(*_COMPILERS))
-    scope.later.extend(_stored(reader) for reader in readers)
+    scope.not_yet_compiled.extend(_stored(reader) for reader in readers)
     specs: list[SowSpec] = []
     for reader in readers:
-        _check_name(reader, scope.later[0], scope, root.location.file)
+        _check_name(reader, scope.not_yet_compiled[0], scope, root.location.file)
         specs.append(_COMPILERS[reader.node.tag](reader, scope))
-        scope.define(scope.later.popleft())
+        scope.register_stored(scope.not_yet_compiled.popleft())
     check_shared_files(specs, section.report)
     _check_journaled(scope, section.report)
     _check_queues(specs, scope, section.report)
@@ -93,7 +93,7 @@ def _records_none_of(meant: TopicPattern, other: SowDefinition, scope: Scope) ->
 
 def _meant(ref: TopicRef, scope: Scope) -> TopicPattern:
     """Return the selection of the transaction log that the name of a topic means."""
-    return TopicPattern.of(ref.name, ref.message_type, regex_topics=scope.regex_topics)
+    return TopicPattern.from_name(ref.name, ref.message_type, regex_topics=scope.regex_topics)
 
 
 def _check_queues(specs: Sequence[SowSpec], scope: Scope, report: CompileReport) -> None:

@@ -145,10 +145,12 @@ def _check_identity(
     scope: Scope,
 ) -> None:
     if generator is not None:
-        reader.no_effect(("Key",), "the KeyGenerator decides which record a message belongs to")
+        reader.warn_no_effect(
+            ("Key",), "the KeyGenerator decides which record a message belongs to"
+        )
     if reader.has("KeyDomain") and (generator is not None or not keys):
         reader.error("needs a Key: it is mixed into the SOW keys made from it", tag="KeyDomain")
-    if keys and not scope.format_of(message_type).fields:
+    if keys and not scope.capabilities_of(message_type).fields:
         reader.error(
             f"cannot be read from messages of type {quoted(message_type)}, which has no fields",
             "leave Key out, then publishers send the SOW key with each message",
@@ -157,7 +159,7 @@ def _check_identity(
 
 
 def _check_fields(reader: ElementReader, message_type: str, scope: Scope) -> None:
-    if scope.format_of(message_type).enrichment:
+    if scope.capabilities_of(message_type).enrichment:
         return
     for tag in ("Preprocessing", "Enrichment"):
         if reader.has(tag):

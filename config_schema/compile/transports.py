@@ -53,7 +53,7 @@ _BASIC: Final = re.compile(r'Basic\s+realm="[^"]+"', re.IGNORECASE)
 
 def compile_protocols(root: ElementReader, scope: Scope) -> tuple[ProtocolSpec, ...]:
     """Compile the Protocols section."""
-    for reader in root.inside("Protocols", "Protocol"):
+    for reader in root.section_children("Protocols", "Protocol"):
         name = reader.required("Name")
         module = reader.required("Module")
         if name in scope.protocols:
@@ -63,7 +63,7 @@ def compile_protocols(root: ElementReader, scope: Scope) -> tuple[ProtocolSpec, 
             find_module(reader, base, ModuleKind.PROTOCOL, scope)
         if base != "websocket":
             tags = ("WWWAuthenticate", "TrustedAdmin", "HTTPHeader", "AccessControlAllowOrigin")
-            reader.no_effect(tags, "it is for protocols made from websocket")
+            reader.warn_no_effect(tags, "it is for protocols made from websocket")
         elif reader.flag("TrustedAdmin", default=False) and not _asks_who_comes(root):
             reader.warning(
                 "has no effect: nobody has to log on to the admin interface",
@@ -134,7 +134,7 @@ def compile_transports(root: ElementReader, scope: Scope) -> tuple[TransportSpec
     """Compile the Transports section."""
     transports = []
     upstream: TransportSpec | None = None
-    for reader in root.inside("Transports", "Transport"):
+    for reader in root.section_children("Transports", "Transport"):
         spec = _transport(reader, scope)
         earlier = scope.transports.get(spec.name)
         if earlier is not None:
@@ -166,7 +166,9 @@ def compile_transports(root: ElementReader, scope: Scope) -> tuple[TransportSpec
 def _check_who_replicates(root: ElementReader, transports: Sequence[TransportSpec]) -> None:
     """Warn of a transport for replication that checks no credentials, where another one does."""
     checking = next((one for one in transports if not accepts_any_client(one.authentication)), None)
-    for reader, spec in zip(root.inside("Transports", "Transport"), transports, strict=True):
+    for reader, spec in zip(
+        root.section_children("Transports", "Transport"), transports, strict=True
+    ):
         is_open = accepts_any_client(spec.authentication) and not (
             spec.tls and spec.tls.verify_client
         )
@@ -208,7 +210,7 @@ def _transport(reader: ElementReader, scope: Scope) -> TransportSpec:
 
 def _protocol(reader: ElementReader, kind: TransportType, scope: Scope) -> str:
     if kind in _REPLICATION:
-        reader.no_effect(("Protocol",), "replication has a protocol of its own")
+        reader.warn_no_effect(("Protocol",), "replication has a protocol of its own")
         return kind
     name = reader.text("Protocol") or "amps"
     name = PROTOCOL_SYNONYMS.get(name, name)
@@ -223,7 +225,9 @@ def _protocol(reader: ElementReader, kind: TransportType, scope: Scope) -> str:
         if kind == "amps-unix":
             reader.error("websocket needs a transport of type tcp or tcps", tag="Protocol")
     else:
-        reader.no_effect(("PerMessageDeflate", "HTTPHeader"), "it is for the protocol websocket")
+        reader.warn_no_effect(
+            ("PerMessageDeflate", "HTTPHeader"), "it is for the protocol websocket"
+        )
     return name
 
 
@@ -252,21 +256,21 @@ def _check_endpoint(reader: ElementReader, kind: TransportType) -> None:
             )
         if reader.has("InetAddr"):
             reader.error("is not for amps-unix, whose address is its FileName", tag="InetAddr")
-        reader.no_effect(TLS_ELEMENTS, "connections of amps-unix stay on this machine")
+        reader.warn_no_effect(TLS_ELEMENTS, "connections of amps-unix stay on this machine")
         return
     if not reader.text("InetAddr"):
         reader.error(
             f"is missing but required for {kind}: the port to listen on, or host:port",
             tag="InetAddr",
         )
-    reader.no_effect(("FileName", "FileMask"), f"it is for amps-unix, and this is {kind}")
+    reader.warn_no_effect(("FileName", "FileMask"), f"it is for amps-unix, and this is {kind}")
 
 
 def _message_type(
     reader: ElementReader, kind: TransportType, protocol: str, scope: Scope
 ) -> str | None:
     if kind in _REPLICATION:
-        reader.no_effect(("MessageType",), "replication carries every message type")
+        reader.warn_no_effect(("MessageType",), "replication carries every message type")
         return None
     if _base_protocol(protocol, scope) in LEGACY_PROTOCOLS and not reader.text("MessageType"):
         reader.error(

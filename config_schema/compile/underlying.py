@@ -32,12 +32,12 @@ def find_underlying(
 
 
 def _hint(ref: TopicRef, scope: Scope, *, same_type: bool) -> str:
-    later = next((topic for topic in scope.later if topic.ref == ref), None)
-    if later is not None and later is scope.later[0]:
+    later = next((topic for topic in scope.not_yet_compiled if topic.ref == ref), None)
+    if later is not None and later is scope.not_yet_compiled[0]:
         return "nothing can be made from itself"
     if later is not None:
         return f"it is the {later.kind} at {later.node.location}: move that one up"
-    defined = (*scope.stored, *(topic.ref for topic in scope.later))
+    defined = (*scope.stored, *(topic.ref for topic in scope.not_yet_compiled))
     typed = [other for other in defined if other.name == ref.name]
     if typed and same_type:
         types = " or ".join(other.message_type for other in typed)

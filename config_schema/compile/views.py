@@ -28,7 +28,7 @@ def compile_view(reader: ElementReader, scope: Scope) -> ViewSpec:
     """Compile one View of the SOW section."""
     name = reader.text("Name") or ""
     message_type = scope.message_type(reader)
-    if not scope.format_of(message_type).view:
+    if not scope.capabilities_of(message_type).view:
         reader.error(
             f"a view cannot be of type {quoted(message_type)}, in which AMPS builds no messages",
             "use another type such as json; fields are then written [type].[topic]./field",
@@ -127,7 +127,7 @@ def _check_source(reader: ElementReader, ref: TopicRef, scope: Scope) -> None:
             f"{quoted(ref.name)} has a Pattern, and such a topic cannot be made into a view",
             "define the topics that the view needs one by one",
         )
-    elif not scope.format_of(ref.message_type).fields:
+    elif not scope.capabilities_of(ref.message_type).fields:
         reader.error(
             f"topic {quoted(ref.name)} is of type {quoted(ref.message_type)}, "
             "which has no fields to make a view from"
@@ -173,5 +173,5 @@ def _filter(reader: ElementReader) -> str | None:
 
 def _join_null_equivalency(reader: ElementReader, joins: Sequence[JoinSpec]) -> bool:
     if not joins:
-        reader.no_effect(("JoinNullEquivalency",), "the view has no Join")
+        reader.warn_no_effect(("JoinNullEquivalency",), "the view has no Join")
     return reader.flag("JoinNullEquivalency", default=False)

@@ -185,7 +185,7 @@ def entries_of(spec: InstanceSpec, root: ConfigNode, catalogue: Catalogue) -> Se
     Returns:
         The instance's entry, which contains all others.
     """
-    return _SpecWalker(spec, root, catalogue).entry(spec, root, schema.ROOT)
+    return _SpecWalker(spec, root, catalogue).build_entry(spec, root, schema.ROOT)
 
 
 @dataclass(slots=True)
@@ -195,7 +195,7 @@ class _Contents:
     settings: dict[str, Setting] = field(default_factory=dict)
     entries: list[SettingsEntry] = field(default_factory=list)
 
-    def add(
+    def add_setting(
         self, key: str, path: str, items: Iterable[SettingValue], *, is_written: bool = True
     ) -> None:
         self.settings[key] = Setting(key, path, tuple(items), is_written)
@@ -209,14 +209,14 @@ class _EntryElement:
     path: str
     prefix: str = ""
 
-    def inside(self, tag: str) -> "_EntryElement":
+    def child_element(self, tag: str) -> "_EntryElement":
         """Return the place of the element at a path below, which may be absent."""
         node = self.node
         for step in tag.split("/") if tag else ():
             node = node.find(step) or ConfigNode(step, "", {}, (), node.location)
         return _EntryElement(node, _joined(self.path, tag), f"{_joined(self.prefix, tag)}")
 
-    def key(self, tag: str) -> str:
+    def setting_key(self, tag: str) -> str:
         """Return the key of an element within the entry."""
         return _joined(self.prefix, tag)
 
@@ -229,20 +229,20 @@ class _SpecWalker:
         self._modules = spec.modules
         self._catalogue = catalogue
 
-    def entry(self, part: Any, node: ConfigNode, path: str) -> SettingsEntry:
+    def build_entry(self, part: Any, node: ConfigNode, path: str) -> SettingsEntry:
         """Build the entry of a part."""
         found, place = _Contents(), _EntryElement(node, path)
         if isinstance(part, ActionSpec):
-            self._action(part, place, found)
+            self._add_action(part, place, found)
         elif isinstance(part, ModuleUse):
-            self._use(part, _USES_BY_TAG[node.tag], place, found)
+            self._add_module_use(part, _USES_BY_TAG[node.tag], place, found)
         else:
-            self._part(part, place, found)
+            self._add_part(part, place, found)
         entries = tuple(found.entries)
         entry = SettingsEntry(path, (), _name(part), node.location, part, found.settings, entries)
         return replace(entry, identities=_identities(part, entry))
 
-    def _part(self, part: Any, place: _EntryElement, found: _Contents) -> None:
+    def _add_part(self, part: Any, place: _EntryElement, found: _Contents) -> None:
         """Read every attribute of a part."""
         for attribute in fields(part):
             tag = tag_of(type(part), attribute.name)
@@ -250,53 +250,55 @@ class _SpecWalker:
             if attribute.name == "location" or not tag or _says_nothing(value, place, tag):
                 continue
             if isinstance(value, ModuleUse):
-                self._use(value, _USED_AS[attribute.name], self._used(place, tag), found)
+                self._add_module_use(
+                    value, _USED_AS[attribute.name], self._module_use_element(place, tag), found
+                )
             elif isinstance(value, SlowClientLimits | TlsSpec):
-                self._part(value, place, found)
+                self._add_part(value, place, found)
             elif isinstance(value, TuningSpec | ExternalsSpec):
-                self._part(value, place.inside(tag), found)
+                self._add_part(value, place.child_element(tag), found)
             elif isinstance(value, _ALONE):
-                inner = place.inside(tag)
-                found.entries.append(self.entry(value, inner.node, inner.path))
+                inner = place.child_element(tag)
+                found.entries.append(self.build_entry(value, inner.node, inner.path))
             elif isinstance(value, Options):
-                self._own_options(part, value, place, found)
+                self._add_own_options(part, value, place, found)
             elif isinstance(value, tuple) and _several(value):
-                found.entries += self._entries(value, place, tag)
+                found.entries += self._build_entries(value, place, tag)
             else:
                 _add_setting(part, value, place, tag, found)
 
-    def _used(self, place: _EntryElement, tag: str) -> _EntryElement:
+    def _module_use_element(self, place: _EntryElement, tag: str) -> _EntryElement:
         """Find the element that names a module to use: at this place, or for the whole instance."""
-        inner = place.inside(tag)
+        inner = place.child_element(tag)
         return (
             inner
             if place.node.find(tag)
             else replace(inner, node=self._root.find(tag) or inner.node)
         )
 
-    def _entries(
+    def _build_entries(
         self, parts: Sequence[Any], place: _EntryElement, tag: str
     ) -> Iterator[SettingsEntry]:
         """Build the entries of a repeatable part, each with the element it was made from."""
         section, _, _ = tag.rpartition("/") if tag != "SOW" else (tag, "", "")
-        inner = place.inside(section)
+        inner = place.child_element(section)
         made: dict[Location, list[ConfigNode]] = {}
         for child in reversed(inner.node.children):
             if tag == "SOW" or child.tag == tag.rpartition("/")[2]:
                 made.setdefault(child.location, []).append(child)
         for part in parts:
             node = made[part.location].pop()
-            yield self.entry(part, node, f"{inner.path}/{node.tag}")
+            yield self.build_entry(part, node, f"{inner.path}/{node.tag}")
 
-    def _action(self, part: ActionSpec, place: _EntryElement, found: _Contents) -> None:
+    def _add_action(self, part: ActionSpec, place: _EntryElement, found: _Contents) -> None:
         """Read the triggers and steps of an action, in the order of the file."""
         triggers, steps = iter(part.triggers), iter(part.steps)
         for child in place.node.children:
             if child.tag in _USES_BY_TAG:
                 use = next(triggers) if child.tag == "On" else next(steps).use
-                found.entries.append(self.entry(use, child, f"{place.path}/{child.tag}"))
+                found.entries.append(self.build_entry(use, child, f"{place.path}/{child.tag}"))
 
-    def _use(
+    def _add_module_use(
         self, use: ModuleUse, kind: ModuleKind, place: _EntryElement, found: _Contents
     ) -> None:
         """Read the use of a module: its name, and its options with their defaults."""
@@ -304,15 +306,17 @@ class _SpecWalker:
         rule = rule_of(use.module, kind, self._catalogue, self._modules)
         rules = {option.name: option for option in rule.options} if rule else {}
         loaded = next((one.options for one in self._modules if one.name == use.module), Options())
-        inner = place.inside("Options")
+        inner = place.child_element("Options")
         _add_options(use.options, rules, inner, found)
         for name, option in rules.items():
             absent = not use.options.all(name) and not loaded.all(name)
             if absent and option.default is not None:
                 item = SettingValue(default_of(option), option.default, None)
-                found.add(inner.key(name), f"{inner.path}/{name}", [item], is_written=False)
+                found.add_setting(
+                    inner.setting_key(name), f"{inner.path}/{name}", [item], is_written=False
+                )
 
-    def _own_options(
+    def _add_own_options(
         self, part: Any, options: Options, place: _EntryElement, found: _Contents
     ) -> None:
         """Read the options of a message type, or of a library that is loaded."""
@@ -323,7 +327,7 @@ class _SpecWalker:
         own = [option for option in options if place.node.find(option.name)]
         inner = [option for option in options if not place.node.find(option.name)]
         _add_options(Options(tuple(own)), rules, place, found)
-        _add_options(Options(tuple(inner)), rules, place.inside("Options"), found)
+        _add_options(Options(tuple(inner)), rules, place.child_element("Options"), found)
 
 
 def _joined(path: str, tag: str) -> str:
@@ -352,7 +356,7 @@ def _add_options(
             for option in options
             if option.name == name
         ]
-        found.add(place.key(name), f"{place.path}/{name}", items)
+        found.add_setting(place.setting_key(name), f"{place.path}/{name}", items)
 
 
 def _add_setting(
@@ -378,7 +382,7 @@ def _add_setting(
         SettingValue(_meaning(part, tag, one), text, where)
         for one, text, where in zip_longest(values, words, places)
     )
-    found.add(place.key(tag), path, items, is_written=bool(nodes))
+    found.add_setting(place.setting_key(tag), path, items, is_written=bool(nodes))
 
 
 def _nodes(part: object, node: ConfigNode, tag: str) -> list[ConfigNode]:

@@ -120,7 +120,9 @@ def _finding(
 
 def _txlog(sent: DestinationTopic) -> Iterator[TopologyFinding]:
     there = sent.link.downstream
-    lacking = [part for part in sent.recorded if not sent.link.logged_there.has(part)]
+    lacking = [
+        part for part in sent.recorded_topics if not sent.link.downstream_logged.covers(part)
+    ]
     if not lacking:
         return
     log = there.log_location
@@ -135,10 +137,12 @@ def _txlog(sent: DestinationTopic) -> Iterator[TopologyFinding]:
 
 
 def _replicate(sent: DestinationTopic) -> Iterator[TopologyFinding]:
-    back = sent.link.back
+    back = sent.link.return_destinations
     there = sent.link.downstream
-    sources = [*sent.recorded, *((queue.selection,) for queue in sent.queues)]
-    lacking = list(dict.fromkeys(part for part in sources if not sent.link.returned.has(part)))
+    sources = [*sent.recorded_topics, *((queue.selection,) for queue in sent.shared_queues)]
+    lacking = list(
+        dict.fromkeys(part for part in sources if not sent.link.returned_topics.covers(part))
+    )
     if not lacking:
         return
     subject = f"{_parts(lacking)} {_is(lacking)} replicated to {_instance(there)}"
@@ -156,10 +160,10 @@ def _replicate(sent: DestinationTopic) -> Iterator[TopologyFinding]:
 
 
 def _sow(sent: DestinationTopic) -> Iterator[TopologyFinding]:
-    for topic in sent.records:
-        if sent.link.records_there(topic) is not None:
+    for topic in sent.record_topics:
+        if sent.link.find_downstream_records(topic) is not None:
             continue
-        there = sent.link.stored_there(topic)
+        there = sent.link.find_downstream_topic(topic)
         instance = sent.link.downstream
         what = (
             f"{_instance(instance)} keeps no records of it"
@@ -176,8 +180,8 @@ def _sow(sent: DestinationTopic) -> Iterator[TopologyFinding]:
 
 
 def _keys(sent: DestinationTopic) -> Iterator[TopologyFinding]:
-    for topic in sent.records:
-        there = sent.link.records_there(topic)
+    for topic in sent.record_topics:
+        there = sent.link.find_downstream_records(topic)
         if there is not None and there.identity != topic.identity:
             yield _finding(
                 sent,
@@ -192,7 +196,7 @@ def _keys(sent: DestinationTopic) -> Iterator[TopologyFinding]:
 
 def _cascade(sent: DestinationTopic) -> Iterator[TopologyFinding]:
     instance = sent.link.downstream
-    for destination, topic in sent.onward():
+    for destination, topic in sent.onward_topics():
         waived = sorted(topic.excluded - sent.topic.excluded)
         if waived:
             yield _finding(
@@ -210,8 +214,8 @@ def _replicate_filter(sent: DestinationTopic) -> Iterator[TopologyFinding]:
     wanted = sent.topic.filter
     if wanted is None:
         return
-    for destination, topic in sent.onward():
-        if destination in sent.link.back and topic.filter != wanted:
+    for destination, topic in sent.onward_topics():
+        if destination in sent.link.return_destinations and topic.filter != wanted:
             has = "no Filter" if topic.filter is None else f"the Filter {quoted(topic.filter)}"
             yield _finding(
                 sent,
@@ -226,8 +230,8 @@ def _replicate_filter(sent: DestinationTopic) -> Iterator[TopologyFinding]:
 
 def _queue(sent: DestinationTopic) -> Iterator[TopologyFinding]:
     instance = sent.link.downstream
-    for queue in sent.queues:
-        there = sent.link.stored_there(queue)
+    for queue in sent.shared_queues:
+        there = sent.link.find_downstream_topic(queue)
         if there is not None and there.kind == queue.kind:
             continue
         what = (
@@ -245,8 +249,8 @@ def _queue(sent: DestinationTopic) -> Iterator[TopologyFinding]:
 
 
 def _queue_underlying(sent: DestinationTopic) -> Iterator[TopologyFinding]:
-    for queue in sent.queues:
-        there = sent.link.stored_there(queue)
+    for queue in sent.shared_queues:
+        there = sent.link.find_downstream_topic(queue)
         if there is None or there.kind != queue.kind:
             continue  # the check before reports this
         differing = [
@@ -279,12 +283,12 @@ def _queue_passthrough(sent: DestinationTopic) -> Iterator[TopologyFinding]:
     source = sent.link.source
     group = source.group
     instance = sent.link.downstream
-    for destination, replicated in sent.link.onward:
+    for destination, replicated in sent.link.onward_destinations:
         if _leads_straight_back(destination, sent.link):
             continue
         if any(matches(pattern, group) for pattern in destination.pass_through):
             continue
-        taken = [queue for queue in sent.queues if replicated.has((queue.selection,))]
+        taken = [queue for queue in sent.shared_queues if replicated.covers((queue.selection,))]
         if taken:
             yield _finding(
                 sent,
@@ -311,7 +315,7 @@ def _leads_straight_back(destination: Destination, link: TopologyLink) -> bool:
         return True
     at = source.listens
     return (
-        len(link.back) == 1
+        len(link.return_destinations) == 1
         and len(destination.addresses) == 1
         and at is not None
         and meets(destination.addresses[0], at)

@@ -161,7 +161,8 @@ def describe(spec: InstanceSpec) -> InstanceDescription:
         log_location=log.location if log else None,
         logged=tuple(
             TransactionLogTopic(
-                TopicPattern.of(topic.name, topic.message_type, regex_topics=regex), topic.location
+                TopicPattern.from_name(topic.name, topic.message_type, regex_topics=regex),
+                topic.location,
             )
             for topic in (log.topics if log else ())
         ),
@@ -252,7 +253,7 @@ def _is_secure(transport: OutgoingTransportSpec) -> bool:
 
 def _replicated(spec: ReplicatedTopicSpec, regex_topics: bool) -> ReplicatedTopic:
     return ReplicatedTopic(
-        TopicPattern.of(spec.name, spec.message_type, regex_topics=regex_topics),
+        TopicPattern.from_name(spec.name, spec.message_type, regex_topics=regex_topics),
         spec.filter,
         spec.exclude_validation,
         spec.location,

@@ -27,50 +27,50 @@ class TopologyLink:
     Args:
         source: the instance that sends.
         downstream: the instance that receives.
-        back: the destinations of `downstream` that lead to `source`.
+        return_destinations: the destinations of `downstream` that lead to `source`.
     """
 
     def __init__(
         self,
         source: InstanceDescription,
         downstream: InstanceDescription,
-        back: Sequence[Destination],
+        return_destinations: Sequence[Destination],
     ) -> None:
         self.source = source
         self.downstream = downstream
-        self.back = back
+        self.return_destinations = return_destinations
 
     @cached_property
-    def logged(self) -> Coverage:
+    def source_logged(self) -> Coverage:
         """The topics that the source records."""
         return Coverage(topic.selection for topic in self.source.logged)
 
     @cached_property
-    def logged_there(self) -> Coverage:
+    def downstream_logged(self) -> Coverage:
         """The topics that the other end records."""
         return Coverage(topic.selection for topic in self.downstream.logged)
 
     @cached_property
-    def returned(self) -> Coverage:
+    def returned_topics(self) -> Coverage:
         """The topics that the other end sends back."""
-        return Coverage(topic.selection for one in self.back for topic in one.topics)
+        return Coverage(topic.selection for one in self.return_destinations for topic in one.topics)
 
     @cached_property
-    def records(self) -> dict[TopicPattern, SowDescription]:
+    def source_record_topics(self) -> dict[TopicPattern, SowDescription]:
         """The topics of the source that have records, and messages that can be replicated."""
         return {
             one.selection: one
             for one in self.source.stored
-            if one.kind == "Topic" and self.logged.has((one.selection,))
+            if one.kind == "Topic" and self.source_logged.covers((one.selection,))
         }
 
     @cached_property
-    def queues(self) -> dict[TopicPattern, SowDescription]:
+    def source_shared_queues(self) -> dict[TopicPattern, SowDescription]:
         """The queues of the source that can be shared."""
         return {one.selection: one for one in self.source.stored if one.is_shared_queue}
 
     @cached_property
-    def onward(self) -> list[tuple[Destination, Coverage]]:
+    def onward_destinations(self) -> list[tuple[Destination, Coverage]]:
         """The destinations of the other end, each with its topics."""
         return [
             (one, Coverage(topic.selection for topic in one.topics))
@@ -97,13 +97,13 @@ class TopologyLink:
             if topic.selection.is_expression
         ]
 
-    def stored_there(self, topic: SowDescription) -> SowDescription | None:
+    def find_downstream_topic(self, topic: SowDescription) -> SowDescription | None:
         """Return the definition at the other end with the topic's name."""
-        return self._stored_there.get(topic.selection)
+        return self._downstream_topics.get(topic.selection)
 
-    def records_there(self, topic: SowDescription) -> SowDescription | None:
+    def find_downstream_records(self, topic: SowDescription) -> SowDescription | None:
         """Return the Topic at the other end that stores the records of one of the source."""
-        there = self.stored_there(topic)
+        there = self.find_downstream_topic(topic)
         if there is not None:
             alike = there.kind == "Topic" and there.pattern == topic.pattern
             return there if alike else None
@@ -111,17 +111,17 @@ class TopologyLink:
             return None
         covering = (
             one
-            for one in self._patterns_there
+            for one in self._downstream_patterns
             if one.message_type == topic.message_type and matches(one.pattern or "", topic.name)
         )
         return next(covering, None)
 
     @cached_property
-    def _stored_there(self) -> dict[TopicPattern, SowDescription]:
+    def _downstream_topics(self) -> dict[TopicPattern, SowDescription]:
         return {one.selection: one for one in self.downstream.stored}
 
     @cached_property
-    def _patterns_there(self) -> tuple[SowDescription, ...]:
+    def _downstream_patterns(self) -> tuple[SowDescription, ...]:
         return tuple(one for one in self.downstream.stored if one.pattern is not None)
 
 
@@ -133,31 +133,34 @@ class DestinationTopic:
     topic: ReplicatedTopic
 
     @cached_property
-    def recorded(self) -> tuple[PatternIntersection, ...]:
+    def recorded_topics(self) -> tuple[PatternIntersection, ...]:
         """The recorded topics that are sent; of queues, the log has only the underlying topics."""
-        queue = self.link.queues.get(self.topic.selection)
+        queue = self.link.source_shared_queues.get(self.topic.selection)
         if queue is not None and queue.underlying_topic != queue.name:
             return ()
-        return tuple(self.link.logged.parts(self.topic.selection))
+        return tuple(self.link.source_logged.intersections(self.topic.selection))
 
     @cached_property
-    def records(self) -> tuple[SowDescription, ...]:
+    def record_topics(self) -> tuple[SowDescription, ...]:
         """The topics with records whose messages are sent."""
-        return self._chosen(self.link.records)
+        return self._select_topics(self.link.source_record_topics)
 
     @cached_property
-    def queues(self) -> tuple[SowDescription, ...]:
+    def shared_queues(self) -> tuple[SowDescription, ...]:
         """The queues that are shared with the other end."""
-        return self._chosen(self.link.queues)
+        return self._select_topics(self.link.source_shared_queues)
 
-    def onward(self) -> Iterator[OnwardTopic]:
+    def onward_topics(self) -> Iterator[OnwardTopic]:
         """Return the Topics by which the other end replicates a part of this onward."""
         selection = self.topic.selection
         if not selection.is_expression:
             yield from self.link.onward_by_name.get(selection, ())
         else:
             for name, onward in self.link.onward_by_name.items():
-                is_sent = self.link.logged.has((name,)) or name in self.link.queues
+                is_sent = (
+                    self.link.source_logged.covers((name,))
+                    or name in self.link.source_shared_queues
+                )
                 if is_sent and selection.includes(name):
                     yield from onward
         for destination, topic in self.link.onward_by_expression:
@@ -165,11 +168,13 @@ class DestinationTopic:
                 yield destination, topic
 
     def _overlaps(self, other: TopicPattern) -> bool:
-        return any(all(map(other.overlaps, part)) for part in self.recorded) or any(
-            other.includes(queue.selection) for queue in self.queues
+        return any(all(map(other.overlaps, part)) for part in self.recorded_topics) or any(
+            other.includes(queue.selection) for queue in self.shared_queues
         )
 
-    def _chosen(self, topics: dict[TopicPattern, SowDescription]) -> tuple[SowDescription, ...]:
+    def _select_topics(
+        self, topics: dict[TopicPattern, SowDescription]
+    ) -> tuple[SowDescription, ...]:
         selection = self.topic.selection
         if not selection.is_expression:
             return (topics[selection],) if selection in topics else ()

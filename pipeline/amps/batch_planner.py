@@ -45,27 +45,27 @@ class BatchPlanner:
     def __init__(self, options: AmpsOptions, command_options: str) -> None:
         self._options = options
         self._command_options = command_options
-        self._open = ExitStack()
+        self._exit_stack = ExitStack()
         self._client: Client | None = None
-        self._begins: dict[str, str] = {}
+        self._start_positions: dict[str, str] = {}
         """The places in the log for bookmarks that are times."""
-        self._ends = False
-        self._last: str | None = None
-        self._away_since: float | None = None
-        self._moved_at = time.monotonic()
-        self._idle = _IDLE
-        self._planned: LogMeasure | None = None
+        self._stops_at_end = False
+        self._end_position: str | None = None
+        self._unreachable_since_s: float | None = None
+        self._last_advance_s = time.monotonic()
+        self._idle_wait_s = _IDLE
+        self._planned_measure: LogMeasure | None = None
 
     def stop_at_end(self) -> None:
         """Stop at the end that the log has at the next request."""
-        self._ends, self._last = True, None
+        self._stops_at_end, self._end_position = True, None
 
     def close(self) -> None:
         """Close the connection."""
         self._client = None
-        self._open.close()
+        self._exit_stack.close()
 
-    def latest(self, start: LogOffset, limits: BatchLimits) -> LogOffset:
+    def next_end(self, start: LogOffset, limits: BatchLimits) -> LogOffset:
         """Return the end of the next micro-batch; its start if there is nothing.
 
         Raises:
@@ -73,101 +73,101 @@ class BatchPlanner:
         """
         while True:
             try:
-                end = self._latest(start, limits)
+                end = self._find_next_end(start, limits)
             except UNREACHABLE_ERRORS as error:
-                self._lost(error)
-                if self._ends:
+                self._handle_disconnect(error)
+                if self._stops_at_end:
                     continue
                 return start
             except ClientError as error:
                 raise explained(self._options, error, bookmark_of(start)) from None
-            self._away_since = None
+            self._unreachable_since_s = None
             if end is not start:
-                self._moved_at, self._idle = time.monotonic(), _IDLE
+                self._last_advance_s, self._idle_wait_s = time.monotonic(), _IDLE
                 return end
-            if not self._ends:
-                time.sleep(self._idle)
-                self._idle = min(self._idle * _SLOWER, _MAX_IDLE)
+            if not self._stops_at_end:
+                time.sleep(self._idle_wait_s)
+                self._idle_wait_s = min(self._idle_wait_s * _SLOWER, _MAX_IDLE)
                 return start
-            if self._last is not None and self._has_reached_end(start):
+            if self._end_position is not None and self._has_reached_end(start):
                 return start
             time.sleep(_IDLE)
 
-    def behind(self) -> LogMeasure | None:
+    def measure_backlog(self) -> LogMeasure | None:
         """Return the amount after the last planned micro-batch; None if it is unknown.
 
         If the stream has a filter, messages that do not match count as well: to tell them apart,
         the server would have to read them.
         """
-        planned = self._planned
+        planned = self._planned_measure
         if planned is None or planned.is_whole:
-            return planned and planned.passed()
+            return planned and planned.after_reading()
         try:
-            return self._measure(planned.end, NOW, is_filtered=False)
+            return self._measure_range(planned.end, NOW, is_filtered=False)
         except ClientError:
             return None
 
-    def messages(self, end: LogOffset) -> list[list[Message]] | None:
+    def small_batch_messages(self, end: LogOffset) -> list[list[Message]] | None:
         """Return the messages of each range of a micro-batch if few; otherwise tasks read them."""
         ranges = ranges_of(end)
         if end["bytes"] > _BYTES_KEPT or sum(one.rows for one in ranges) > _ROWS_KEPT:
             return None
         try:
-            return [self._read(one.span) for one in ranges]
+            return [self._read_range(one.span) for one in ranges]
         except ClientError:  # tasks wait for an unavailable server, and report the error
             self.close()
             return None
 
-    def _read(self, span: str) -> list[Message]:
+    def _read_range(self, span: str) -> list[Message]:
         read = replayed(
-            self._connected(), self._options, span, command_options=self._command_options
+            self._open_client(), self._options, span, command_options=self._command_options
         )
         return [message for messages in read for message in messages]
 
-    def _latest(self, start: LogOffset, limits: BatchLimits) -> LogOffset:
+    def _find_next_end(self, start: LogOffset, limits: BatchLimits) -> LogOffset:
         place = bookmark_of(start)
-        if self._ends and self._last is None:
-            self._last = self._measure(NOW, NOW).end
+        if self._stops_at_end and self._end_position is None:
+            self._end_position = self._measure_range(NOW, NOW).end
         if is_now(place):  # it would move at each start, and skip the messages published until then
-            self._planned = self._measure(NOW, NOW)
-            return measured(self._planned)
-        found = self._measure(
-            self._begins.get(place, place),
-            self._last or NOW,
-            rows=limits.rows,
-            size=limits.size,
+            self._planned_measure = self._measure_range(NOW, NOW)
+            return measured(self._planned_measure)
+        found = self._measure_range(
+            self._start_positions.get(place, place),
+            self._end_position or NOW,
+            rows=limits.max_rows,
+            size=limits.max_bytes,
             parts=self._options.partitions,
         )
         if "|" not in place:
-            self._begins.setdefault(place, found.begin)
-        if found.lost and self._options.fail_on_data_loss:
-            raise data_loss(self._options, place, found.lost)
-        self._planned = found
-        if found.rows and (self._ends or limits.allow(found, self._moved_at)):
+            self._start_positions.setdefault(place, found.begin)
+        if found.lost_text and self._options.fail_on_data_loss:
+            raise data_loss(self._options, place, found.lost_text)
+        self._planned_measure = found
+        if found.rows and (self._stops_at_end or limits.is_enough(found, self._last_advance_s)):
             return measured(found)
-        is_due = self._ends or time.monotonic() - self._moved_at >= _STRIDE
-        if not found.rows and is_due and found.end not in (place, self._begins.get(place)):
+        is_due = self._stops_at_end or time.monotonic() - self._last_advance_s >= _STRIDE
+        if not found.rows and is_due and found.end not in (place, self._start_positions.get(place)):
             return measured(found)
         return start
 
     def _has_reached_end(self, start: LogOffset) -> bool:
         place = bookmark_of(start)
-        reached, last = self._begins.get(place, place), self._last or ""
-        if reached.partition("|")[0] != last.partition("|")[0] and not self._has(last):
+        reached, last = self._start_positions.get(place, place), self._end_position or ""
+        if reached.partition("|")[0] != last.partition("|")[0] and not self._has_position(last):
             return True
         return int(reached.split("|")[1]) >= int(last.split("|")[1])
 
-    def _has(self, place: str) -> bool:
+    def _has_position(self, place: str) -> bool:
         """Return whether the log still has a place: each run of the server has its own places."""
         try:
-            self._measure(place, NOW, rows=1)
+            self._measure_range(place, NOW, rows=1)
         except CommandError as error:
             if error.reason != NOT_FOUND:
                 raise
             return False
         return True
 
-    def _measure(
+    def _measure_range(
         self,
         begin: str,
         end: str,
@@ -179,7 +179,7 @@ class BatchPlanner:
     ) -> LogMeasure:
         bracket = "(" if "|" in begin else "["  # a time includes itself
         return measure(
-            self._connected(),
+            self._open_client(),
             self._options,
             f"{bracket}{begin}:{end}]",
             command_options=self._command_options,
@@ -189,16 +189,16 @@ class BatchPlanner:
             is_filtered=is_filtered,
         )
 
-    def _connected(self) -> Client:
+    def _open_client(self) -> Client:
         if self._client is None:
-            self._client = self._open.enter_context(session(self._options, "follow"))
+            self._client = self._exit_stack.enter_context(session(self._options, "follow"))
         return self._client
 
-    def _lost(self, error: ClientError) -> None:
+    def _handle_disconnect(self, error: ClientError) -> None:
         """Close, and wait before the next attempt, or give up."""
         self.close()
         now = time.monotonic()
-        self._away_since = self._away_since or now
-        if now - self._away_since > self._options.timeout:
+        self._unreachable_since_s = self._unreachable_since_s or now
+        if now - self._unreachable_since_s > self._options.timeout:
             raise explained(self._options, error) from None
         time.sleep(_PAUSE)

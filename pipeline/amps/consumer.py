@@ -46,17 +46,17 @@ class QueueConsumer:
     def __init__(self, options: AmpsOptions, command_options: str | None) -> None:
         self._options = options
         self._command_options = command_options
-        self._open = ExitStack()
+        self._exit_stack = ExitStack()
         self._stream: MessageStream | None = None
         self._client: Client | None = None
-        self._waiting: list[Message] = []
-        self._done: frozenset[str] = frozenset()
-        self._renewal = _LeaseRenewal(options.read_topic)
-        self._away_since: float | None = None
+        self._buffered_messages: list[Message] = []
+        self._acked_bookmarks: frozenset[str] = frozenset()
+        self._lease_renewal = _LeaseRenewal(options.read_topic)
+        self._unreachable_since_s: float | None = None
 
     def close(self) -> None:
         """Return all unacknowledged messages to the queue."""
-        self._renewal.stop()
+        self._lease_renewal.stop()
         self._disconnect()
 
     def acknowledge(self, bookmarks: Collection[str]) -> None:
@@ -68,24 +68,26 @@ class QueueConsumer:
         Raises:
             PipelineError: the server refuses, or has been unavailable for too long.
         """
-        if self._done.issuperset(bookmarks):
+        if self._acked_bookmarks.issuperset(bookmarks):
             return
         while True:
             try:
-                client = self._connected()
-                self._renewal.forget(bookmarks)
+                client = self._open_client()
+                self._lease_renewal.remove(bookmarks)
                 for some in _some(bookmarks):
                     client.acknowledge(self._options.read_topic, some)
                 client.flush_acks()
             except UNREACHABLE_ERRORS as error:
-                self._lost(error)
+                self._handle_disconnect(error)
             except ClientError as error:
                 raise explained(self._options, error) from None
             else:
-                self._done = frozenset(bookmarks)
+                self._acked_bookmarks = frozenset(bookmarks)
                 return
 
-    def take(self, most: int | None, held: Collection[str], *, waits: bool) -> list[Message]:
+    def take_messages(
+        self, most: int | None, held: Collection[str], *, waits: bool
+    ) -> list[Message]:
         """Return messages that have arrived, and renew their leases from now on.
 
         Args:
@@ -100,49 +102,54 @@ class QueueConsumer:
         most = min(most or MAX_BATCH_ROWS, MAX_BATCH_ROWS)
         while True:
             try:
-                return self._take(most, {*held, *self._done}, _WAIT if waits else 0.0)
+                return self._take_arrived(
+                    most, {*held, *self._acked_bookmarks}, _WAIT if waits else 0.0
+                )
             except UNREACHABLE_ERRORS as error:
-                self._lost(error)
+                self._handle_disconnect(error)
                 if not waits:
                     return []
             except ClientError as error:
                 raise explained(self._options, error) from None
 
-    def _take(self, most: int, held: Collection[str], wait: float) -> list[Message]:
-        stream = self._subscribed(most)
+    def _take_arrived(self, most: int, held: Collection[str], wait: float) -> list[Message]:
+        stream = self._open_stream(most)
         deadline = time.monotonic() + wait
         while True:
             with suppress(TimedOutError):
                 arrived = stream.batch(max(deadline - time.monotonic(), 0.0))
-                self._renewal.add(self._connected(), arrived)
-                known = {message.bookmark for message in self._waiting}
-                self._waiting += [
+                self._lease_renewal.add(self._open_client(), arrived)
+                known = {message.bookmark for message in self._buffered_messages}
+                self._buffered_messages += [
                     one for one in arrived if one.bookmark not in held and one.bookmark not in known
                 ]
-                again = [one.bookmark for one in arrived if one.bookmark in self._done]
+                again = [one.bookmark for one in arrived if one.bookmark in self._acked_bookmarks]
                 for some in _some(again):
-                    self._connected().acknowledge(self._options.read_topic, some)
-            self._away_since = None
-            if self._waiting or time.monotonic() >= deadline:
+                    self._open_client().acknowledge(self._options.read_topic, some)
+            self._unreachable_since_s = None
+            if self._buffered_messages or time.monotonic() >= deadline:
                 break
         size = count = 0
-        for message in self._waiting[:most]:
+        for message in self._buffered_messages[:most]:
             size += len(message.body)
             if count and size > _MAX_BYTES:
                 break
             count += 1
-        taken, self._waiting = self._waiting[:count], self._waiting[count:]
+        taken, self._buffered_messages = (
+            self._buffered_messages[:count],
+            self._buffered_messages[count:],
+        )
         return taken
 
-    def _connected(self) -> Client:
+    def _open_client(self) -> Client:
         if self._client is None:
-            self._client = self._open.enter_context(session(self._options, "consume"))
+            self._client = self._exit_stack.enter_context(session(self._options, "consume"))
         return self._client
 
-    def _subscribed(self, most: int) -> MessageStream:
+    def _open_stream(self, most: int) -> MessageStream:
         if self._stream is None:
             options = self._options
-            self._stream = self._connected().subscribe(
+            self._stream = self._open_client().subscribe(
                 options.read_topic,
                 filter=options.filter,
                 options=self._command_options,
@@ -156,18 +163,18 @@ class QueueConsumer:
 
     def _disconnect(self) -> None:
         self._stream = self._client = None
-        self._waiting = []
-        self._done = frozenset()
-        self._renewal.begin_anew()
+        self._buffered_messages = []
+        self._acked_bookmarks = frozenset()
+        self._lease_renewal.clear()
         with suppress(ClientError):
-            self._open.close()
+            self._exit_stack.close()
 
-    def _lost(self, error: ClientError) -> None:
+    def _handle_disconnect(self, error: ClientError) -> None:
         """Disconnect, and wait before the next attempt, or give up."""
         self._disconnect()
         now = time.monotonic()
-        self._away_since = self._away_since or now
-        if now - self._away_since > self._options.timeout:
+        self._unreachable_since_s = self._unreachable_since_s or now
+        if now - self._unreachable_since_s > self._options.timeout:
             raise explained(self._options, error) from None
         time.sleep(_PAUSE)
 
@@ -182,11 +189,11 @@ class _LeaseRenewal:
     def __init__(self, queue: str) -> None:
         self._queue = queue
         self._lock = threading.Lock()
-        self._held: dict[str, None] = {}
+        self._bookmarks: dict[str, None] = {}
         self._client: Client | None = None
-        self._interval = _LONGEST
-        self._news = threading.Event()
-        self._is_over = False
+        self._interval_s = _LONGEST
+        self._wakeup_event = threading.Event()
+        self._is_stopped = False
         self._thread: threading.Thread | None = None
 
     def add(self, client: Client, messages: Iterable[Message]) -> None:
@@ -197,41 +204,43 @@ class _LeaseRenewal:
                 continue
             with self._lock:
                 self._client = client
-                self._held[message.bookmark] = None
-            self._interval = min(self._interval, _third(until))
+                self._bookmarks[message.bookmark] = None
+            self._interval_s = min(self._interval_s, _third(until))
             if self._thread is None:
-                self._thread = threading.Thread(target=self._renew, daemon=True)
+                self._thread = threading.Thread(target=self._renew_leases, daemon=True)
                 self._thread.start()
-        self._news.set()
+        self._wakeup_event.set()
 
-    def forget(self, bookmarks: Iterable[str]) -> None:
+    def remove(self, bookmarks: Iterable[str]) -> None:
         """Stop renewing the leases of these messages."""
         with self._lock:
             for bookmark in bookmarks:
-                self._held.pop(bookmark, None)
+                self._bookmarks.pop(bookmark, None)
 
-    def begin_anew(self) -> None:
+    def clear(self) -> None:
         """Forget all leases: they have ended with the connection."""
         with self._lock:
-            self._held, self._client = {}, None
+            self._bookmarks, self._client = {}, None
 
     def stop(self) -> None:
         """Stop the thread."""
-        self._is_over = True
-        self._news.set()
+        self._is_stopped = True
+        self._wakeup_event.set()
         if self._thread is not None:
             self._thread.join()
 
-    def _renew(self) -> None:
-        while not self._is_over:
-            self._news.clear()
+    def _renew_leases(self) -> None:
+        while not self._is_stopped:
+            self._wakeup_event.clear()
             began = time.monotonic()
-            while not self._is_over and (left := began + self._interval - time.monotonic()) > 0:
-                self._news.wait(left)
-                self._news.clear()
+            while (
+                not self._is_stopped and (left := began + self._interval_s - time.monotonic()) > 0
+            ):
+                self._wakeup_event.wait(left)
+                self._wakeup_event.clear()
             with self._lock:
-                held, client = list(self._held), self._client
-            if client is None or self._is_over:
+                held, client = list(self._bookmarks), self._client
+            if client is None or self._is_stopped:
                 continue
             with suppress(ClientError):  # the next `take` gets the error as well, and reconnects
                 for some in _some(held):

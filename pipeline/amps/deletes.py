@@ -52,15 +52,15 @@ class Deleter(TaskSink):
         with convert_client_errors(options):
             self._client = new_client(options, identity.name)
             answer = log_on(self._client, options, patient=True, logon_options=LOGON_OPTIONS)
-        self._to_skip = identity.already_sent(answer.sequence or 0)
-        self._sequence = identity.before_first
-        self._held: _Deletion | None = None
+        self._rows_to_skip = identity.count_sent(answer.sequence or 0)
+        self._sequence = identity.base_sequence
+        self._held_deletion: _Deletion | None = None
 
     def send(self, outgoing: OutgoingMessages) -> None:
         """See `TaskSink.send`."""
         rows = len(outgoing.bodies)
-        skipped = min(self._to_skip, rows)
-        self._to_skip -= skipped
+        skipped = min(self._rows_to_skip, rows)
+        self._rows_to_skip -= skipped
         topics = outgoing.headers.get("topic") or [self._options.topic or ""] * rows
         self._sequence += skipped
         with convert_client_errors(self._options):
@@ -69,14 +69,14 @@ class Deleter(TaskSink):
             for topic, group in groupby(topics[skipped:]):
                 end = start + len(list(group))
                 for deletion in self._deletions(topic, outgoing, start, end):
-                    self._release(persisted=False)
-                    self._held = deletion
+                    self._send_held(persisted=False)
+                    self._held_deletion = deletion
                 start = end
 
     def finish(self) -> None:
         """See `TaskSink.finish`."""
         with convert_client_errors(self._options):
-            self._release(persisted=True)
+            self._send_held(persisted=True)
 
     def close(self) -> None:
         """See `TaskSink.close`."""
@@ -96,9 +96,9 @@ class Deleter(TaskSink):
                 raise PipelineError("schema: column sow_key is NULL in some row")
             yield _Deletion(topic, some, outgoing.bodies[first], self._sequence)
 
-    def _release(self, *, persisted: bool) -> None:
+    def _send_held(self, *, persisted: bool) -> None:
         """Send the held command."""
-        held, self._held = self._held, None
+        held, self._held_deletion = self._held_deletion, None
         if held is None:
             return
         try:
@@ -112,4 +112,4 @@ class Deleter(TaskSink):
         except DuplicateMessageError:
             return  # another attempt of this task has got further meanwhile
         except CommandError as error:
-            self._refused(held.topic, ",".join(held.keys or ()).encode() or held.body, error)
+            self._record_refusal(held.topic, ",".join(held.keys or ()).encode() or held.body, error)

@@ -33,9 +33,9 @@ class FailoverBatchPlanner:
     def __init__(self, options: AmpsOptions, command_options: str) -> None:
         self._options = options
         self._follower = LogFollower(options, command_options)
-        self._seen: tuple[str, list[Message]] | None = None
-        self._behind: LogMeasure | None = None
-        self._is_measured = True
+        self._last_batch: tuple[str, list[Message]] | None = None
+        self._backlog: LogMeasure | None = None
+        self._is_backlog_measured = True
 
     def stop_at_end(self) -> None:
         """See `BatchPlanner.stop_at_end`."""
@@ -45,40 +45,40 @@ class FailoverBatchPlanner:
         """See `BatchPlanner.close`."""
         self._follower.close()
 
-    def latest(self, start: LogOffset, limits: BatchLimits) -> LogOffset:
-        """See `BatchPlanner.latest`."""
+    def next_end(self, start: LogOffset, limits: BatchLimits) -> LogOffset:
+        """See `BatchPlanner.next_end`."""
         plan = BatchPlan(has_digests=True)
         seen: list[Message] = []
         size = 0
         follower = self._follower
-        for messages in follower.take(bookmark_of(start), limits.rows, end_of(start)):
+        for messages in follower.read_messages(bookmark_of(start), limits.max_rows, end_of(start)):
             plan.add([message.bookmark or "" for message in messages])
             size += sum(len(message.body) for message in messages)
             if plan.rows <= _ROWS_KEPT:
                 seen += messages
-            if limits.size is not None and size >= limits.size:
+            if limits.max_bytes is not None and size >= limits.max_bytes:
                 break
         if not plan.rows:
-            if self._behind is not None and follower.is_at_end:
-                self._behind = self._behind.passed()
+            if self._backlog is not None and follower.is_at_end:
+                self._backlog = self._backlog.after_reading()
             return start
-        self._is_measured = False
+        self._is_backlog_measured = False
         end = plan.offset(self._options.partitions)
-        if follower.end is not None:
-            end["read"] = list(follower.end)
+        if follower.read_end is not None:
+            end["read"] = list(follower.read_end)
         is_kept = len(seen) == plan.rows and size <= _BYTES_KEPT
-        self._seen = (bookmark_of(end), seen) if is_kept else None
+        self._last_batch = (bookmark_of(end), seen) if is_kept else None
         return end
 
-    def behind(self) -> LogMeasure | None:
-        """See `BatchPlanner.behind`; counted by the server that the messages come from."""
-        if not self._is_measured:
-            self._behind, self._is_measured = self._follower.behind(), True
-        return self._behind
+    def measure_backlog(self) -> LogMeasure | None:
+        """See `BatchPlanner.measure_backlog`; counted by the server that the messages come from."""
+        if not self._is_backlog_measured:
+            self._backlog, self._is_backlog_measured = self._follower.measure_backlog(), True
+        return self._backlog
 
-    def messages(self, end: LogOffset) -> list[list[Message]] | None:
-        """See `BatchPlanner.messages`."""
-        if self._seen is None or self._seen[0] != bookmark_of(end):
+    def small_batch_messages(self, end: LogOffset) -> list[list[Message]] | None:
+        """See `BatchPlanner.small_batch_messages`."""
+        if self._last_batch is None or self._last_batch[0] != bookmark_of(end):
             return None
-        left = iter(self._seen[1])
+        left = iter(self._last_batch[1])
         return [list(islice(left, one.rows)) for one in ranges_of(end)]

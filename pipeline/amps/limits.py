@@ -21,19 +21,19 @@ class BatchLimits(NamedTuple):
     """The limits of the next micro-batch.
 
     Attributes:
-        rows: the maximum number of messages; None for no limit.
-        size: the number of bytes after which it ends; None for no limit. The last message may
+        max_rows: the maximum number of messages; None for no limit.
+        max_bytes: the number of bytes after which it ends; None for no limit. The last message may
             exceed it.
-        least: the number of messages that it waits for.
-        delay: the maximum time that it waits for them, in seconds.
+        min_rows: the number of messages that it waits for.
+        max_delay_s: the maximum time that it waits for them, in seconds.
     """
 
-    rows: int | None = None
-    size: int | None = None
-    least: int = 1
-    delay: float = 0.0
+    max_rows: int | None = None
+    max_bytes: int | None = None
+    min_rows: int = 1
+    max_delay_s: float = 0.0
 
-    def allow(self, found: LogMeasure, since: float) -> bool:
+    def is_enough(self, found: LogMeasure, since: float) -> bool:
         """Return whether the available messages are enough for a micro-batch.
 
         Args:
@@ -41,7 +41,7 @@ class BatchLimits(NamedTuple):
             since: the monotonic time at which the last one was planned.
         """
         is_cut = not found.is_whole  # the limit is reached, or the server has stopped counting
-        return is_cut or found.rows >= self.least or time.monotonic() - since >= self.delay
+        return is_cut or found.rows >= self.min_rows or time.monotonic() - since >= self.max_delay_s
 
 
 def default_limit(options: AmpsOptions) -> ReadLimit:

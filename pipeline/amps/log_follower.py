@@ -44,39 +44,39 @@ class LogFollower:
     def __init__(self, options: AmpsOptions, command_options: str | None) -> None:
         self._options = options
         self._command_options = command_options
-        self._ends = False
-        self._open = ExitStack()
+        self._stops_at_end = False
+        self._exit_stack = ExitStack()
         self._client: BlockClient | None = None
-        self._asking: Client | None = None
+        self._measuring_client: Client | None = None
         self._stream: MessageStream | None = None
-        self._place: str | None = None
-        self._left: list[Message] = []
-        self._read_last = LastMessages(_COMPARED)
-        self._is_complete = False
-        self._away_since: float | None = None
+        self._bookmark: str | None = None
+        self._unread_messages: list[Message] = []
+        self._last_messages = LastMessages(_COMPARED)
+        self._is_replay_complete = False
+        self._unreachable_since_s: float | None = None
 
     def stop_at_end(self) -> None:
         """Stop at the end that the log has at the next subscription."""
         self.close()
-        self._ends = True
+        self._stops_at_end = True
 
     def close(self) -> None:
         """End the subscription."""
-        self._client = self._asking = self._stream = self._place = None
-        self._left = []
-        self._open.close()
+        self._client = self._measuring_client = self._stream = self._bookmark = None
+        self._unread_messages = []
+        self._exit_stack.close()
 
     @property
-    def end(self) -> MessageEnd | None:
+    def read_end(self) -> MessageEnd | None:
         """The end of the messages read, if the stream may resume at another server."""
-        return None if len(self._options.servers) == 1 else self._read_last.end
+        return None if len(self._options.servers) == 1 else self._last_messages.end
 
     @property
     def is_at_end(self) -> bool:
         """True if all messages sent by the server have been taken, and it had no more."""
-        return self._stream is not None and self._is_complete and not self._left
+        return self._stream is not None and self._is_replay_complete and not self._unread_messages
 
-    def behind(self) -> LogMeasure | None:
+    def measure_backlog(self) -> LogMeasure | None:
         """Return the amount that the server has after the messages taken; None if it is unknown.
 
         The request uses a connection of its own: on the other one the answer would arrive after all
@@ -85,21 +85,21 @@ class LogFollower:
         if self._client is None or self._client.server is None:
             return None
         try:
-            if self._asking is None:
+            if self._measuring_client is None:
                 there = replace(self._options, servers=(self._client.server,))
-                self._asking = self._open.enter_context(session(there, "ask"))
+                self._measuring_client = self._exit_stack.enter_context(session(there, "ask"))
             return measure(
-                self._asking,
+                self._measuring_client,
                 self._options,
-                f"({self._place}:{NOW}]",
+                f"({self._bookmark}:{NOW}]",
                 command_options=self._command_options or "",
                 is_filtered=False,
             )
         except ClientError:
-            self._asking = None
+            self._measuring_client = None
             return None
 
-    def take(
+    def read_messages(
         self, place: str, most: int | None, read: MessageEnd | None = None
     ) -> Iterator[list[Message]]:
         """Yield the messages that have arrived after a bookmark.
@@ -118,11 +118,11 @@ class LogFollower:
         given = 0
         while most is None or given < most:
             try:
-                messages = self._next(place, None if most is None else most - given, read)
-                self._away_since = None
+                messages = self._next_messages(place, None if most is None else most - given, read)
+                self._unreachable_since_s = None
             except UNREACHABLE_ERRORS as error:
-                self._lost(error)
-                if self._ends:
+                self._handle_disconnect(error)
+                if self._stops_at_end:
                     continue
                 return
             except ClientError as error:
@@ -130,46 +130,50 @@ class LogFollower:
             if not messages:
                 return
             given += len(messages)
-            place = self._place = messages[-1].bookmark or place
+            place = self._bookmark = messages[-1].bookmark or place
             if len(self._options.servers) > 1:
-                self._read_last.add([message.bookmark or "" for message in messages])
-            read = self.end
+                self._last_messages.add([message.bookmark or "" for message in messages])
+            read = self.read_end
             yield messages
 
-    def _next(self, place: str, most: int | None, read: MessageEnd | None) -> list[Message]:
-        if self._stream is None or self._place != place:
+    def _next_messages(
+        self, place: str, most: int | None, read: MessageEnd | None
+    ) -> list[Message]:
+        if self._stream is None or self._bookmark != place:
             self._stream = self._subscribe(place, read)
-        while not self._left:
+        while not self._unread_messages:
             try:
-                arrived = self._stream.batch(0.0 if self._is_complete else _WAIT)
+                arrived = self._stream.batch(0.0 if self._is_replay_complete else _WAIT)
             except TimedOutError:
-                if self._ends and not self._is_complete:
+                if self._stops_at_end and not self._is_replay_complete:
                     continue
                 return []
-            self._left = [message for message in arrived if message.command != "ack"]
-            if len(self._left) < len(arrived):
-                self._is_complete = True
-        taken = self._left[:most]
-        self._left = self._left[len(taken) :]
+            self._unread_messages = [message for message in arrived if message.command != "ack"]
+            if len(self._unread_messages) < len(arrived):
+                self._is_replay_complete = True
+        taken = self._unread_messages[:most]
+        self._unread_messages = self._unread_messages[len(taken) :]
         return taken
 
     def _subscribe(self, place: str, read: MessageEnd | None) -> MessageStream:
         self.close()
         options = self._options
-        client = self._client = self._open.enter_context(session(options, "follow"))
+        client = self._client = self._exit_stack.enter_context(session(options, "follow"))
         require_log(client, options.read_topic)
-        self._read_last.begin(() if read is None else self._read_again(client, place, read))
-        self._place, self._is_complete = place, False
-        place = self._read_last.last or place
+        self._last_messages.reset(
+            () if read is None else self._verify_last_messages(client, place, read)
+        )
+        self._bookmark, self._is_replay_complete = place, False
+        place = self._last_messages.last or place
         return client.subscribe(
             options.read_topic,
             filter=options.filter,
             options=self._command_options,
-            bookmark=_up_to_now(place) if self._ends else place,
+            bookmark=_up_to_now(place) if self._stops_at_end else place,
             acks=("completed",),
         )
 
-    def _read_again(self, client: Client, place: str, read: MessageEnd) -> list[str]:
+    def _verify_last_messages(self, client: Client, place: str, read: MessageEnd) -> list[str]:
         """Check that this server has the last messages read contiguously; return their bookmarks.
 
         The last of them may be another one than at the previous server.
@@ -198,12 +202,12 @@ class LogFollower:
             )
         return found
 
-    def _lost(self, error: ClientError) -> None:
+    def _handle_disconnect(self, error: ClientError) -> None:
         """Close, and wait before the next attempt, or give up."""
         self.close()
         now = time.monotonic()
-        self._away_since = self._away_since or now
-        if now - self._away_since > self._options.timeout:
+        self._unreachable_since_s = self._unreachable_since_s or now
+        if now - self._unreachable_since_s > self._options.timeout:
             raise explained(self._options, error) from None
         time.sleep(_PAUSE)
 

@@ -47,8 +47,8 @@ class LogMeasure(NamedTuple):
         begin: the place after which they begin.
         end: the place up to which they go.
         parts: parts of them of about equal size, in order.
-        oldest: the time when the first was recorded, in seconds since 1970; 0 if there is none.
-        lost: the removed part of the log, as reported by the server; empty for nothing.
+        oldest_s: the time when the first was recorded, in seconds since 1970; 0 if there is none.
+        lost_text: the removed part of the log, as reported by the server; empty for nothing.
         is_whole: whether all messages were counted, and not only as many as requested.
     """
 
@@ -57,13 +57,13 @@ class LogMeasure(NamedTuple):
     begin: str
     end: str
     parts: Sequence[LogPart]
-    oldest: float
-    lost: str
+    oldest_s: float
+    lost_text: str
     is_whole: bool
 
-    def passed(self) -> LogMeasure:
+    def after_reading(self) -> LogMeasure:
         """Return the amount that is left when all of this has been read."""
-        return self._replace(rows=0, size=0, oldest=0.0, begin=self.end)
+        return self._replace(rows=0, size=0, oldest_s=0.0, begin=self.end)
 
     def ranges(self) -> dict[str, int]:
         """Return the parts as ranges of bookmarks, with the number of messages in each."""

@@ -63,10 +63,11 @@ class LogRangeReader(DataSourceReader):
                     command_options=self._ranges.command_options,
                     parts=options.partitions,
                 )
-                if some.lost:
+                if some.lost_text:
                     raise PipelineError(
                         f"option bookmark={options.bookmark!r}: the transaction log does not go"
-                        f" back as far: {some.lost}; begin later, or read archived journals with"
+                        f" back as far: {some.lost_text}; begin later, or read archived"
+                        " journals with"
                         " the format amps-journal"
                     )
                 found |= some.ranges() if some.rows else {}

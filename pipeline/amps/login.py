@@ -29,7 +29,7 @@ class ConnectionLogin:
     Attributes:
         password_file: file that holds the password, or a token.
         password_env: environment variable that holds it.
-        known: the password that was read at planning.
+        known_password: the password that was read at planning.
         ca_file: the authorities to trust; None for the system's.
         certificate_file: the certificate for servers that ask for one.
         key_file: its key, if that is in another file.
@@ -37,34 +37,34 @@ class ConnectionLogin:
 
     password_file: str | None = None
     password_env: str | None = None
-    known: str | None = field(default=None, repr=False)
+    known_password: str | None = field(default=None, repr=False)
     ca_file: str | None = None
     certificate_file: str | None = None
     key_file: str | None = None
 
-    def planned(self) -> ConnectionLogin:
+    def with_current_password(self) -> ConnectionLogin:
         """Return a copy with the current password, for machines where it cannot be read.
 
         Raises:
             CredentialsError: it cannot be read here.
         """
-        source = self._source()
-        return self if source is None else replace(self, known=source.read(None))
+        source = self._secret_source()
+        return self if source is None else replace(self, known_password=source.read(None))
 
     def authenticator(self) -> Authenticator | None:
         """Return the authenticator for the password; None if the URI has it."""
-        return None if self._source() is None else SecretAuthenticator(self)
+        return None if self._secret_source() is None else SecretAuthenticator(self)
 
     def read(self, user: str | None) -> str:
         """Read the password; see `amperage.SecretSource`."""
-        source = self._source()
+        source = self._secret_source()
         try:
             if source is not None:
                 return source.read(user)
         except CredentialsError:
-            if self.known is None:
+            if self.known_password is None:
                 raise
-        return self.known or ""
+        return self.known_password or ""
 
     def ssl_context(self) -> ssl.SSLContext | None:
         """Return the TLS context of connections; None for the default.
@@ -76,7 +76,7 @@ class ConnectionLogin:
             return None
         return make_ssl_context(self.ca_file, self.certificate_file, self.key_file)
 
-    def _source(self) -> SecretSource | None:
+    def _secret_source(self) -> SecretSource | None:
         if self.password_file is not None:
             return SecretFile(self.password_file)
         if self.password_env is not None:

@@ -81,15 +81,15 @@ class LastMessages:
     """The last messages that a stream has read; advances with the stream.
 
     Args:
-        most: the number of messages (up to twice as many) whose bookmarks are kept.
+        max_count: the number of messages (up to twice as many) whose bookmarks are kept.
     """
 
-    def __init__(self, most: int) -> None:
-        self._most = most
+    def __init__(self, max_count: int) -> None:
+        self._max_count = max_count
         self._bookmarks: list[str] = []
         self._digest = 0
 
-    def begin(self, bookmarks: Sequence[str]) -> None:
+    def reset(self, bookmarks: Sequence[str]) -> None:
         """Discard the messages, and begin with other ones."""
         self._bookmarks, self._digest = [], 0
         self.add(bookmarks)
@@ -98,9 +98,9 @@ class LastMessages:
         """Append further messages."""
         self._bookmarks += bookmarks
         self._digest += _sum(bookmarks)
-        if len(self._bookmarks) > 2 * self._most:
-            self._digest -= _sum(self._bookmarks[: -self._most])
-            del self._bookmarks[: -self._most]
+        if len(self._bookmarks) > 2 * self._max_count:
+            self._digest -= _sum(self._bookmarks[: -self._max_count])
+            del self._bookmarks[: -self._max_count]
 
     @property
     def last(self) -> str | None:
@@ -194,19 +194,19 @@ class BatchPlan:
     def __init__(self, *, has_digests: bool) -> None:
         self.rows = 0
         self._has_digests = has_digests
-        self._digests: list[int] = []  # of each step
-        self._last = ""
-        self._cuts: list[tuple[str, str]] = []
+        self._step_digests: list[int] = []  # of each step
+        self._last_bookmark = ""
+        self._cut_bookmarks: list[tuple[str, str]] = []
         """Where it can be divided, every `STEP` messages: the bookmarks before and after."""
 
     def add(self, bookmarks: Sequence[str]) -> None:
         """Append messages, at least one, in their order."""
         for position in range(-self.rows % STEP, len(bookmarks), STEP):
-            before = bookmarks[position - 1] if position else self._last
-            self._cuts.append((before, bookmarks[position]))
+            before = bookmarks[position - 1] if position else self._last_bookmark
+            self._cut_bookmarks.append((before, bookmarks[position]))
         if self._has_digests:
             self._add_digests(bookmarks)
-        self._last = bookmarks[-1]
+        self._last_bookmark = bookmarks[-1]
         self.rows += len(bookmarks)
 
     def _add_digests(self, bookmarks: Sequence[str]) -> None:
@@ -215,8 +215,8 @@ class BatchPlan:
             row = self.rows + position
             some = bookmarks[position : position + STEP - row % STEP]
             if row % STEP == 0:
-                self._digests.append(0)
-            self._digests[-1] += _sum(some)
+                self._step_digests.append(0)
+            self._step_digests[-1] += _sum(some)
             position += len(some)
 
     def offset(self, partitions: int) -> LogOffset:
@@ -225,15 +225,15 @@ class BatchPlan:
         Args:
             partitions: the maximum number of ranges.
         """
-        steps = len(self._cuts)
+        steps = len(self._cut_bookmarks)
         count = min(partitions, steps)
         begins = [steps * number // count for number in range(count)]
         ranges = {}
         digests = []
         for begin, end in zip(begins, [*begins[1:], None], strict=True):
-            last = self._last if end is None else self._cuts[end][0]
+            last = self._last_bookmark if end is None else self._cut_bookmarks[end][0]
             rows = (self.rows if end is None else end * STEP) - begin * STEP
-            ranges[f"[{self._cuts[begin][1]}:{last}]"] = rows
-            digests.append(_shown(sum(self._digests[begin:end])))
-        offset = {"bookmark": self._last, "ranges": ranges}
+            ranges[f"[{self._cut_bookmarks[begin][1]}:{last}]"] = rows
+            digests.append(_shown(sum(self._step_digests[begin:end])))
+        offset = {"bookmark": self._last_bookmark, "ranges": ranges}
         return offset | {"digests": digests} if self._has_digests else offset

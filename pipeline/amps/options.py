@@ -259,7 +259,7 @@ def _login(given: Mapping[str, str], servers: Sequence[ServerUri]) -> Connection
     if "key_file" in given and "certificate_file" not in given:
         raise option_error("key_file", given["key_file"], "certificate_file is missing")
     try:
-        login = ConnectionLogin(**given).planned()
+        login = ConnectionLogin(**given).with_current_password()
         login.ssl_context()
     except ClientError as error:
         raise PipelineError(f"options {', '.join(given)}: {error}") from None

@@ -49,15 +49,15 @@ class RowStore(PublishStore):
 
     def __init__(self, before_first: int) -> None:
         super().__init__(_UNACKNOWLEDGED)
-        self._has_begun = False
+        self._has_logged_on = False
         super().logged_on(before_first, before_first)
 
     def logged_on(self, sequence: int, _highest: int) -> None:
         """See `PublishStore.logged_on`; messages that may be lost are sent again."""
-        if self._has_begun:
+        if self._has_logged_on:
             self.persisted(sequence)
         else:
-            self._has_begun = True
+            self._has_logged_on = True
             super().logged_on(sequence, sequence)
 
 
@@ -74,10 +74,10 @@ class RowPublisher(TaskSink):
 
     def __init__(self, options: AmpsOptions, identity: TaskIdentity) -> None:
         super().__init__(options, identity)
-        store = RowStore(identity.before_first)
-        self._away: ClientError | None = None
+        store = RowStore(identity.base_sequence)
+        self._disconnect_error: ClientError | None = None
         """The reason for the current lack of a connection."""
-        with self._blaming():
+        with self._explain_errors():
             self._client = HAClient(
                 ServerChooser(options.servers, "in_order"),
                 identity.name,
@@ -91,15 +91,15 @@ class RowPublisher(TaskSink):
                 logon_options={"options": LOGON_OPTIONS},
             )
             self._client.connect()
-        self._already_sent = identity.already_sent(store.last_sequence)
+        self._sent_count = identity.count_sent(store.last_sequence)
         self._resumption: Resumption | None = None
 
     def send(self, outgoing: OutgoingMessages) -> None:
         """See `TaskSink.send`."""
-        with self._blaming():
+        with self._explain_errors():
             if self._resumption is None:
-                self._resumption = self._resume(outgoing)
-            places = self._resumption.unsent(outgoing)
+                self._resumption = self._make_resumption(outgoing)
+            places = self._resumption.unsent_indexes(outgoing)
             if not places:
                 return
             bodies = [outgoing.bodies[place] for place in places]
@@ -116,40 +116,40 @@ class RowPublisher(TaskSink):
 
     def finish(self) -> None:
         """See `TaskSink.finish`."""
-        with self._blaming():
+        with self._explain_errors():
             self._client.flush()
 
     def close(self) -> None:
         """See `TaskSink.close`."""
         self._client.close()
 
-    def _resume(self, first: OutgoingMessages) -> Resumption:
+    def _make_resumption(self, first: OutgoingMessages) -> Resumption:
         """Return the method to detect rows that an earlier attempt has published.
 
         The log has whole messages instead of deltas, so that deltas cannot be compared.
         """
-        options, count = self._options, self._already_sent
+        options, count = self._options, self._sent_count
         if not count or options.order != "checked" or options.command != "publish":
             return PositionResumption(count)
         return ContentResumption(PublishedMessages(options, self._identity, count, first.headers))
 
     @contextmanager
-    def _blaming(self) -> Iterator[None]:
+    def _explain_errors(self) -> Iterator[None]:
         """Name the option in an error, and the cause: a timeout may be due to a lost connection."""
         with convert_client_errors(self._options):
             try:
                 yield
             except TimedOutError as error:
-                if self._away is None:
+                if self._disconnect_error is None:
                     raise
-                raise ConnectionLostError(f"{self._away}; {error}") from None
+                raise ConnectionLostError(f"{self._disconnect_error}; {error}") from None
 
     def _on_state(self, event: ConnectionEvent) -> None:
         if event.state is ConnectionState.DISCONNECTED:
-            self._away = event.error
+            self._disconnect_error = event.error
         elif event.state is ConnectionState.RECOVERED:
-            self._away = None
+            self._disconnect_error = None
 
     def _on_refused(self, message: StoredMessage, error: CommandError) -> None:
         topic = str(msgspec.json.decode(message.header)["t"])
-        self._refused(topic, message.body, error)
+        self._record_refusal(topic, message.body, error)

@@ -75,8 +75,8 @@ class AmpsQueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         self._schema = schema
         self._command_options = command_options(options, self._row_format())
         self._consumer: QueueConsumer | None = None  # on the driver only
-        self._seen: tuple[list[str], list[Message]] | None = None
-        self._ends = False
+        self._taken_batch: tuple[list[str], list[Message]] | None = None
+        self._stops_when_empty = False
 
     def initialOffset(self) -> QueueOffset:  # noqa: N802 - Spark's name
         """Return the offset of a new query: no message has been taken."""
@@ -89,7 +89,7 @@ class AmpsQueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
         """End when the queue is empty."""
-        self._ends = True
+        self._stops_when_empty = True
 
     def latestOffset(self, start: QueueOffset, limit: ReadLimit) -> QueueOffset:  # noqa: N802 - Spark's name
         """Acknowledge the messages of the last micro-batch, and return those of the next one.
@@ -98,25 +98,25 @@ class AmpsQueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
             PipelineError: the server refuses, or has been unavailable for too long.
         """
         done = start[_MESSAGES]
-        if self._seen is not None and self._seen[0] != done:
-            return {_MESSAGES: self._seen[0]}  # Spark has not committed it yet
+        if self._taken_batch is not None and self._taken_batch[0] != done:
+            return {_MESSAGES: self._taken_batch[0]}  # Spark has not committed it yet
         if self._consumer is None:
             self._consumer = QueueConsumer(self._options, self._command_options)
         self._consumer.acknowledge(done)
         most = limit.max_rows if isinstance(limit, ReadMaxRows) else None
-        messages = self._consumer.take(most, done, waits=self._ends)
+        messages = self._consumer.take_messages(most, done, waits=self._stops_when_empty)
         if not messages:
             return start
-        self._seen = [message.bookmark or "" for message in messages], messages
-        return {_MESSAGES: self._seen[0]}
+        self._taken_batch = [message.bookmark or "" for message in messages], messages
+        return {_MESSAGES: self._taken_batch[0]}
 
     def partitions(self, start: QueueOffset, end: QueueOffset) -> list[InputPartition]:
         """Return the tasks of a micro-batch, the same for the same offsets."""
         bookmarks = end[_MESSAGES]
         if start == end:
             return []
-        is_seen = self._seen is not None and self._seen[0] == bookmarks
-        messages = self._seen[1] if self._seen is not None and is_seen else []
+        is_seen = self._taken_batch is not None and self._taken_batch[0] == bookmarks
+        messages = self._taken_batch[1] if self._taken_batch is not None and is_seen else []
         rows = self._row_format()
         count = min(self._options.partitions, len(bookmarks))
         cuts = [len(bookmarks) * number // count for number in range(count + 1)]

@@ -84,15 +84,17 @@ class RangeReader:
         range_, rows = partition.range, self.row_format()
         found: list[str] = []
         count = 0
-        for arrived in self._arrived(range_):
+        for arrived in self._read_columns(range_):
             count += len(arrived)
             if range_.digest is not None:
-                found += (bookmark or "" for bookmark in arrived.header("bookmark").to_pylist())
+                found += (
+                    bookmark or "" for bookmark in arrived.header_column("bookmark").to_pylist()
+                )
             yield rows.batch(arrived)
         if self._options.fail_on_data_loss:
             _check(range_, count, found)
 
-    def _arrived(self, range_: MessageRange) -> Iterator[MessageColumns]:
+    def _read_columns(self, range_: MessageRange) -> Iterator[MessageColumns]:
         options = self._options
         with connected(options, "read", patient=True, place=range_.begin) as client:
             if not (options.fail_on_data_loss or _has(client, options, range_.end)):

@@ -34,7 +34,7 @@ _MARK_SIZE: Final = 16
 class Resumption(Protocol):
     """Selects the rows still to be published."""
 
-    def unsent(self, outgoing: OutgoingMessages) -> Sequence[int]:
+    def unsent_indexes(self, outgoing: OutgoingMessages) -> Sequence[int]:
         """Return the indexes of the messages that the server does not have."""
 
 
@@ -46,13 +46,13 @@ class PositionResumption:
     """
 
     def __init__(self, count: int) -> None:
-        self._left = count
+        self._rows_to_skip = count
 
-    def unsent(self, outgoing: OutgoingMessages) -> Sequence[int]:
-        """See `Resumption.unsent`."""
+    def unsent_indexes(self, outgoing: OutgoingMessages) -> Sequence[int]:
+        """See `Resumption.unsent_indexes`."""
         rows = len(outgoing.bodies)
-        skipped = min(self._left, rows)
-        self._left -= skipped
+        skipped = min(self._rows_to_skip, rows)
+        self._rows_to_skip -= skipped
         return range(skipped, rows)
 
 
@@ -66,16 +66,16 @@ class ContentResumption:
     def __init__(self, published: PublishedMessages) -> None:
         self._published = published
 
-    def unsent(self, outgoing: OutgoingMessages) -> Sequence[int]:
-        """See `Resumption.unsent`."""
+    def unsent_indexes(self, outgoing: OutgoingMessages) -> Sequence[int]:
+        """See `Resumption.unsent_indexes`."""
         headers, published = outgoing.headers, self._published
         topics = headers.get("topic") or [published.topic] * len(outgoing.bodies)
-        published.named.update(topics)
+        published.row_topics.update(topics)
         columns = [headers[name] for name in _COMPARED if name in headers]
         values = zip(*columns, strict=True) if columns else repeat(())
         marks = map(_mark, outgoing.bodies, values)
         rows = enumerate(zip(topics, marks, strict=True))
-        return [place for place, (topic, mark) in rows if not published.take(topic, mark)]
+        return [place for place, (topic, mark) in rows if not published.match_row(topic, mark)]
 
 
 class PublishedMessages:
@@ -93,7 +93,7 @@ class PublishedMessages:
 
     Attributes:
         topic: the topic of rows without one.
-        named: the topics of all rows so far.
+        row_topics: the topics of all rows so far.
 
     Raises:
         ClientError: the log cannot be read.
@@ -103,39 +103,39 @@ class PublishedMessages:
         self, options: AmpsOptions, identity: TaskIdentity, count: int, headers: Iterable[str]
     ) -> None:
         self.topic: Final = options.topic or ""
-        self.named: Final[set[str]] = set()
+        self.row_topics: Final[set[str]] = set()
         self._options = options
         self._identity = identity
         self._count = count
-        self._names = [name for name in _COMPARED if name in headers]
-        found = list(self._read(options.topic))
-        self._left = Counter(found)
-        self._went_to: dict[str, frozenset[str]] = {}
+        self._header_names = [name for name in _COMPARED if name in headers]
+        found = list(self._read_hashes(options.topic))
+        self._unmatched = Counter(found)
+        self._stored_topics: dict[str, frozenset[str]] = {}
         topics = frozenset(topic for topic, _ in found)
         if options.topic is None:
-            self._went_to = {topic: frozenset((topic,)) for topic in topics}
+            self._stored_topics = {topic: frozenset((topic,)) for topic in topics}
         else:
-            self._went_to[options.topic] = topics
+            self._stored_topics[options.topic] = topics
 
-    def take(self, topic: str, mark: bytes) -> bool:
+    def match_row(self, topic: str, mark: bytes) -> bool:
         """Match a row with a message that the server has; return False if no equal one is left.
 
         Raises:
             ClientError: the log cannot be read.
         """
-        went_to = self._went_to.get(topic)
+        went_to = self._stored_topics.get(topic)
         if went_to is None:
-            went_to = frozenset(where for where, _ in self._read(topic))
-            self._went_to[topic] = went_to
-        for where in went_to - self.named or went_to:
-            if self._left[where, mark]:
-                self._left[where, mark] -= 1
+            went_to = frozenset(where for where, _ in self._read_hashes(topic))
+            self._stored_topics[topic] = went_to
+        for where in went_to - self.row_topics or went_to:
+            if self._unmatched[where, mark]:
+                self._unmatched[where, mark] -= 1
                 return True
         return False
 
-    def _read(self, topic: str | None) -> Iterator[tuple[str, bytes]]:
+    def _read_hashes(self, topic: str | None) -> Iterator[tuple[str, bytes]]:
         """Yield topic and hash of the messages that were published to a topic."""
-        publisher, before = str(client_hash(self._identity.name)), self._identity.before_first
+        publisher, before = str(client_hash(self._identity.name)), self._identity.base_sequence
         command_options = "bookmark_not_found=epoch"  # the first message may have been refused
         if topic is not None:
             command_options += ",non_regex_topic"
@@ -152,7 +152,7 @@ class PublishedMessages:
             ):
                 client_part, number, *_ = (message.bookmark or "").split("|")
                 if client_part == publisher and 0 < int(number) - before <= self._count:
-                    values = [getattr(message.header, name) for name in self._names]
+                    values = [getattr(message.header, name) for name in self._header_names]
                     yield message.topic or "", _mark(message.body, values)
 
 

@@ -39,16 +39,16 @@ class TaskIdentity(NamedTuple):
     batch: int
     is_stream: bool = True
 
-    def of_this_try(self) -> TaskIdentity:
+    def for_this_attempt(self) -> TaskIdentity:
         """Return an identity for this attempt only, from which the server has nothing yet."""
         return self._replace(name=f"{self.name}-{uuid.uuid4().hex[:12]}")
 
     @property
-    def before_first(self) -> int:
+    def base_sequence(self) -> int:
         """The sequence number before the one of the first row."""
         return self.batch << _BATCH_BITS
 
-    def already_sent(self, last: int) -> int:
+    def count_sent(self, last: int) -> int:
         """Return the number of the task's commands that the server has.
 
         Args:
@@ -71,7 +71,7 @@ class TaskIdentity(NamedTuple):
                 f" {latest} of this query already; the checkpoint has been set back, and what is"
                 " new in this batch would be taken for sent: begin a new one"
             )
-        return max(0, last - self.before_first)
+        return max(0, last - self.base_sequence)
 
 
 class RefusedMessage(NamedTuple):
@@ -102,7 +102,7 @@ class TaskSink(ABC):
     def __init__(self, options: AmpsOptions, identity: TaskIdentity) -> None:
         self._options = options
         self._identity = identity
-        self._checked: set[str] = set()
+        self._checked_topics: set[str] = set()
         self.refusals: list[RefusedMessage] = []
 
     def __enter__(self) -> Self:
@@ -123,13 +123,13 @@ class TaskSink(ABC):
     def close(self) -> None:
         """Close the connection."""
 
-    def _refused(self, topic: str, body: bytes, error: Exception) -> None:
+    def _record_refusal(self, topic: str, body: bytes, error: Exception) -> None:
         if len(self.refusals) < MAX_REPORTED_REFUSALS:
             self.refusals.append(RefusedMessage(topic, body, str(error)))
 
     def _check_topics(self, client: BlockingCommands, topics: set[str]) -> None:
         """Check that the server can detect duplicates in these topics."""
         if self._options.exactly_once:
-            for topic in topics - self._checked:
+            for topic in topics - self._checked_topics:
                 require_log(client, topic, NOT_ONCE, literal=True)
-        self._checked |= topics
+        self._checked_topics |= topics

@@ -26,7 +26,7 @@ class AmpsDataSource(DataSource):
     """Topics of a server."""
 
     def __init__(self, options: Mapping[str, str]) -> None:
-        self._given = {str(name).lower(): text for name, text in options.items()}
+        self._given_options = {str(name).lower(): text for name, text in options.items()}
 
     @classmethod
     def name(cls) -> str:
@@ -35,7 +35,7 @@ class AmpsDataSource(DataSource):
 
     def schema(self) -> StructType:
         """Return the default columns: bodies, or the fields of a sample."""
-        options = read_options(self._given, "read", "readStream")
+        options = read_options(self._given_options, "read", "readStream")
         if options.sample is None:
             return default_schema(options.message_type, has_deletions=options.has_deletions)
         kind = options.message_type
@@ -49,14 +49,14 @@ class AmpsDataSource(DataSource):
 
     def reader(self, schema: StructType) -> AmpsReader | LogRangeReader:
         """Return the batch reader of a topic: of its records, or of a part of the log."""
-        options = read_options(self._given, "read")
+        options = read_options(self._given_options, "read")
         return (LogRangeReader if is_range(options.bookmark) else AmpsReader)(options, schema)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
         """Return the stream reader of a topic."""
 
         def make() -> DataSourceStreamReader:
-            options = read_options(self._given, "readStream")
+            options = read_options(self._given_options, "readStream")
             reader = AmpsQueueStreamReader if options.consume else AmpsStreamReader
             return reader(options, schema)
 
@@ -69,7 +69,7 @@ class AmpsDataSource(DataSource):
                 "mode overwrite: messages cannot be taken back; use mode append, and delete records"
                 " with the option command=sow_delete"
             )
-        return AmpsWriter(read_options(self._given, "write"), schema)
+        return AmpsWriter(read_options(self._given_options, "write"), schema)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> AmpsStreamWriter:  # noqa: N802 - Spark's name
         """Return the writer of a stream."""
@@ -78,7 +78,7 @@ class AmpsDataSource(DataSource):
                 "output mode complete: messages cannot be taken back; use append (Spark has no mode"
                 " update for sources in Python), or foreachBatch with a df.write of its own"
             )
-        return AmpsStreamWriter(read_options(self._given, "writeStream"), schema)
+        return AmpsStreamWriter(read_options(self._given_options, "writeStream"), schema)
 
 
 def _sample(options: AmpsOptions) -> Iterator[Message]:

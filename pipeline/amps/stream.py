@@ -44,12 +44,12 @@ class AmpsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if options.bookmark is not None and options.bookmark.strip()[0] in "[(":
             raise option_error("bookmark", options.bookmark, "a stream has a beginning and no end")
         self._options = options
-        self._ranges: Final = RangeReader(options, schema)
+        self._range_reader: Final = RangeReader(options, schema)
         plan = BatchPlanner if len(options.servers) == 1 else FailoverBatchPlanner
-        self._source: Final[BatchPlanner | FailoverBatchPlanner] = plan(
-            options, self._ranges.command_options
+        self._planner: Final[BatchPlanner | FailoverBatchPlanner] = plan(
+            options, self._range_reader.command_options
         )
-        self._planned: LogOffset | None = None
+        self._planned_offset: LogOffset | None = None
 
     def initialOffset(self) -> LogOffset:  # noqa: N802 - Spark's name
         """Return the offset of a new query: the given bookmark, or the beginning of the log."""
@@ -61,7 +61,7 @@ class AmpsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
         """Read up to the current end of the log, and no further."""
-        self._source.stop_at_end()
+        self._planner.stop_at_end()
 
     def latestOffset(self, start: LogOffset, limit: ReadLimit) -> LogOffset:  # noqa: N802 - Spark's name
         """Return the end of the next micro-batch; its start if there is nothing.
@@ -69,21 +69,21 @@ class AmpsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         Raises:
             PipelineError: the server refuses, or has been unavailable for too long.
         """
-        end = self._source.latest(start, limits_of(self._options, limit))
+        end = self._planner.next_end(start, limits_of(self._options, limit))
         if end is not start:
-            self._planned = end
+            self._planned_offset = end
         return end
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802 - Spark's name
         """Return the end of the log, and the amount of messages after the last micro-batch."""
-        behind = self._source.behind()
+        behind = self._planner.measure_backlog()
         if behind is None:
             return None
         return {
             "bookmark": behind.end,
             "rows_behind": behind.rows,
             "bytes_behind": behind.size,
-            "seconds_behind": round(max(time() - behind.oldest, 0.0), 3) if behind.rows else 0.0,
+            "seconds_behind": round(max(time() - behind.oldest_s, 0.0), 3) if behind.rows else 0.0,
         }
 
     def partitions(self, start: LogOffset, end: LogOffset) -> list[InputPartition]:
@@ -91,10 +91,10 @@ class AmpsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if start == end:
             return []
         ranges = ranges_of(end)
-        known = self._source.messages(end) if end == self._planned else None
+        known = self._planner.small_batch_messages(end) if end == self._planned_offset else None
         if known is None or [len(some) for some in known] != [one.rows for one in ranges]:
             return [AmpsRange(one) for one in ranges]  # the tasks report missing messages
-        rows = self._ranges.row_format()
+        rows = self._range_reader.row_format()
         return [
             AmpsRange(one, rows.batch(messages))
             for one, messages in zip(ranges, known, strict=True)
@@ -106,8 +106,8 @@ class AmpsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         Raises:
             PipelineError: the log does not have all its messages any more.
         """
-        yield from self._ranges.read(partition)
+        yield from self._range_reader.read(partition)
 
     def stop(self) -> None:
         """Close the connection."""
-        self._source.close()
+        self._planner.close()

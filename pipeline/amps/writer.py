@@ -177,7 +177,7 @@ def send(
         identity = identity._replace(name=f"{identity.name}-sorted")
         messages = sorted_messages(messages)
     if not options.exactly_once:
-        identity = identity.of_this_try()
+        identity = identity.for_this_attempt()
     sink: TaskSink = (Deleter if options.command == "sow_delete" else RowPublisher)(
         options, identity
     )

@@ -163,7 +163,11 @@ class _BatchEvaluator:
             tree = parse(self._text, self._kind, functions)
             message_type = self._environment.message_type(self._message_type)
             self._evaluate = self._compile(with_inferred_types(tree, message_type), functions)
-            asked = {functions[node.name].reads for node in walk(tree) if isinstance(node, Call)}
+            asked = {
+                functions[node.name].context_attribute
+                for node in walk(tree)
+                if isinstance(node, Call)
+            }
             self._reader = _FieldReader(message_type, slots(tree), asked)
         return self._evaluate(self._reader(dict(zip(self._names, arrays, strict=True))))
 
@@ -180,7 +184,7 @@ class _FieldReader:
     def __init__(
         self, message_type: MessageType, layout: Sequence[Slot], asked: Collection[str | None]
     ) -> None:
-        self._asked = frozenset(name for name in asked if name is not None)
+        self._context_attributes = frozenset(name for name in asked if name is not None)
         self._layout = [slot for slot in layout if isinstance(slot, Reference)]
         self._extractors = {
             of_previous: message_type.extractor(
@@ -195,30 +199,30 @@ class _FieldReader:
         before = arrays.pop(_PREVIOUS, None)
         previous = [b""] * len(bodies) if before is None else _octets(before)
         columns = {
-            of_previous: iter(self._read(read, of_previous))
+            of_previous: iter(self._read_columns(read, of_previous))
             for of_previous, read in ((False, bodies), (True, previous))
         }
         return ColumnBatch(
             [next(columns[_is_of_previous(slot)]) for slot in self._layout],
             len(bodies),
-            self._contexts(bodies, arrays) if self._asked else None,
+            self._make_contexts(bodies, arrays) if self._context_attributes else None,
         )
 
-    def _read(self, bodies: Sequence[bytes], of_previous: bool) -> list[ColumnOfValues]:
+    def _read_columns(self, bodies: Sequence[bytes], of_previous: bool) -> list[ColumnOfValues]:
         extract = self._extractors[of_previous]
         return [column_of(values) for values in zip(*map(extract, bodies), strict=True)]
 
-    def _contexts(
+    def _make_contexts(
         self, bodies: Sequence[bytes], known: dict[str, pa.Array]
     ) -> list[MessageContext]:
         given = {name: _attributes(array) for name, array in known.items()}
-        if "message_size" in self._asked:
+        if "message_size" in self._context_attributes:
             given.setdefault("message_size", [len(body) for body in bodies])
-        if "sow_key_hash" in self._asked and "sow_key" in given:
+        if "sow_key_hash" in self._context_attributes and "sow_key" in given:
             hashes = [key and key_hash(key) for key in given["sow_key"]]
             given.setdefault("sow_key_hash", hashes)
         contexts = [MessageContext() for _ in bodies]
-        for name in self._asked & given.keys():
+        for name in self._context_attributes & given.keys():
             for context, attribute in zip(contexts, given[name], strict=True):
                 setattr(context, name, attribute)
         return contexts

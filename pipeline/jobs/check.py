@@ -39,10 +39,10 @@ def run(options: argparse.Namespace, run: JobRun) -> None:
     spec = read_configuration(options.config)
     views = [topic.ref for topic in spec.sow if isinstance(topic, ViewSpec)]
     if run.is_dry:
-        run.say("\n".join([f"{options.config} has {len(views)} views", *map(str, views)]))
+        run.print_text("\n".join([f"{options.config} has {len(views)} views", *map(str, views)]))
         return
     if not views:
-        run.say(f"{options.config} has no views")
+        run.print_text(f"{options.config} has no views")
         return
     from pipeline.views.check import check_views
 
@@ -51,13 +51,13 @@ def run(options: argparse.Namespace, run: JobRun) -> None:
         count = len(verdict.differences)
         different += bool(count)
         if options.json:
-            run.say_object(_as_data(verdict))
+            run.print_json(_as_data(verdict))
             continue
-        run.say(f"{verdict.view}: {verdict.records} records, {count or 'no'} differences")
+        run.print_text(f"{verdict.view}: {verdict.records} records, {count or 'no'} differences")
         for difference in verdict.differences[:_SHOWN]:
-            run.say(f"  {difference.key}")
-            run.say(f"    server {_text(difference.server)}")
-            run.say(f"    Spark  {_text(difference.spark)}")
+            run.print_text(f"  {difference.key}")
+            run.print_text(f"    server {_text(difference.server)}")
+            run.print_text(f"    Spark  {_text(difference.spark)}")
     if different:
         raise PipelineError(f"{different} of {len(views)} views differ")
 

@@ -108,15 +108,15 @@ def run(options: argparse.Namespace, run: JobRun) -> None:
         _tell(options, wanted, run)
         return
     target = _target(options, wanted)
-    with target.possession():
-        state = target.state() or _new_state(wanted, target)
+    with target.lock():
+        state = target.read_state() or _new_state(wanted, target)
         _check_state(state, wanted, target)
         state.columns = _columns(wanted)
         if options.follow:
             from pipeline.jobs.export_follow import follow
 
             follow(options, run, wanted, target, state)
-        elif wanted.is_of_server:
+        elif wanted.is_server:
             _check_stays_followed(state, target)
             _export_topic(wanted, run, target, state)
         else:
@@ -124,7 +124,7 @@ def run(options: argparse.Namespace, run: JobRun) -> None:
 
             logs = logs_of(wanted)
             if not export_round(wanted, run, target, state, logs, accepts_gap=options.accept_gap):
-                run.say("nothing new")
+                run.print_text("nothing new")
 
 
 def _target(options: argparse.Namespace, wanted: ExportSelection) -> CompactedTable | DeltaTarget:
@@ -132,7 +132,7 @@ def _target(options: argparse.Namespace, wanted: ExportSelection) -> CompactedTa
         return CompactedTable(options.target)
     from pipeline.delta import DeltaTarget
 
-    return DeltaTarget(options.target, wanted.folders)
+    return DeltaTarget(options.target, wanted.partition_columns)
 
 
 def _wanted(options: argparse.Namespace, run: JobRun) -> ExportSelection:
@@ -159,7 +159,7 @@ def _wanted(options: argparse.Namespace, run: JobRun) -> ExportSelection:
 
 
 def _check(options: argparse.Namespace, wanted: ExportSelection) -> None:
-    if wanted.is_of_server and not wanted.topic:
+    if wanted.is_server and not wanted.topic:
         raise PipelineError("--topic: missing: which topic of the server")
     if options.until_caught_up and not options.follow:
         raise PipelineError("--until-caught-up: needs --follow")
@@ -171,24 +171,24 @@ def _check(options: argparse.Namespace, wanted: ExportSelection) -> None:
 
 def _tell(options: argparse.Namespace, wanted: ExportSelection, run: JobRun) -> None:
     """Print the work that a run without --dry-run would do."""
-    if wanted.is_of_server:
+    if wanted.is_server:
         what = "what is published to" if options.follow else "the records of"
-        run.say(f"{without_passwords(wanted.source)}: {what} {wanted.topic}")
+        run.print_text(f"{without_passwords(wanted.source)}: {what} {wanted.topic}")
         return
     from pipeline.jobs.export_journals import logs_of, range_of
 
     state = read_state(options.target / FOLDER / "state.json") or JobState(_JOB, "", "")
     for log in logs_of(wanted):
         first, last = range_of(log, state, wanted, accepts_gap=options.accept_gap)
-        run.say(f"{log.instance}: {max(last - first, 0)} entries to export, up to {last}")
+        run.print_text(f"{log.instance}: {max(last - first, 0)} entries to export, up to {last}")
 
 
 def _export_topic(wanted: ExportSelection, run: JobRun, target: JobTarget, state: JobState) -> None:
     from pipeline.jobs.export_frames import records, write
 
     count = write(records(run.spark(), wanted), target, wanted)
-    files = target.replace(state)
-    run.say(f"{count} records in {files} files")
+    files = target.replace_with_staged(state)
+    run.print_text(f"{count} records in {files} files")
 
 
 def _new_state(wanted: ExportSelection, target: JobTarget) -> JobState:
@@ -208,7 +208,7 @@ def _new_state(wanted: ExportSelection, target: JobTarget) -> JobState:
 
 
 def _source(wanted: ExportSelection) -> str:
-    if wanted.is_of_server:
+    if wanted.is_server:
         where = without_passwords(wanted.source)
     else:
         where = str(Path(wanted.source).resolve())

@@ -47,7 +47,7 @@ def follow(
         PipelineError: the job failed. The rows written stay, and the next run resumes.
     """
     with catch_interrupts() as interrupted:
-        if wanted.is_of_server:
+        if wanted.is_server:
             _follow_server(options, run, wanted, target, state, interrupted)
         else:
             _follow_journals(options, run, wanted, target, state, interrupted)
@@ -63,7 +63,7 @@ def _follow_journals(
     state: JobState,
     interrupted: Event,
 ) -> None:
-    progress = run.progress("export", 0)
+    progress = run.start_progress("export", 0)
     logs = logs_of(wanted)
     while not interrupted.is_set():
         count = export_round(
@@ -94,14 +94,15 @@ def _follow_server(
     state: JobState,
     interrupted: Event,
 ) -> None:
-    if state.batch >= 0 and not target.checkpoint.exists():
+    if state.batch >= 0 and not target.checkpoint_folder.exists():
         raise PipelineError(
-            f"{target.checkpoint}: is gone, which said how far this export is; export to another"
+            f"{target.checkpoint_folder}: is gone, which said how far this export is; export"
+            " to another"
             " directory"
         )
 
     if state.runs == 0:  # else a checkpoint made before the first rows would belong to no export
-        target.remember(state)
+        target.store_state(state)
 
     def take(frame: DataFrame, batch: int) -> None:
         """Add a micro-batch, unless an earlier run added it before Spark could commit it."""
@@ -109,20 +110,20 @@ def _follow_server(
             return
         count = write(frame, target, wanted)
         state.batch = batch
-        files = target.finish(state)
+        files = target.append_staged(state)
         target.compact(state)
         if count:
-            run.say(f"{count} entries in {files} files")
+            run.print_text(f"{count} entries in {files} files")
 
     writer = published(run.spark(), wanted, options.max_rows).writeStream.foreachBatch(
         shorten_java_errors(take)
     )
-    writer = writer.option("checkpointLocation", str(target.checkpoint.resolve()))
+    writer = writer.option("checkpointLocation", str(target.checkpoint_folder.resolve()))
     if options.until_caught_up:
         writer = writer.trigger(availableNow=True)
     else:
         writer = writer.trigger(processingTime=f"{options.every} seconds")
-    progress = run.progress("export", 0)
+    progress = run.start_progress("export", 0)
     query = writer.start()
     try:
         watch(query, progress, interrupted)

@@ -60,12 +60,12 @@ class ExportSelection:
     options: Mapping[str, str] = field(default_factory=dict)
 
     @property
-    def is_of_server(self) -> bool:
+    def is_server(self) -> bool:
         """True if the source is a running server."""
         return "://" in self.source
 
     @property
-    def folders(self) -> list[str]:
+    def partition_columns(self) -> list[str]:
         """The columns that the files are partitioned by."""
         return [*FOLDERS, *([self.partition_by] if self.partition_by else [])]
 
@@ -74,11 +74,11 @@ class ExportSelection:
         """The columns with all metadata; None to use the default schema of the format."""
         if self.columns is None:
             return None
-        known = default_schema(None) if self.is_of_server else _WHOLE
+        known = default_schema(None) if self.is_server else _WHOLE
         more = [StructField(f"_{one.name}", one.dataType) for one in known if one.name != BODY]
         return StructType([*self.columns, *more])
 
-    def given(self, **more: str) -> dict[str, str]:
+    def format_options(self, **more: str) -> dict[str, str]:
         """Return the options of the format."""
         known = {"topic": self.topic, "filter": self.filter, **more}
         return {**self.options, **{name: text for name, text in known.items() if text}}
@@ -146,7 +146,7 @@ def _entries(
     first: int,
     last: int,
 ) -> DataFrame:
-    given = wanted.given(
+    given = wanted.format_options(
         archive="" if wanted.archive is None else str(wanted.archive.resolve()),
         instance=instance,
         commands=commands,
@@ -166,7 +166,7 @@ def _entries(
 
 def records(spark: SparkSession, wanted: ExportSelection) -> DataFrame:
     """Return the current records of a topic of a server."""
-    reader = spark.read.format("amps").options(**wanted.given(server=wanted.source))
+    reader = spark.read.format("amps").options(**wanted.format_options(server=wanted.source))
     return (reader if wanted.schema is None else reader.schema(wanted.schema)).load()
 
 
@@ -178,7 +178,7 @@ def published(spark: SparkSession, wanted: ExportSelection, most: int) -> DataFr
         wanted: the selection to read.
         most: rows in a micro-batch.
     """
-    given = wanted.given(server=wanted.source, max_rows_per_trigger=str(most))
+    given = wanted.format_options(server=wanted.source, max_rows_per_trigger=str(most))
     reader = spark.readStream.format("amps").options(**given)
     return (reader if wanted.schema is None else reader.schema(wanted.schema)).load()
 
@@ -200,12 +200,12 @@ def write(frame: DataFrame, target: JobTarget, wanted: ExportSelection) -> int:
     dated = frame.withColumn("date", F.date_format(moment, "yyyy-MM-dd"))
     named = dated.withColumnRenamed("_topic", "topic")
     counted = named.observe(seen, F.count(F.lit(1)).alias("rows"))
-    folders = wanted.folders if target.has_folders else []
+    folders = wanted.partition_columns if target.has_partition_folders else []
     conf = frame.sparkSession.conf
     before = conf.get(_TIMES)
     conf.set(_TIMES, "TIMESTAMP_MICROS")  # every reader knows it; Spark's default INT96 is older
     try:
-        counted.write.partitionBy(*folders).parquet(str(target.staging.resolve()))
+        counted.write.partitionBy(*folders).parquet(str(target.staging_folder.resolve()))
     finally:
         conf.set(_TIMES, str(before))
     return int(seen.get["rows"])

@@ -62,9 +62,9 @@ def export_round(
         for log in logs
         if log.instance in ranges
     }
-    files = target.finish(state)
+    files = target.append_staged(state)
     if count or most is None:
-        run.say(f"{count} entries in {files} files")
+        run.print_text(f"{count} entries in {files} files")
     return sum(last - first for first, last in ranges.values())
 
 

@@ -41,10 +41,10 @@ def follow(options: argparse.Namespace, run: JobRun, spec: InstanceSpec, view: T
     topics = topics_below(spec, view)
     if run.is_dry:
         below = ", ".join(str(topic.ref) for topic in topics)
-        run.say(f"{view} over {below} from {source.name} to {target.name}")
+        run.print_text(f"{view} over {below} from {source.name} to {target.name}")
         return
     spark = run.spark()
-    progress = run.progress("follow", 0)
+    progress = run.start_progress("follow", 0)
     query = stream_view(
         spark,
         spec,
@@ -60,7 +60,7 @@ def follow(options: argparse.Namespace, run: JobRun, spec: InstanceSpec, view: T
     if interrupted.is_set():
         raise KeyboardInterrupt
     if options.output is not None or options.publish:
-        run.say(f"{progress.done} entries taken in, {target.name} is up to date")
+        run.print_text(f"{progress.done_count} entries taken in, {target.name} is up to date")
 
 
 def _source(options: argparse.Namespace) -> ViewEventSource:
@@ -81,9 +81,9 @@ def _target(options: argparse.Namespace, run: JobRun, view: TopicRef) -> ViewEve
 
     def tell(key: str, body: bytes | None) -> None:
         if options.json:
-            run.say_object({"sow_key": key, "data": body})
+            run.print_json({"sow_key": key, "data": body})
         else:
             text = "deleted" if body is None else body.decode("utf-8", "backslashreplace")
-            run.say(f"{key}\t{text}")
+            run.print_text(f"{key}\t{text}")
 
     return LineTarget(tell)

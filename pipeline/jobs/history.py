@@ -51,7 +51,9 @@ def run(options: argparse.Namespace, run: JobRun) -> None:
     bookmark = range_up_to(options.at, source)
     source = replace(source, bookmark=bookmark)
     if run.is_dry:
-        run.say(f"{options.source}: the records of {options.topic} {bookmark or 'at the end'}")
+        run.print_text(
+            f"{options.source}: the records of {options.topic} {bookmark or 'at the end'}"
+        )
         return
     from pipeline.entries import state_of  # imports Spark, which parsing a command line must not
 
@@ -60,13 +62,13 @@ def run(options: argparse.Namespace, run: JobRun) -> None:
         for row in records.orderBy("topic", "sow_key").toLocalIterator():
             body = bytes(row.body)
             if options.json:
-                run.say_object({"topic": row.topic, "sow_key": row.sow_key, "data": body})
+                run.print_json({"topic": row.topic, "sow_key": row.sow_key, "data": body})
             else:
-                run.say(f"{row.topic}\t{row.sow_key}\t{body.decode('utf-8', 'replace')}")
+                run.print_text(f"{row.topic}\t{row.sow_key}\t{body.decode('utf-8', 'replace')}")
         return
     with new_path(options.output) as directory:
         records.write.parquet(str(directory))
-    run.say(f"{options.output}: written")
+    run.print_text(f"{options.output}: written")
 
 
 def end_of(bookmark: str) -> datetime | None:
@@ -94,5 +96,5 @@ def range_up_to(at: str, source: EntrySource | None) -> str:
     except BookmarkError as problem:
         raise PipelineError(f"--at={at}: {problem}") from problem
     if source is not None:
-        source.require(at)
+        source.require_bookmark(at)
     return bookmark

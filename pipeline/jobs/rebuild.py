@@ -86,14 +86,14 @@ def run(options: argparse.Namespace, run: JobRun) -> None:
     last = max(file.end_txid or 0 for file in log.files) - 1
     total = last + 1 - log.files[0].first_txid
     if run.is_dry:
-        run.say(f"{topic.name} from {total} entries up to {last}")
+        run.print_text(f"{topic.name} from {total} entries up to {last}")
         return
     try:
         with new_path(options.output) as file:
             records = _rebuild(spec, replace(topic, file_name=str(file)), log, run)
     except (ProvisionError, RecordStoreError, OSError) as problem:
         raise PipelineError(f"{options.output}: {problem}") from problem
-    run.say(f"{records} records from {total} entries")
+    run.print_text(f"{records} records from {total} entries")
 
 
 def _rebuild_view(spec: InstanceSpec, options: argparse.Namespace, run: JobRun) -> None:
@@ -104,7 +104,7 @@ def _rebuild_view(spec: InstanceSpec, options: argparse.Namespace, run: JobRun) 
     snapshot(directory, archive, spec.name)
     if run.is_dry:
         target = options.output or without_passwords(options.publish)
-        run.say(f"{view} from {directory} to {target}")
+        run.print_text(f"{view} from {directory} to {target}")
         return
     records = from_journals(run, spec, view, directory, archive)
     deliver(records, run, options.output, options.publish, view.name)
@@ -119,7 +119,7 @@ def _rebuild(spec: InstanceSpec, topic: TopicSpec, log: JournalSnapshot, run: Jo
     )
     opened = opener.open(topic)
     first, last = log.files[0].first_txid, max(file.end_txid or 0 for file in log.files) - 1
-    progress = run.progress("rebuild", last + 1 - first)
+    progress = run.start_progress("rebuild", last + 1 - first)
     cursor = JournalCursor(
         FileTable(log.files),
         SourceCache(0),
@@ -132,13 +132,13 @@ def _rebuild(spec: InstanceSpec, topic: TopicSpec, log: JournalSnapshot, run: Jo
     )
     while not cursor.is_caught_up:
         before = cursor.position
-        apply_entry_range(opened.sow, cursor.read_packed(_TOGETHER))
+        apply_entry_range(opened.sow, cursor.read_raw_range(_TOGETHER))
         progress.add(cursor.position - before)
     progress.end()
     _expire(opened.sow, last)
     records = len(opened.sow.table)
     opened.commit()
-    committer.settle()
+    committer.wait_for_jobs()
     opened.close()
     if damage:
         raise PipelineError(damage[0].text)
@@ -159,7 +159,7 @@ def _expire(sow: SowTopicRecords, last: int) -> None:
 
 def _wanted(sow: SowTopicRecords) -> Callable[[JournalTopic], bool]:
     def wanted(topic: JournalTopic) -> bool:
-        return topic.message_type == sow.type_name and sow.keeps(topic.name)
+        return topic.message_type == sow.type_name and sow.covers_topic(topic.name)
 
     return wanted
 

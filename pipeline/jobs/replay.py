@@ -85,9 +85,9 @@ def run(options: argparse.Namespace, run: JobRun) -> None:
         _check_places(source, state)
     total = _count(source, state, run, uri)
     if run.is_dry:
-        run.say(f"{total} entries to {uri}")
+        run.print_text(f"{total} entries to {uri}")
         return
-    progress = run.progress("replay", total)
+    progress = run.start_progress("replay", total)
     try:
         with _Senders(uri, f"amps-pipeline-{state.id}") as senders:
             frame = _entries(source, state, run, _COLUMNS)
@@ -95,16 +95,16 @@ def run(options: argparse.Namespace, run: JobRun) -> None:
             refused, first_refusal = senders.refusals()
     except ClientError as problem:
         raise PipelineError(
-            f"{uri}: after {progress.done} of {total} messages: {problem}"
+            f"{uri}: after {progress.done_count} of {total} messages: {problem}"
         ) from problem
     finally:
         progress.end()
     if refused:
         raise PipelineError(
-            f"{uri}: the server refused {refused} of {progress.done} messages and took"
+            f"{uri}: the server refused {refused} of {progress.done_count} messages and took"
             f" all others; the first: {first_refusal}"
         )
-    run.say(f"{progress.done} entries replayed")
+    run.print_text(f"{progress.done_count} entries replayed")
 
 
 def _check_places(source: EntrySource, state: JobState) -> None:
@@ -166,12 +166,12 @@ class _Senders(ExitStack):
 
     def refusals(self) -> tuple[int, str]:
         """Return the number of refused entries, and the first of them with the reason."""
-        senders = [sender for sender in self._senders.values() if sender.refused]
+        senders = [sender for sender in self._senders.values() if sender.refused_count]
         if not senders:
             return 0, ""
-        return sum(sender.refused for sender in senders), senders[0].first_refusal
+        return sum(sender.refused_count for sender in senders), senders[0].first_refusal
 
-    def of(self, row: Any) -> ReplaySender:
+    def sender_of(self, row: Any) -> ReplaySender:
         """Return the sender of an entry, once the entries of other instances are persisted."""
         from pipeline.jobs.replay_sender import ReplaySender  # imports modules that import Spark
 
@@ -207,7 +207,7 @@ class _Replay:
         self._rate: float = options.rate
         self._state = state
         self._progress = progress
-        self._began = time.monotonic()
+        self._started_s = time.monotonic()
 
     def publish(self, senders: _Senders, frame: DataFrame) -> None:
         self._state.marks = {}  # computing a mark reads a file, so this is done once, at the end
@@ -215,10 +215,10 @@ class _Replay:
             self._publish_all(senders, frame)
         finally:
             with suppress(PipelineError):  # the journals may be gone by now
-                self._state.marks = self._marks()
-            self._remember()
+                self._state.marks = self._entry_marks()
+            self._store_state()
 
-    def _marks(self) -> dict[str, str]:
+    def _entry_marks(self) -> dict[str, str]:
         """Return the marks of the last entries sent; an export has none."""
         if self._path is None or self._source.is_export:
             return {}
@@ -230,29 +230,29 @@ class _Replay:
         }
 
     def _publish_all(self, senders: _Senders, frame: DataFrame) -> None:
-        self._remember()  # before the first message: the client names are derived from the state
+        self._store_state()  # before the first message: the client names are derived from the state
         waiting: list[Any] = []
         step = min(_TOGETHER, max(int(self._rate * _SLICE), 1)) if self._rate else _TOGETHER
         for row in frame.toLocalIterator(prefetchPartitions=True):
             waiting.append(row)
             if len(waiting) >= step:
-                self._send(senders, waiting)
+                self._send_rows(senders, waiting)
                 waiting = []
         if waiting:
-            self._send(senders, waiting)
+            self._send_rows(senders, waiting)
 
-    def _send(self, senders: _Senders, rows: list[Any]) -> None:
+    def _send_rows(self, senders: _Senders, rows: list[Any]) -> None:
         if self._rate:
-            due = self._began + self._progress.done / self._rate
+            due = self._started_s + self._progress.done_count / self._rate
             time.sleep(max(due - time.monotonic(), 0))
         for row in rows:
-            senders.of(row).send(row)
+            senders.sender_of(row).send(row)
         senders.flush()
         self._state.reached |= {row.instance: row.txid for row in rows}
-        self._remember()
+        self._store_state()
         self._progress.add(len(rows))
 
-    def _remember(self) -> None:
+    def _store_state(self) -> None:
         if self._path is None:
             return
         try:

@@ -36,7 +36,7 @@ class _EntryStore(PublishStore):
 
     def number_next(self, txid: int) -> None:
         """Set the entry number of the next message."""
-        self._last = txid - 1
+        self._last_sequence = txid - 1
 
 
 class ReplaySender(ExitStack):
@@ -47,7 +47,7 @@ class ReplaySender(ExitStack):
         name: the client name.
 
     Attributes:
-        refused: the number of entries refused by the server.
+        refused_count: the number of entries refused by the server.
         first_refusal: the first of them, with the reason.
 
     Raises:
@@ -56,7 +56,7 @@ class ReplaySender(ExitStack):
 
     def __init__(self, uri: ServerUri, name: str) -> None:
         super().__init__()
-        self.refused = 0
+        self.refused_count = 0
         self.first_refusal = ""
         self._uri = uri
         self._deleter = Client(f"{name}-deletions", timeout=_PATIENCE)
@@ -110,7 +110,7 @@ class ReplaySender(ExitStack):
             self._log_on()
             self._number_deletion(entry.topic, keys, entry.txid)
         except CommandError as problem:
-            self._refuse(f"{problem}; it is the deletion of {', '.join(keys):.200}")
+            self._record_refusal(f"{problem}; it is the deletion of {', '.join(keys):.200}")
 
     def _number_deletion(self, topic: str, keys: list[str], txid: int) -> None:
         with suppress(DuplicateMessageError):  # it was executed before the replay was interrupted
@@ -122,8 +122,8 @@ class ReplaySender(ExitStack):
 
     def _on_refused(self, message: StoredMessage, error: CommandError) -> None:
         topic = msgspec.json.decode(message.header)["t"]
-        self._refuse(f"{error}; it is to {topic}: {message.body[:200]!r}")
+        self._record_refusal(f"{error}; it is to {topic}: {message.body[:200]!r}")
 
-    def _refuse(self, text: str) -> None:
-        self.refused += 1
+    def _record_refusal(self, text: str) -> None:
+        self.refused_count += 1
         self.first_refusal = self.first_refusal or text

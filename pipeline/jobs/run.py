@@ -47,57 +47,57 @@ class JobRun:
         _silence(spark)
         return spark
 
-    def say(self, text: str) -> None:
+    def print_text(self, text: str) -> None:
         """Print a text to the user."""
         print(text, file=self.out, flush=True)
 
-    def say_object(self, values: Mapping[str, object]) -> None:
+    def print_json(self, values: Mapping[str, object]) -> None:
         """Print an object to a program, as a line of JSON."""
-        self.say(json_line(values).decode().rstrip("\n"))
+        self.print_text(json_line(values).decode().rstrip("\n"))
 
-    def progress(self, what: str, total: int) -> ProgressBar:
+    def start_progress(self, what: str, total: int) -> ProgressBar:
         """Return a new progress display."""
-        return ProgressBar(what, total, shown=not self.is_quiet and sys.stderr.isatty())
+        return ProgressBar(what, total, is_shown=not self.is_quiet and sys.stderr.isatty())
 
 
 class ProgressBar:
     """A progress bar on a terminal; shows nothing without one.
 
     Args:
-        what: the name of the activity.
+        label: the name of the activity.
         total: the total amount, 0 if unknown.
-        shown: whether to draw it.
+        is_shown: whether to draw it.
     """
 
-    def __init__(self, what: str, total: int, *, shown: bool) -> None:
-        self.done = 0
-        self._what = what
+    def __init__(self, label: str, total: int, *, is_shown: bool) -> None:
+        self.done_count = 0
+        self._label = label
         self._total = total
-        self._shown = shown
-        self._began = time.monotonic()
-        self._drawn = 0.0
+        self._is_shown = is_shown
+        self._started_s = time.monotonic()
+        self._last_drawn_s = 0.0
 
     def add(self, count: int) -> None:
         """Add to the amount done."""
-        self.done += count
-        if self._shown and time.monotonic() - self._drawn >= _INTERVAL:
+        self.done_count += count
+        if self._is_shown and time.monotonic() - self._last_drawn_s >= _INTERVAL:
             self._draw()
 
     def end(self) -> None:
         """Draw the final state and end the line."""
-        if self._shown:
+        if self._is_shown:
             self._draw()
             sys.stderr.write("\n")
 
     def _draw(self) -> None:
-        self._drawn = time.monotonic()
-        rate = self.done / max(self._drawn - self._began, 0.001)
-        text = f"{self.done:,} of {self._total:,}" if self._total else f"{self.done:,}"
+        self._last_drawn_s = time.monotonic()
+        rate = self.done_count / max(self._last_drawn_s - self._started_s, 0.001)
+        text = f"{self.done_count:,} of {self._total:,}" if self._total else f"{self.done_count:,}"
         bar = ""
         if self._total:
-            filled = min(_WIDTH * self.done // self._total, _WIDTH)
+            filled = min(_WIDTH * self.done_count // self._total, _WIDTH)
             bar = f"[{'#' * filled}{'.' * (_WIDTH - filled)}] "
-        sys.stderr.write(f"\r{self._what} {bar}{text}, {rate:,.0f}/s\x1b[K")
+        sys.stderr.write(f"\r{self._label} {bar}{text}, {rate:,.0f}/s\x1b[K")
         sys.stderr.flush()
 
 

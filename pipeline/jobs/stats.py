@@ -39,20 +39,20 @@ def run(options: argparse.Namespace, run: JobRun) -> None:
     source = source_of(options, bookmark=options.bookmark)
     source.require_topic()
     if run.is_dry:
-        run.say(f"{options.source}: statistics of {options.topic or 'all topics'}")
+        run.print_text(f"{options.source}: statistics of {options.topic or 'all topics'}")
         return
     table = statistics(run.spark(), source, options.top)
     if options.json:
         from pyspark.sql import functions as F
 
         for (line,) in table.select(F.to_json(F.struct("*"))).toLocalIterator():
-            run.say(str(line))
+            run.print_text(str(line))
         return
-    run.say(f"{'topic':<32} {'hour':<17} {'messages':>12} {'bytes':>16}  top keys")
+    run.print_text(f"{'topic':<32} {'hour':<17} {'messages':>12} {'bytes':>16}  top keys")
     for row in table.toLocalIterator():
         keys = ", ".join(f"{key.key} ({key.messages})" for key in row.top_keys)
         hour = row.hour.strftime("%Y-%m-%d %H:%M")
-        run.say(f"{row.topic:<32} {hour:<17} {row.messages:>12,} {row.bytes:>16,}  {keys}")
+        run.print_text(f"{row.topic:<32} {hour:<17} {row.messages:>12,} {row.bytes:>16,}  {keys}")
 
 
 def statistics(spark: SparkSession, source: EntrySource, top: int) -> DataFrame:

@@ -97,7 +97,7 @@ def run(options: argparse.Namespace, run: JobRun) -> None:
     bookmark = range_up_to(options.at, _journals(options))
     if run.is_dry:
         source = options.journals or without_passwords(options.server)
-        run.say(f"{view} from {source} {bookmark or 'at the end'}")
+        run.print_text(f"{view} from {source} {bookmark or 'at the end'}")
         return
     if options.server:
         from pipeline.views import view_records
@@ -186,16 +186,16 @@ def deliver(
     if output is not None:
         with new_path(output) as directory:
             records.write.parquet(str(directory))
-        run.say(f"{output}: written")
+        run.print_text(f"{output}: written")
     elif publish:
         messages = records.select("body").sortWithinPartitions("body")
         writer = messages.write.format("amps").mode("append")
         writer.save(server=publish, topic=topic)
-        run.say(f"{without_passwords(publish)}: published")
+        run.print_text(f"{without_passwords(publish)}: published")
     else:
         for row in records.orderBy("key").toLocalIterator():
             body = bytes(row.body)
             if as_json:
-                run.say_object({"sow_key": row.key, "data": body})
+                run.print_json({"sow_key": row.key, "data": body})
             else:
-                run.say(f"{row.key}\t{body.decode('utf-8', 'backslashreplace')}")
+                run.print_text(f"{row.key}\t{body.decode('utf-8', 'backslashreplace')}")

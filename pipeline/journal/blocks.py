@@ -38,12 +38,12 @@ class BlockRequest:
     """The parts of entries to read.
 
     Attributes:
-        choose: selects the entries.
+        select_records: selects the entries.
         with_bodies: whether to read bodies.
         skips_damaged: whether to skip damaged entries; otherwise they are an error.
     """
 
-    choose: RecordSelector
+    select_records: RecordSelector
     with_bodies: bool
     skips_damaged: bool
 
@@ -99,12 +99,12 @@ class _BlockReader:
         length = RECORD_SIZE * (stop - start)
         data = self._source.read(self._piece.size - RECORD_SIZE * stop, length)
         if len(data) < length:
-            raise self._damaged(start, "torn: the file ends before it")
+            raise self._damage_error(start, "torn: the file ends before it")
         records = np.frombuffer(data, RECORD_TYPE)[::-1]
         expected = np.arange(self._piece.first_txid + start, self._piece.first_txid + stop)
         if not (records_check(data) and np.array_equal(records["txid"], expected)):
             records = records[self._intact_records(start, stop)]
-        return self._request.choose(records, self._piece.names)
+        return self._request.select_records(records, self._piece.names)
 
     def blocks(self, records: RecordArray) -> Iterator[JournalBlock]:
         """Yield the entries of some records, with their bodies if requested."""
@@ -117,19 +117,21 @@ class _BlockReader:
         lengths = records["body_length"].astype(np.int64)
         ends = begins + lengths + records["extras_length"]
         if len(ends) and (int(begins.min()) < PAGE or int(ends.max()) > self._piece.size):
-            raise self._damaged(self._number(records[0]), "a body lies outside of the file")
+            raise self._damage_error(
+                self._entry_number(records[0]), "a body lies outside of the file"
+            )
         first = 0
         while first < len(records):
             last = int(np.searchsorted(ends, begins[first] + _MAX_BLOCK_SIZE, "right"))
             chosen = slice(first, max(last, first + 1))
             first = chosen.stop
-            data, starts = self._bodies(begins[chosen], ends[chosen])
+            data, starts = self._read_bodies(begins[chosen], ends[chosen])
             block = JournalBlock(
                 self._piece.path, records[chosen], self._piece.names, data, starts, lengths[chosen]
             )
-            yield self._checked(block)
+            yield self._without_damaged(block)
 
-    def _bodies(self, begins: Int64Column, ends: Int64Column) -> tuple[bytes, Int64Column]:
+    def _read_bodies(self, begins: Int64Column, ends: Int64Column) -> tuple[bytes, Int64Column]:
         """Return bodies with their extras, and the offset of each."""
         span, wanted = int(ends[-1] - begins[0]), int((ends - begins).sum())
         if span <= 2 * wanted + _GAP:
@@ -139,7 +141,7 @@ class _BlockReader:
         lengths = ends - begins
         return data, np.cumsum(lengths) - lengths
 
-    def _checked(self, block: JournalBlock) -> JournalBlock:
+    def _without_damaged(self, block: JournalBlock) -> JournalBlock:
         """Return a block without the entries with damaged bodies."""
         records = block.records
         ends = block.starts + block.lengths + records["extras_length"]
@@ -147,21 +149,21 @@ class _BlockReader:
         if not bad:
             return block
         if not self._request.skips_damaged:
-            raise self._damaged(self._number(records[bad[0]]), "its message is damaged")
+            raise self._damage_error(self._entry_number(records[bad[0]]), "its message is damaged")
         intact = np.ones(len(records), np.bool_)
         intact[bad] = False
-        return block.only(intact)
+        return block.select(intact)
 
     def _intact_records(self, start: int, stop: int) -> list[int]:
         rows = read_rows(self._source, self._piece.first_txid, start, stop)
         if None in rows and not self._request.skips_damaged:
-            raise self._damaged(start + rows.index(None), "its record is damaged")
+            raise self._damage_error(start + rows.index(None), "its record is damaged")
         return [number for number, row in enumerate(rows) if row is not None]
 
-    def _number(self, record: np.void) -> int:
+    def _entry_number(self, record: np.void) -> int:
         return int(record["txid"]) - self._piece.first_txid
 
-    def _damaged(self, number: int, cause: str) -> PipelineError:
+    def _damage_error(self, number: int, cause: str) -> PipelineError:
         place = self._piece.size - RECORD_SIZE * (number + 1)
         return PipelineError(
             f"{self._piece.path}: entry {self._piece.first_txid + number} (number {number} of the "

@@ -65,7 +65,7 @@ def metadata_column(name: str, block: JournalBlock) -> pa.Array:
 
 def body_column(block: JournalBlock) -> pa.Array:
     """Return the bodies of a block."""
-    return PackedBodies(block.data, block.starts, block.starts + block.lengths).column()
+    return PackedBodies(block.data, block.starts, block.starts + block.lengths).to_arrow()
 
 
 def is_record_test(predicate: ColumnPredicate) -> bool:
@@ -103,7 +103,7 @@ def is_among(numbers: RecordArray, wanted: Collection[int]) -> RowMask:
 
 def metadata_mask(predicate: ColumnPredicate, block: JournalBlock) -> RowMask:
     """Return the mask of a block's entries for which a predicate on a METADATA column is true."""
-    return predicate.mask(metadata_column(predicate.column, block))
+    return predicate.match_mask(metadata_column(predicate.column, block))
 
 
 def _by_number(

@@ -47,10 +47,10 @@ class JournalContentFilter:
             numbers = [number for number, name in types.items() if name == kind]
             places = np.flatnonzero(np.isin(block.records["topic"], numbers))
             if len(places):
-                matching[places] = self._matching(kind, block.only(places).bodies())
+                matching[places] = self._match_bodies(kind, block.select(places).bodies())
         return matching
 
-    def _matching(self, kind: str, bodies: PackedBodies) -> list[bool]:
+    def _match_bodies(self, kind: str, bodies: PackedBodies) -> list[bool]:
         extract, predicate = self._reader(kind)
         if not self._paths:
             return [predicate(())] * len(bodies)

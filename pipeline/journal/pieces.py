@@ -114,11 +114,11 @@ class JournalBlock:
             return
         for kind in sorted(kinds):
             numbers = [one for one, name in self.names.message_types.items() if name == kind]
-            part = self.only(np.isin(self.records["topic"], numbers))
+            part = self.select(np.isin(self.records["topic"], numbers))
             if len(part.records):
                 yield part
 
-    def only(
+    def select(
         self, chosen: npt.NDArray[np.bool_ | np.signedinteger[Any]] | list[int]
     ) -> JournalBlock:
         """Return a block with some of the entries.

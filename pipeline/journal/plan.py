@@ -45,15 +45,15 @@ class PlannedLog:
             FileTable(files), SourceCache(_NO_CACHE), lambda: self.last_txid, log.steps
         )
         self.find = lookup.find
-        self.damaged_at = lookup.damaged_at
+        self.find_damaged_entry = lookup.find_damaged_entry
         self.first_since = lookup.first_since
         self._has_steps = len(log.steps) > 0
 
-    def is_place(self, client: int) -> bool:  # noqa: ARG002 - see `JournalSnapshot`
+    def is_log_position(self, client: int) -> bool:  # noqa: ARG002 - see `JournalSnapshot`
         """Return False: files do not contain the name of the log."""
         return False
 
-    def parting(self, client: int, sequence: int) -> int | None:  # noqa: ARG002 - see `JournalSnapshot`
+    def last_common_txid(self, client: int, sequence: int) -> int | None:  # noqa: ARG002 - see `JournalSnapshot`
         """Return None: a bookmark that is not in the log is refused."""
         return None
 
@@ -73,10 +73,10 @@ class PlannedLog:
 
     def _by_txids(self, span: LogSpan) -> LogSpan:
         """Return a part of the log without times, because the times of entries do not ascend."""
-        if span.before is None:
-            return replace(span, not_before=0)
-        last = self.first_since(span.before) - 1
-        return replace(span, not_before=0, last=last, before=None)
+        if span.end_timestamp is None:
+            return replace(span, begin_timestamp=0)
+        last = self.first_since(span.end_timestamp) - 1
+        return replace(span, begin_timestamp=0, last_txid=last, end_timestamp=None)
 
 
 def plan(options: JournalOptions, predicates: Sequence[ColumnPredicate]) -> list[JournalPartition]:
@@ -141,23 +141,23 @@ def plan_log(
         return
     for file in log.files:
         start, stop = _numbers(file, span)
-        ascends = not log.steps.is_any_in(file.first_txid, file.end_txid or file.first_txid)
+        ascends = not log.steps.has_step_between(file.first_txid, file.end_txid or file.first_txid)
         if start >= stop or not _may_have(file, start, stop, tests, ascends=ascends):
             continue
         names = _wanted(log.instance, _names(file, options, start, stop), options, tests)
         if not names.topics:
             continue
-        has_extras = file.seal is None or file.seal.with_extras > 0
+        has_extras = file.seal is None or file.seal.extras_count > 0
         cut = partial(JournalPartition, file.path, options.archive, file.first_txid, _count(file))
         for first, last in _cuts(file, start, stop, options.piece_size):
             yield cut(first, last, file.size, names, has_extras, bounds)
 
 
 def _bounds(span: LogSpan) -> Iterator[ColumnPredicate]:
-    if span.not_before:
-        yield ColumnPredicate("timestamp", "ge", (span.not_before,))
-    if span.before is not None:
-        yield ColumnPredicate("timestamp", "lt", (span.before,))
+    if span.begin_timestamp:
+        yield ColumnPredicate("timestamp", "ge", (span.begin_timestamp,))
+    if span.end_timestamp is not None:
+        yield ColumnPredicate("timestamp", "lt", (span.end_timestamp,))
 
 
 def _count(file: JournalFile) -> int:
@@ -167,9 +167,9 @@ def _count(file: JournalFile) -> int:
 def _numbers(file: JournalFile, span: LogSpan) -> tuple[int, int]:
     """Return the range of numbers of a file's entries in a span: first, and after the last."""
     stop = _count(file)
-    if span.last is not None:
-        stop = min(stop, span.last + 1 - file.first_txid)
-    return max(span.after + 1 - file.first_txid, 0), stop
+    if span.last_txid is not None:
+        stop = min(stop, span.last_txid + 1 - file.first_txid)
+    return max(span.after_txid + 1 - file.first_txid, 0), stop
 
 
 def _may_have(
@@ -179,15 +179,17 @@ def _may_have(
     ranges = {"txid": (file.first_txid + start, file.first_txid + stop - 1)}
     if file.seal is not None and ascends:
         ranges["timestamp"] = (file.seal.first_timestamp, file.seal.last_timestamp)
-    return all(test.may_hold(*ranges[test.column]) for test in tests if test.column in ranges)
+    return all(
+        test.can_match_range(*ranges[test.column]) for test in tests if test.column in ranges
+    )
 
 
 def _names(file: JournalFile, options: JournalOptions, start: int, stop: int) -> FileDefinitions:
     index = file.read_index()
     if index is not None:
-        return index.names
+        return index.definitions
     source = open_journal(file.path, options.archive)
-    names = file.read_names(source)
+    names = file.read_definitions(source)
     if not options.skips_damaged:
         used = set(np.unique(columns(source, start, stop)["topic"]).tolist())
         if not used <= names.topics.keys():

@@ -95,24 +95,24 @@ class ColumnPredicate:
 
     Attributes:
         column: its name; for metadata, without the underscore that it may have in the schema.
-        on_field: whether it is a field of messages.
+        is_on_field: whether it is a field of messages.
         operation: eq, ne, gt, ge, lt, le, in, not_in, startswith, endswith, __contains__, null,
             not_null or same (as `eq`, but NULL is the same as NULL).
         values: the values to compare with.
-        negated: rows pass where the test fails; NULL still does not pass.
+        is_negated: rows pass where the test fails; NULL still does not pass.
     """
 
     column: str
     operation: str
     values: tuple[FilterScalar, ...] = ()
-    negated: bool = False
-    on_field: bool = False
+    is_negated: bool = False
+    is_on_field: bool = False
 
     def test(self) -> ScalarPredicate:
         """Return the test as a function of a value."""
         return _test(self)
 
-    def mask(self, column: pa.Array) -> npt.NDArray[np.bool_]:
+    def match_mask(self, column: pa.Array) -> npt.NDArray[np.bool_]:
         """Return the mask of the values that pass; the same as `test` on each, but faster."""
         if pa.types.is_timestamp(column.type):
             column = column.cast(pa.int64())
@@ -121,7 +121,7 @@ class ColumnPredicate:
             return np.fromiter(map(self.test(), column.to_pylist()), np.bool_, len(column))
         return np.asarray(pc.fill_null(passes, fill_value=False).to_numpy(zero_copy_only=False))
 
-    def may_hold(self, low: int, high: int) -> bool:
+    def can_match_range(self, low: int, high: int) -> bool:
         """Return whether a number of a range can pass; True if unknown."""
         value = self.values[0] if self.values else None
         if not isinstance(value, int):
@@ -227,7 +227,7 @@ def _microseconds(moment: datetime) -> int:
 
 
 def _test(predicate: ColumnPredicate) -> ScalarPredicate:
-    operation, values, negated = predicate.operation, predicate.values, predicate.negated
+    operation, values, negated = predicate.operation, predicate.values, predicate.is_negated
     if operation == "null":
         return lambda value: value is None
     if operation == "not_null":
@@ -256,7 +256,7 @@ def _passes(predicate: ColumnPredicate, column: pa.Array) -> pa.Array | None:
         return pc.is_valid(column)
     if operation in _AFFIX_TESTS and pa.types.is_string(column.type):
         found = _AFFIX_TESTS[operation](column, pattern=values[0])
-        return pc.invert(found) if predicate.negated else found
+        return pc.invert(found) if predicate.is_negated else found
     if operation not in ORDERINGS or (isinstance(values[0], int) and abs(values[0]) > _EXACT):
         return None
     if operation in ("gt", "ge"):  # to Spark, NaN is greater than everything

@@ -52,12 +52,14 @@ class JournalPartitionReader:
     ) -> None:
         self._options = options
         self._schema = schema
-        self._on_metadata = [one for one in predicates if not one.on_field]
-        self._on_fields = [one for one in predicates if one.on_field]
-        self._content: JournalContentFilter | None = None
+        self._metadata_predicates = [one for one in predicates if not one.is_on_field]
+        self._field_predicates = [one for one in predicates if one.is_on_field]
+        self._content_filter: JournalContentFilter | None = None
         if options.filter:
-            self._content = JournalContentFilter(options.filter, options.tolerance.environment)
-        self._readers: dict[str, FieldReader] = {}
+            self._content_filter = JournalContentFilter(
+                options.filter, options.tolerance.environment
+            )
+        self._field_readers: dict[str, FieldReader] = {}
 
     def check(self, pieces: Iterable[JournalPartition]) -> None:
         """Check that the fields can be read from the messages in the pieces.
@@ -67,7 +69,7 @@ class JournalPartitionReader:
         """
         if self._schema.fields:
             for kind in {kind for one in pieces for kind in one.names.message_types.values()}:
-                self._reader(kind)
+                self._field_reader(kind)
 
     def read(self, piece: JournalPartition) -> Iterator[pa.RecordBatch]:
         """Read one piece.
@@ -76,67 +78,69 @@ class JournalPartitionReader:
             PipelineError: the file is gone or damaged, or a message does not fit the schema.
         """
         settle()
-        tests = [*self._on_metadata, *piece.bounds]
+        tests = [*self._metadata_predicates, *piece.bounds]
         quick = [one for one in tests if is_record_test(one)]
         slow = [one for one in tests if not is_record_test(one)]
         metadata = {*self._schema.metadata.values(), *(one.column for one in tests)}
         with_bodies = (
             self._schema.has_bodies
             or bool(self._schema.fields)
-            or self._content is not None
+            or self._content_filter is not None
             or (piece.has_extras and not metadata.isdisjoint(("correlation_id", "sow_key")))
         )
         request = BlockRequest(_chooser(quick), with_bodies, self._options.skips_damaged)
         for block in read_blocks(piece, request):
             for test in slow:
-                block = block.only(metadata_mask(test, block))
-            if self._content is not None:
-                block = block.only(self._content.matches(block))
+                block = block.select(metadata_mask(test, block))
+            if self._content_filter is not None:
+                block = block.select(self._content_filter.matches(block))
             for part in block.by_message_type() if self._schema.fields else [block]:
-                yield from (batch for batch in self._batches(part) if batch.num_rows)
+                yield from (batch for batch in self._tolerant_batches(part) if batch.num_rows)
 
-    def _batches(self, block: JournalBlock) -> Iterator[pa.RecordBatch]:
+    def _tolerant_batches(self, block: JournalBlock) -> Iterator[pa.RecordBatch]:
         def make(start: int, stop: int, *, fits: bool) -> pa.RecordBatch:
             count = len(block.records)
-            part = block if stop - start == count else block.only(list(range(start, stop)))
-            return self._batch(part, fits=fits)
+            part = block if stop - start == count else block.select(list(range(start, stop)))
+            return self._make_batch(part, fits=fits)
 
         return tolerated(make, len(block.records), self._options.tolerance.mode)
 
-    def _batch(self, block: JournalBlock, *, fits: bool) -> pa.RecordBatch:
+    def _make_batch(self, block: JournalBlock, *, fits: bool) -> pa.RecordBatch:
         values: ColumnValues = {}
         if self._schema.fields and len(block.records):
-            block, values = self._decoded(block) if fits else self._unfit(block)
+            block, values = self._decode_fields(block) if fits else self._null_fields(block)
         try:
-            schema = self._schema.arrow
-            columns = [self._column(field, block, values, fits=fits) for field in schema]
+            schema = self._schema.arrow_schema
+            columns = [self._make_column(field, block, values, fits=fits) for field in schema]
             for column, field in zip(columns, schema, strict=True):
                 require_values(column, field)
         except PipelineError as problem:
             raise PipelineError(f"{block.path}: {problem}") from None
-        return pa.RecordBatch.from_arrays(columns, schema=self._schema.arrow)
+        return pa.RecordBatch.from_arrays(columns, schema=self._schema.arrow_schema)
 
-    def _decoded(self, block: JournalBlock) -> tuple[JournalBlock, ColumnValues]:
+    def _decode_fields(self, block: JournalBlock) -> tuple[JournalBlock, ColumnValues]:
         """Decode the fields of a block; return the messages that pass the predicates on fields."""
-        reader = self._reader(block.message_type(0))
+        reader = self._field_reader(block.message_type(0))
         try:
             values = reader.columns(block.bodies())
         except UnfitError as problem:
             raise PipelineError(f"{block.describe(problem.number)}: {problem}") from None
-        if self._on_fields:
-            mask = np.logical_and.reduce([one.mask(values[one.column]) for one in self._on_fields])
-            block = block.only(mask)
+        if self._field_predicates:
+            mask = np.logical_and.reduce(
+                [one.match_mask(values[one.column]) for one in self._field_predicates]
+            )
+            block = block.select(mask)
             values = {name: column.filter(pa.array(mask)) for name, column in values.items()}
         return block, values
 
-    def _unfit(self, block: JournalBlock) -> tuple[JournalBlock, ColumnValues]:
+    def _null_fields(self, block: JournalBlock) -> tuple[JournalBlock, ColumnValues]:
         """Return messages with NULL fields, if such rows pass the predicates on fields."""
-        if not all(predicate.test()(None) for predicate in self._on_fields):
-            block = block.only([])
+        if not all(predicate.test()(None) for predicate in self._field_predicates):
+            block = block.select([])
         return block, {}
 
-    def _reader(self, message_type: str) -> FieldReader:
-        reader = self._readers.get(message_type)
+    def _field_reader(self, message_type: str) -> FieldReader:
+        reader = self._field_readers.get(message_type)
         if reader is None:
             reader = read_fields(
                 self._schema.fields,
@@ -145,10 +149,10 @@ class JournalPartitionReader:
                 timestamps=self._options.tolerance.timestamps,
                 environment=self._options.tolerance.environment,
             )
-            self._readers[message_type] = reader
+            self._field_readers[message_type] = reader
         return reader
 
-    def _column(
+    def _make_column(
         self, field: pa.Field, block: JournalBlock, values: ColumnValues, *, fits: bool
     ) -> pa.Array:
         what = self._schema.metadata.get(field.name)
@@ -159,7 +163,7 @@ class JournalPartitionReader:
             return body.view(field.type)
         if field.name in values:
             return values[field.name]
-        if field.name == self._schema.corrupt and not fits:
+        if field.name == self._schema.corrupt_column and not fits:
             return body_column(block).view(field.type)
         return pa.nulls(len(block.records), field.type)
 

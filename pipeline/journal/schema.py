@@ -42,11 +42,11 @@ class JournalSchema:
         tolerance: how messages that do not fit are handled.
 
     Attributes:
-        arrow: the Arrow schema.
+        arrow_schema: the Arrow schema.
         has_bodies: whether one of the columns is whole messages.
         metadata: the name of the metadata by that of the column.
         fields: the columns that are fields of messages.
-        corrupt: the column for messages that do not fit; None for none.
+        corrupt_column: the column for messages that do not fit; None for none.
 
     Raises:
         PipelineError: a column is not valid; the text names it.
@@ -55,13 +55,13 @@ class JournalSchema:
     def __init__(self, schema: StructType, tolerance: Tolerance = STRICT) -> None:
         check_names(schema)
         self._schema = schema
-        self.arrow: pa.Schema = to_arrow_schema(schema, timezone="UTC")
+        self.arrow_schema: pa.Schema = to_arrow_schema(schema, timezone="UTC")
         self.has_bodies = BODY in schema.names
         prefix = "" if self.has_bodies else "_"
         known = {f"{prefix}{name}": name for name in METADATA}
         self.metadata = {name: known[name] for name in schema.names if name in known}
-        self.corrupt = None if self.has_bodies else tolerance.corrupt_column(schema)
-        rest = [one for one in schema if one.name not in known and one.name != self.corrupt]
+        self.corrupt_column = None if self.has_bodies else tolerance.corrupt_column(schema)
+        rest = [one for one in schema if one.name not in known and one.name != self.corrupt_column]
         if self.has_bodies:
             _check(schema[BODY], StringType(), BinaryType())
             for field in rest:
@@ -74,18 +74,18 @@ class JournalSchema:
         for name, what in self.metadata.items():
             _check(schema[name], METADATA[what])
         self.fields = StructType(rest)
-        self._whole = {BODY if self.has_bodies else self.corrupt}
+        self._whole_columns = {BODY if self.has_bodies else self.corrupt_column}
 
-    def accept(self, filters: Iterable[Filter]) -> tuple[ColumnPredicate, ...]:
+    def accept_filters(self, filters: Iterable[Filter]) -> tuple[ColumnPredicate, ...]:
         """Return the predicates of the filters that can be tested while reading."""
         accepted = []
         for _, predicate in accept(filters, self._schema):
-            if predicate is None or predicate.column in self._whole:
+            if predicate is None or predicate.column in self._whole_columns:
                 continue
             if predicate.column in self.metadata:
                 accepted.append(replace(predicate, column=self.metadata[predicate.column]))
             else:
-                accepted.append(replace(predicate, on_field=True))
+                accepted.append(replace(predicate, is_on_field=True))
         return without_implied(accepted)
 
 

@@ -26,7 +26,7 @@ class AmpsJournalDataSource(DataSource):
     """Journals as a DataFrame."""
 
     def __init__(self, options: Mapping[str, str]) -> None:
-        self._given = dict(options.items())
+        self._given_options = dict(options.items())
 
     @classmethod
     def name(cls) -> str:
@@ -35,18 +35,18 @@ class AmpsJournalDataSource(DataSource):
 
     def schema(self) -> StructType:
         """Return the default columns."""
-        return default_schema(message_types(read_options(self._given)))
+        return default_schema(message_types(read_options(self._given_options)))
 
     def reader(self, schema: StructType) -> AmpsJournalReader:
         """Return the batch reader of journals."""
-        return AmpsJournalReader(read_options(self._given), schema)
+        return AmpsJournalReader(read_options(self._given_options), schema)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
         """Return the stream reader of journals."""
         return stream_reader(lambda: self._stream_reader(schema))
 
     def _stream_reader(self, schema: StructType) -> AmpsJournalStreamReader:
-        options = read_options(self._given)
+        options = read_options(self._given_options)
         return AmpsJournalStreamReader(options, JournalSchema(schema, options.tolerance))
 
 
@@ -65,11 +65,11 @@ class AmpsJournalReader(DataSourceReader):
         self._options = options
         self._schema = schema
         self._columns = JournalSchema(schema, options.tolerance)
-        self._predicates = self._columns.accept(options.where)
+        self._predicates = self._columns.accept_filters(options.where)
 
     def partitions(self) -> list[InputPartition]:
         """Plan the pieces to read."""
-        pieces = plan(self._options, [one for one in self._predicates if not one.on_field])
+        pieces = plan(self._options, [one for one in self._predicates if not one.is_on_field])
         JournalPartitionReader(self._options, self._columns, self._predicates).check(pieces)
         return [*pieces] or [InputPartition(None)]
 

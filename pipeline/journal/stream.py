@@ -50,15 +50,17 @@ class AmpsJournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNo
             raise option_error("bookmark", options.bookmark, "a stream has a beginning and no end")
         self._options = options
         self._columns = columns
-        self._end: JournalOffset | None = None
-        self._sealed: SealedFiles = {}
+        self._stop_offset: JournalOffset | None = None
+        self._sealed_files: SealedFiles = {}
 
     def initialOffset(self) -> JournalOffset:  # noqa: N802 - Spark's name
         """Return the offset of a new query: after the given bookmark, or before the first entry."""
         begins = {}
-        for log in self._logs():
-            after = PlannedLog(log).span(self._options.bookmark).after
-            begins[log.instance] = self._place(log, max(after, log.files[0].first_txid - 1))
+        for log in self._read_logs():
+            after = PlannedLog(log).span(self._options.bookmark).after_txid
+            begins[log.instance] = self._offset_position(
+                log, max(after, log.files[0].first_txid - 1)
+            )
         return begins
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
@@ -68,7 +70,7 @@ class AmpsJournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNo
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
         """Read up to the current end of the journals, and no further."""
-        self._end = self._ends({log.instance: log for log in self._logs()})
+        self._stop_offset = self._last_txids({log.instance: log for log in self._read_logs()})
 
     def latestOffset(self, start: JournalOffset, limit: ReadLimit) -> JournalOffset:  # noqa: N802 - Spark's name
         """Return the end of the next micro-batch; its start if there is nothing.
@@ -76,8 +78,8 @@ class AmpsJournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNo
         Raises:
             PipelineError: the journals end before the start.
         """
-        logs = {log.instance: log for log in self._logs()}
-        ends = self._ends(logs) if self._end is None else self._end
+        logs = {log.instance: log for log in self._read_logs()}
+        ends = self._last_txids(logs) if self._stop_offset is None else self._stop_offset
         room = limit.max_rows if isinstance(limit, ReadMaxRows) else None
         offset = dict(start)
         for instance, last in sorted(ends.items()):
@@ -85,13 +87,15 @@ class AmpsJournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNo
             if log is None:
                 continue
             before_first = log.files[0].first_txid - 1
-            first = self._after(log, start[instance], last) if instance in start else before_first
+            first = (
+                self._resume_txid(log, start[instance], last) if instance in start else before_first
+            )
             count = max(last - first, 0)
             if room is not None:
                 count = min(count, room)
                 room -= count
             if count or instance not in start:
-                offset[instance] = self._place(log, first + count)
+                offset[instance] = self._offset_position(log, first + count)
         return offset
 
     def partitions(self, start: JournalOffset, end: JournalOffset) -> list[InputPartition]:
@@ -100,24 +104,24 @@ class AmpsJournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNo
         Raises:
             PipelineError: the journals do not have all its entries any more.
         """
-        return [piece for log in self._logs() for piece in self._pieces(log, start, end)]
+        return [piece for log in self._read_logs() for piece in self._plan_pieces(log, start, end)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Read one piece."""
         assert isinstance(partition, JournalPartition)  # noqa: S101 - see partitions
         yield from JournalPartitionReader(self._options, self._columns, ()).read(partition)
 
-    def _logs(self) -> list[JournalSnapshot]:
+    def _read_logs(self) -> list[JournalSnapshot]:
         options = self._options
-        return snapshot(options.path, options.archive, options.instance, self._sealed)
+        return snapshot(options.path, options.archive, options.instance, self._sealed_files)
 
-    def _ends(self, logs: Mapping[str, JournalSnapshot]) -> dict[str, int]:
+    def _last_txids(self, logs: Mapping[str, JournalSnapshot]) -> dict[str, int]:
         return {instance: PlannedLog(log).last_txid for instance, log in logs.items()}
 
-    def _place(self, log: JournalSnapshot, txid: int) -> list[Any]:
+    def _offset_position(self, log: JournalSnapshot, txid: int) -> list[Any]:
         return [txid, entry_mark(log, txid, self._options.archive)]
 
-    def _after(self, log: JournalSnapshot, start: Any, last: int) -> int:
+    def _resume_txid(self, log: JournalSnapshot, start: Any, last: int) -> int:
         """Return the txid after which to resume in a log.
 
         Raises:
@@ -138,7 +142,7 @@ class AmpsJournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNo
             )
         return log.files[0].first_txid - 1
 
-    def _pieces(
+    def _plan_pieces(
         self, log: JournalSnapshot, start: JournalOffset, end: JournalOffset
     ) -> Iterator[JournalPartition]:
         if log.instance not in end:
@@ -152,7 +156,7 @@ class AmpsJournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNo
             if start[log.instance] == end[log.instance]:
                 return
             if after <= there or not self._options.fail_on_data_loss:
-                after = self._after(log, start[log.instance], there)
+                after = self._resume_txid(log, start[log.instance], there)
         if after >= last:
             return
         is_whole = (
@@ -165,7 +169,7 @@ class AmpsJournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNo
                 "the directory where they were archived (option archive), or go on with what there"
                 " is with the option fail_on_data_loss=false"
             )
-        yield from plan_log(log, self._options, (), LogSpan(after, last=last))
+        yield from plan_log(log, self._options, (), LogSpan(after, last_txid=last))
 
 
 def _parts(place: Any) -> tuple[int, str]:

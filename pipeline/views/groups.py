@@ -96,12 +96,12 @@ def row_reader(
         A function that returns the row of a record, and the message context for expressions; None
         if the view's filter excludes the record.
     """
-    source = view.compiled.rows()
+    source = view.compiled.make_row_source()
     projection = view.compiled.projection
-    asks = projection.arguments_ask or projection.fields_ask
+    asks = projection.arguments_need_context or projection.fields_need_context
 
     def read(record: Record) -> tuple[ProjectionRow, MessageContext] | None:
-        ((_, row),) = source.changes(0, RecordChange(record.key, record.topic, None, record))
+        ((_, row),) = source.row_changes(0, RecordChange(record.key, record.topic, None, record))
         if row is None:
             return None
         return row, context_of(record) if asks else NO_CONTEXT
@@ -112,7 +112,9 @@ def row_reader(
 def rows_of_parts(view: ViewDefinition, batches: Iterable[pa.RecordBatch]) -> Iterator[ViewRow]:
     """Yield the rows of a view over several topics; see `rows.join_parts`."""
     topics = range(len(view.compiled.topics))
-    nothing: list[ProjectionRow] = [(None,) * len(view.compiled.inputs(place)) for place in topics]
+    nothing: list[ProjectionRow] = [
+        (None,) * len(view.compiled.topic_inputs(place)) for place in topics
+    ]
     for batch in batches:
         parts = [batch.column(f"part_{place}").to_pylist() for place in topics]
         for sequence, *pickled in zip(batch.column("sequence").to_pylist(), *parts, strict=True):
@@ -125,17 +127,17 @@ def rows_of_parts(view: ViewDefinition, batches: Iterable[pa.RecordBatch]) -> It
 class _PartialGroups:
     """Groups the rows of a task."""
 
-    def __init__(self, view: ViewDefinition, read: ReadRows) -> None:
+    def __init__(self, view: ViewDefinition, read_rows: ReadRows) -> None:
         self._view = view
-        self._read = read
+        self._read_rows = read_rows
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Read rows, and yield partial groups."""
         projection = self._view.compiled.projection
         grouping = GroupTable(projection, self._view.spec.key_domain)
         latest: dict[Group, tuple[int, int, ProjectionRow, MessageContext]] = {}
-        for one in self._read(self._view, batches):
-            group = grouping.enter(one.row, one.context)
+        for one in self._read_rows(self._view, batches):
+            group = grouping.add_row(one.row, one.context)
             last = latest.get(group)
             if last is None or one.sequence >= last[0]:
                 latest[group] = one.sequence, one.timestamp, one.row, one.context
@@ -154,7 +156,7 @@ def _packed(
     for start in range(0, len(groups), _BATCH):
         keys, partials, sequences, timestamps = [], [], [], []
         for group, (sequence, timestamp, row, context) in groups[start : start + _BATCH]:
-            group.last, group.context = row, context
+            group.latest_row, group.latest_context = row, context
             keys.append(group.sow_key)
             partials.append(pickle.dumps(group))
             sequences.append(sequence)
@@ -176,15 +178,19 @@ class _GroupMerge:
         name, build = self._view.spec.name, self._view.message_type.build
         projection = self._view.compiled.projection
         waiting: list[Record] = []
-        for group, sequence, timestamp in self._merged(batches):
-            body = build(projection.values(group.last, group.accumulators, group.context))
+        for group, sequence, timestamp in self._merge_batches(batches):
+            body = build(
+                projection.compute_fields(
+                    group.latest_row, group.accumulators, group.latest_context
+                )
+            )
             waiting.append(Record(group.sow_key, body, name, timestamp, 0, sequence))
             if len(waiting) >= _BATCH:
                 yield batch_of(waiting)
                 waiting = []
         yield batch_of(waiting)
 
-    def _merged(self, batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[Group, int, int]]:
+    def _merge_batches(self, batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[Group, int, int]]:
         merged: tuple[Group, int, int] | None = None
         for batch in batches:
             columns = [batch.column(name).to_pylist() for name in _PARTIAL.names]
@@ -201,6 +207,6 @@ class _GroupMerge:
 
 def _take_in(group: Group, earlier: Group) -> None:
     """Merge an earlier part of a group into a later one."""
-    group.rows += earlier.rows
+    group.row_count += earlier.row_count
     for accumulator, other in zip(group.accumulators, earlier.accumulators, strict=True):
         accumulator.merge(other)

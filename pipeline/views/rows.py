@@ -47,7 +47,7 @@ def join_parts(view: ViewDefinition, topics: Sequence[DataFrame]) -> DataFrame:
     """
     joined = _side(view, topics[0], 0)
     for place in range(1, len(topics)):
-        fits = [one for one in view.compiled.joined_fields() if one.right_topic == place]
+        fits = [one for one in view.compiled.join_conditions() if one.right_topic == place]
         condition = reduce(and_, [_fit(view, one) for one in fits])
         joined = joined.join(_side(view, topics[place], place), condition, "left")
     places = range(len(topics))
@@ -63,8 +63,8 @@ def _side(view: ViewDefinition, records: DataFrame, place: int) -> DataFrame:
 
 def _fit(view: ViewDefinition, one: JoinedFields) -> Column:
     """Return the condition that two texts are equal."""
-    left = _text(one.left_topic, joined_paths(view, one.left_topic).index(one.left))
-    right = _text(one.right_topic, joined_paths(view, one.right_topic).index(one.right))
+    left = _text(one.left_topic, joined_paths(view, one.left_topic).index(one.left_field))
+    right = _text(one.right_topic, joined_paths(view, one.right_topic).index(one.right_field))
     if not view.spec.join_null_equivalency:
         return left == right
     # NULL equals NULL; but where there is no record, nothing matches.
@@ -74,8 +74,8 @@ def _fit(view: ViewDefinition, one: JoinedFields) -> Column:
 def joined_paths(view: ViewDefinition, place: int) -> list[Path]:
     """Return the join fields of one of the topics, in the order of `texts`."""
     paths: dict[Path, None] = {}
-    for one in view.compiled.joined_fields():
-        for topic, path in ((one.left_topic, one.left), (one.right_topic, one.right)):
+    for one in view.compiled.join_conditions():
+        for topic, path in ((one.left_topic, one.left_field), (one.right_topic, one.right_field)):
             if topic == place:
                 paths[path] = None
     return list(paths)
@@ -104,7 +104,7 @@ def part_reader(view: ViewDefinition, place: int) -> Callable[[Record], RowPart]
         view: the view.
         place: the index in `CompiledView.topics`.
     """
-    inputs = view.compiled.inputs(place)
+    inputs = view.compiled.topic_inputs(place)
     extract = view.compiled.message_types[place].extractor([*inputs, *joined_paths(view, place)])
     width = len(inputs)
 
@@ -118,13 +118,13 @@ def part_reader(view: ViewDefinition, place: int) -> Callable[[Record], RowPart]
 class _PartReader:
     """Reduces the records of one topic to their parts; runs in the workers."""
 
-    def __init__(self, view: ViewDefinition, place: int) -> None:
+    def __init__(self, view: ViewDefinition, topic_index: int) -> None:
         self._view = view
-        self._place = place
+        self._topic_index = topic_index
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Read batches of records."""
-        read = part_reader(self._view, self._place)
+        read = part_reader(self._view, self._topic_index)
         for batch in batches:
             parts: list[bytes] = []
             texts: list[Sequence[bytes | None]] = []

@@ -56,7 +56,7 @@ class Requester:
         cookie: the session that stands for the credentials that were shown; empty for none.
         challenge: the challenge for a visitor that has shown nothing but a cookie; empty for
             others.
-        proof: headers that prove the server's identity to the visitor.
+        auth_headers: headers that prove the server's identity to the visitor.
     """
 
     user: str = ""
@@ -64,7 +64,7 @@ class Requester:
     is_exempt: bool = False
     cookie: str = ""
     challenge: str = ""
-    proof: HttpHeaders = ()
+    auth_headers: HttpHeaders = ()
 
 
 class AccessControl:
@@ -75,7 +75,7 @@ class AccessControl:
         authenticator: authenticates visitors; None if there is no authentication.
         permissions: the visitors' permissions; None for everything.
         engine_calls: runs both on the engine's thread.
-        trail: records logons and refusals.
+        audit: records logons and refusals.
         log: where refusals are logged.
         sessions: the cookies.
 
@@ -90,7 +90,7 @@ class AccessControl:
         authenticator: LogonAuthenticator | None,
         permissions: AdminPermissionCache | None,
         engine_calls: EngineCalls,
-        trail: AdminAudit,
+        audit: AdminAudit,
         log: ServerLog,
         sessions: CookieSessions,
     ) -> None:
@@ -99,14 +99,14 @@ class AccessControl:
         self.has_entitlement: Final = permissions is not None
         self._admin = admin
         self._engine_calls = engine_calls
-        self._trail = trail
-        self._complaints = RateLimitedLog(log, on_running_loop)
-        self._recent = CredentialCache()
+        self._audit = audit
+        self._rate_limited_log = RateLimitedLog(log, on_running_loop)
+        self._credential_cache = CredentialCache()
         age = _MAX_AGE.search(admin.session_options)
-        sessions.seconds = int(age[1]) if age else DEFAULT_SECONDS
+        sessions.lifetime_s = int(age[1]) if age else DEFAULT_SECONDS
         self.sessions = sessions
 
-    async def admit(self, request: HttpRequest) -> Requester:
+    async def authenticate(self, request: HttpRequest) -> Requester:
         """Authenticate the sender of a request.
 
         Raises:
@@ -121,38 +121,40 @@ class AccessControl:
         """Authenticate the sender of a request, also for a path of AnonymousPaths.
 
         Raises:
-            HttpError: see `admit`.
+            HttpError: see `authenticate`.
         """
         module = self._authenticator
         if module is None:
             return Requester(address=request.peer)
         shown = request.headers.get("authorization", "")
         if not shown:
-            user = self._known(request)
+            user = self._cookie_user(request)
             if user is not None:
-                return Requester(user, request.peer, challenge=self._challenge(request))
-        era = self._era
-        user = self._recent.find(shown, request.peer, era)
-        if user is not None and not await self._is_stranger(user):
-            return Requester(user, request.peer, cookie=self.sessions.begin(user, shown))
-        credentials = self._credentials(shown, request)
-        admission = await self._authenticate(module, credentials)
+                return Requester(user, request.peer, challenge=self._challenge_for(request))
+        era = self._security_epoch
+        user = self._credential_cache.find(shown, request.peer, era)
+        if user is not None and not await self._lacks_permissions(user):
+            return Requester(user, request.peer, cookie=self.sessions.begin_session(user, shown))
+        credentials = self._read_credentials(shown, request)
+        admission = await self._check_credentials(module, credentials)
         if not admission.granted:
-            self._refuse(request, credentials, admission)
+            self._refuse_logon(request, credentials, admission)
         if _is_password(shown):
-            self._recent.keep(shown, request.peer, era, admission.user)
+            self._credential_cache.add(shown, request.peer, era, admission.user)
         if not shown:
             return Requester(admission.user, request.peer)
-        if not self.sessions.has(admission.user, shown):
-            self._trail.logged_on(admission.user, request.peer, admission.reason)
+        if not self.sessions.has_session(admission.user, shown):
+            self._audit.record_logon(admission.user, request.peer, admission.reason)
         return Requester(
             admission.user,
             request.peer,
-            cookie=self.sessions.begin(admission.user, shown),
-            proof=proof(self._admin.www_authenticate, admission),
+            cookie=self.sessions.begin_session(admission.user, shown),
+            auth_headers=proof(self._admin.www_authenticate, admission),
         )
 
-    def cookie_of(self, visitor: Requester, request: HttpRequest) -> list[tuple[str, str]]:
+    def session_cookie_headers(
+        self, visitor: Requester, request: HttpRequest
+    ) -> list[tuple[str, str]]:
         """Return the headers that set a visitor's cookie, if it is new to them."""
         if not visitor.cookie or visitor.cookie in cookies_in(request.headers.get("cookie", "")):
             return []
@@ -163,7 +165,7 @@ class AccessControl:
             extra.append("Secure")
         return [("Set-Cookie", "; ".join([f"{COOKIE}={visitor.cookie}", options, *extra]))]
 
-    async def require(self, visitor: Requester, path: str) -> None:
+    async def require_access(self, visitor: Requester, path: str) -> None:
         """Check that a visitor may read a resource.
 
         A module may learn a user's permissions from credentials only, and lose them while the user
@@ -172,63 +174,63 @@ class AccessControl:
         Raises:
             HttpError: the visitor may not read it.
         """
-        refused = {} if visitor.is_exempt else await self._refused(visitor.user, [path])
+        refused = {} if visitor.is_exempt else await self._refusing_rules(visitor.user, [path])
         if refused:
-            self._trail.refused(visitor.user, visitor.address, path, refused[path])
-            if visitor.challenge and await self._is_stranger(visitor.user):
+            self._audit.record_refusal(visitor.user, visitor.address, path, refused[path])
+            if visitor.challenge and await self._lacks_permissions(visitor.user):
                 raise _ask_for_credentials(visitor.challenge)
             who = f"User {visitor.user!r}" if visitor.user else "Who has not logged on"
             raise HttpError(403, f"{who} may not see {path}: entitlement does not allow it.")
 
-    async def hidden(self, visitor: Requester, paths: Iterable[str]) -> frozenset[str]:
+    async def hidden_paths(self, visitor: Requester, paths: Iterable[str]) -> frozenset[str]:
         """Return those of some resources that a visitor may not read."""
         if visitor.is_exempt:
             return frozenset()
-        return frozenset(await self._refused(visitor.user, paths))
+        return frozenset(await self._refusing_rules(visitor.user, paths))
 
-    async def refused(self, visitor: Requester, paths: Iterable[str]) -> frozenset[str]:
+    async def refused_paths(self, visitor: Requester, paths: Iterable[str]) -> frozenset[str]:
         """Return those of some resources that a visitor may not read in other requests.
 
         This request may have come by a path of AnonymousPaths itself: then no user is known.
         """
         pattern = self._admin.anonymous_paths
         asked = (path for path in paths if pattern is None or not matches(pattern, path))
-        return frozenset(await self._refused(visitor.user, asked))
+        return frozenset(await self._refusing_rules(visitor.user, asked))
 
-    async def _refused(self, user: str, paths: Iterable[str]) -> Mapping[str, str]:
+    async def _refusing_rules(self, user: str, paths: Iterable[str]) -> Mapping[str, str]:
         """Return those of some paths that may not be read, each with the rule that refuses it."""
         known = self._permissions
         if known is None:
             return {}
         asked = tuple(paths)
-        return await self._engine_calls.decide(
+        return await self._engine_calls.await_decision(
             lambda: mapped(known.find(user), partial(_hidden, asked))
         )
 
     @property
-    def _era(self) -> tuple[int, int]:
+    def _security_epoch(self) -> tuple[int, int]:
         """A value that changes whenever logons or permissions have to be decided afresh."""
         known = self._permissions
-        return self.sessions.times_ended, 0 if known is None else known.times_forgotten
+        return self.sessions.end_count, 0 if known is None else known.invalidation_count
 
-    async def _is_stranger(self, user: str) -> bool:
+    async def _lacks_permissions(self, user: str) -> bool:
         """Return whether a module has yet to learn a user's permissions from a logon."""
         known = self._permissions
         if known is None:
             return False
-        return await self._engine_calls.decide(
+        return await self._engine_calls.await_decision(
             lambda: mapped(
                 known.find(user),
-                lambda one: one.permit(Permission.READ_ADMIN, "") is UNKNOWN_USER_PERMIT,
+                lambda one: one.get_permit(Permission.READ_ADMIN, "") is UNKNOWN_USER_PERMIT,
             )
         )
 
-    def _known(self, request: HttpRequest) -> str | None:
+    def _cookie_user(self, request: HttpRequest) -> str | None:
         """Return the user of one of the request's cookies."""
         users = map(self.sessions.user_of, cookies_in(request.headers.get("cookie", "")))
         return next((user for user in users if user is not None), None)
 
-    def _credentials(self, shown: str, request: HttpRequest) -> LogonCredentials | None:
+    def _read_credentials(self, shown: str, request: HttpRequest) -> LogonCredentials | None:
         """Return the credentials of a request; None if they cannot be read."""
         credentials = _read(shown, self._admin.www_authenticate)
         if credentials is None:
@@ -237,25 +239,29 @@ class AccessControl:
         origin = LogonOrigin(TRANSPORT, request.peer, certificate_user=named)
         return replace(credentials, origin=origin)
 
-    async def _authenticate(
+    async def _check_credentials(
         self, module: LogonAuthenticator, credentials: LogonCredentials | None
     ) -> Admission:
         if credentials is None:
             return Admission(False, "", _UNREADABLE)
-        return await self._engine_calls.decide(lambda: module.begin().step(credentials))
+        return await self._engine_calls.await_decision(
+            lambda: module.begin_logon().authenticate(credentials)
+        )
 
-    def _refuse(
+    def _refuse_logon(
         self, request: HttpRequest, credentials: LogonCredentials | None, admission: Admission
     ) -> None:
         if "authorization" in request.headers:
-            self._complaints.emit(
+            self._rate_limited_log.emit(
                 "19-0008", host_of(request.peer), address=request.peer, reason=admission.reason
             )
             user = "" if credentials is None else credentials.user
-            self._trail.logon_refused(user, request.peer, admission.detail or admission.reason)
-        raise _ask_for_credentials(self._challenge(request))
+            self._audit.record_logon_refusal(
+                user, request.peer, admission.detail or admission.reason
+            )
+        raise _ask_for_credentials(self._challenge_for(request))
 
-    def _challenge(self, request: HttpRequest) -> str:
+    def _challenge_for(self, request: HttpRequest) -> str:
         """Return the challenge that asks the sender of a request for credentials."""
         challenge = self._admin.www_authenticate
         if _SCRIPT in request.headers and challenge.lower().startswith("basic"):
@@ -274,8 +280,8 @@ def _is_password(shown: str) -> bool:
 
 def _hidden(asked: Iterable[str], permissions: Permissions) -> Mapping[str, str]:
     """Return those of some paths that may not be read, each with the rule that refuses it."""
-    permits = ((path, permissions.permit(Permission.READ_ADMIN, path)) for path in asked)
-    return {path: permit.rule for path, permit in permits if not permit.allowed}
+    permits = ((path, permissions.get_permit(Permission.READ_ADMIN, path)) for path in asked)
+    return {path: permit.rule for path, permit in permits if not permit.is_allowed}
 
 
 def _read(shown: str, challenge: str) -> LogonCredentials | None:

@@ -28,25 +28,25 @@ class AdminAudit:
         self._module = module
         self._engine_calls = engine_calls
 
-    def logged_on(self, user: str, address: str, reason: str) -> None:
+    def record_logon(self, user: str, address: str, reason: str) -> None:
         """Record a visitor's first logon."""
         party = self._party(user, address)
-        self._engine_calls.tell(lambda: self._audit.logged_on(party, reason))
+        self._engine_calls.post(lambda: self._audit.report_logon(party, reason))
 
-    def logon_refused(self, user: str, address: str, reason: str) -> None:
+    def record_logon_refusal(self, user: str, address: str, reason: str) -> None:
         """Record that a visitor's credentials were not accepted."""
         party = self._party(user, address)
-        self._engine_calls.tell(lambda: self._audit.logon_refused(party, reason))
+        self._engine_calls.post(lambda: self._audit.report_refused_logon(party, reason))
 
-    def refused(self, user: str, address: str, path: str, rule: str) -> None:
+    def record_refusal(self, user: str, address: str, path: str, rule: str) -> None:
         """Record that entitlement refused a visitor a path, or the deed at that path."""
         party = self._party(user, address)
-        self._engine_calls.tell(lambda: self._audit.refused(party, "see", path, rule))
+        self._engine_calls.post(lambda: self._audit.report_refusal(party, "see", path, rule))
 
-    def acted(self, user: str, address: str, path: str) -> None:
+    def record_operation(self, user: str, address: str, path: str) -> None:
         """Record that a visitor requested a deed."""
         party = self._party(user, address)
-        self._engine_calls.tell(lambda: self._audit.acted(party, path, ""))
+        self._engine_calls.post(lambda: self._audit.report_action(party, path, ""))
 
     def _party(self, user: str, address: str) -> AuditParty:
         return AuditParty(user, address, TRANSPORT, module=self._module)

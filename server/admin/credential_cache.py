@@ -28,13 +28,13 @@ class _CachedCredential:
 
     Attributes:
         user: the user that they were accepted for.
-        ends: when they expire.
-        era: see `CredentialCache.find`.
+        expires_s: when they expire.
+        epoch: see `CredentialCache.find`.
     """
 
     user: str
-    ends: float
-    era: object
+    expires_s: float
+    epoch: object
 
 
 class CredentialCache:
@@ -56,12 +56,12 @@ class CredentialCache:
         known = self._accepted.get(digest)
         if known is None:
             return None
-        if known.era != era or known.ends <= time.monotonic():
+        if known.epoch != era or known.expires_s <= time.monotonic():
             del self._accepted[digest]
             return None
         return known.user
 
-    def keep(self, shown: str, peer: str, era: object, user: str) -> None:
+    def add(self, shown: str, peer: str, era: object, user: str) -> None:
         """Add accepted credentials. See `find`."""
         digest = self._digest(shown, peer)
         self._accepted.pop(digest, None)

@@ -52,7 +52,7 @@ class CsrfProtection:
         pattern: AccessControlAllowOrigin; `*` lets pages of all sites read, and none act; None if
             there is none.
         hosts: the names of this host.
-        is_open: whether no credentials are checked.
+        is_unauthenticated: whether no credentials are checked.
         is_encrypted: whether requests come over TLS.
 
     Raises:
@@ -64,16 +64,16 @@ class CsrfProtection:
         pattern: str | None,
         hosts: OwnHosts | None = None,
         *,
-        is_open: bool = False,
+        is_unauthenticated: bool = False,
         is_encrypted: bool = False,
     ) -> None:
         self._origins = None if pattern is None else Origins([pattern])
         self._allows_all = pattern == "*"
         self._hosts = hosts or OwnHosts()
-        self._is_open = is_open
-        self._needs_known_name = is_open and not is_encrypted
+        self._is_unauthenticated = is_unauthenticated
+        self._needs_known_name = is_unauthenticated and not is_encrypted
 
-    def refuse_reader(self, request: HttpRequest) -> None:
+    def refuse_foreign_reader(self, request: HttpRequest) -> None:
         """Refuse a page of another site where no credentials are checked.
 
         Raises:
@@ -81,9 +81,13 @@ class CsrfProtection:
                 of this host (DNS rebinding).
         """
         origin = request.headers.get("origin")
-        if not self._allows_all and not self._is_named(origin or _own_origin(request)):
+        if not self._allows_all and not self._is_origin_named(origin or _own_origin(request)):
             self._refuse_unknown_name(request)
-        if origin is not None and request.method != "OPTIONS" and not self._may_read(request):
+        if (
+            origin is not None
+            and request.method != "OPTIONS"
+            and not self._may_origin_read(request)
+        ):
             raise HttpError(
                 403,
                 f"A page of {origin} asks for this. Where no credentials are checked, only pages "
@@ -91,7 +95,7 @@ class CsrfProtection:
                 "in Admin says which others may.",
             )
 
-    def grant(
+    def add_cors_headers(
         self, request: HttpRequest, response: HttpResponse, *, is_public: bool = False
     ) -> None:
         """Add the headers that say which pages may read an answer.
@@ -101,13 +105,15 @@ class CsrfProtection:
             response: the answer.
             is_public: whether pages of all sites may, unless AccessControlAllowOrigin is set.
         """
-        if self._allows_all or (self._origins is None and (is_public or not self._is_open)):
+        if self._allows_all or (
+            self._origins is None and (is_public or not self._is_unauthenticated)
+        ):
             response.headers.append(("Access-Control-Allow-Origin", "*"))
             return
         origin = request.headers.get("origin", "")
-        granted = origin if origin and self._may_read(request) else _own_origin(request)
+        granted = origin if origin and self._may_origin_read(request) else _own_origin(request)
         response.headers += [("Access-Control-Allow-Origin", granted), ("Vary", "Origin")]
-        is_named = bool(origin) and self._is_named(origin)
+        is_named = bool(origin) and self._is_origin_named(origin)
         if is_named and request.method == "OPTIONS":
             response.headers += [
                 ("Access-Control-Allow-Methods", _METHODS),
@@ -115,7 +121,7 @@ class CsrfProtection:
                 ("Access-Control-Max-Age", "600"),
             ]
 
-    def refuse_foreign(self, request: HttpRequest) -> None:
+    def refuse_foreign_request(self, request: HttpRequest) -> None:
         """Refuse a request that a browser sends for a page of another site, by its headers.
 
         Sites that AccessControlAllowOrigin names may act; permission to read for all, as without
@@ -126,7 +132,7 @@ class CsrfProtection:
         """
         headers = request.headers
         origin = headers.get("origin") or _origin_of(headers.get("referer", ""))
-        if origin and self._is_named(origin):
+        if origin and self._is_origin_named(origin):
             return
         self._refuse_unknown_name(request)
         site = headers.get("sec-fetch-site", "none")
@@ -145,22 +151,22 @@ class CsrfProtection:
 
     def _refuse_unknown_name(self, request: HttpRequest) -> None:
         host = request.headers.get("host", "")
-        if self._needs_known_name and _is_of_browser(request) and not self._hosts.has(host):
+        if self._needs_known_name and _is_of_browser(request) and not self._hosts.has_host(host):
             raise HttpError(
                 403,
                 f"A browser asks for this by the name {host!r}, which may be anybody's. Use the "
                 "address, or name this in ExternalInetAddr or AccessControlAllowOrigin.",
             )
 
-    def _is_named(self, origin: str) -> bool:
+    def _is_origin_named(self, origin: str) -> bool:
         """Return whether AccessControlAllowOrigin names the site."""
-        return self._origins is not None and self._origins.name(origin)
+        return self._origins is not None and self._origins.matches_pattern(origin)
 
-    def _may_read(self, request: HttpRequest) -> bool:
+    def _may_origin_read(self, request: HttpRequest) -> bool:
         origin = request.headers["origin"]
         if self._origins is not None:
-            return self._origins.allow(origin)
-        if not self._is_open:
+            return self._origins.is_allowed(origin)
+        if not self._is_unauthenticated:
             return True
         host = request.headers.get("host", "")
         return origin == _own_origin(request) or self._hosts.has_page(origin, host)

@@ -30,7 +30,7 @@ class EngineCalls:
         self._post = post
         self._tasks: set[asyncio.Task[None]] = set()  # the event loop keeps weak references only
 
-    async def ask(self, question: Callable[[], _Result], seconds: float = _PATIENCE) -> _Result:
+    async def call(self, question: Callable[[], _Result], seconds: float = _PATIENCE) -> _Result:
         """Call a function on the engine's thread, and return its result.
 
         Args:
@@ -51,10 +51,10 @@ class EngineCalls:
             except Exception as error:
                 answer.set_exception(error)
 
-        self._call(call)
+        self._post_call(call)
         return await within_limit(answer, "The engine", seconds)
 
-    async def decide(self, question: Callable[[], AnswerOrFuture[_Result]]) -> _Result:
+    async def await_decision(self, question: Callable[[], AnswerOrFuture[_Result]]) -> _Result:
         """Call a function on the engine's thread, and wait for its decision.
 
         Args:
@@ -75,15 +75,15 @@ class EngineCalls:
             except Exception as error:
                 answer.set_exception(error)
 
-        self._call(call)
+        self._post_call(call)
         return await within_limit(answer, "Who decides on logons", _DECISION_PATIENCE)
 
-    def tell(self, call: Callable[[], None]) -> None:
+    def post(self, call: Callable[[], None]) -> None:
         """Schedule a call on the engine's thread if the engine runs, and do not wait for it."""
         with suppress(HttpError):
-            self._call(call)
+            self._post_call(call)
 
-    async def perform(self, deed: Callable[[], Coroutine[None, None, _Result]]) -> _Result:
+    async def run_coroutine(self, deed: Callable[[], Coroutine[None, None, _Result]]) -> _Result:
         """Run a coroutine on the engine's thread that may take a while.
 
         Args:
@@ -113,10 +113,10 @@ class EngineCalls:
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
 
-        self._call(call)
+        self._post_call(call)
         return await within_limit(answer, "The engine")
 
-    def _call(self, call: Callable[[], None]) -> None:
+    def _post_call(self, call: Callable[[], None]) -> None:
         """Schedule a call on the engine's thread.
 
         Raises:

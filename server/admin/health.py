@@ -47,13 +47,13 @@ class HealthCheckResult(NamedTuple):
 
     Attributes:
         name: the part.
-        trouble: its trouble; empty if there is none.
-        since: the beginning of the trouble, in the tree's format; empty if not known.
+        problem: its trouble; empty if there is none.
+        problem_since: the beginning of the trouble, in the tree's format; empty if not known.
     """
 
     name: str
-    trouble: str = ""
-    since: str = ""
+    problem: str = ""
+    problem_since: str = ""
 
 
 class TransportStates(Protocol):
@@ -89,31 +89,31 @@ class Health:
         self._transports = transports
         self._replication = replication
 
-    async def lives(self, request: HttpRequest, visitor: Requester) -> HttpResponse:
+    async def handle_health_request(self, request: HttpRequest, visitor: Requester) -> HttpResponse:
         """Report whether the process works: if it does not, only a restart helps.
 
         Raises:
             HttpError: the visitor may not see it.
         """
-        await self._access.require(visitor, f"/{HEALTH_PATH}")
-        checks = [await self._engine([]), self._statistics_thread()]
+        await self._access.require_access(visitor, f"/{HEALTH_PATH}")
+        checks = [await self._check_engine([]), self._check_statistics_thread()]
         return _answer(request, checks)
 
-    async def is_ready(self, request: HttpRequest, visitor: Requester) -> HttpResponse:
+    async def handle_ready_request(self, request: HttpRequest, visitor: Requester) -> HttpResponse:
         """Report whether the instance is ready for clients.
 
         Raises:
             HttpError: the visitor may not see it, or the request has a wrong parameter.
         """
-        await self._access.require(visitor, f"/{READY_PATH}")
+        await self._access.require_access(visitor, f"/{READY_PATH}")
         which = request.query.get("replication", "sync")
         if which not in ("sync", "all"):
             raise HttpError(400, f"replication is {which!r}: expected sync or all.")
         found: list[HealthCheckResult] = []
-        engine = await self._engine(found, has_all=which == "all")
-        return _answer(request, [engine, self._statistics_thread(), *found])
+        engine = await self._check_engine(found, has_all=which == "all")
+        return _answer(request, [engine, self._check_statistics_thread(), *found])
 
-    async def _engine(
+    async def _check_engine(
         self, found: list[HealthCheckResult], *, has_all: bool | None = None
     ) -> HealthCheckResult:
         """Check whether the engine answers, and get its other checks if wanted.
@@ -126,36 +126,36 @@ class Health:
         def look() -> list[HealthCheckResult]:
             if has_all is None:
                 return []
-            return [*self._look_at_transports(), *self._look_at_destinations(has_all=has_all)]
+            return [*self._check_transports(), *self._check_destinations(has_all=has_all)]
 
         try:
-            found += await self._engine_calls.ask(look, _PATIENCE)
+            found += await self._engine_calls.call(look, _PATIENCE)
         except HttpError as refusal:
             return HealthCheckResult("engine", str(refusal))
         return HealthCheckResult("engine")
 
-    def _statistics_thread(self) -> HealthCheckResult:
+    def _check_statistics_thread(self) -> HealthCheckResult:
         trouble = "" if self._statistics.is_alive else "its thread has ended"
         return HealthCheckResult("statistics", trouble)
 
     # On the engine's thread.
 
-    def _look_at_transports(self) -> Iterator[HealthCheckResult]:
+    def _check_transports(self) -> Iterator[HealthCheckResult]:
         for name, is_open in self._transports.open_from_start.items():
             yield HealthCheckResult(f"transport {name}", "" if is_open else "it is disabled")
 
-    def _look_at_destinations(self, *, has_all: bool) -> Iterator[HealthCheckResult]:
+    def _check_destinations(self, *, has_all: bool) -> Iterator[HealthCheckResult]:
         replication = self._replication
         if replication is None:
             return
-        now = replication.elapsed
-        waiting = {one.destination: one.since for one in replication.waiting()}
-        waited_for = replication.acknowledgement.waited_for
+        now = replication.elapsed_us
+        waiting = {one.destination: one.since_us for one in replication.destination_lags()}
+        waited_for = replication.ack_tracker.awaited_destinations
         for name, own in replication.destinations.items():
             if not has_all and name not in waited_for:
                 continue
             waited = now - waiting.get(name, now)
-            since = WallMicroseconds(replication.now - waited)
+            since = WallMicroseconds(replication.now_us - waited)
             title = f"destination {name}"
             if not own.is_connected:
                 yield _not_connected(title, own, since)
@@ -179,14 +179,14 @@ def _moment(microseconds: WallMicroseconds) -> str:
 
 def _answer(request: HttpRequest, checks: list[HealthCheckResult]) -> HttpResponse:
     """Return all checks as JSON, or the failed ones as text."""
-    troubles = [check for check in checks if check.trouble]
+    troubles = [check for check in checks if check.problem]
     status = _UNAVAILABLE if troubles else _OK
     if request.segments[-1].endswith(".json"):
         content = msgspec.json.encode(
             {
                 "status": "unavailable" if troubles else "ok",
                 "checks": [
-                    {"name": one.name, "status": one.trouble or "ok", "since": one.since}
+                    {"name": one.name, "status": one.problem or "ok", "since": one.problem_since}
                     for one in checks
                 ],
             }
@@ -194,7 +194,8 @@ def _answer(request: HttpRequest, checks: list[HealthCheckResult]) -> HttpRespon
         document = HttpDocument(content, JSON)
     else:
         lines = [
-            f"{one.name}: {one.trouble}{f', since {one.since}' if one.since else ''}"
+            f"{one.name}:"
+            f" {one.problem}{f', since {one.problem_since}' if one.problem_since else ''}"
             for one in troubles
         ]
         document = HttpDocument(("\n".join(lines or ["ok"]) + "\n").encode(errors="replace"), TEXT)

@@ -45,14 +45,14 @@ class HistoryPages:
         self._statistics = statistics
         self._access = access
 
-    async def ask(self, question: Callable[[StatisticsHistory], _Result]) -> _Result:
+    async def query_history(self, question: Callable[[StatisticsHistory], _Result]) -> _Result:
         """Put a question to the recorded samples.
 
         Raises:
             HttpError: the database is busy, or cannot be read.
         """
         try:
-            return await within_limit(self._statistics.ask(question), "The statistics database")
+            return await within_limit(self._statistics.query(question), "The statistics database")
         except (ReaderBusyError, sqlite3.Error) as error:
             text = f"The statistics database cannot be read: {error}."
             raise HttpError(503, text, (("Retry-After", "10"),)) from None
@@ -63,7 +63,7 @@ class HistoryPages:
         Raises:
             HttpError: there is none.
         """
-        snapshot = await self.ask(lambda history: history.snapshot(timestamp))
+        snapshot = await self.query_history(lambda history: history.snapshot(timestamp))
         if snapshot is None:
             raise HttpError(
                 404,
@@ -72,7 +72,7 @@ class HistoryPages:
             )
         return SnapshotTree(snapshot)
 
-    async def leaf(
+    async def series_response(
         self, tree: SnapshotTree, node: TreeTarget, form: str, moments: TimeRange
     ) -> HttpResponse:
         """Return a leaf's values within a time.
@@ -92,15 +92,15 @@ class HistoryPages:
                 f"{node.path} has many values, and a time range is for one of them: add its name, "
                 f"or give t0 and t1 the same moment, one of /{ROOT}/{INSTANCE}/{TIMESTAMP_FIELD}.",
             )
-        first = await self._values(tree, node, moments)
-        if not first and not tree.is_there(node):
+        first = await self._first_values(tree, node, moments)
+        if not first and not tree.contains(node):
             raise HttpError(404, f"Nothing is known of {node.path} within that time.")
         return HttpResponse(
-            self._pages(tree, node, form, moments, first),
+            self._value_pages(tree, node, form, moments, first),
             content_type=over_time.FORMS[form].content_type,
         )
 
-    async def _values(
+    async def _first_values(
         self, tree: SnapshotTree, node: TreeTarget, moments: TimeRange
     ) -> list[tuple[int, StatisticValue]]:
         """Return the first page of a leaf's values within a time."""
@@ -111,13 +111,13 @@ class HistoryPages:
             now, value = tree.snapshot.timestamp, tree.value(node)
             is_within = value is not None and moments.first <= now <= moments.last
             return [(now, value)] if is_within and value is not None else []
-        return await self.ask(
+        return await self.query_history(
             lambda history: history.values(
                 resource, node.id or "", field.name, moments.first, moments.last, _PAGE
             )
         )
 
-    async def _pages(
+    async def _value_pages(
         self,
         tree: SnapshotTree,
         node: TreeTarget,
@@ -129,26 +129,28 @@ class HistoryPages:
         written, field = over_time.FORMS[form], node.field
         if field is None:
             return
-        yield written.before(node).encode()
+        yield written.format_header(node).encode()
         lead = ""
         while values:
             texts = [
-                written.value(to_text(timestamp), text_of(field, value))
+                written.format_value(to_text(timestamp), text_of(field, value))
                 for timestamp, value in values
             ]
-            yield (lead + written.between.join(texts)).encode(errors="replace")
-            lead = written.between
+            yield (lead + written.separator.join(texts)).encode(errors="replace")
+            lead = written.separator
             rest = TimeRange(values[-1][0] + 1, moments.last)
-            values = await self._values(tree, node, rest) if len(values) == _PAGE else []
-        yield written.after(node).encode()
+            values = await self._first_values(tree, node, rest) if len(values) == _PAGE else []
+        yield written.format_footer(node).encode()
 
-    async def moments(self, request: HttpRequest, visitor: Requester) -> HttpResponse:
+    async def handle_timestamps_request(
+        self, request: HttpRequest, visitor: Requester
+    ) -> HttpResponse:
         """Answer a request for the moments of samples.
 
         Raises:
             HttpError: the visitor may not see them, or the request is invalid.
         """
-        await self._access.require(visitor, f"/{ROOT}/{INSTANCE}/{TIMESTAMP_FIELD}")
+        await self._access.require_access(visitor, f"/{ROOT}/{INSTANCE}/{TIMESTAMP_FIELD}")
         range_ = read_moments(request.query) or TimeRange(0, 1 << 62)
         form = split_path_format(request.segments)[1]
         written = _TIMESTAMPS.get(form)
@@ -160,30 +162,32 @@ class HistoryPages:
         )
 
     async def _timestamps(self, range_: TimeRange) -> list[int]:
-        return await self.ask(lambda history: history.timestamps(range_.first, range_.last, _PAGE))
+        return await self.query_history(
+            lambda history: history.timestamps(range_.first, range_.last, _PAGE)
+        )
 
     async def _timestamp_pages(
         self, written: _TimestampListFormat, range_: TimeRange, found: list[int]
     ) -> AsyncGenerator[bytes, None]:
-        yield written.before.encode()
+        yield written.header.encode()
         lead = ""
         while found:
             texts = [written.line.format(to_text(timestamp)) for timestamp in found]
-            yield (lead + written.between.join(texts)).encode()
-            lead = written.between
+            yield (lead + written.separator.join(texts)).encode()
+            lead = written.separator
             rest = TimeRange(found[-1] + 1, range_.last)
             found = await self._timestamps(rest) if len(found) == _PAGE else []
-        yield written.after.encode()
+        yield written.footer.encode()
 
 
 class _TimestampListFormat(msgspec.Struct, frozen=True):
     """The format of a list of moments."""
 
     content_type: str
-    before: str
+    header: str
     line: str
-    between: str
-    after: str
+    separator: str
+    footer: str
 
 
 _TIMESTAMPS: Final = {

@@ -62,10 +62,10 @@ class AdminInterface:
         self._monitoring = monitoring
         self._server = HttpServer(answer, headers, descriptors, log)
         self._sockets: list[socket.socket] = []
-        self._context: ssl.SSLContext | None = None
+        self._tls_context: ssl.SSLContext | None = None
         self._thread: threading.Thread | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._stop: asyncio.Event | None = None
+        self._stop_event: asyncio.Event | None = None
 
     def listen(self, address: InetAddr) -> None:
         """Listen, and answer no requests yet.
@@ -77,7 +77,7 @@ class AdminInterface:
         where = f"{self._admin.location}: the admin interface"
         try:
             if self._admin.tls is not None:
-                self._context = make_server_context(self._admin.tls)
+                self._tls_context = make_server_context(self._admin.tls)
         except TlsError as error:
             raise AdminInterfaceError(f"{where} cannot be secured: {error}") from None
         try:
@@ -94,7 +94,7 @@ class AdminInterface:
         )
         self._thread.start()
         begun.result()
-        scheme = "http" if self._context is None else "https"
+        scheme = "http" if self._tls_context is None else "https"
         for listening in self._sockets:
             address = printable_address(listening.getsockname())
             self._log.emit("19-0001", address=address, url=f"{scheme}://{_host(address)}/amps")
@@ -112,14 +112,14 @@ class AdminInterface:
     def watch_certificates(self, files: FileWatch) -> None:
         """Reload certificate, key and authorities when their files change."""
         if self._admin.tls is not None:
-            watch_files(self._admin.tls, files, self._certificate_changed)
+            watch_files(self._admin.tls, files, self._on_certificate_change)
 
-    def _certificate_changed(self, _change: str) -> None:
+    def _on_certificate_change(self, _change: str) -> None:
         if self._loop is not None:
             with suppress(RuntimeError):  # the event loop has ended
-                self._loop.call_soon_threadsafe(self._reload)
+                self._loop.call_soon_threadsafe(self._reload_certificate)
 
-    def _reload(self) -> None:
+    def _reload_certificate(self) -> None:
         if self._admin.tls is None:
             return
         try:
@@ -129,13 +129,13 @@ class AdminInterface:
         else:
             for reason in unusable:
                 self._log.emit("19-0012", reason=reason)
-            self._server.use_context(context)
+            self._server.set_tls_context(context)
             self._log.emit("19-0003")
 
     def _post_stop(self) -> None:
-        if self._loop is not None and self._stop is not None:
+        if self._loop is not None and self._stop_event is not None:
             with suppress(RuntimeError):
-                self._loop.call_soon_threadsafe(self._stop.set)
+                self._loop.call_soon_threadsafe(self._stop_event.set)
 
     def _run(self, begun: Future[None]) -> None:
         try:
@@ -148,11 +148,11 @@ class AdminInterface:
     async def _serve(self, begun: Future[None]) -> None:
         self._loop = asyncio.get_running_loop()
         self._loop.set_exception_handler(self._log_defect)
-        self._stop = asyncio.Event()
+        self._stop_event = asyncio.Event()
         self._monitoring.begin()
-        await self._server.serve(self._sockets, self._context)
+        await self._server.serve(self._sockets, self._tls_context)
         begun.set_result(None)
-        await self._stop.wait()
+        await self._stop_event.wait()
         self._monitoring.close()
         await self._server.close()
 

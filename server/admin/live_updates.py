@@ -44,18 +44,18 @@ class LiveUpdates:
 
     def __init__(self, statistics: StatisticsThread) -> None:
         self._loop = asyncio.get_running_loop()
-        self._coming: asyncio.Future[None] = self._loop.create_future()
-        self._latest: StatisticsSnapshot | None = statistics.latest
-        self._watchers = 0
-        self._told: dict[tuple[int, int, str, frozenset[str]], bytes] = {}
-        self._stop = statistics.watch(self._sample)
+        self._sample_future: asyncio.Future[None] = self._loop.create_future()
+        self._latest_snapshot: StatisticsSnapshot | None = statistics.latest
+        self._watcher_count = 0
+        self._change_events: dict[tuple[int, int, str, frozenset[str]], bytes] = {}
+        self._unwatch = statistics.add_watcher(self._on_sample)
 
     def close(self) -> None:
         """Stop watching samples."""
-        self._stop()
-        self._coming.cancel()
+        self._unwatch()
+        self._sample_future.cancel()
 
-    def begin(self, node: TreeTarget, hidden: frozenset[str]) -> AsyncGenerator[bytes, None]:
+    def watch_node(self, node: TreeTarget, hidden: frozenset[str]) -> AsyncGenerator[bytes, None]:
         """Return the stream of events for a watcher, from now on.
 
         Args:
@@ -65,57 +65,57 @@ class LiveUpdates:
         Raises:
             HttpError: there are too many watchers already.
         """
-        if self._watchers >= MAX_WATCHERS:
+        if self._watcher_count >= MAX_WATCHERS:
             raise HttpError(503, f"{MAX_WATCHERS} watch already: that is as many as may.")
-        return self._events(node, hidden)
+        return self._event_stream(node, hidden)
 
-    def _sample(self, snapshot: StatisticsSnapshot) -> None:
+    def _on_sample(self, snapshot: StatisticsSnapshot) -> None:
         """Pass on a new sample to the event loop; called on the thread of statistics."""
         with suppress(RuntimeError):  # the loop has ended
-            self._loop.call_soon_threadsafe(self._tell, snapshot)
+            self._loop.call_soon_threadsafe(self._publish_sample, snapshot)
 
-    def _tell(self, snapshot: StatisticsSnapshot) -> None:
-        self._latest = snapshot
-        self._told.clear()
-        coming, self._coming = self._coming, self._loop.create_future()
+    def _publish_sample(self, snapshot: StatisticsSnapshot) -> None:
+        self._latest_snapshot = snapshot
+        self._change_events.clear()
+        coming, self._sample_future = self._sample_future, self._loop.create_future()
         if not coming.done():
             coming.set_result(None)
 
-    async def _events(
+    async def _event_stream(
         self, node: TreeTarget, hidden: frozenset[str]
     ) -> AsyncGenerator[bytes, None]:
         def is_shown(place: TreeNode) -> bool:
             return place.path not in hidden
 
-        self._watchers += 1
+        self._watcher_count += 1
         try:
-            while self._latest is None:
-                yield await self._beat()
-            tree = SnapshotTree(self._latest)
+            while self._latest_snapshot is None:
+                yield await self._wait_for_event()
+            tree = SnapshotTree(self._latest_snapshot)
             moment = to_text(tree.snapshot.timestamp)
             yield event("node", json_form.render(tree, node, is_shown).decode(), moment)
-            while tree.is_there(node):
-                if self._latest is tree.snapshot:
-                    yield await self._beat()
+            while tree.contains(node):
+                if self._latest_snapshot is tree.snapshot:
+                    yield await self._wait_for_event()
                     continue
-                before, tree = tree, SnapshotTree(self._latest)
-                yield self._change(before, tree, node, hidden, is_shown)
+                before, tree = tree, SnapshotTree(self._latest_snapshot)
+                yield self._change_event(before, tree, node, hidden, is_shown)
             yield event("gone", "{}")
         finally:
-            self._watchers -= 1
+            self._watcher_count -= 1
 
-    async def _beat(self) -> bytes:
+    async def _wait_for_event(self) -> bytes:
         """Wait for a sample or the heartbeat interval; return the bytes to send."""
-        return b"" if await self.next_sample(_BEAT_SECONDS) else KEEPALIVE_COMMENT
+        return b"" if await self.wait_for_sample(_BEAT_SECONDS) else KEEPALIVE_COMMENT
 
-    async def next_sample(self, seconds: float) -> bool:
+    async def wait_for_sample(self, seconds: float) -> bool:
         """Wait for a sample, and return whether one has come in time."""
         with suppress(TimeoutError):
-            await asyncio.wait_for(asyncio.shield(self._coming), seconds)
+            await asyncio.wait_for(asyncio.shield(self._sample_future), seconds)
             return True
         return False
 
-    def _change(
+    def _change_event(
         self,
         before: SnapshotTree,
         after: SnapshotTree,
@@ -124,7 +124,7 @@ class LiveUpdates:
         is_shown: Callable[[TreeNode], bool],
     ) -> bytes:
         key = before.snapshot.timestamp, after.snapshot.timestamp, node.path, hidden
-        told = self._told.get(key)
+        told = self._change_events.get(key)
         if told is None:
             moment = to_text(after.snapshot.timestamp)
             found = {
@@ -133,7 +133,7 @@ class LiveUpdates:
                 "gone": list(_gone(before, after, node, is_shown)),
             }
             told = event("change", msgspec.json.encode(found).decode(), moment)
-            self._told[key] = told
+            self._change_events[key] = told
         return told
 
 

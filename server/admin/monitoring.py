@@ -69,30 +69,30 @@ class MonitoringPages:
 
     Args:
         statistics: has the samples.
-        past: has earlier ones.
+        history: has earlier ones.
         access: checks the visitor's entitlement.
     """
 
     def __init__(
-        self, statistics: StatisticsThread, past: HistoryPages, access: AccessControl
+        self, statistics: StatisticsThread, history: HistoryPages, access: AccessControl
     ) -> None:
         self._statistics = statistics
-        self._past = past
+        self._history = history
         self._access = access
-        self._watching: LiveUpdates | None = None
-        self._kept: dict[tuple[str, str, frozenset[str]], HttpDocument] = {}
-        self._kept_of: StatisticsSnapshot | None = None
+        self._live_updates: LiveUpdates | None = None
+        self._document_cache: dict[tuple[str, str, frozenset[str]], HttpDocument] = {}
+        self._cached_snapshot: StatisticsSnapshot | None = None
 
     def begin(self) -> None:
         """Start watching samples; called on the event loop."""
-        self._watching = LiveUpdates(self._statistics)
+        self._live_updates = LiveUpdates(self._statistics)
 
     def close(self) -> None:
         """Stop watching; called before the event loop ends."""
-        if self._watching is not None:
-            self._watching.close()
+        if self._live_updates is not None:
+            self._live_updates.close()
 
-    async def answer(self, request: HttpRequest, visitor: Requester) -> HttpResponse:
+    async def handle_request(self, request: HttpRequest, visitor: Requester) -> HttpResponse:
         """Answer a request.
 
         Raises:
@@ -102,42 +102,46 @@ class MonitoringPages:
         names = request.segments
         if split_path_format(names) == ((ROOT,), "rnc"):
             return HttpResponse(HttpDocument(rnc.render(), _RNC))
-        if moments is not None and not moments.is_one:
-            return await self._over_time(names, moments, visitor)
-        tree = await self.latest() if moments is None else await self._past.tree_at(moments.first)
-        node, form = await self._find(tree, names, visitor)
-        hidden = await self._hidden(visitor, node)
-        if "watch" in request.query and moments is None and self._watching is not None:
-            events = self._watching.begin(
+        if moments is not None and not moments.is_moment:
+            return await self._series_response(names, moments, visitor)
+        tree = (
+            await self.latest_tree()
+            if moments is None
+            else await self._history.tree_at(moments.first)
+        )
+        node, form = await self._resolve_path(tree, names, visitor)
+        hidden = await self._hidden_places(visitor, node)
+        if "watch" in request.query and moments is None and self._live_updates is not None:
+            events = self._live_updates.watch_node(
                 node, hidden | _unwatched(node, request.query["watch"], hidden)
             )
             unbuffered = ("X-Accel-Buffering", "no")  # of proxies
             return HttpResponse(events, content_type=EVENT_STREAM, headers=[unbuffered])
-        return HttpResponse(self._document(tree, node, form, hidden))
+        return HttpResponse(self._render_cached(tree, node, form, hidden))
 
-    async def _over_time(
+    async def _series_response(
         self, names: Sequence[str], moments: TimeRange, visitor: Requester
     ) -> HttpResponse:
-        tree = await self.latest()
-        node, form = await self._find(tree, names, visitor, has_gone=True)
-        await self._hidden(visitor, node)
-        return await self._past.leaf(tree, node, form, moments)
+        tree = await self.latest_tree()
+        node, form = await self._resolve_path(tree, names, visitor, has_gone=True)
+        await self._hidden_places(visitor, node)
+        return await self._history.series_response(tree, node, form, moments)
 
-    async def latest(self) -> SnapshotTree:
+    async def latest_tree(self) -> SnapshotTree:
         """Return the tree of the last sample, after waiting for the first one if needed.
 
         Raises:
             HttpError: there is none yet.
         """
-        if self._statistics.latest is None and self._watching is not None:
-            await self._watching.next_sample(_FIRST_SECONDS)
+        if self._statistics.latest is None and self._live_updates is not None:
+            await self._live_updates.wait_for_sample(_FIRST_SECONDS)
         snapshot = self._statistics.latest
         if snapshot is None:
             text = "The first sample is being taken. Try again in a moment."
             raise HttpError(503, text, (("Retry-After", "1"),))
         return SnapshotTree(snapshot)
 
-    async def _find(
+    async def _resolve_path(
         self,
         tree: SnapshotTree,
         names: Sequence[str],
@@ -156,41 +160,41 @@ class MonitoringPages:
         try:
             return _find(tree, names, has_gone=has_gone)
         except PathNotFoundError as nothing:
-            above = nothing.above
-            await self._access.require(visitor, _resource((*above, *nothing.rest)))
-            paths = {name: _resource((*above, name)) for name in nothing.near}
-            hidden = await self._access.hidden(visitor, paths.values())
+            above = nothing.existing
+            await self._access.require_access(visitor, _resource((*above, *nothing.missing)))
+            paths = {name: _resource((*above, name)) for name in nothing.suggestions}
+            hidden = await self._access.hidden_paths(visitor, paths.values())
             close = [name for name, path in paths.items() if path not in hidden]
-            raise _not_found(PathNotFoundError(above, nothing.rest, close)) from None
+            raise _not_found(PathNotFoundError(above, nothing.missing, close)) from None
 
-    async def _hidden(self, visitor: Requester, node: TreeTarget) -> frozenset[str]:
+    async def _hidden_places(self, visitor: Requester, node: TreeTarget) -> frozenset[str]:
         """Return the places at and below a node that the visitor may not see.
 
         Raises:
             HttpError: the visitor may not see the node itself.
         """
-        await self._access.require(visitor, _resource(node.names))
+        await self._access.require_access(visitor, _resource(node.names))
         below = [] if node.id is not None or node.field is not None else _below(node.place)
         paths = {f"/{ROOT}/{place.path}": place.path for place in below}
-        return frozenset(paths[path] for path in await self._access.hidden(visitor, paths))
+        return frozenset(paths[path] for path in await self._access.hidden_paths(visitor, paths))
 
     # documents
 
-    def _document(
+    def _render_cached(
         self, tree: SnapshotTree, node: TreeTarget, form: str, hidden: frozenset[str]
     ) -> HttpDocument:
         if tree.snapshot is not self._statistics.latest:
             return _render(tree, node, form, hidden)
-        if tree.snapshot is not self._kept_of:
-            self._kept.clear()
-            self._kept_of = tree.snapshot
+        if tree.snapshot is not self._cached_snapshot:
+            self._document_cache.clear()
+            self._cached_snapshot = tree.snapshot
         key = node.path, form, hidden
-        document = self._kept.get(key)
+        document = self._document_cache.get(key)
         if document is None:
             document = _render(tree, node, form, hidden)
-            size = sum(len(one.content) for one in (document, *self._kept.values()))
-            if len(self._kept) < _MAX_KEPT and size <= _MAX_BYTES_KEPT:
-                self._kept[key] = document
+            size = sum(len(one.content) for one in (document, *self._document_cache.values()))
+            if len(self._document_cache) < _MAX_KEPT and size <= _MAX_BYTES_KEPT:
+                self._document_cache[key] = document
         return document
 
 
@@ -216,7 +220,7 @@ def _resource(names: Iterable[str]) -> str:
 
 def _not_found(nothing: PathNotFoundError) -> HttpError:
     there = f"What there is: {nothing.path}" if nothing.path else f"Begin with /{ROOT}"
-    end = "" if nothing.near else "."
+    end = "" if nothing.suggestions else "."
     return HttpError(404, f"{nothing}{end} {there}")
 
 
@@ -243,7 +247,7 @@ def _render(
     moment = to_text(tree.snapshot.timestamp)
     if form == "csv" and node.field is not None:
         written = over_time.FORMS["csv"]
-        line = written.value(moment, text_of(node.field, tree.value(node)))
+        line = written.format_value(moment, text_of(node.field, tree.value(node)))
         return HttpDocument(line.encode(errors="replace"), written.content_type)
     if form:
         what = "for single values" if form == "csv" else "the schema of all XML, at /amps.rnc"

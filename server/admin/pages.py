@@ -56,7 +56,7 @@ class RootPage:
         source = f'<meta name="console" content="__sql={"true" if has_queries else "false"}">'
         self._document = HttpDocument(html_form.page(spec.name, lines, source), HTML)
 
-    async def answer(self, _request: HttpRequest, _visitor: Requester) -> HttpResponse:
+    async def handle_request(self, _request: HttpRequest, _visitor: Requester) -> HttpResponse:
         """Return the page."""
         return HttpResponse(self._document)
 
@@ -71,17 +71,17 @@ class ConfigurationPage:
 
     def __init__(self, text: str, access: AccessControl) -> None:
         self._document = HttpDocument(text.encode(), XML)
-        self._read = formatdate(time.time(), usegmt=True)
+        self._last_modified = formatdate(time.time(), usegmt=True)
         self._access = access
 
-    async def answer(self, _request: HttpRequest, visitor: Requester) -> HttpResponse:
+    async def handle_request(self, _request: HttpRequest, visitor: Requester) -> HttpResponse:
         """Return the configuration.
 
         Raises:
             HttpError: the visitor may not see it.
         """
-        await self._access.require(visitor, f"/{ROOT}/{INSTANCE}/{CONFIGURATION}")
-        return HttpResponse(self._document, last_modified=self._read)
+        await self._access.require_access(visitor, f"/{ROOT}/{INSTANCE}/{CONFIGURATION}")
+        return HttpResponse(self._document, last_modified=self._last_modified)
 
 
 class QueueStatePage:
@@ -91,7 +91,7 @@ class QueueStatePage:
         monitoring: knows the queues.
         access: checks the visitor's entitlement.
         engine_calls: runs `details` on the engine's thread.
-        details: see above.
+        queue_details: see above.
     """
 
     def __init__(
@@ -99,14 +99,14 @@ class QueueStatePage:
         monitoring: MonitoringPages,
         access: AccessControl,
         engine_calls: EngineCalls,
-        details: QueueDetails,
+        queue_details: QueueDetails,
     ) -> None:
         self._monitoring = monitoring
         self._access = access
         self._engine_calls = engine_calls
-        self._details = details
+        self._queue_details = queue_details
 
-    async def answer(self, request: HttpRequest, visitor: Requester) -> HttpResponse:
+    async def handle_request(self, request: HttpRequest, visitor: Requester) -> HttpResponse:
         """Return a queue's state; other paths below queues are the tree's.
 
         Raises:
@@ -114,19 +114,19 @@ class QueueStatePage:
         """
         names = request.segments
         if len(names) != len(_QUEUES) + 2 or names[-1] not in (DETAILS, f"{DETAILS}.json"):
-            return await self._monitoring.answer(request, visitor)
+            return await self._monitoring.handle_request(request, visitor)
         identity = names[-2]
-        tree = await self._monitoring.latest()
+        tree = await self._monitoring.latest_tree()
         node = TreeTarget(TREE_NODES[QUEUES], identity)
-        await self._access.require(visitor, "/" + "/".join([*node.names, DETAILS]))
+        await self._access.require_access(visitor, "/" + "/".join([*node.names, DETAILS]))
         values = tree.values(node)
         if values is None or node.place.resource is None:
             every = "/".join(_QUEUES)
             raise HttpError(404, f"There is no queue {identity!r}; /{every} has them all.")
         fields = [field.name for field in node.place.resource.fields]
         known = dict(zip(fields, map(str, values), strict=True))
-        found = await self._engine_calls.ask(
-            lambda: self._details(known["message_type"], known["topic"])
+        found = await self._engine_calls.call(
+            lambda: self._queue_details(known["message_type"], known["topic"])
         )
         if found is None:
             raise HttpError(404, f"There is no queue {identity!r} any more.")

@@ -31,7 +31,7 @@ class _PermissionEntry:
     """A visitor's permissions, and the time of their last request."""
 
     permissions: Permissions
-    seen: float
+    last_used_s: float
 
 
 class AdminPermissionCache:
@@ -39,61 +39,67 @@ class AdminPermissionCache:
 
     Args:
         entitlement: is asked for permissions that are not cached.
-        idle: seconds after which a visitor is considered gone.
+        idle_timeout_s: seconds after which a visitor is considered gone.
 
     Attributes:
-        times_forgotten: how often permissions were invalidated.
+        invalidation_count: how often permissions were invalidated.
     """
 
-    def __init__(self, entitlement: Entitlement, idle: float = _IDLE_SECONDS) -> None:
-        self.times_forgotten = 0
+    def __init__(self, entitlement: Entitlement, idle_timeout_s: float = _IDLE_SECONDS) -> None:
+        self.invalidation_count = 0
         self._entitlement = entitlement
-        self._idle = idle
-        self._known: OrderedDict[str, _PermissionEntry] = OrderedDict()
-        self._is_watched = False
+        self._idle_timeout_s = idle_timeout_s
+        self._entries: OrderedDict[str, _PermissionEntry] = OrderedDict()
+        self._is_expiry_scheduled = False
 
     def find(self, user: str) -> AnswerOrFuture[Permissions]:
         """Return the permissions of a user."""
-        known = self._known.get(user)
+        known = self._entries.get(user)
         if known is not None:
-            known.seen = asyncio.get_running_loop().time()
-            self._known.move_to_end(user)
+            known.last_used_s = asyncio.get_running_loop().time()
+            self._entries.move_to_end(user)
             return known.permissions
         return mapped(
-            self._entitlement.enter(user), lambda permissions: self._keep(user, permissions)
+            self._entitlement.acquire_permissions(user),
+            lambda permissions: self._store(user, permissions),
         )
 
     def forget(self, user: str | None = None) -> None:
         """Invalidate the permissions of a user, or of all users."""
-        self.times_forgotten += 1
-        for gone in [user] if user is not None else list(self._known):
-            visitor = self._known.pop(gone, None)
+        self.invalidation_count += 1
+        for gone in [user] if user is not None else list(self._entries):
+            visitor = self._entries.pop(gone, None)
             if visitor is not None:
-                visitor.permissions.leave()
+                visitor.permissions.release()
         self._entitlement.forget(user)
 
-    def _keep(self, user: str, permissions: Permissions) -> Permissions:
-        if permissions.permit(Permission.READ_ADMIN, "") is UNKNOWN_USER_PERMIT:
+    def _store(self, user: str, permissions: Permissions) -> Permissions:
+        if permissions.get_permit(Permission.READ_ADMIN, "") is UNKNOWN_USER_PERMIT:
             return permissions  # not cached: the module learns them at the user's next logon
-        before = self._known.pop(user, None)
+        before = self._entries.pop(user, None)
         if before is not None:  # two requests have asked at the same time
-            before.permissions.leave()
-        self._known[user] = _PermissionEntry(permissions, asyncio.get_running_loop().time())
-        if len(self._known) > _MAX_USERS:
-            self._known.popitem(last=False)[1].permissions.leave()
-        self._watch()
+            before.permissions.release()
+        self._entries[user] = _PermissionEntry(permissions, asyncio.get_running_loop().time())
+        if len(self._entries) > _MAX_USERS:
+            self._entries.popitem(last=False)[1].permissions.release()
+        self._schedule_expiry()
         return permissions
 
-    def _watch(self) -> None:
-        if self._known and not self._is_watched:
-            self._is_watched = True
-            first = next(iter(self._known.values()))
-            asyncio.get_running_loop().call_at(first.seen + self._idle, self._let_go)
+    def _schedule_expiry(self) -> None:
+        if self._entries and not self._is_expiry_scheduled:
+            self._is_expiry_scheduled = True
+            first = next(iter(self._entries.values()))
+            asyncio.get_running_loop().call_at(
+                first.last_used_s + self._idle_timeout_s, self._expire_idle
+            )
 
-    def _let_go(self) -> None:
+    def _expire_idle(self) -> None:
         """Release the permissions of idle visitors."""
-        self._is_watched = False
+        self._is_expiry_scheduled = False
         now = asyncio.get_running_loop().time()
-        while self._known and next(iter(self._known.values())).seen + self._idle <= now:
-            self._known.popitem(last=False)[1].permissions.leave()
-        self._watch()
+        while (
+            self._entries
+            and next(iter(self._entries.values())).last_used_s + self._idle_timeout_s <= now
+        ):
+            self._entries.popitem(last=False)[1].permissions.release()
+        self._schedule_expiry()

@@ -32,26 +32,26 @@ class HttpRoute:
     """Maps a path to its handler.
 
     Attributes:
-        names: the parts of the path.
-        answer: answers requests for it; it checks the visitor's entitlement by `AccessControl`.
-        leads_on: whether it is for all paths below as well, with or without a form at the end.
+        segments: the parts of the path.
+        handler: answers requests for it; it checks the visitor's entitlement by `AccessControl`.
+        is_prefix: whether it is for all paths below as well, with or without a form at the end.
         methods: the methods that it accepts.
         is_public: whether pages of all sites may read it, also where no credentials are checked.
     """
 
-    names: tuple[str, ...]
-    answer: Callable[[HttpRequest, Requester], Awaitable[HttpResponse]]
-    leads_on: bool = False
+    segments: tuple[str, ...]
+    handler: Callable[[HttpRequest, Requester], Awaitable[HttpResponse]]
+    is_prefix: bool = False
     methods: Sequence[str] = READ_METHODS
     is_public: bool = False
 
-    def is_for(self, segments: Sequence[str]) -> bool:
+    def matches(self, segments: Sequence[str]) -> bool:
         """Return whether a path belongs to the route."""
-        if not self.leads_on:
-            return tuple(segments) == self.names
-        head = tuple(segments[: len(self.names)])
-        return head == self.names or (
-            len(segments) == len(self.names) and _without_form(head) == self.names
+        if not self.is_prefix:
+            return tuple(segments) == self.segments
+        head = tuple(segments[: len(self.segments)])
+        return head == self.segments or (
+            len(segments) == len(self.segments) and _without_form(head) == self.segments
         )
 
 
@@ -72,23 +72,23 @@ class AdminSite:
     def __init__(
         self, routes: Sequence[HttpRoute], access: AccessControl, csrf: CsrfProtection
     ) -> None:
-        self._routes = sorted(routes, key=lambda route: len(route.names), reverse=True)
+        self._routes = sorted(routes, key=lambda route: len(route.segments), reverse=True)
         self._access = access
         self._csrf = csrf
 
-    async def answer(self, request: HttpRequest) -> HttpResponse:
+    async def handle_request(self, request: HttpRequest) -> HttpResponse:
         """Answer a request; a refusal is an answer, too."""
         is_public = False
         try:
-            route = next((one for one in self._routes if one.is_for(request.segments)), None)
+            route = next((one for one in self._routes if one.matches(request.segments)), None)
             is_public = route is not None and route.is_public
-            response = await self._answer(request, route)
+            response = await self._dispatch(request, route)
         except HttpError as refusal:
             response = say(refusal.status, str(refusal), refusal.headers)
-        self._csrf.grant(request, response, is_public=is_public)
+        self._csrf.add_cors_headers(request, response, is_public=is_public)
         return response
 
-    async def _answer(self, request: HttpRequest, route: HttpRoute | None) -> HttpResponse:
+    async def _dispatch(self, request: HttpRequest, route: HttpRoute | None) -> HttpResponse:
         """Answer a request.
 
         Args:
@@ -99,26 +99,26 @@ class AdminSite:
             HttpError: the request is refused.
         """
         if route is None or not route.is_public:
-            self._csrf.refuse_reader(request)
+            self._csrf.refuse_foreign_reader(request)
         methods = READ_METHODS if route is None else route.methods
         allowed = ("Allow", ", ".join([*methods, "OPTIONS"]))
         if request.method == "OPTIONS":
             return HttpResponse(HttpDocument(b"", ""), 204, headers=[allowed])
         if request.method not in methods:
             raise HttpError(405, f"Expected {' or '.join(methods)}.", (allowed,))
-        visitor = await self._access.admit(request)
+        visitor = await self._access.authenticate(request)
         if route is None:
             raise HttpError(404, f"There is no {request.path}. What there is begins with /amps.")
-        response = await route.answer(request, visitor)
+        response = await route.handler(request, visitor)
         if not isinstance(response.body, HttpDocument):
             response.body = self._until_sessions_end(response.body)
-        cookies = self._access.cookie_of(visitor, request)
+        cookies = self._access.session_cookie_headers(visitor, request)
         has_own = any(name == "Cache-Control" for name, _ in response.headers)
         if cookies and not has_own:
             response.headers.append(("Cache-Control", "no-store"))
         elif visitor.user and not has_own:
             response.headers.append(("Cache-Control", "private, no-cache"))
-        response.headers += [*cookies, *visitor.proof]
+        response.headers += [*cookies, *visitor.auth_headers]
         return response
 
     async def _until_sessions_end(
@@ -126,10 +126,10 @@ class AdminSite:
     ) -> AsyncGenerator[bytes, None]:
         """Yield a stream's chunks until the visitor has to log on again."""
         sessions = self._access.sessions
-        times = sessions.times_ended
+        times = sessions.end_count
         async with aclosing(body):
             async for chunk in body:
-                if sessions.times_ended != times:
+                if sessions.end_count != times:
                     return
                 yield chunk
 

@@ -28,7 +28,7 @@ class TimeRange:
     last: int
 
     @property
-    def is_one(self) -> bool:
+    def is_moment(self) -> bool:
         """Whether it is a single moment, at which a sample has to exist."""
         return self.first == self.last
 

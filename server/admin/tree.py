@@ -36,26 +36,26 @@ class PathNotFoundError(Exception):
     """A path leads nowhere.
 
     Attributes:
-        above: the parts of the path that exist.
-        rest: the others; the first of them does not exist.
-        near: existing names that are similar to it.
+        existing: the parts of the path that exist.
+        missing: the others; the first of them does not exist.
+        suggestions: existing names that are similar to it.
     """
 
     def __init__(self, above: Sequence[str], rest: Sequence[str], near: Sequence[str]) -> None:
-        self.above = tuple(above)
-        self.rest = tuple(rest)
-        self.near = tuple(near)
+        self.existing = tuple(above)
+        self.missing = tuple(rest)
+        self.suggestions = tuple(near)
         super().__init__()
 
     def __str__(self) -> str:
         """Return a sentence for people."""
-        found = f"; did you mean {' or '.join(self.near)}?" if self.near else ""
-        return f"There is no {self.rest[0]!r} in {self.path or '/'}{found}"
+        found = f"; did you mean {' or '.join(self.suggestions)}?" if self.suggestions else ""
+        return f"There is no {self.missing[0]!r} in {self.path or '/'}{found}"
 
     @property
     def path(self) -> str:
         """The part of the path that exists, as in links."""
-        return link(self.above) if self.above else ""
+        return link(self.existing) if self.existing else ""
 
 
 @dataclass(frozen=True)
@@ -170,7 +170,7 @@ class SnapshotTree:
             return None
         return values[node.place.resource.fields.index(node.field)]
 
-    def is_there(self, node: TreeTarget) -> bool:
+    def contains(self, node: TreeTarget) -> bool:
         """Return whether a node exists; places always do."""
         return node.id is None or node.id in self.entries(node.place)
 
@@ -189,7 +189,7 @@ class SnapshotTree:
             raise PathNotFoundError((), names or [""], near(head, [ROOT]))
         place = TREE_NODES[""]
         rest = list(names[1:])
-        while rest and (below := self._below(place, rest[0])) is not None:
+        while rest and (below := self._child(place, rest[0])) is not None:
             place = below
             del rest[0]
         identity = None
@@ -199,13 +199,13 @@ class SnapshotTree:
                 close = near(identity, self.entries(place))
                 raise PathNotFoundError(TreeTarget(place).names, [identity, *rest], close)
         node = TreeTarget(place, identity)
-        return self._value_below(node, rest) if rest else node
+        return self._find_value(node, rest) if rest else node
 
-    def _below(self, place: TreeNode, name: str) -> TreeNode | None:
+    def _child(self, place: TreeNode, name: str) -> TreeNode | None:
         alias = _ALIASES.get(f"{place.path}/{name}", name)
         return place.children.get(alias)
 
-    def _value_below(self, node: TreeTarget, rest: Sequence[str]) -> TreeTarget:
+    def _find_value(self, node: TreeTarget, rest: Sequence[str]) -> TreeTarget:
         resource = node.place.resource
         fields = () if resource is None else resource.fields
         if len(rest) == 1:

@@ -22,13 +22,13 @@ def _entrance(user: str, entrance: AccessPoint) -> Iterator[str]:
     yield f"transport {entrance.transport}{where}"
     yield from _module("authentication", entrance.authentication)
     yield from _module("entitlement", entrance.entitlement)
-    if not entrance.admits:
+    if not entrance.is_admitted:
         yield f"  {user!r} cannot log on"
-    if not entrance.rights:
+    if not entrance.decisions:
         return
     rows = [
-        (f"{right.what} {right.access}".rstrip(), verdict(right.permit), right.permit.rule)
-        for right in entrance.rights
+        (f"{right.resource} {right.access}".rstrip(), verdict(right.permit), right.permit.rule)
+        for right in entrance.decisions
     ]
     widths = [max(len(row[column]) for row in rows) for column in range(2)]
     for what, allowed, rule in rows:
@@ -39,13 +39,13 @@ def _module(kind: str, module: ModuleReport) -> Iterator[str]:
     name = f"{module.name}: " if module.name else ""
     library = f"{module.library}, " if module.library else ""
     yield f"  {kind:<14}  {name}{library}{module.help}"
-    if module.says:
-        yield f"  {'':<14}  {module.says}"
+    if module.explanation:
+        yield f"  {'':<14}  {module.explanation}"
 
 
 def verdict(permit: Permit) -> str:
     """Return `yes`, `no`, or the limits of a permit."""
-    if not permit.allowed:
+    if not permit.is_allowed:
         return "no"
     limits = []
     if permit.filter_text:
@@ -73,15 +73,15 @@ def _object(entrance: AccessPoint) -> dict[str, Any]:
         "entitlement": _module_object(entrance.entitlement),
         "asked_about": entrance.user,
         "can_log_on": _can_log_on(entrance),
-        "rights": [_right(right) for right in entrance.rights],
+        "rights": [_right(right) for right in entrance.decisions],
     }
 
 
 def _can_log_on(entrance: AccessPoint) -> bool | None:
     """Return whether a logon succeeds; None if that cannot be known here."""
-    if not entrance.admits:
+    if not entrance.is_admitted:
         return False
-    return entrance.rights[0].permit.allowed if entrance.rights else None
+    return entrance.decisions[0].permit.is_allowed if entrance.decisions else None
 
 
 def _module_object(module: ModuleReport) -> dict[str, str]:
@@ -89,16 +89,16 @@ def _module_object(module: ModuleReport) -> dict[str, str]:
         "module": module.name,
         "library": module.library,
         "help": module.help,
-        "says": module.says,
+        "says": module.explanation,
     }
 
 
 def _right(right: AccessDecision) -> dict[str, Any]:
     permit = right.permit
     return {
-        "what": right.what,
+        "what": right.resource,
         "access": right.access or None,
-        "allowed": permit.allowed,
+        "allowed": permit.is_allowed,
         "filter": permit.filter_text or None,
         "select": permit.select_text or None,
         "rule": permit.rule,

@@ -51,8 +51,8 @@ class _BackgroundStream(io.TextIOBase):
     def __init__(self, stream: TextIO) -> None:
         self._descriptor: Final = stream.fileno()
         self._encoding: Final = stream.encoding
-        self._texts: deque[bytes] = deque()
-        self._waiting_bytes = 0  # includes those being written
+        self._queue: deque[bytes] = deque()
+        self._queued_bytes = 0  # includes those being written
         # Its lock is reentrant, because a signal handler may print in the middle of a print.
         self._changed = threading.Condition(threading.RLock())
         self._thread: threading.Thread | None = None
@@ -78,9 +78,9 @@ class _BackgroundStream(io.TextIOBase):
         """Queue a text, or discard it if the queue is full; return its length."""
         octets = text.encode(self._encoding, "backslashreplace")
         with self._changed:
-            if self._waiting_bytes + len(octets) <= _MAX_BYTES:
-                self._texts.append(octets)
-                self._waiting_bytes += len(octets)
+            if self._queued_bytes + len(octets) <= _MAX_BYTES:
+                self._queue.append(octets)
+                self._queued_bytes += len(octets)
                 self._changed.notify_all()
                 if self._thread is None:
                     name = f"output {self._descriptor}"
@@ -92,19 +92,19 @@ class _BackgroundStream(io.TextIOBase):
         """Wait until everything has been written, at most `_END_TIMEOUT_S`."""
         deadline = time.monotonic() + _END_TIMEOUT_S
         with self._changed:
-            while self._waiting_bytes and (left := deadline - time.monotonic()) > 0:
+            while self._queued_bytes and (left := deadline - time.monotonic()) > 0:
                 self._changed.wait(left)
 
     def _run(self) -> None:
         while True:
             with self._changed:
-                while not self._texts:
+                while not self._queue:
                     self._changed.wait()
-                octets = b"".join(self._texts)
-                self._texts.clear()
+                octets = b"".join(self._queue)
+                self._queue.clear()
             self._write(octets)
             with self._changed:
-                self._waiting_bytes -= len(octets)
+                self._queued_bytes -= len(octets)
                 self._changed.notify_all()
 
     def _write(self, octets: bytes) -> None:

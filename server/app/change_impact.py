@@ -29,11 +29,11 @@ class ChangeImpact:
     """The consequence of a change.
 
     Attributes:
-        concern: the data, systems or people concerned.
+        area: the data, systems or people concerned.
         text: the consequence in sentences; "" if the change explains itself.
     """
 
-    concern: ImpactArea
+    area: ImpactArea
     text: str
 
 

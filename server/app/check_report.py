@@ -44,7 +44,7 @@ class TopologyCheck:
 
     def __init__(self) -> None:
         self._instances: dict[str, tuple[str, InstanceDescription]] = {}
-        self._lacking: list[str] = []
+        self._unusable_paths: list[str] = []
         self._secrets: set[str] = set()
 
     def add(self, path: str, spec: InstanceSpec, secrets: Collection[str]) -> None:
@@ -52,9 +52,9 @@ class TopologyCheck:
         self._secrets.update(secrets)
         self._instances.setdefault(os.path.realpath(path), (path, describe(spec)))
 
-    def lack(self, path: str) -> None:
+    def add_unusable(self, path: str) -> None:
         """Record a configuration that cannot be used: then links to it cannot be verified."""
-        self._lacking.append(path)
+        self._unusable_paths.append(path)
 
     def verify(self, *, as_json: bool = False) -> int:
         """Print the problems of the configurations with each other, and the verdict.
@@ -66,15 +66,17 @@ class TopologyCheck:
             The exit code: 1 if they do not fit together, else 0.
         """
         given = list(self._instances.values())
-        if len(given) + len(self._lacking) < 2 or not any(one.destinations for _, one in given):
+        if len(given) + len(self._unusable_paths) < 2 or not any(
+            one.destinations for _, one in given
+        ):
             return 0
-        if self._lacking:
-            say(f"not verified against each other, for want of {', '.join(self._lacking)}")
+        if self._unusable_paths:
+            say(f"not verified against each other, for want of {', '.join(self._unusable_paths)}")
             return 0  # the unusable configuration has set the exit code already
         problems = Problems()
-        problems.hide(self._secrets)
+        problems.redact_values(self._secrets)
         for path, _ in given:
-            problems.reading(path)
+            problems.register_file(path)
         for finding in check_topology([one for _, one in given]):
             finding.report(problems)
         paths = [path for path, one in given if one.replicates]

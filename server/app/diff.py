@@ -64,7 +64,7 @@ def show_differences(paths: Sequence[str], defines: Mapping[str, str], *, as_jso
         for change in changes
     ]
     refusals = _new_refusals(specs[0], specs[1], specs[2:])
-    refusals.hide(frozenset().union(*(one.secrets for one in read)))
+    refusals.redact_values(frozenset().union(*(one.secrets for one in read)))
     if as_json:
         put(f"{_as_json(old.path, new.path, found, refusals)}\n")
     elif found or refusals:
@@ -122,8 +122,7 @@ def _conclude(
     count = "1 difference" if len(found) == 1 else f"{len(found)} differences"
     graver = [concern for concern in ImpactArea if concern is not ImpactArea.OPERATION]
     counts = {
-        concern: sum(consequence.concern is concern for _, consequence in found)
-        for concern in graver
+        concern: sum(consequence.area is concern for _, consequence in found) for concern in graver
     }
     listed = ", ".join(f"{number} {concern}" for concern, number in counts.items() if number)
     say(f"{count}{f' ({listed})' if listed else ''}; the new file counts from the next start on")
@@ -141,7 +140,7 @@ def _as_text(
     found: Sequence[tuple[SettingChange, ChangeImpact]], refusals: Problems
 ) -> Iterator[str]:
     for change, consequence in found:
-        yield f"{consequence.concern}: {_title(change)}{_WORDS.get(change.kind, '')}"
+        yield f"{consequence.area}: {_title(change)}{_WORDS.get(change.kind, '')}"
         for mark, side in (("-", change.old), ("+", change.new)):
             if side is not None:
                 yield f"  {mark} {side.location}: {_text(side)}"
@@ -204,7 +203,7 @@ def _as_json(
 def _change(change: SettingChange, consequence: ChangeImpact) -> dict[str, Any]:
     return {
         "kind": change.kind,
-        "concern": consequence.concern,
+        "concern": consequence.area,
         "element": f"/{change.path}",
         "entry": [_entry(entry) for entry in change.entries[1:]],
         "old": _side(change.old),

@@ -121,7 +121,7 @@ def _explanations(name: str, subject: _ExplainedConfiguration) -> list[_Explanat
     doc = elements().get(path)
     if doc is None:
         raise UnknownElementError(
-            f"{node.location}: {node.written} is up to the module whose option it is"
+            f"{node.location}: {node.written_tag} is up to the module whose option it is"
         )
     uses = [use for use in _uses(path, subject) if use.location == node.location]
     return [_Explanation(doc, (path,), tuple(uses))]

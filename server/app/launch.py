@@ -63,30 +63,30 @@ class Invocation:
     Attributes:
         paths: the paths of the configurations; only tasks other than running take several.
         defines: variables given on the command line.
-        check: report the problems of the configuration.
-        drawing: `graph` or `graphviz`: print the parts of the instance.
-        explain: print what each action does.
+        checks_configuration: report the problems of the configuration.
+        graph_format: `graph` or `graphviz`: print the parts of the instance.
+        explains_actions: print what each action does.
         user: print the permissions of this user; None for no user.
         topics: topics to report permissions for, besides those of the configuration.
         admin_paths: paths of the admin interface, likewise.
         as_json: print JSON.
-        dump: print the configuration expanded.
-        in_background: run as a daemon.
-        set_aside: rename foreign files at the paths of the instance's own files.
+        dumps_configuration: print the configuration expanded.
+        is_daemon: run as a daemon.
+        renames_foreign_files: rename foreign files at the paths of the instance's own files.
     """
 
     paths: Sequence[str]
     defines: Mapping[str, str]
-    check: bool
-    drawing: str | None
-    explain: bool
+    checks_configuration: bool
+    graph_format: str | None
+    explains_actions: bool
     user: str | None
     topics: Sequence[str]
     admin_paths: Sequence[str]
     as_json: bool
-    dump: bool
-    in_background: bool
-    set_aside: bool
+    dumps_configuration: bool
+    is_daemon: bool
+    renames_foreign_files: bool
 
 
 def run_invocation(wish: Invocation) -> int:
@@ -101,38 +101,43 @@ def run_invocation(wish: Invocation) -> int:
     os.environ.update(wish.defines)
     together = TopologyCheck()
     code = max([_fulfil(path, wish, together) for path in wish.paths])
-    return max(code, together.verify(as_json=wish.as_json)) if wish.check else code
+    return max(code, together.verify(as_json=wish.as_json)) if wish.checks_configuration else code
 
 
 def _fulfil(path: str, wish: Invocation, together: TopologyCheck) -> int:
     read = read_configuration(path, wish.defines)
     problems, document, root, spec = read.problems, read.document, read.root, read.spec
-    if document is not None and document.complete and wish.dump:
+    if document is not None and document.is_complete and wish.dumps_configuration:
         _dump(document)
         return 0
     if document is None or root is None or spec is None:
-        together.lack(path)
-        return report(path, problems, as_json=wish.as_json and wish.check)
-    if not (wish.check or wish.explain or wish.drawing or wish.user is not None):
+        together.add_unusable(path)
+        return report(path, problems, as_json=wish.as_json and wish.checks_configuration)
+    if not (
+        wish.checks_configuration
+        or wish.explains_actions
+        or wish.graph_format
+        or wish.user is not None
+    ):
         return _run(spec, document, problems, wish)
     check_start(spec, root, problems)
-    if wish.drawing and not problems.has_errors:
-        put(f"{_DRAWINGS[wish.drawing](plan_runtime(spec, document.secrets))}\n")
-    if wish.explain and not problems.has_errors:
+    if wish.graph_format and not problems.has_errors:
+        put(f"{_DRAWINGS[wish.graph_format](plan_runtime(spec, document.secrets))}\n")
+    if wish.explains_actions and not problems.has_errors:
         explained = explain(spec, datetime.now(local_zone()))
         put(f"{shown(explained, document.secrets)}\n")
     if wish.user is not None and not problems.has_errors:
         _explain_access(path, spec, wish, wish.user, problems)
     together.add(path, spec, document.secrets)
-    return report(path, problems, as_json=wish.as_json and wish.check)
+    return report(path, problems, as_json=wish.as_json and wish.checks_configuration)
 
 
 def _dump(document: ConfigDocument) -> None:
     """Print a configuration: with secrets redacted on a terminal, else complete, ready to run."""
-    text = document.expanded
+    text = document.expanded_text
     if sys.stdout.isatty():
         text = redact_document(document)
-        if text != document.expanded:
+        if text != document.expanded_text:
             say("secrets are not shown on a terminal: a file or a pipe gets them")
     put(text, encoding="utf-8")  # the encoding that its XML declaration names
 
@@ -160,9 +165,9 @@ def _run(spec: InstanceSpec, document: ConfigDocument, problems: Problems, wish:
     with contextlib.suppress(OutputError):  # the banner is optional
         if takes_data(DESCRIPTORS["stdout"]):
             put(f"{BANNER}\n")
-    if wish.in_background:
+    if wish.is_daemon:
         _warn_of_consoles(spec, problems)
-    tell_starter: Callable[[str | None], None] = detach() if wish.in_background else _tell_terminal
+    tell_starter: Callable[[str | None], None] = detach() if wish.is_daemon else _tell_terminal
     if spec.process_name is not None:
         setproctitle.setproctitle(spec.process_name)
     # Other users must not write to any file or directory, even if the umask would permit it.
@@ -194,7 +199,7 @@ def _serve(
         tell_starter(None)
 
     try:
-        refuse_foreign_files(spec, log, set_aside=wish.set_aside)
+        refuse_foreign_files(spec, log, set_aside=wish.renames_foreign_files)
         log_journals_of_others(spec, log)
         supervisor = Supervisor(os.environ)
         instance = Instance(spec, log, document, supervisor)
@@ -223,7 +228,7 @@ def _warn_of_consoles(spec: InstanceSpec, problems: Problems) -> None:
 def _reaches_terminal(log: EventLog) -> bool:
     """Return whether a log target already writes configuration problems to standard error."""
     return any(
-        _PROBLEM in target.wanted and _is_standard_error(DESCRIPTORS[target.spec.protocol])
+        _PROBLEM in target.selected_ids and _is_standard_error(DESCRIPTORS[target.spec.protocol])
         for target in log.targets
         if target.spec.protocol in DESCRIPTORS
     )

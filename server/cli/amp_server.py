@@ -258,16 +258,16 @@ def _fulfil(options: argparse.Namespace) -> int:
         Invocation(
             paths=options.configs,
             defines=defines,
-            check=options.verify_config,
-            drawing=options.drawing,
-            explain=options.explain_actions,
+            checks_configuration=options.verify_config,
+            graph_format=options.drawing,
+            explains_actions=options.explain_actions,
             user=options.explain_access,
             topics=options.topics,
             admin_paths=options.admin_paths,
             as_json=options.json,
-            dump=options.dump_config,
-            in_background=options.daemon,
-            set_aside=options.set_aside_foreign_files,
+            dumps_configuration=options.dump_config,
+            is_daemon=options.daemon,
+            renames_foreign_files=options.set_aside_foreign_files,
         )
     )
 

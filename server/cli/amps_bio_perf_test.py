@@ -56,23 +56,23 @@ class PerfWorkload:
     """The parameters of a measurement.
 
     Attributes:
-        message: bytes of a message.
-        batch: messages per write.
-        writes: number of batches.
-        read_mix: percentage of reads among all operations.
+        message_bytes: bytes of a message.
+        batch_messages: messages per write.
+        write_count: number of batches.
+        read_percentage: percentage of reads among all operations.
         is_durable: each write must be on stable storage before the next one, as commits are.
     """
 
-    message: int
-    batch: int
-    writes: int
-    read_mix: int
+    message_bytes: int
+    batch_messages: int
+    write_count: int
+    read_percentage: int
     is_durable: bool
 
     @property
-    def size(self) -> int:
+    def write_bytes(self) -> int:
         """Bytes of a write."""
-        return self.message * self.batch
+        return self.message_bytes * self.batch_messages
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,21 +80,21 @@ class PerfResult:
     """The result of a measurement.
 
     Attributes:
-        began: start time in nanoseconds, by the clock of `ended`.
-        ended: the end time of each write.
-        took: the duration of each write, in nanoseconds.
-        reads: number of reads.
+        began_ns: start time in nanoseconds, by the clock of `ended_ns`.
+        ended_ns: the end time of each write.
+        durations_ns: the duration of each write, in nanoseconds.
+        read_count: number of reads.
     """
 
-    began: int
-    ended: Sequence[int]
-    took: Sequence[int]
-    reads: int
+    began_ns: int
+    ended_ns: Sequence[int]
+    durations_ns: Sequence[int]
+    read_count: int
 
     @property
     def seconds(self) -> float:
         """Duration of the measurement."""
-        return max(self.ended[-1] - self.began, 1) / 1e9
+        return max(self.ended_ns[-1] - self.began_ns, 1) / 1e9
 
 
 @command(_NAME)
@@ -158,7 +158,7 @@ def _file(path: Path, work: PerfWorkload) -> Iterator[int]:
         say(f"{_NAME}: {path}: goes through the system's cache: its file system knows no other way")
         descriptor = os.open(path, flags, 0o600)
     try:
-        os.posix_fallocate(descriptor, 0, work.writes * work.size)
+        os.posix_fallocate(descriptor, 0, work.write_count * work.write_bytes)
         yield descriptor
     finally:
         os.close(descriptor)
@@ -166,22 +166,22 @@ def _file(path: Path, work: PerfWorkload) -> Iterator[int]:
 
 
 def _measure(descriptor: int, work: PerfWorkload) -> PerfResult:
-    ended, took = (array("q", bytes(8 * work.writes)) for _ in range(2))
-    with closing(mmap.mmap(-1, work.size)) as batch:  # page-aligned, as O_DIRECT requires
-        batch.write(os.urandom(work.size))
+    ended, took = (array("q", bytes(8 * work.write_count)) for _ in range(2))
+    with closing(mmap.mmap(-1, work.write_bytes)) as batch:  # page-aligned, as O_DIRECT requires
+        batch.write(os.urandom(work.write_bytes))
         reader = _BatchReader(descriptor, work)
         reader.start()
         began = perf_counter_ns()
         try:
-            for which in range(work.writes):
+            for which in range(work.write_count):
                 start = perf_counter_ns()
-                _write(descriptor, batch, which * work.size)
+                _write(descriptor, batch, which * work.write_bytes)
                 ended[which] = now = perf_counter_ns()
                 took[which] = now - start
-                reader.may_read(which + 1)
+                reader.set_written(which + 1)
         finally:
             reader.stop()
-    return PerfResult(began, ended, took, reader.reads)
+    return PerfResult(began, ended, took, reader.read_count)
 
 
 def _write(descriptor: int, batch: mmap.mmap, offset: int) -> None:
@@ -200,36 +200,39 @@ class _BatchReader(threading.Thread):
 
     def __init__(self, descriptor: int, work: PerfWorkload) -> None:
         super().__init__(name="reader", daemon=True)
-        self.reads = 0
+        self.read_count = 0
         self._descriptor = descriptor
-        self._size = work.size
-        self._per_write = work.read_mix / (100 - work.read_mix)
+        self._size = work.write_bytes
+        self._reads_per_write = work.read_percentage / (100 - work.read_percentage)
         self._written = 0
-        self._has_ended = False
-        self._more = threading.Event()
+        self._is_stopping = False
+        self._wakeup = threading.Event()
 
-    def may_read(self, written: int) -> None:
+    def set_written(self, written: int) -> None:
         """Set the number of batches that are written and may be read."""
         self._written = written
-        if self._per_write:
-            self._more.set()
+        if self._reads_per_write:
+            self._wakeup.set()
 
     def stop(self) -> None:
         """Stop the thread, and wait until it has ended."""
-        self._has_ended = True
-        self._more.set()
+        self._is_stopping = True
+        self._wakeup.set()
         self.join()
 
     def run(self) -> None:
         """See `Thread`."""
         with closing(mmap.mmap(-1, self._size)) as batch:
-            while not self._has_ended:
-                self._more.wait()
-                self._more.clear()
-                while not self._has_ended and self.reads < self._written * self._per_write:
-                    offset = self.reads * _STRIDE % self._written * self._size
+            while not self._is_stopping:
+                self._wakeup.wait()
+                self._wakeup.clear()
+                while (
+                    not self._is_stopping
+                    and self.read_count < self._written * self._reads_per_write
+                ):
+                    offset = self.read_count * _STRIDE % self._written * self._size
                     os.preadv(self._descriptor, [batch], offset)
-                    self.reads += 1
+                    self.read_count += 1
 
 
 class _Metric(NamedTuple):
@@ -247,19 +250,19 @@ class _Metric(NamedTuple):
 
 
 def _metrics(result: PerfResult, work: PerfWorkload) -> Iterator[_Metric]:
-    seconds, writes = result.seconds, work.writes
+    seconds, writes = result.seconds, work.write_count
     yield _Metric("elapsed time", seconds, "s", 3)
     yield _Metric("writer thread count", 1)
-    yield _Metric("batch size", work.batch)
-    yield _Metric("submit size", work.message, "bytes")
-    yield _Metric("write size", work.size, "bytes")
-    yield _Metric("submit count", writes * work.batch)
-    yield _Metric("read count", result.reads)
+    yield _Metric("batch size", work.batch_messages)
+    yield _Metric("submit size", work.message_bytes, "bytes")
+    yield _Metric("write size", work.write_bytes, "bytes")
+    yield _Metric("submit count", writes * work.batch_messages)
+    yield _Metric("read count", result.read_count)
     yield _Metric("write count", writes)
-    yield _Metric("submit rate", writes * work.batch / seconds, "per second")
+    yield _Metric("submit rate", writes * work.batch_messages / seconds, "per second")
     yield _Metric("write rate", writes / seconds, "per second")
-    yield _Metric("actual read mix", 100 * result.reads / (writes + result.reads), "%", 1)
-    yield _Metric("mean write latency", sum(result.took) / writes / 1000, "microseconds", 1)
+    yield _Metric("actual read mix", 100 * result.read_count / (writes + result.read_count), "%", 1)
+    yield _Metric("mean write latency", sum(result.durations_ns) / writes / 1000, "microseconds", 1)
 
 
 _LATENCIES: Final = ("write", "ended_ns", "latency_ns")
@@ -267,19 +270,23 @@ _THROUGHPUT: Final = ("elapsed_ns", "messages", "bytes")
 
 
 def _latencies(result: PerfResult) -> Iterator[tuple[int, int, int]]:
-    for which, (ended, took) in enumerate(zip(result.ended, result.took, strict=True)):
-        yield which, ended - result.began, took
+    for which, (ended, took) in enumerate(zip(result.ended_ns, result.durations_ns, strict=True)):
+        yield which, ended - result.began_ns, took
 
 
 def _throughput(result: PerfResult, work: PerfWorkload) -> Iterator[tuple[int, int, int]]:
     """Yield the messages and bytes written in each interval."""
     writes, until = 0, _INTERVAL
-    for ended in result.ended:
-        while ended - result.began > until:
-            yield until, writes * work.batch, writes * work.size
+    for ended in result.ended_ns:
+        while ended - result.began_ns > until:
+            yield until, writes * work.batch_messages, writes * work.write_bytes
             writes, until = 0, until + _INTERVAL
         writes += 1
-    yield result.ended[-1] - result.began, writes * work.batch, writes * work.size
+    yield (
+        result.ended_ns[-1] - result.began_ns,
+        writes * work.batch_messages,
+        writes * work.write_bytes,
+    )
 
 
 def _is_ours(path: Path, head: Sequence[str]) -> bool:

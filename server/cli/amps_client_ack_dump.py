@@ -42,9 +42,9 @@ def _dump(path: Path, cache: PublisherTable, limit: int | None) -> Iterator[byte
     yield f"{'client name hash':>20}  {'last seq':>20}  last message\n".encode()
     for client, (sequence, time) in islice(sorted(cache.sequences.items()), limit):
         yield f"{client:>20}  {sequence:>20}  {iso_timestamp(time)}\n".encode()
-    if cache.missing:
+    if cache.missing_ranges:
         yield f"{'client name hash':>20}  {'missing from':>20}  {'to':>20}\n".encode()
-    for client, first, last in islice(sorted(cache.missing), limit):
+    for client, first, last in islice(sorted(cache.missing_ranges), limit):
         yield f"{client:>20}  {first:>20}  {last:>20}\n".encode()
 
 
@@ -68,7 +68,7 @@ def _objects(path: Path, cache: PublisherTable, limit: int | None) -> Iterator[b
                 "last message": iso_timestamp(time),
             }
         )
-    for client, first, last in islice(sorted(cache.missing), limit):
+    for client, first, last in islice(sorted(cache.missing_ranges), limit):
         yield json_line(
             {
                 "record": "missing",

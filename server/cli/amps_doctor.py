@@ -75,7 +75,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if not options.no_archive:
         archive = _archive(found, secrets, moment, output, is_named=options.output is not None)
     _print(found, secrets, moment, archive, as_json=options.json)
-    return EXIT_STATUS[found.worst]
+    return EXIT_STATUS[found.worst_verdict]
 
 
 def _migrate(options: argparse.Namespace) -> int:
@@ -85,7 +85,7 @@ def _migrate(options: argparse.Namespace) -> int:
     if options.work_dir is not None:
         os.chdir(options.work_dir)
     made = make_checklist(configuration)
-    _put(_json(as_data(made), secrets) if options.json else secrets.hide(as_text(made)))
+    _put(_json(as_data(made), secrets) if options.json else secrets.redact(as_text(made)))
     return EXIT_STATUS[made.verdict]
 
 
@@ -95,15 +95,15 @@ def _archive(
     """Write the archive and return its path; add a finding and return None if that fails."""
     folder = f"{_NAME}-{report.instance_name(found)}-{moment:%Y%m%dT%H%M%SZ}"
     path = output if is_named else output / f"{folder}.tar.gz"
-    texts = {name: secrets.hide(text) for name, text in found.texts.items()}
+    texts = {name: secrets.redact(text) for name, text in found.texts.items()}
     documents = {**found.documents, "report.json": report.as_data(found, moment)}
     for name, document in documents.items():
         texts[name] = _json(document, secrets)
-    texts["report.txt"] = secrets.hide(report.as_text(found, moment))
+    texts["report.txt"] = secrets.redact(report.as_text(found, moment))
     try:
         write_archive(path, folder, texts, moment)
     except OSError as error:
-        found.wrong(
+        found.add_wrong(
             "archive",
             str(path),
             error.strerror or str(error),
@@ -126,14 +126,14 @@ def _print(
         data = {**report.as_data(found, moment), "archive": archive and str(archive)}
         _put(_json(data, secrets))
         return
-    _put(secrets.hide(report.as_text(found, moment)))
+    _put(secrets.redact(report.as_text(found, moment)))
     if archive is not None:
         _put(f"\nFor a colleague: {archive}\n")
 
 
 def _json(document: object, secrets: SecretRedactor) -> str:
     """Return a redacted document as ASCII JSON: names of files may be invalid in any encoding."""
-    return json.dumps(secrets.hide_in(document), indent=2) + "\n"
+    return json.dumps(secrets.redact_document(document), indent=2) + "\n"
 
 
 def _put(text: str) -> None:

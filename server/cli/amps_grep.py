@@ -49,12 +49,12 @@ class _Search:
     options: argparse.Namespace
     matches: LinePredicate
     with_names: bool
-    found: bool = False
-    problem: bool = False
+    has_match: bool = False
+    has_problem: bool = False
 
-    def complain(self, text: str) -> None:
+    def report_problem(self, text: str) -> None:
         """Report a problem on standard error, and remember that there was one."""
-        self.problem = True
+        self.has_problem = True
         say(f"{NAME}: {text}")
 
 
@@ -89,9 +89,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         with_names = len(files) > 1 or any(map(os.path.isdir, files))
     search = _Search(options, matches, with_names)
     write_out(_search_all(search, files))
-    if search.problem:
+    if search.has_problem:
         return PROBLEM
-    return FOUND if search.found else NOTHING_FOUND
+    return FOUND if search.has_match else NOTHING_FOUND
 
 
 def _search_all(search: _Search, files: Sequence[str]) -> Iterator[bytes]:
@@ -107,7 +107,7 @@ def _search_all(search: _Search, files: Sequence[str]) -> Iterator[bytes]:
 
 def _search_directory(search: _Search, directory: Path) -> Iterator[bytes]:
     others = []
-    for path in files_below(directory, lambda error: search.complain(_what(error))):
+    for path in files_below(directory, lambda error: search.report_problem(_what(error))):
         kind = _kind(search, path)
         if kind is FileKind.OTHER:
             others.append(path)
@@ -130,13 +130,15 @@ def _search_file(search: _Search, path: Path, kind: FileKind | None) -> Iterator
                 with path.open("rb") as file:
                     yield from _search_log(search, str(path), file)
             case FileKind.OTHER:
-                search.complain(f"{path}: neither log nor journal; amps_file tells what it is")
+                search.report_problem(
+                    f"{path}: neither log nor journal; amps_file tells what it is"
+                )
             case None:
                 pass
     except OSError as problem:
-        search.complain(_what(problem, path))
+        search.report_problem(_what(problem, path))
     except ValueError as problem:
-        search.complain(str(problem))
+        search.report_problem(str(problem))
 
 
 def _kind(search: _Search, path: Path) -> FileKind | None:
@@ -144,7 +146,7 @@ def _kind(search: _Search, path: Path) -> FileKind | None:
     try:
         return kind_of_file(path)
     except OSError as problem:
-        search.complain(_what(problem, path))
+        search.report_problem(_what(problem, path))
         return None
 
 
@@ -160,18 +162,18 @@ def _search_journal(search: _Search, path: Path) -> Iterator[bytes]:
     hashes = _hashes(options.clients)
     parts = {publisher_part(server_made_identity(one, instance)) for one in hashes}
     prefix = b"" if options.json or not search.with_names else encode_text(f"{path}:\n")
-    yield printer.header()
+    yield printer.render_header()
     for slot in reader.slots():
-        printer.look_at(slot)
+        printer.count_damage(slot)
         if is_noop(slot) and not options.include_noops:
             continue
         if hashes and not _is_of(slot, hashes, parts):
             continue
         if search.matches(entry_text(slot)) == options.invert_match:
             continue
-        search.found = True
-        yield prefix + printer.entry(slot)
-    search.problem |= printer.tell_damage(NAME)
+        search.has_match = True
+        yield prefix + printer.render_entry(slot)
+    search.has_problem |= printer.report_damage(NAME)
 
 
 def _is_of(slot: EntrySlot, hashes: set[int], parts: set[int]) -> bool:
@@ -193,7 +195,7 @@ def _search_log(search: _Search, name: str, file: BufferedReader) -> Iterator[by
             continue
         if search.matches(entry) == options.invert_match:
             continue
-        search.found = True
+        search.has_match = True
         if options.json:
             place = {"record": "log", "file": name, "line": number}
             yield json_line(place | parts_of(entry))
@@ -203,7 +205,7 @@ def _search_log(search: _Search, name: str, file: BufferedReader) -> Iterator[by
             prefix += f"{number}:".encode()
         yield prefix + (entry if entry.endswith(b"\n") else entry + b"\n")
     if lines.damage is not None:
-        search.complain(f"{name}: {lines.damage}")
+        search.report_problem(f"{name}: {lines.damage}")
 
 
 def _matcher(options: argparse.Namespace) -> LinePredicate:

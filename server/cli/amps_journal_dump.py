@@ -49,7 +49,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             with_data=not options.no_data,
         )
         write_out(_dump(reader, printer, options))
-        if printer.tell_damage(NAME):
+        if printer.report_damage(NAME):
             status = PROBLEM
     return status
 
@@ -57,13 +57,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _dump(
     reader: JournalReader, printer: JournalPrinter, options: argparse.Namespace
 ) -> Iterator[bytes]:
-    yield printer.header()
+    yield printer.render_header()
     start, stop = options.limit
     for slot in reader.slots(start, stop):
-        printer.look_at(slot)
+        printer.count_damage(slot)
         if options.include_noops or not is_noop(slot):
-            yield printer.entry(slot)
-    yield printer.footer()
+            yield printer.render_entry(slot)
+    yield printer.render_footer()
     if options.extents:
         for extent in _extents(reader):
             yield extent.as_json(reader.path) if options.json else extent.as_text()

@@ -62,7 +62,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for piece in _matches(reader, test, printer):
             found = True
             write_out([piece])
-        damaged |= printer.tell_damage(NAME)
+        damaged |= printer.report_damage(NAME)
     if damaged:
         return UNREADABLE
     return FOUND if found else NOTHING_FOUND
@@ -89,11 +89,11 @@ def _journals(path: Path) -> list[Path]:
 def _matches(
     reader: JournalReader, test: EntryPredicate, printer: JournalPrinter
 ) -> Iterator[bytes]:
-    header = printer.header()
+    header = printer.render_header()
     for slot in reader.slots():
-        printer.look_at(slot)
+        printer.count_damage(slot)
         if slot.entry is not None and not is_noop(slot) and test(slot.entry):
-            yield header + printer.entry(slot)
+            yield header + printer.render_entry(slot)
             header = b""
 
 

@@ -64,8 +64,8 @@ def _objects(path: Path, cache: QueuePointTable, limit: int | None) -> Iterator[
                 "queue": point.name,
                 "message type": point.message_type,
                 "recovery point": point.recovery_point,
-                "begins at txid": str(point.begin),
-                "needed from txid": str(point.needed_from),
+                "begins at txid": str(point.begin_txid),
+                "needed from txid": str(point.needed_from_txid),
                 "early acks": [
                     {"bookmark": f"{client}|{sequence}|", "came": iso_timestamp(came)}
                     for (client, sequence), came in point.early_acks
@@ -79,8 +79,8 @@ def _text(point: QueuePoint) -> str:
         f"queue           : {point.name}\n"
         f"message type    : {point.message_type}\n"
         f"recovery point  : {point.recovery_point}\n"
-        f"begins at txid  : {point.begin}\n"
-        f"needed from txid: {point.needed_from}\n"
+        f"begins at txid  : {point.begin_txid}\n"
+        f"needed from txid: {point.needed_from_txid}\n"
         f"early acks      : {len(point.early_acks)}\n"
     )
     for (client, sequence), came in point.early_acks:

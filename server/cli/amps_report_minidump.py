@@ -87,7 +87,7 @@ def _complain(name: str, what: str) -> int:
 def _breakpad_data(dump: Breakpad) -> dict[str, object]:
     return {
         "kind": "breakpad",
-        "time": dump.taken and dump.taken.isoformat(),
+        "time": dump.taken_at and dump.taken_at.isoformat(),
         "streams": [{"name": name, "bytes": size} for name, size in dump.streams],
         "counts": dump.counts,
         "missing": dump.missing,
@@ -96,7 +96,7 @@ def _breakpad_data(dump: Breakpad) -> dict[str, object]:
 
 def _breakpad_text(name: str, dump: Breakpad) -> Iterator[str]:
     yield f"{name}: a minidump in Microsoft's format, as AMPS writes them; not one of Amperage"
-    yield f"  taken          {dump.taken or 'at a time that it does not say'}"
+    yield f"  taken          {dump.taken_at or 'at a time that it does not say'}"
     yield from (f"  {what:14} {count:,}" for what, count in dump.counts.items())
     yield from (f"  {stream} ({size:,} bytes)" for stream, size in dump.streams)
     told = [stream for stream, _ in dump.streams if stream in SENSITIVE]

@@ -141,7 +141,7 @@ def _dump(path: Path, options: argparse.Namespace) -> int:
         elif options.verbose:
             _print_verbose(file, contents, list(found), options)
         elif options.json:
-            present = (each for each in found if not each.past)
+            present = (each for each in found if not each.is_past_state)
             write_out(_object(path, each) for each in islice(present, options.limit))
         else:
             _print_bodies(found, bytes([options.delimiter]), options.limit)
@@ -152,8 +152,8 @@ def _tell_damage(path: Path, contents: SowFileContents) -> int:
     """Report the unreadable parts of a file, and return the resulting exit status."""
     if contents.damage is not None:
         say(f"{NAME}: {contents.damage}; all that can be read is printed")
-    contents.skipped.tell(NAME, path)
-    contents.overtaken.tell(NAME, path)
+    contents.skipped.report(NAME, path)
+    contents.changed_records.report(NAME, path)
     return GOOD if contents.damage is None else DAMAGED
 
 
@@ -179,7 +179,7 @@ def _archive_bodies(file: SlabFile, archive: ZipFile, limit: int | None) -> int:
 
 def _bodies(found: Iterable[FileRecord], limit: int | None) -> Iterator[bytes]:
     """Yield the bodies of current records, without past states."""
-    return islice((each.record.body for each in found if not each.past), limit)
+    return islice((each.record.body for each in found if not each.is_past_state), limit)
 
 
 def _print_verbose(
@@ -215,7 +215,7 @@ def _summarize(file: SlabFile, found: Sequence[FileRecord]) -> Iterator[tuple[st
     yield "File", str(file.path)
     yield "Version", form.FORMAT_NAME
     yield "Valid Keys", len(found)
-    yield "Past States", sum(each.past for each in found)
+    yield "Past States", sum(each.is_past_state for each in found)
     yield "Maximum record size", max(sizes, default=0)
     yield "Average record size", f"{sum(sizes) / max(1, len(sizes)):.2f}"
     yield "Slab Count", len(file.slabs)
@@ -225,7 +225,7 @@ def _slab(
     file: SlabFile, contents: SowFileContents, found: Sequence[FileRecord], slab: int
 ) -> Iterator[tuple[str, object]]:
     here = [each for each in found if each.location // file.slab_size == slab]
-    stored = sum(each.room for each in here)
+    stored = sum(each.allocated_bytes for each in here)
     yield "size", file.slab_size
     yield "file offset", file_offset(slab * file.slab_size)
     yield "valid count", len(here)
@@ -257,9 +257,9 @@ def _describe(found: FileRecord) -> Iterator[tuple[str, object]]:
     micros = record.timestamp % NANOSECONDS // 1000
     yield "key", number
     yield "crc", found.checksum
-    yield "flags", "past" if found.past else ""
+    yield "flags", "past" if found.is_past_state else ""
     yield "slab offset", file_offset(found.location)
-    yield "allocated", found.room
+    yield "allocated", found.allocated_bytes
     yield "data size", len(record.body)
     yield "expiration", record.expires // NANOSECONDS
     yield "iso8601 timestamp", f"{moment:%Y%m%dT%H%M%S}.{micros:06}Z"

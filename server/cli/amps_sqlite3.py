@@ -50,7 +50,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _print_answer(file: StatisticsFile, query: str, *, as_objects: bool) -> None:
-    names, rows = file.ask(query)
+    names, rows = file.query(query)
     if not as_objects and names:
         write_out([as_csv(names)])
     write_out(as_json(names, row) if as_objects else as_csv(row) for row in rows)
@@ -60,7 +60,7 @@ def _print_sizes(file: StatisticsFile, *, as_objects: bool) -> None:
     names = ["table", "rows", "bytes"]
     if not as_objects:
         write_out([as_csv(names)])
-    write_out(as_json(names, row) if as_objects else as_csv(row) for row in file.sizes())
+    write_out(as_json(names, row) if as_objects else as_csv(row) for row in file.table_sizes())
 
 
 def _parser() -> CommandLineParser:

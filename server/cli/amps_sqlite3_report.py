@@ -50,7 +50,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             write_out([encode_text(title)])
         damaged = [
             base
-            for base in file.bases
+            for base in file.joined_tables
             if not _print_table(file, base, since, as_objects=options.json)
         ]
     except StatisticsFileError as problem:
@@ -58,7 +58,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return PROBLEM
     if damaged:
         say(
-            f"{NAME}: {options.file}: of {len(file.bases)} tables {len(damaged)} could not be"
+            f"{NAME}: {options.file}: of {len(file.joined_tables)} tables {len(damaged)}"
+            " could not be"
             f" read to their end: {', '.join(damaged)}"
         )
         return PROBLEM
@@ -72,7 +73,7 @@ def _print_table(file: StatisticsFile, base: str, since: int, *, as_objects: boo
         True if all of them could be read.
     """
     try:
-        answer = file.since(base, since)
+        answer = file.rows_since(base, since)
         if answer is not None:
             write_out(_lines(base, *answer, as_objects=as_objects))
     except StatisticsFileError as problem:

@@ -80,7 +80,7 @@ def _dump(
     yield RULE
     with_entries = (options.topic, options.topic_hash) != (None, None)
     for number, entries in postings.topics.items():
-        topic = None if index is None else index.names.topics.get(number)
+        topic = None if index is None else index.definitions.topics.get(number)
         if not _is_wanted(topic, options):
             continue
         yield encode_text(_about(number, topic, len(entries)))
@@ -104,7 +104,7 @@ def _objects(
     )
     with_entries = (options.topic, options.topic_hash) != (None, None)
     for number, entries in postings.topics.items():
-        topic = None if index is None else index.names.topics.get(number)
+        topic = None if index is None else index.definitions.topics.get(number)
         if not _is_wanted(topic, options):
             continue
         about: dict[str, object] = {

@@ -59,7 +59,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         write_out([_report(spec.name, files)])
     else:
         for file in files:
-            print(f"{file.where.location}: {file.path} {file.what}")
+            print(f"{file.config_element.location}: {file.path} {file.description}")
     if not files:
         if not options.json:
             print(f"{spec.name}: all files can be used as they are; there is nothing to upgrade")
@@ -69,7 +69,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _advice(files: Sequence[ForeignFile]) -> str:
-    if any(file.kind is ForeignJournalKind.LATER for file in files):
+    if any(file.kind is ForeignJournalKind.NEWER_VERSION for file in files):
         return (
             "files of a later version cannot be made older. Run that version, or go back as"
             " docs/upgrading.md says"
@@ -85,7 +85,7 @@ def _configured(path: str) -> InstanceSpec | None:
     problems = Problems()
     document = load(path, defines={}, environ=os.environ, problems=problems)
     spec = None
-    if document is not None and document.complete:
+    if document is not None and document.is_complete:
         spec = compile_config(validate(document, problems), ProgramCatalogue(), problems)
     if spec is None:
         report(path, problems)
@@ -94,7 +94,11 @@ def _configured(path: str) -> InstanceSpec | None:
 
 def _report(instance: str, files: Sequence[ForeignFile]) -> bytes:
     unusable = [
-        {"file": str(one.path), "why": one.what, "configured": str(one.where.location)}
+        {
+            "file": str(one.path),
+            "why": one.description,
+            "configured": str(one.config_element.location),
+        }
         for one in files
     ]
     return json_document(

@@ -212,7 +212,7 @@ def _data(entry: JournalEntry) -> bytes:
     fields = msgspec.structs.asdict(event) | {"at": iso_timestamp(event.at)}
     del fields["marks"]
     words = [type(event).__name__.lower(), *(f"{name}={value}" for name, value in fields.items())]
-    words += [f"{client}|{sequence}|" for client, sequence in event.marks]
+    words += [f"{client}|{sequence}|" for client, sequence in event.bookmarks]
     return encode_text(" ".join(words))
 
 
@@ -222,7 +222,11 @@ def _missing(entry: JournalEntry) -> bytes:
     except msgspec.MsgspecError:
         return entry.body
     words = [f"publisher={entry.source_txid}"]
-    for name, ranges in (("missing", note.missing), ("heard", note.heard), ("here", note.here)):
+    for name, ranges in (
+        ("missing", note.missing),
+        ("heard", note.announced),
+        ("here", note.present_here),
+    ):
         words += [f"{name}={first}-{last}" for first, last in ranges]
     return encode_text(" ".join(words))
 

@@ -17,35 +17,37 @@ class SkipCounter:
     """Counts the parts of a file that were skipped.
 
     Attributes:
-        thing: noun for one of them, such as "damaged entry".
-        things: its plural.
+        noun: noun for one of them, such as "damaged entry".
+        plural_noun: its plural.
         count: number of skipped parts.
-        size: bytes that are known to belong to them.
-        first: location of the first.
+        size_bytes: bytes that are known to belong to them.
+        first_location: location of the first.
     """
 
-    thing: str
-    things: str
+    noun: str
+    plural_noun: str
     count: int = 0
-    size: int = 0
-    first: str = ""
+    size_bytes: int = 0
+    first_location: str = ""
 
     def add(self, size: int, where: str) -> None:
         """Count one more skipped part."""
-        self.first = self.first or where
+        self.first_location = self.first_location or where
         self.count += 1
-        self.size += size
+        self.size_bytes += size
 
-    def tell(self, command: str, path: Path | str) -> bool:
+    def report(self, command: str, path: Path | str) -> bool:
         """Report the skipped parts, if there are any.
 
         Returns:
             True if parts were skipped.
         """
         if self.count:
-            noun = self.thing if self.count == 1 else self.things
-            where = self.first if self.count == 1 else f"the first at {self.first}"
-            size = f", {self.size} bytes" if self.size else ""
+            noun = self.noun if self.count == 1 else self.plural_noun
+            where = (
+                self.first_location if self.count == 1 else f"the first at {self.first_location}"
+            )
+            size = f", {self.size_bytes} bytes" if self.size_bytes else ""
             say(f"{command}: {path}: {self.count} {noun} skipped{size}: {where}")
         return self.count > 0
 

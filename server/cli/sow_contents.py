@@ -26,15 +26,15 @@ class FileRecord(NamedTuple):
         record: the record; an empty topic stands for the file's own.
         location: the slab's index times the slab size, plus the position in the slab.
         checksum: checksum of the entry.
-        room: bytes that the entry takes.
-        past: True for a past state.
+        allocated_bytes: bytes that the entry takes.
+        is_past_state: True for a past state.
     """
 
     record: Record
     location: int
     checksum: int
-    room: int
-    past: bool
+    allocated_bytes: int
+    is_past_state: bool
 
 
 @dataclass(slots=True)
@@ -46,7 +46,7 @@ class SowFileContents:
         entries: slab index -> number of entries in the slab.
         damage: description of the damage, None if the file is good.
         skipped: parts that cannot be read.
-        overtaken: records that changed while they were read.
+        changed_records: records that changed while they were read.
     """
 
     records: dict[tuple[object, ...], int] = field(default_factory=dict)
@@ -55,7 +55,7 @@ class SowFileContents:
     skipped: SkipCounter = field(
         default_factory=lambda: SkipCounter("damaged part", "damaged parts")
     )
-    overtaken: SkipCounter = field(
+    changed_records: SkipCounter = field(
         default_factory=lambda: SkipCounter(
             "record that has changed meanwhile", "records that have changed meanwhile"
         )
@@ -87,7 +87,7 @@ def records_of(file: SlabFile, contents: SowFileContents) -> Iterator[FileRecord
     for location in contents.records.values():
         found = _found(file, location)
         if found is None:
-            contents.overtaken.add(0, f"byte {file_offset(location)}")
+            contents.changed_records.add(0, f"byte {file_offset(location)}")
         else:
             yield found
 

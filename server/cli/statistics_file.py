@@ -58,26 +58,26 @@ class StatisticsFile:
         StatisticsFileError: it cannot be read.
 
     Attributes:
-        bases: the names of joined tables, sorted.
+        joined_tables: the names of joined tables, sorted.
     """
 
     def __init__(self, name: str) -> None:
         self._name = name
-        self._complaint: str | None = None
+        self._error_text: str | None = None
         try:
             self._connection = _open(name)
             self._tables = {name for (name,) in self._connection.execute(_TABLES)}
-            self.bases = self._join_tables()
+            self.joined_tables = self._join_tables()
         except sqlite3.Error as error:
             raise StatisticsFileError(f"{name}: {error}") from None
         except UnicodeEncodeError:
             raise StatisticsFileError(f"{name}: the name of a table is no UTF-8") from None
         for function, compute in _FUNCTIONS.items():
-            self._connection.create_function(function, 1, self._said(function, compute))
+            self._connection.create_function(function, 1, self._keep_error_text(function, compute))
         self._connection.set_progress_handler(lambda: 0, _STEPS_BETWEEN_LOOKS)
         self._connection.set_authorizer(self._authorize)
 
-    def ask(self, query: str, *values: object) -> tuple[list[str], Iterator[ResultRow]]:
+    def query(self, query: str, *values: object) -> tuple[list[str], Iterator[ResultRow]]:
         """Execute a query, and return its columns, with unique names, and its rows.
 
         Raises:
@@ -90,26 +90,26 @@ class StatisticsFile:
                 f"{self._name}: expected names and queries in UTF-8"
             ) from None
         except (sqlite3.Error, sqlite3.Warning) as error:
-            raise self._unreadable(error) from None
+            raise self._make_error(error) from None
         names = [column[0] for column in cursor.description or ()]
         return [*_distinct(names)], self._rows(cursor)
 
-    def since(self, base: str, timestamp: int) -> tuple[list[str], Iterator[ResultRow]] | None:
+    def rows_since(self, base: str, timestamp: int) -> tuple[list[str], Iterator[ResultRow]] | None:
         """Return the rows of a joined table since a timestamp, the oldest first.
 
         Returns:
-            Columns and rows as of `ask`; None if the table is not one of values over time.
+            Columns and rows as of `query`; None if the table is not one of values over time.
 
         Raises:
             StatisticsFileError: it cannot be read; also while rows are.
         """
-        names, _ = self.ask(f"SELECT * FROM {_quoted(base)} LIMIT 0")
+        names, _ = self.query(f"SELECT * FROM {_quoted(base)} LIMIT 0")
         if names[:2] != ["timestamp", "static_id"]:
             return None
         order = "timestamp >= ? ORDER BY timestamp, static_id"
-        return self.ask(f"SELECT * FROM {_quoted(base)} WHERE {order}", timestamp)
+        return self.query(f"SELECT * FROM {_quoted(base)} WHERE {order}", timestamp)
 
-    def sizes(self) -> Iterator[tuple[str, int, int | None]]:
+    def table_sizes(self) -> Iterator[tuple[str, int, int | None]]:
         """Yield each table with its rows and bytes, indexes included, then the totals.
 
         Bytes are None where this SQLite cannot tell.
@@ -118,17 +118,17 @@ class StatisticsFile:
             StatisticsFileError: the database is damaged.
         """
         count = size = 0
-        sizes = self._bytes()
-        for (table,) in self.ask("SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY 1")[
-            1
-        ]:
-            [(rows,)] = self.ask(f"SELECT count(*) FROM {_quoted(str(table))}")[1]
+        sizes = self._table_bytes()
+        for (table,) in self.query(
+            "SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY 1"
+        )[1]:
+            [(rows,)] = self.query(f"SELECT count(*) FROM {_quoted(str(table))}")[1]
             count += rows
             size += sizes.get(table, 0)
             yield table, rows, sizes.get(table)
         yield "total", count, size if sizes else None
 
-    def _bytes(self) -> dict[str, int]:
+    def _table_bytes(self) -> dict[str, int]:
         """Return the bytes of each table; empty if this SQLite cannot tell."""
         try:
             pages = self._connection.execute("SELECT name, sum(pgsize) FROM dbstat GROUP BY name")
@@ -136,9 +136,9 @@ class StatisticsFile:
         except sqlite3.OperationalError:
             return {}
         except sqlite3.Error as error:
-            raise self._unreadable(error) from None
+            raise self._make_error(error) from None
         found: dict[str, int] = {}
-        for name, table in self.ask("SELECT name, tbl_name FROM sqlite_master")[1]:
+        for name, table in self.query("SELECT name, tbl_name FROM sqlite_master")[1]:
             found[str(table)] = found.get(str(table), 0) + sizes.get(name, 0)
         return found
 
@@ -146,21 +146,21 @@ class StatisticsFile:
         """Refuse ATTACH, which would create a database where there is none; VACUUM INTO, too."""
         if action != sqlite3.SQLITE_ATTACH:
             return sqlite3.SQLITE_OK
-        self._complaint = "other databases cannot be attached, nor made"
+        self._error_text = "other databases cannot be attached, nor made"
         return sqlite3.SQLITE_DENY
 
     def _rows(self, cursor: sqlite3.Cursor) -> Iterator[ResultRow]:
         try:
             yield from cursor
         except sqlite3.Error as error:
-            raise self._unreadable(error) from None
+            raise self._make_error(error) from None
 
-    def _unreadable(self, error: Exception) -> BaseException:
+    def _make_error(self, error: Exception) -> BaseException:
         if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_INTERRUPT:
             return KeyboardInterrupt()
-        return StatisticsFileError(f"{self._name}: {self._complaint or error}")
+        return StatisticsFileError(f"{self._name}: {self._error_text or error}")
 
-    def _said(
+    def _keep_error_text(
         self, name: str, compute: Callable[[Any], _Scalar]
     ) -> Callable[[Any], _Scalar | None]:
         """Return a function for queries that keeps the cause of an error, which SQLite does not."""
@@ -171,7 +171,7 @@ class StatisticsFile:
             try:
                 return compute(given)
             except (ValueError, OverflowError) as error:
-                self._complaint = f"{name}: {error}"
+                self._error_text = f"{name}: {error}"
                 raise
 
         return call

@@ -152,7 +152,7 @@ def _refuse_existing(content: dict[str, Any], text: str, name: str) -> None:
     if not isinstance(users, dict):
         raise UsersFileEditError(f"{USERS} is no table")
     if name in users:
-        line = find_places(text).line((USERS, name))
+        line = find_places(text).line_of((USERS, name))
         raise UsersFileEditError(f"there is a user {name!r} already, in line {line}")
 
 

@@ -50,7 +50,7 @@ class ClosedSessionTotals:
 
     def add(self, session: Session) -> None:
         """Add the counts of a session, and the output that its last flush will send."""
-        intake, outbox = session.intake, session.outbox
+        intake, outbox = session.input, session.outbox
         self.bytes_in += intake.bytes_in
         self.messages_in += intake.messages_in
         self.bytes_out += outbox.bytes_out + outbox.size

@@ -24,18 +24,18 @@ class ConnectionContext:
         message_type: the only message type of the transport; None when the logon chooses.
         authenticator: decides on logons.
         entitlement: decides on everything else.
-        filters: see, and may change, every command before it is executed.
+        transport_filters: see, and may change, every command before it is executed.
         certificate_user: the user that the connection's certificate names; empty without one.
-        module: the name of the module that decides on logons.
+        auth_module: the name of the module that decides on logons.
     """
 
     transport: str
     message_type: str | None
     authenticator: LogonAuthenticator
     entitlement: Entitlement
-    filters: tuple[TransportFilter, ...] = ()
+    transport_filters: tuple[TransportFilter, ...] = ()
     certificate_user: str = ""
-    module: str = ""
+    auth_module: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,24 +45,25 @@ class ConnectionHandle:
     Attributes:
         address: the peer's address, for the log.
         send: takes bytes for the peer.
-        hang_up: closes the connection once all output has been sent.
+        close_after_flush: closes the connection once all output has been sent.
         is_behind: returns whether the peer has not read all its output yet.
-        hold: charges bytes of memory to the peer, negative to release. A peer with too much memory
-            charged to it is disconnected.
-        pause: stops reading from the peer, until `resume`.
-        resume: reads from the peer again.
-        look: returns the amount of data in transit.
-        kept: returns the data retained for the peer; None if its transport never retains any.
+        charge_memory: charges bytes of memory to the peer, negative to release. A peer with too
+            much memory charged to it is disconnected.
+        pause_reading: stops reading from the peer, until `resume_reading`.
+        resume_reading: reads from the peer again.
+        read_socket_stats: returns the amount of data in transit.
+        read_backlog_stats: returns the data retained for the peer; None if its transport never
+            retains any.
         takes_parts: whether `send` takes messages in several calls.
     """
 
     address: str
     send: Callable[[bytes], None]
-    hang_up: Callable[[], None]
+    close_after_flush: Callable[[], None]
     is_behind: Callable[[], bool] = lambda: False
-    hold: Callable[[int], None] = lambda _: None
-    pause: Callable[[], None] = lambda: None
-    resume: Callable[[], None] = lambda: None
-    look: Callable[[], SocketStats] = lambda: NO_SOCKET_STATS
-    kept: Callable[[], BacklogStats | None] = lambda: None
+    charge_memory: Callable[[int], None] = lambda _: None
+    pause_reading: Callable[[], None] = lambda: None
+    resume_reading: Callable[[], None] = lambda: None
+    read_socket_stats: Callable[[], SocketStats] = lambda: NO_SOCKET_STATS
+    read_backlog_stats: Callable[[], BacklogStats | None] = lambda: None
     takes_parts: bool = False

@@ -59,32 +59,32 @@ class Engine:
         elapsed: returns seconds since some moment, never going back: measures the length of work.
 
     Attributes:
-        stores: the topics that have records.
+        sow_registry: the topics that have records.
         topics: the topics in use.
-        filters: parses the filters of commands.
+        filter_parser: parses the filters of commands.
         hooks: callbacks for events of clients, and for deliveries.
-        switches: whether authentication and entitlement are on.
+        security_switches: whether authentication and entitlement are on.
         client_status: publishes events of clients.
         audit: reports logons, refusals and administrative actions, each with its user.
         sow_stats: publishes how many records topics have.
-        pre_logon: the connections that have not logged on, and their limits.
-        turns: the scheduler, which shares the time between connections, queries and replays.
-        failures: ends subscriptions after a failure on their behalf.
+        pre_logon_limits: the connections that have not logged on, and their limits.
+        scheduler: the scheduler, which shares the time between connections, queries and replays.
+        subscription_failures: ends subscriptions after a failure on their behalf.
         transaction_log: records published messages; None if there is none. Then there are no tails
             either.
         tail: reads the end of the log for bookmark subscriptions.
-        settled_tail: the same for those that ask for messages that are fully durable.
+        fully_durable_tail: the same for those that ask for messages that are fully durable.
         outboxes: the output buffers that have not been flushed.
-        ending: how many closed sessions still have subscriptions to end.
-        gone: how many sessions have ended.
+        sessions_ending: how many closed sessions still have subscriptions to end.
+        sessions_ended: how many sessions have ended.
         closed_totals: traffic totals of all closed sessions, by transport.
-        published_inside: counts messages that the server publishes itself: events, and messages of
-            actions.
-        persisting: the time from a publish until it was settled, in microseconds.
+        internal_publishes: counts messages that the server publishes itself: events, and messages
+            of actions.
+        persist_latencies: the time from a publish until it was settled, in microseconds.
     """
 
     tail: ReplayTail
-    settled_tail: ReplayTail
+    fully_durable_tail: ReplayTail
 
     def __init__(
         self, settings: EngineSettings, log: ServerLog, clock: Clock, elapsed: Callable[[], float]
@@ -93,41 +93,43 @@ class Engine:
         self.log = log
         self.clock = clock
         self.outboxes = Outboxes(elapsed)
-        self.turns = Scheduler(clock, elapsed, self.outboxes, log)
-        self.stores = SowRegistry(clock, log, self._announce, self.turns.start, self.flush)
-        self.topics = TopicTable(
-            settings.message_types, settings.functions, self.stores, self.turns.queue
+        self.scheduler = Scheduler(clock, elapsed, self.outboxes, log)
+        self.sow_registry = SowRegistry(
+            clock, log, self._announce_changes, self.scheduler.start_task, self.flush
         )
-        self.filters = FilterParser(
+        self.topics = TopicTable(
+            settings.message_types, settings.functions, self.sow_registry, self.scheduler.queue_task
+        )
+        self.filter_parser = FilterParser(
             settings.functions, SizeLimits(MAX_FILTER_TERMS, MAX_FILTER_VALUES)
         )
         self.hooks = Hooks()
-        self.switches = SecuritySwitches()
+        self.security_switches = SecuritySwitches()
         event_types = EventMessageTypes(
             settings.message_types, settings.message_type_modules, settings.unified_fix_tags
         )
-        self.published_inside = event_types.published
-        self.persisting = Histogram()
+        self.internal_publishes = event_types.published_counter
+        self.persist_latencies = Histogram()
         self.client_status = ClientStatus(self.topics, event_types, clock, self.hooks)
         self.audit = Audit(self.topics, event_types, clock, log)
-        self.sow_stats = SowStats(self.topics, event_types, self.stores, clock, self.flush)
-        self.pre_logon = PreLogonLimits(clock, self.flush)
-        self.failures = SubscriptionFailures(self.turns.queue, log)
+        self.sow_stats = SowStats(self.topics, event_types, self.sow_registry, clock, self.flush)
+        self.pre_logon_limits = PreLogonLimits(clock, self.flush)
+        self.subscription_failures = SubscriptionFailures(self.scheduler.queue_task, log)
         self.transaction_log: TransactionLog | None = None
         self._sessions: dict[int, Session] = {}
         self._clients: dict[str, Session] = {}
-        self.ending = 0
-        self.gone = 0
+        self.sessions_ending = 0
+        self.sessions_ended = 0
         self.closed_totals: defaultdict[str, ClosedSessionTotals] = defaultdict(ClosedSessionTotals)
         self._connections_accepted = 0
-        self._internal_clients = 0
+        self._internal_client_count = 0
 
     @property
     def sessions(self) -> Collection[Session]:
         """The sessions that are not closed."""
         return self._sessions.values()
 
-    def connect(
+    def begin_session(
         self,
         entrance: ConnectionContext,
         link: ConnectionHandle,
@@ -153,29 +155,29 @@ class Engine:
 
     def use_transaction_log(self, log: TransactionLog) -> None:
         """Record messages in a transaction log. Called before the first publish."""
-        self.transaction_log = self.topics.transaction_log = self.stores.transaction_log = log
-        log.use_turns(self.turns.start)
-        self.tail = ReplayTail(log, self, log.safe_here)
-        self.settled_tail = ReplayTail(log, self, log.settled)
+        self.transaction_log = self.topics.transaction_log = self.sow_registry.transaction_log = log
+        log.use_scheduler(self.scheduler.start_task)
+        self.tail = ReplayTail(log, self, log.local_durable_txid)
+        self.fully_durable_tail = ReplayTail(log, self, log.settled_txid)
 
-    def session(self, number: int) -> Session | None:
+    def find_session(self, number: int) -> Session | None:
         """Return the session with a number, if it is not closed."""
         return self._sessions.get(number)
 
-    def client(self, name: str) -> Session | None:
+    def find_client(self, name: str) -> Session | None:
         """Return the last session that logged on under a name, until it has ended completely."""
         return self._clients.get(name)
 
-    def logged_on(self, session: Session) -> None:
+    def register_client(self, session: Session) -> None:
         """Register a session under its client's name."""
         self._clients[session.client_name] = session
 
-    def number_internal_client(self) -> int:
+    def allocate_internal_number(self) -> int:
         """Return a new number for an internal client: negative, so that no connection has it."""
-        self._internal_clients += 1
-        return -self._internal_clients
+        self._internal_client_count += 1
+        return -self._internal_client_count
 
-    def forget(self, session: Session, reason: str) -> None:
+    def end_session(self, session: Session, reason: str) -> None:
         """Cancel the queries of a session that has been closed, and end its subscriptions.
 
         Subscriptions end in slices, see server/engine/session_teardown.py.
@@ -186,17 +188,19 @@ class Engine:
         """
         self._sessions.pop(session.number, None)
         if self.transaction_log is not None:
-            self.transaction_log.refusals.begin(session.client_hash)
+            self.transaction_log.rejected_sequences.begin_connection(session.client_hash)
         for query in list(session.queries):
             query.cancel()
         session.outbox.close()
         session.closed_totals.add(session)
-        self.ending += 1
-        self.turns.start(SessionTeardown(session, partial(self._gone, session, reason)))
+        self.sessions_ending += 1
+        self.scheduler.start_task(
+            SessionTeardown(session, partial(self._finish_session, session, reason))
+        )
 
-    def _gone(self, session: Session, reason: str) -> None:
-        self.ending -= 1
-        self.gone += 1
+    def _finish_session(self, session: Session, reason: str) -> None:
+        self.sessions_ending -= 1
+        self.sessions_ended += 1
         if self._clients.get(session.client_name) is session:
             del self._clients[session.client_name]
         self.log.emit("07-0013", client=session.client_name, reason=reason)
@@ -204,7 +208,7 @@ class Engine:
             "disconnect", session, client_address=session.address, reason=reason or None
         )
 
-    def derive(self, spec: ConflatedTopicSpec | ViewSpec) -> None:
+    def add_derived_topic(self, spec: ConflatedTopicSpec | ViewSpec) -> None:
         """Add a topic that is derived from others, unless one of these does not exist.
 
         Raises:
@@ -213,12 +217,12 @@ class Engine:
         refs = (spec.underlying,) if isinstance(spec, ConflatedTopicSpec) else spec.underlying
         sources: dict[TopicRef, RecordSource] = {}
         for ref in refs:
-            source = self.stores.configured(ref)
+            source = self.sow_registry.find_configured(ref)
             if source is None:
                 return
             sources[ref] = source
-        functions, stores = self.settings.functions, self.stores
-        services = stores, self.clock, self._announce, self.flush
+        functions, stores = self.settings.functions, self.sow_registry
+        services = stores, self.clock, self._announce_changes, self.flush
         if isinstance(spec, ConflatedTopicSpec):
             topic = ConflatedTopic(spec, sources[spec.underlying], functions, *services)
             stores.add_derived(topic)
@@ -227,11 +231,11 @@ class Engine:
             view = View(spec, sources.__getitem__, message_type, functions, *services)
             stores.add_derived(view)
 
-    def _announce(
+    def _announce_changes(
         self, message_type: str, changes: Iterable[RecordChange], envelope: Envelope, reason: str
     ) -> None:
         self.topics.announce(message_type, changes, envelope, reason)
 
     def flush(self) -> None:
         """Flush outboxes, as far as there is time, and the rest in turns."""
-        self.turns.flush()
+        self.scheduler.flush()

@@ -23,7 +23,7 @@ ClientWatcher = Callable[["ClientIdentity", Mapping[str, str | None]], None]
 @dataclass(frozen=True, slots=True)
 class _DeliveryWatch:
     message_type: str
-    topics: TopicSelector
+    selector: TopicSelector
     watcher: DeliveryWatcher
 
 
@@ -31,8 +31,8 @@ class Hooks:
     """Registry of callbacks. Watchers are added before the first connection, and stay."""
 
     def __init__(self) -> None:
-        self._clients: dict[str, list[ClientWatcher]] = {}
-        self._deliveries: list[_DeliveryWatch] = []
+        self._client_watchers: dict[str, list[ClientWatcher]] = {}
+        self._delivery_watches: list[_DeliveryWatch] = []
 
     def watch_clients(self, event: str, watcher: ClientWatcher) -> None:
         """Notify a watcher of an event of any client.
@@ -41,29 +41,31 @@ class Hooks:
             event: an event of /AMPS/ClientStatus, or `offline_start` or `offline_stop`.
             watcher: called with the client and details.
         """
-        self._clients.setdefault(event, []).append(watcher)
+        self._client_watchers.setdefault(event, []).append(watcher)
 
-    def watches_clients(self, event: str) -> bool:
+    def has_client_watchers(self, event: str) -> bool:
         """Return whether an event of clients has a watcher."""
-        return event in self._clients
+        return event in self._client_watchers
 
-    def tell(self, event: str, client: ClientIdentity, details: Mapping[str, str | None]) -> None:
+    def notify_client_watchers(
+        self, event: str, client: ClientIdentity, details: Mapping[str, str | None]
+    ) -> None:
         """Notify the watchers of an event of a client."""
-        for watcher in self._clients.get(event, ()):
+        for watcher in self._client_watchers.get(event, ()):
             watcher(client, details)
 
     def watch_deliveries(
         self, message_type: str, topics: TopicSelector, watcher: DeliveryWatcher
     ) -> None:
         """Notify a watcher of all deliveries of some topics to clients."""
-        self._deliveries.append(_DeliveryWatch(message_type, topics, watcher))
+        self._delivery_watches.append(_DeliveryWatch(message_type, topics, watcher))
 
     def delivery_watchers(self, message_type: str, topic: str) -> list[DeliveryWatcher]:
         """Return the watchers of the deliveries of a topic."""
-        if not self._deliveries:  # the usual case, checked for each subscription
+        if not self._delivery_watches:  # the usual case, checked for each subscription
             return []
         return [
             watch.watcher
-            for watch in self._deliveries
-            if watch.message_type == message_type and watch.topics.matches(topic)
+            for watch in self._delivery_watches
+            if watch.message_type == message_type and watch.selector.matches(topic)
         ]

@@ -30,31 +30,31 @@ class InputBuffer:
         reader: see above.
     """
 
-    __slots__ = ("_chunks", "_frames", "_position", "_run", "reader")
+    __slots__ = ("_batch", "_chunks", "_frames", "_position", "reader")
 
     def __init__(self, reader: FrameSource) -> None:
         self.reader = reader
         self._chunks: deque[bytes] = deque()
-        self._run: FrameBatch | None = None  # comes before the frames
+        self._batch: FrameBatch | None = None  # comes before the frames
         self._frames: Sequence[Frame] = ()
         self._position = 0  # of the next message: in the run, or else in the frames
 
     @property
     def has_frames(self) -> bool:
         """True if there are frames to execute."""
-        return self._run is not None or self._position < len(self._frames)
+        return self._batch is not None or self._position < len(self._frames)
 
     @property
-    def has_something(self) -> bool:
+    def has_input(self) -> bool:
         """True if there is input, or an error in it, that has not been handled."""
         reader = self.reader
         return self.has_frames or bool(self._chunks) or reader.has_more or reader.error is not None
 
-    def put(self, chunk: bytes) -> None:
+    def append_chunk(self, chunk: bytes) -> None:
         """Take bytes from the peer."""
         self._chunks.append(chunk)
 
-    def cut(self) -> bool:
+    def split_next_chunk(self) -> bool:
         """Split the next bytes into frames, when there are no frames left.
 
         Returns:
@@ -67,39 +67,39 @@ class InputBuffer:
         else:
             return False
         self._frames = self.reader.feed(chunk)
-        self._run = self.reader.take_run()
+        self._batch = self.reader.take_batch()
         self._position = 0
         return True
 
-    def drop(self) -> None:
+    def clear(self) -> None:
         """Release everything: the connection has ended."""
         self._chunks.clear()
-        self._run, self._frames = None, ()
-        self.reader.drop()
+        self._batch, self._frames = None, ()
+        self.reader.drop_partial()
 
-    def obey(self, most: int, runs: PublishBatcher, obey: ExecuteCallback) -> int:
+    def execute_frames(self, most: int, runs: PublishBatcher, obey: ExecuteCallback) -> int:
         """Execute frames.
 
         Args:
             most: the maximum number of frames.
             runs: executes batches of plain publishes.
-            obey: executes all other frames; see `PublishHeaderCache.gather`.
+            obey: executes all other frames; see `PublishHeaderCache.dispatch_frames`.
 
         Returns:
             The number of frames executed.
         """
         begin = self._position
-        if self._run is None:
+        if self._batch is None:
             frames = self._frames
             some = frames if most >= len(frames) and not begin else frames[begin : begin + most]
-            done = runs.known.gather(some, runs.publish, obey)
+            done = runs.header_cache.dispatch_frames(some, runs.publish, obey)
             self._position = begin + done
             if self._position == len(frames):  # free the memory for the next frames
                 self._frames, self._position = (), 0
             return done
-        run = self._run
-        done = runs.known.take(run.part(begin, most), runs.publish, obey)
+        run = self._batch
+        done = runs.header_cache.dispatch_batch(run.part(begin, most), runs.publish, obey)
         self._position = begin + done
         if self._position == len(run.bodies):
-            self._run, self._position = None, 0
+            self._batch, self._position = None, 0
         return done

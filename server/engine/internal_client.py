@@ -60,8 +60,8 @@ class InternalClient:
             authenticator=OPEN,
             entitlement=FixedEntitlement(ALL_PERMISSIONS),
         )
-        link = ConnectionHandle("", send=lambda _: None, hang_up=lambda: None)
-        number = engine.number_internal_client()
+        link = ConnectionHandle("", send=lambda _: None, close_after_flush=lambda: None)
+        number = engine.allocate_internal_number()
         self._session = Session(engine, number, entrance, name, link, FrameReader())
         self._session.permissions = ALL_PERMISSIONS
         self._session.log_on(name, message_type)
@@ -78,9 +78,9 @@ class InternalClient:
         Raises:
             CommandRefusedError: the topic cannot be published to.
         """
-        self._session.last_heard = self._engine.clock.now()
-        self._session.heard_at = self._engine.clock.attentive()
-        self._engine.published_inside.add(1, len(body))
+        self._session.last_input_s = self._engine.clock.now()
+        self._session.last_input_steady_s = self._engine.clock.steady_unpaused()
+        self._engine.internal_publishes.add(1, len(body))
         AFTER_LOGON[command](self._session, Header(command=command, topic=topic), body)
 
     def delete_records(
@@ -96,8 +96,8 @@ class InternalClient:
         Raises:
             CommandRefusedError: the topic keeps no records, or the filter cannot be used.
         """
-        self._session.last_heard = self._engine.clock.now()
-        self._session.heard_at = self._engine.clock.attentive()
+        self._session.last_input_s = self._engine.clock.now()
+        self._session.last_input_steady_s = self._engine.clock.steady_unpaused()
         header = Header(
             command="sow_delete",
             topic=topic,
@@ -107,15 +107,15 @@ class InternalClient:
         for _ in AFTER_LOGON[header.command](self._session, header, b"") or ():
             yield
 
-    def has_record_of(self, topic: str, body: bytes) -> bool:
+    def has_record_for(self, topic: str, body: bytes) -> bool:
         """Return whether there is a record that a publish of a message would update."""
-        sow = self._engine.stores.find(self._session.message_type, topic)
+        sow = self._engine.sow_registry.find(self._session.message_type, topic)
         try:
-            return isinstance(sow, SowTopicRecords) and bool(sow.find_body(body, topic))
+            return isinstance(sow, SowTopicRecords) and bool(sow.find_by_body(body, topic))
         except (BodyError, KeyRefusedError):
             return False
 
-    def first_record(
+    def find_first_record(
         self,
         topic: str,
         filter_text: str,
@@ -162,7 +162,7 @@ class InternalClient:
         topics = records_of(session, Permission.READ_TOPIC, selector)
         if not topics and not selector.is_regex:
             raise CommandRefusedError("invalid topic", f"topic {selector.text!r} keeps no records")
-        asked = QueryCommand(session, header, terms, presentation).queries(topics)
+        asked = QueryCommand(session, header, terms, presentation).open_queries(topics)
         skip_n = terms.skip_n or 0 if len(topics) > 1 else 0  # otherwise the query itself skips
         return _first([one.query for one in asked], presentation, skip_n)
 
@@ -185,7 +185,7 @@ class InternalClient:
         )
         chosen = split_options(options or "")
         subscription = prepare(self._session, header, chosen, sink=sink)
-        self._session.place(subscription)
+        self._session.add_subscription(subscription)
         return subscription
 
     def unsubscribe(self, subscription: Subscription) -> None:
@@ -200,7 +200,7 @@ def _first(
         for query in queries:
             for records in query:
                 if len(records) > skip_n:
-                    yield presentation.finish(presentation.cut(records[skip_n].body))
+                    yield presentation.format_body(presentation.select_fields(records[skip_n].body))
                     return
                 skip_n -= len(records)
                 yield None

@@ -93,15 +93,15 @@ class LongestTask:
 
     Attributes:
         seconds: its duration.
-        client: the name of the client that it was for; empty if it was for none in particular.
-        work: the command's name, or another word for the kind of work; never its content.
-        count: how many pieces of work have taken longer than LONG_TASK_SECONDS.
+        client_name: the name of the client that it was for; empty if it was for none in particular.
+        task_name: the command's name, or another word for the kind of work; never its content.
+        long_task_count: how many pieces of work have taken longer than LONG_TASK_SECONDS.
     """
 
     seconds: float = 0.0
-    client: str = ""
-    work: str = ""
-    count: int = 0
+    client_name: str = ""
+    task_name: str = ""
+    long_task_count: int = 0
 
 
 class Scheduler:
@@ -115,45 +115,45 @@ class Scheduler:
 
     Attributes:
         elapsed: see above.
-        longest: the work that has taken longest.
-        lengths: the durations of pieces of work, in microseconds.
-        postponed: reads of connections that had to wait for a round.
+        longest_task: the work that has taken longest.
+        task_durations: the durations of pieces of work, in microseconds.
+        postponed_reads: reads of connections that had to wait for a round.
     """
 
     def __init__(
         self, clock: Clock, elapsed: Callable[[], float], outboxes: Outboxes, log: ServerLog
     ) -> None:
-        self.longest: Final = LongestTask()
-        self.lengths: Final = Histogram()
-        self.postponed = 0
+        self.longest_task: Final = LongestTask()
+        self.task_durations: Final = Histogram()
+        self.postponed_reads = 0
         self._log = log
         self.elapsed: Final = elapsed
         self._clock = clock
         self._outboxes = outboxes
-        self._waiting: deque[EngineTask] = deque()
-        self._slice_ends = 0.0
-        self._round_ends = 0.0
-        self._is_counting = False  # a long read has begun to use up the next round
-        self._is_scheduled = False  # there is a next round
-        self._ahead = 0  # id() of the connection with the last long read
-        self._heard_at = -_HEARD_SECONDS  # when another connection last had a short read
-        self._emptied_at = 0.0  # when the last waiting outbox was flushed
+        self._tasks: deque[EngineTask] = deque()
+        self._slice_end_s = 0.0
+        self._round_end_s = 0.0
+        self._is_round_clock_running = False  # a long read has begun to use up the next round
+        self._is_round_scheduled = False  # there is a next round
+        self._long_reader_id = 0  # id() of the connection with the last long read
+        self._last_short_read_s = -_HEARD_SECONDS  # when another connection last had a short read
+        self._outboxes_empty_s = 0.0  # when the last waiting outbox was flushed
 
     @property
-    def waiting(self) -> int:
+    def queue_length(self) -> int:
         """The number of items that wait for a slice."""
-        return len(self._waiting)
+        return len(self._tasks)
 
-    def left(self, now: float) -> float:
+    def time_left(self, now: float) -> float:
         """Return the seconds left of the current slice; 0 if too few to begin other work.
 
         Args:
             now: the time that `elapsed` returns.
         """
-        left = self._slice_ends - now
+        left = self._slice_end_s - now
         return left if left > _TOO_SHORT_SECONDS else 0.0
 
-    def serve(self, connection: EngineTask, size: int, *, is_patient: bool = False) -> bool:
+    def run_or_queue(self, connection: EngineTask, size: int, *, is_patient: bool = False) -> bool:
         """Give a connection a slice for the bytes just read, or queue it for a round.
 
         Args:
@@ -166,20 +166,20 @@ class Scheduler:
         """
         now = self.elapsed()
         if size < LONG_READ_SIZE:
-            if id(connection) != self._ahead and not is_patient:
-                self._heard_at = now
-            is_alone = not self._waiting
-            self._slice_ends = now + (ROUND_SECONDS if is_alone else _SHORT_SLICE_SECONDS)
+            if id(connection) != self._long_reader_id and not is_patient:
+                self._last_short_read_s = now
+            is_alone = not self._tasks
+            self._slice_end_s = now + (ROUND_SECONDS if is_alone else _SHORT_SLICE_SECONDS)
         else:
-            self._ahead = id(connection)
-            self._slice_ends = now if self._is_taken else self._count(now)
-        has_more = self._slice_ends <= now or self._step(connection, now)
+            self._long_reader_id = id(connection)
+            self._slice_end_s = now if self._must_queue_long_reads else self._start_round_clock(now)
+        has_more = self._slice_end_s <= now or self._run_slice(connection, now)
         if has_more:
-            self.postponed += 1
-            self.queue(connection)
+            self.postponed_reads += 1
+            self.queue_task(connection)
         return has_more
 
-    def start(self, work: EngineTask) -> None:
+    def start_task(self, work: EngineTask) -> None:
         """Run the first few slices now (all of a small query), and the others in later rounds."""
         end = self.elapsed() + ROUND_SECONDS
         for _ in range(_SLICE_BATCH_SIZE):
@@ -187,12 +187,12 @@ class Scheduler:
                 return
             if self.elapsed() >= end:
                 break
-        self.queue(work)
+        self.queue_task(work)
 
-    def queue(self, work: EngineTask) -> None:
+    def queue_task(self, work: EngineTask) -> None:
         """Add work to the queue for slices."""
-        self._waiting.append(work)
-        self._schedule()
+        self._tasks.append(work)
+        self._schedule_round()
 
     def flush(self, first: int = 0) -> None:
         """Flush outboxes, as far as there is time, and the rest in rounds.
@@ -201,107 +201,109 @@ class Scheduler:
             first: how many outboxes, those that have waited longest, are left to the rounds.
         """
         now = self.elapsed()
-        self._leave(now, now + self._length(now), first)
+        self._flush_until(now, now + self._round_length(now), first)
 
     def flush_while_busy(self) -> None:
         """Flush outboxes that are worth a write; there is more work, and rounds to come."""
         now = self.elapsed()
         outboxes = self._outboxes
-        if outboxes.waiting and (now >= self._emptied_at + _HELD_SECONDS or outboxes.is_write_full):
-            self._leave(now, now + self._length(now) * _LEAVING_SHARE)
+        if outboxes.pending_outboxes and (
+            now >= self._outboxes_empty_s + _HELD_SECONDS or outboxes.is_write_full
+        ):
+            self._flush_until(now, now + self._round_length(now) * _LEAVING_SHARE)
         else:
-            self._schedule()
+            self._schedule_round()
 
     @property
-    def _is_taken(self) -> bool:
+    def _must_queue_long_reads(self) -> bool:
         """True if other work or a full outbox goes before a long read."""
-        return bool(self._waiting) or self._outboxes.is_write_full
+        return bool(self._tasks) or self._outboxes.is_write_full
 
-    def _length(self, now: float) -> float:
+    def _round_length(self, now: float) -> float:
         """Return the length of a round: short if a client is expected to wait for its end."""
-        is_anybody_heard = now < self._heard_at + _HEARD_SECONDS
+        is_anybody_heard = now < self._last_short_read_s + _HEARD_SECONDS
         return SHORT_ROUND_SECONDS if is_anybody_heard else ROUND_SECONDS
 
-    def _count(self, now: float) -> float:
+    def _start_round_clock(self, now: float) -> float:
         """Begin to count the next round's time, if that has not begun; return when it ends."""
-        if not self._is_counting:
-            self._is_counting = True
-            self._round_ends = now + self._length(now)
-            self._schedule()
-        return self._round_ends
+        if not self._is_round_clock_running:
+            self._is_round_clock_running = True
+            self._round_end_s = now + self._round_length(now)
+            self._schedule_round()
+        return self._round_end_s
 
-    def _schedule(self) -> None:
-        if not self._is_scheduled:
-            self._is_scheduled = True
+    def _schedule_round(self) -> None:
+        if not self._is_round_scheduled:
+            self._is_round_scheduled = True
             self._clock.call_later(0, self._run_round)
 
     def _run_round(self) -> None:
         """Give each item of the queue a slice, as long as there is time, and flush outboxes."""
-        self._is_scheduled = False
+        self._is_round_scheduled = False
         try:
             self._do_round()
         finally:
-            if self._waiting:  # even if this round has raised an exception
-                self._schedule()
+            if self._tasks:  # even if this round has raised an exception
+                self._schedule_round()
 
     def _do_round(self) -> None:
         now = self.elapsed()
-        is_somebody_ahead, self._is_counting = self._is_counting, False
+        is_somebody_ahead, self._is_round_clock_running = self._is_round_clock_running, False
         if not is_somebody_ahead:
-            self._round_ends = now + self._length(now)
-        if now < self._round_ends and not self._outboxes.is_write_full:
-            self._share(now)
-        if is_somebody_ahead or self._waiting:
+            self._round_end_s = now + self._round_length(now)
+        if now < self._round_end_s and not self._outboxes.is_write_full:
+            self._run_queued_tasks(now)
+        if is_somebody_ahead or self._tasks:
             self.flush_while_busy()
         else:
             self.flush()
 
-    def _share(self, now: float) -> None:
+    def _run_queued_tasks(self, now: float) -> None:
         """Share the rest of a round among the items of the queue."""
-        for _ in range(len(self._waiting)):
-            work = self._waiting.popleft()
-            share = (self._round_ends - now) / (len(self._waiting) + 1)
-            self._slice_ends = now + max(share, _MIN_SLICE_SECONDS)
-            if self._step(work, now):
-                self._waiting.append(work)
+        for _ in range(len(self._tasks)):
+            work = self._tasks.popleft()
+            share = (self._round_end_s - now) / (len(self._tasks) + 1)
+            self._slice_end_s = now + max(share, _MIN_SLICE_SECONDS)
+            if self._run_slice(work, now):
+                self._tasks.append(work)
             now = self.elapsed()
-            if now >= self._round_ends:
+            if now >= self._round_end_s:
                 break
 
-    def _leave(self, now: float, end: float, first: int = 0) -> None:
+    def _flush_until(self, now: float, end: float, first: int = 0) -> None:
         outboxes = self._outboxes
         outboxes.flush(end, first)
-        if not outboxes.waiting:
-            self._emptied_at = now
-        if self._waiting or outboxes.waiting:
-            self._schedule()
+        if not outboxes.pending_outboxes:
+            self._outboxes_empty_s = now
+        if self._tasks or outboxes.pending_outboxes:
+            self._schedule_round()
 
-    def took(self, seconds: float, doing: tuple[str, str]) -> None:
+    def record_duration(self, seconds: float, doing: tuple[str, str]) -> None:
         """Record how long a piece of work has blocked the engine's thread; log it if that is long.
 
         Args:
             seconds: its duration.
-            doing: its client and its name; see `EngineTask.doing`.
+            doing: its client and its name; see `EngineTask.task_label`.
         """
-        longest = self.longest
+        longest = self.longest_task
         if seconds > longest.seconds:
             longest.seconds = seconds
-            longest.client, longest.work = doing
+            longest.client_name, longest.task_name = doing
         if seconds > LONG_TASK_SECONDS:
-            longest.count += 1
+            longest.long_task_count += 1
             client, work = doing
             milliseconds = round(seconds * 1000)
             self._log.emit("01-0010", milliseconds=milliseconds, work=work, client=client or None)
 
-    def _step(self, work: EngineTask, begun: float) -> bool:
+    def _run_slice(self, work: EngineTask, begun: float) -> bool:
         has_more = work.step()
         seconds = self.elapsed() - begun
         microseconds = int(seconds * _MICROSECONDS)
-        lengths = self.lengths  # as `add`, whose call costs too much here
+        lengths = self.task_durations  # as `add`, whose call costs too much here
         lengths.counts[microseconds.bit_length()] += 1
         lengths.total += microseconds
-        if seconds > self.longest.seconds or seconds > LONG_TASK_SECONDS:
-            self.took(seconds, work.doing)
+        if seconds > self.longest_task.seconds or seconds > LONG_TASK_SECONDS:
+            self.record_duration(seconds, work.task_label)
         return has_more
 
 
@@ -313,23 +315,23 @@ class BatchSizeEstimator:
     shrink towards the end of a slice: it may be overrun by a fraction.
     """
 
-    __slots__ = ("_seconds_each",)
+    __slots__ = ("_seconds_per_message",)
 
-    _FIRST_GUESS: Final = 0.000_1
-    _MOST: Final = 1024
-    _FORGET: Final = 0.5
+    _INITIAL_SECONDS: Final = 0.000_1
+    _MAX_BATCH_SIZE: Final = 1024
+    _DECAY: Final = 0.5
     _MIN_SECONDS: Final = 0.000_2
 
     def __init__(self) -> None:
-        self._seconds_each = self._FIRST_GUESS
+        self._seconds_per_message = self._INITIAL_SECONDS
 
-    def messages_in(self, seconds: float) -> int:
+    def estimate_batch_size(self, seconds: float) -> int:
         """Return how many messages fit, or fill the least time worth a check of the clock."""
         seconds = max(seconds, self._MIN_SECONDS)
-        if seconds >= self._seconds_each * self._MOST:
-            return self._MOST
-        return max(int(seconds / self._seconds_each), 1)
+        if seconds >= self._seconds_per_message * self._MAX_BATCH_SIZE:
+            return self._MAX_BATCH_SIZE
+        return max(int(seconds / self._seconds_per_message), 1)
 
-    def took(self, messages: int, seconds: float) -> None:
+    def record_batch(self, messages: int, seconds: float) -> None:
         """Record the cost of some messages."""
-        self._seconds_each = max(seconds / messages, self._seconds_each * self._FORGET)
+        self._seconds_per_message = max(seconds / messages, self._seconds_per_message * self._DECAY)

@@ -86,7 +86,7 @@ class Session:
     Args:
         engine: the engine that it belongs to.
         number: distinguishes it from all other sessions of the process.
-        entrance: the grants of the transport that accepted it.
+        connection_context: the grants of the transport that accepted it.
         name: the connection's name, which stands for the client's name until the logon.
         link: the peer's connection, for output and flow control.
         reader: splits the peer's bytes into frames.
@@ -102,40 +102,40 @@ class Session:
         message_type: the name of the connection's message type; empty before the logon.
         user: the authenticated user's name.
         permissions: the user's permissions.
-        exchange: the logon in progress; None before it, and when it is over.
-        told: the client's sequence numbers that its logon has reported as not stored; empty from
-            the client's next command on.
+        logon_exchange: the logon in progress; None before it, and when it is over.
+        reported_gaps: the client's sequence numbers that its logon has reported as not stored;
+            empty from the client's next command on.
         subscriptions: the connection's subscriptions by id.
-        subscriptions_placed: how many have begun so far.
+        subscriptions_started: how many have begun so far.
         queries: the connection's queries that have not sent all their results yet.
-        memory_of_commands: bytes that its subscriptions and queries take.
+        command_memory: bytes that its subscriptions and queries take.
         outbox: the output buffer for the peer.
-        intake: the input from the peer.
-        runs: the publishes of the input that are executed in batches.
-        repeated_subscribes: its last plain subscribe command, and the ones like it.
-        plain_acks: the acknowledgements of the input that need no decoding.
-        writing: the topics that it publishes to.
+        input: the input from the peer.
+        publish_batcher: the publishes of the input that are executed in batches.
+        subscribe_fast_path: its last plain subscribe command, and the ones like it.
+        ack_header_cache: the acknowledgements of the input that need no decoding.
+        publish_targets: the topics that it publishes to.
         persisted_acks: the acks that wait for the transaction log.
         silent_refusals: its refused publishes that asked for no ack.
-        visit: counts it among the connections before logon; None after the logon.
+        pre_logon_connection: counts it among the connections before logon; None after the logon.
         is_behind: returns whether the peer has not read all its output yet. See `ConnectionHandle`.
-        hold: charges memory to it. See `ConnectionHandle`.
-        look: returns how much data is in transit. See `ConnectionHandle`.
-        kept: returns the data retained for it. See `ConnectionHandle`.
+        charge_memory: charges memory to it. See `ConnectionHandle`.
+        read_socket_stats: returns how much data is in transit. See `ConnectionHandle`.
+        read_backlog_stats: returns the data retained for it. See `ConnectionHandle`.
         connected_at: when the connection was made, in seconds since 1970.
         denied_reads: how often its user was refused to read: commands, and topics that a regular
             expression matches.
         denied_writes: how often its user was refused to write.
         query_seconds: time spent on its queries.
         close_reason: why the server has closed it; empty before. See `close`.
-        fault: the error in the peer's bytes, if that is why.
+        protocol_error: the error in the peer's bytes, if that is why.
     """
 
     def __init__(
         self,
         engine: Engine,
         number: int,
-        entrance: ConnectionContext,
+        connection_context: ConnectionContext,
         name: str,
         link: ConnectionHandle,
         reader: FrameSource,
@@ -143,54 +143,62 @@ class Session:
         self.engine = engine
         self.log = engine.log
         self.number = number
-        self.entrance = entrance
-        self.closed_totals = engine.closed_totals[entrance.transport]
+        self.connection_context = connection_context
+        self.closed_totals = engine.closed_totals[connection_context.transport]
         self.connection_name = name
         self.client_name = name
         self.client_hash = 0
         self.address = link.address
         self.is_behind = link.is_behind
-        self.hold = link.hold
-        self.look = link.look
-        self.kept = link.kept
+        self.charge_memory = link.charge_memory
+        self.read_socket_stats = link.read_socket_stats
+        self.read_backlog_stats = link.read_backlog_stats
         self.state = SessionState.CONNECTED
         self.close_reason = ""
-        self.fault = ""
+        self.protocol_error = ""
         self.client_version = ""
         self.options = SessionLogonOptions()
         self.command = ""
         self.message_type = ""
         self.user = ""
         self.permissions: Permissions = permissions.NO_PERMISSIONS
-        self._permits = PermitBinder(self)
-        self.exchange: LogonExchange | None = None
-        self.told: SequenceRanges = ()
+        self._permit_binder = PermitBinder(self)
+        self.logon_exchange: LogonExchange | None = None
+        self.reported_gaps: SequenceRanges = ()
         self.subscriptions: dict[str, Subscription] = {}
-        self.subscriptions_placed = 0
+        self.subscriptions_started = 0
         self.queries: list[QueryExecution] = []
-        self.memory_of_commands = 0
+        self.command_memory = 0
         outboxes, send = engine.outboxes, with_wire_trace(self, self.log, link.send)
         takes_parts = link.takes_parts and send is link.send
-        self.outbox = Outbox(outboxes.waiting, outboxes.traffic, send, takes_parts=takes_parts)
-        self._answers = self.outbox.counted(outboxes.traffic.answers)
-        self.pulse = HeartbeatTimer(self, 0)
-        self.connected_at = self.last_heard = engine.clock.now()
-        self.heard_at = engine.clock.attentive()
+        self.outbox = Outbox(
+            outboxes.pending_outboxes, outboxes.traffic, send, takes_parts=takes_parts
+        )
+        self._answer_writer = self.outbox.counting_writer(outboxes.traffic.answers)
+        self.heartbeat_timer = HeartbeatTimer(self, 0)
+        self.connected_at = self.last_input_s = engine.clock.now()
+        self.last_input_steady_s = engine.clock.steady_unpaused()
         self.denied_reads = 0
         self.denied_writes = 0
         self.query_seconds = 0.0
         self.persisted_acks = PersistedAcks(self)
         self.silent_refusals = SilentRefusals()
-        self._hang_up = link.hang_up
-        self.intake = SessionInput(self, reader, link.pause, link.resume)
-        self.runs = PublishBatcher(self)
-        self.writing = PublishTargets(self)
-        self.repeated_subscribes = SubscribeFastPath(self)
-        self.plain_acks = AckHeaderCache(self, is_filtered=bool(entrance.filters))
-        self.visit: PreLogonConnection | None = PreLogonConnection(engine.pre_logon, self)
-        self._filters_keep_to_headers = all(one.header_only for one in entrance.filters)
-        self._sub_ids_made = 0
-        self._remarks: frozenset[str] = frozenset()
+        self._close_after_flush = link.close_after_flush
+        self.input = SessionInput(self, reader, link.pause_reading, link.resume_reading)
+        self.publish_batcher = PublishBatcher(self)
+        self.publish_targets = PublishTargets(self)
+        self.subscribe_fast_path = SubscribeFastPath(self)
+        self.ack_header_cache = AckHeaderCache(
+            self, is_filtered=bool(connection_context.transport_filters)
+        )
+        self.pre_logon_connection: PreLogonConnection | None = PreLogonConnection(
+            engine.pre_logon_limits, self
+        )
+        self._filters_are_header_only = all(
+            one.header_only for one in connection_context.transport_filters
+        )
+        self._sub_id_count = 0
+        self._logged_once: frozenset[str] = frozenset()
 
     @property
     def is_open(self) -> bool:
@@ -203,13 +211,13 @@ class Session:
         return self.number < 0
 
     @property
-    def logged_on(self) -> bool:
+    def is_logged_on(self) -> bool:
         """True from the logon on, until the session is closed."""
         return self.state is SessionState.LOGGED_ON
 
-    def end_lost(self) -> None:
+    def end_after_disconnect(self) -> None:
         """End after the peer has closed the connection, and its input has been executed."""
-        if self.intake.has_partial_frame and self.is_open:
+        if self.input.has_partial_frame and self.is_open:
             self.log.emit(
                 "18-0001", client=self.client_name, problem="the connection ended within a frame"
             )
@@ -226,12 +234,12 @@ class Session:
             return
         self.close_reason = reason
         self._end(reason)
-        self._hang_up()
+        self._close_after_flush()
 
-    def give_up(self, error: FrameError) -> None:
+    def abort(self, error: FrameError) -> None:
         """Disconnect a peer after malformed bytes: its stream cannot be trusted any more."""
         self.log.emit("18-0001", client=self.client_name, problem=error)
-        self.fault = str(error)
+        self.protocol_error = str(error)
         self.close("unknown command")
 
     def reject(self, problem: str) -> None:
@@ -245,20 +253,20 @@ class Session:
         self.log.emit("18-0002", client=self.client_name, problem=problem)
         self.close("auth")
 
-    def remark(self, message_id: str, /, **fields: object) -> None:
+    def log_once(self, message_id: str, /, **fields: object) -> None:
         """Log an event once per connection, however often it occurs.
 
         Args:
             message_id: the id of the entry in the catalogue; its field `client` is given here.
             fields: the entry's other fields.
         """
-        if message_id not in self._remarks:
-            self._remarks |= {message_id}
+        if message_id not in self._logged_once:
+            self._logged_once |= {message_id}
             self.log.emit(message_id, client=self.client_name, **fields)
 
     def send(self, header: Header) -> None:
         """Send a message that consists of a header only."""
-        self._answers.write(frame(encode_header(header)))
+        self._answer_writer.write(frame(encode_header(header)))
 
     def log_on(
         self,
@@ -274,33 +282,33 @@ class Session:
         self.client_version = version
         self.message_type = message_type
         self.state = SessionState.LOGGED_ON
-        self._end_visit()
+        self._end_pre_logon()
 
-    def wait_for_decision(self, *, begins: bool) -> None:
+    def suspend_logon_timeout(self, *, begins: bool) -> None:
         """Stop the logon timeout while the decision on a logon is pending, and restart it after.
 
         Args:
             begins: True when the wait begins, False when it is over.
         """
-        if self.visit is not None:
+        if self.pre_logon_connection is not None:
             if begins:
-                self.visit.stop_clock()
+                self.pre_logon_connection.stop_timeout()
             else:
-                self.visit.start_clock()
+                self.pre_logon_connection.start_timeout()
 
     @property
-    def party(self) -> AuditParty:
+    def audit_party(self) -> AuditParty:
         """The client's identity for the audit trail."""
-        entrance = self.entrance
+        entrance = self.connection_context
         return AuditParty(
-            self.user, self.address, entrance.transport, self.client_name, entrance.module
+            self.user, self.address, entrance.transport, self.client_name, entrance.auth_module
         )
 
     def register(self) -> None:
         """Register the session under its client's name."""
-        self.engine.logged_on(self)
+        self.engine.register_client(self)
 
-    def require(self, permission: Permission, topic: str) -> Permit:
+    def require_permission(self, permission: Permission, topic: str) -> Permit:
         """Refuse the current command unless the user has a permission.
 
         Returns:
@@ -310,50 +318,52 @@ class Session:
             CommandRefusedError: the user does not have it.
         """
         if permission is Permission.READ_TOPIC:
-            permit = self.permit_to_read(topic)
+            permit = self.get_read_permit(topic)
         else:
-            permit = self.permit(permission, topic)
-            self.denied_writes += not permit.allowed
-        if not permit.allowed:
-            self.engine.audit.refused(self.party, permission.value, topic, permit.rule)
+            permit = self.get_permit(permission, topic)
+            self.denied_writes += not permit.is_allowed
+        if not permit.is_allowed:
+            self.engine.audit.report_refusal(self.audit_party, permission.value, topic, permit.rule)
             raise CommandRefusedError(
                 NOT_ENTITLED, f"user {self.user!r} may not {permission.value} topic {topic!r}"
             )
         return permit
 
-    def refused_write(self, topic: str, messages: int = 1) -> None:
+    def record_refused_write(self, topic: str, messages: int = 1) -> None:
         """Count and audit messages or records of a topic that the user may not change."""
         self.denied_writes += messages
-        permit = self.permit(Permission.WRITE_TOPIC, topic)
+        permit = self.get_permit(Permission.WRITE_TOPIC, topic)
         limit = f"the filter {permit.filter_text} does not match" if permit.filter_text else ""
         rule = ": ".join(filter(None, (permit.rule, limit)))
-        self.engine.audit.refused(self.party, Permission.WRITE_TOPIC.value, topic, rule)
+        self.engine.audit.report_refusal(
+            self.audit_party, Permission.WRITE_TOPIC.value, topic, rule
+        )
 
-    def may(self, permission: Permission, topic: str) -> bool:
+    def is_permitted(self, permission: Permission, topic: str) -> bool:
         """Return whether the user may read from, or write to, a topic."""
-        return self.permit(permission, topic).allowed
+        return self.get_permit(permission, topic).is_allowed
 
-    def permit(self, permission: Permission, topic: str) -> Permit:
+    def get_permit(self, permission: Permission, topic: str) -> Permit:
         """Return the user's permit to read from, or write to, a topic.
 
         A permit for certain fields allows nothing if the message type has no select lists.
         """
-        resource = self.engine.stores.resource(self.message_type, topic)
-        permit = self._permits.bind(self.permissions.permit(permission, resource))
+        resource = self.engine.sow_registry.entitlement_resource(self.message_type, topic)
+        permit = self._permit_binder.bind(self.permissions.get_permit(permission, resource))
         if permit.is_undecided:
-            self.remark("25-0021", topic=topic, user=self.user, rule=permit.rule)
-        if permit.select is None or not permit.allowed:
+            self.log_once("25-0021", topic=topic, user=self.user, rule=permit.rule)
+        if permit.select is None or not permit.is_allowed:
             return permit
         message_type = self.engine.settings.message_types[self.message_type]
         if message_type.capabilities.select:
             return permit
-        self.remark("25-0020", topic=topic, message_type=message_type.name)
+        self.log_once("25-0020", topic=topic, message_type=message_type.name)
         return Permit(False, rule=f"{permit.rule}, and {message_type.name} has no select lists")
 
-    def permit_to_read(self, topic: str) -> Permit:
+    def get_read_permit(self, topic: str) -> Permit:
         """Return the user's permit to read a topic, and count a refusal."""
-        permit = self.permit(Permission.READ_TOPIC, topic)
-        if not permit.allowed:
+        permit = self.get_permit(Permission.READ_TOPIC, topic)
+        if not permit.is_allowed:
             self.denied_reads += 1
         return permit
 
@@ -361,9 +371,9 @@ class Session:
         """Return the callbacks for deliveries of a topic to the client."""
         return self.engine.hooks.delivery_watchers(self.message_type, topic)
 
-    def subscription_failed(self, sub_id: str, topic: str, error: Exception) -> None:
+    def report_subscription_failure(self, sub_id: str, topic: str, error: Exception) -> None:
         """Report a failure on behalf of a subscription. See `Subscriber`."""
-        self.engine.failures.report(self, sub_id, topic, error)
+        self.engine.subscription_failures.report(self, sub_id, topic, error)
 
     def find_topic(self, name: str) -> AnyTopic:
         """Find a topic of the connection's message type."""
@@ -371,10 +381,10 @@ class Session:
 
     def make_sub_id(self) -> str:
         """Return a new id, for a subscription that came without one."""
-        self._sub_ids_made += 1
-        return f"{self.connection_name}-{self._sub_ids_made}"
+        self._sub_id_count += 1
+        return f"{self.connection_name}-{self._sub_id_count}"
 
-    def place(self, subscription: Subscription) -> None:
+    def add_subscription(self, subscription: Subscription) -> None:
         """Begin a subscription, and end an earlier one with the same id."""
         if subscription.replay is None:  # before the earlier one ends: a page may continue from it
             consumer = subscription.consumer
@@ -382,11 +392,11 @@ class Session:
                 consumer.subscription = subscription
             self.engine.topics.subscribe(subscription)
             if consumer is not None and subscription.max_backlog is not None:
-                consumer.request(subscription.max_backlog)
+                consumer.set_requested_backlog(subscription.max_backlog)
         self.remove_subscription(subscription.sub_id)
-        self._add(subscription)
+        self._register_subscription(subscription)
 
-    def place_plain(self, subscription: Subscription, permit: Permit) -> None:
+    def add_plain_subscription(self, subscription: Subscription, permit: Permit) -> None:
         """Begin a subscription that consumes no queue, is no replay, and replaces no other.
 
         Args:
@@ -394,23 +404,23 @@ class Session:
             permit: the user's permit to read the topic, which may have limits.
         """
         self.engine.topics.subscribe_permitted(subscription, permit)
-        self._add(subscription)
+        self._register_subscription(subscription)
 
-    def _add(self, subscription: Subscription) -> None:
+    def _register_subscription(self, subscription: Subscription) -> None:
         self.subscriptions[subscription.sub_id] = subscription
-        self.subscriptions_placed += 1
-        self.keep(subscription.memory)
+        self.subscriptions_started += 1
+        self.charge_command_memory(subscription.memory_bytes)
 
-    def keep(self, size: int) -> None:
+    def charge_command_memory(self, size: int) -> None:
         """Charge memory of a subscription or a query to this session.
 
         Args:
             size: in bytes; negative to release.
         """
-        self.memory_of_commands += size
-        self.hold(size)
+        self.command_memory += size
+        self.charge_memory(size)
 
-    def loosen(self, sub_id: str) -> bool:
+    def detach_some_topics(self, sub_id: str) -> bool:
         """Detach a subscription from some of its topics before it ends, if it has very many.
 
         It gets no more messages of these topics.
@@ -419,7 +429,7 @@ class Session:
             Whether there is more to detach before it ends.
         """
         subscription = self.subscriptions.get(sub_id)
-        return subscription is not None and self.engine.topics.detach_some(subscription)
+        return subscription is not None and self.engine.topics.detach_batch(subscription)
 
     def end_subscription(self, sub_id: str) -> None:
         """End a subscription, if there is one with this id."""
@@ -455,20 +465,20 @@ class Session:
             if subscription.replay is None:
                 self.engine.topics.unsubscribe(subscription)
             subscription.close()
-            self.keep(-subscription.memory)
+            self.charge_command_memory(-subscription.memory_bytes)
         return subscription
 
-    def obey(self, header_bytes: bytes, body_bytes: bytes) -> None:
+    def execute(self, header_bytes: bytes, body_bytes: bytes) -> None:
         """Execute one command, or refuse it.
 
         Args:
             header_bytes: its header.
             body_bytes: its body.
         """
-        if len(header_bytes) > self._most_header:
-            self._refuse_long(read_reply_keys(header_bytes), len(header_bytes))
+        if len(header_bytes) > self._max_header_size:
+            self._refuse_long_header(read_reply_keys(header_bytes), len(header_bytes))
             return
-        if self.plain_acks.take(header_bytes, body_bytes):
+        if self.ack_header_cache.try_acknowledge(header_bytes, body_bytes):
             return
         try:
             header, body = decode_frame(header_bytes, body_bytes, MAX_BUFFERED_HEADER_SIZE)
@@ -476,41 +486,41 @@ class Session:
             refuse(self, error.header, "bad header", str(error))
             return
         except LongHeaderError:
-            self._refuse_long(
+            self._refuse_long_header(
                 read_reply_keys(header_bytes + body_bytes[:_GLANCED_AT]), MAX_BUFFERED_HEADER_SIZE
             )
             return
         except FrameError as error:
-            self.give_up(error)
+            self.abort(error)
             return
         size = len(header_bytes) + len(body_bytes) - len(body)
-        if size > self._most_header:
-            self._refuse_long(header, size)
+        if size > self._max_header_size:
+            self._refuse_long_header(header, size)
             return
         whole = body is body_bytes  # the reader has not split the header at a brace in a string
-        exact_header = header_bytes if whole and self._filters_keep_to_headers else None
-        if self.entrance.filters:
+        exact_header = header_bytes if whole and self._filters_are_header_only else None
+        if self.connection_context.transport_filters:
             command = IncomingCommand(header, body)
-            if not self._pass_filters(command):
+            if not self._apply_transport_filters(command):
                 return
             header, body = command.header, command.body
         dispatch.execute(self, header, body, exact_header)
 
     @property
-    def _most_header(self) -> int:
-        return MAX_HEADER_SIZE if self.logged_on else MAX_HEADER_SIZE_BEFORE_LOGON
+    def _max_header_size(self) -> int:
+        return MAX_HEADER_SIZE if self.is_logged_on else MAX_HEADER_SIZE_BEFORE_LOGON
 
-    def _refuse_long(self, header: Header, size: int) -> None:
+    def _refuse_long_header(self, header: Header, size: int) -> None:
         """Refuse a command with a header beyond the limit."""
         more = "" if size < MAX_BUFFERED_HEADER_SIZE else " or more"
-        detail = f"a header of {size} bytes{more} is over the limit of {self._most_header}"
-        if self.logged_on:
+        detail = f"a header of {size} bytes{more} is over the limit of {self._max_header_size}"
+        if self.is_logged_on:
             refuse(self, header, "limit exceeded", detail)
         else:
             self.reject(f"{detail} before the logon")
 
-    def _pass_filters(self, command: IncomingCommand) -> bool:
-        for transport_filter in self.entrance.filters:
+    def _apply_transport_filters(self, command: IncomingCommand) -> bool:
+        for transport_filter in self.connection_context.transport_filters:
             verdict = transport_filter.filter(command)
             if verdict is Verdict.DISCONNECT:
                 self.close("transport filter")
@@ -518,17 +528,17 @@ class Session:
                 return False
         return True
 
-    def _end_visit(self) -> None:
-        if self.visit is not None:
-            self.visit.end()
-            self.visit = None
+    def _end_pre_logon(self) -> None:
+        if self.pre_logon_connection is not None:
+            self.pre_logon_connection.end()
+            self.pre_logon_connection = None
 
     def _end(self, reason: str) -> None:
         if not self.is_open:
             return
         self.state = SessionState.CLOSED
-        self._end_visit()
-        self.intake.drop()
-        self.pulse.stop()
-        self.permissions.leave()
-        self.engine.forget(self, reason)
+        self._end_pre_logon()
+        self.input.discard_input()
+        self.heartbeat_timer.stop()
+        self.permissions.release()
+        self.engine.end_session(self, reason)

@@ -39,12 +39,13 @@ class SessionInput:
     Args:
         session: executes the commands.
         reader: splits the peer's bytes into frames.
-        pause: stops reading from the peer, until `resume`.
-        resume: reads from the peer again.
+        pause_reading: stops reading from the peer, until `resume`.
+        resume_reading: reads from the peer again.
 
     Attributes:
         is_waiting: whether input of the peer waits for a turn.
-        is_lost: whether the peer has disconnected while there was more of its input to execute.
+        is_connection_lost: whether the peer has disconnected while there was more of its input to
+            execute.
         bytes_in: bytes received from the peer.
         messages_in: messages and commands that have been executed.
     """
@@ -53,42 +54,42 @@ class SessionInput:
         self,
         session: Session,
         reader: FrameSource,
-        pause: Callable[[], None],
-        resume: Callable[[], None],
+        pause_reading: Callable[[], None],
+        resume_reading: Callable[[], None],
     ) -> None:
         self.is_waiting = False
-        self.is_lost = False
+        self.is_connection_lost = False
         self.bytes_in = 0
         self.messages_in = 0
         self._session = session
-        self._turns = session.engine.turns
-        self._inbox = InputBuffer(reader)
-        self._pace = BatchSizeEstimator()
-        self._pause = pause
-        self._resume = resume
-        self._is_held = False  # waits, but not for a turn: `_go_on` queues it
-        self._unfinished: CommandSteps | None = None  # the rest of the last command
+        self._scheduler = session.engine.scheduler
+        self._buffer = InputBuffer(reader)
+        self._batch_size_estimator = BatchSizeEstimator()
+        self._pause_reading = pause_reading
+        self._resume_reading = resume_reading
+        self._is_suspended = False  # waits, but not for a turn: `_end_suspension` queues it
+        self._remaining_steps: CommandSteps | None = None  # the rest of the last command
         self._awaits_decision = False  # that command waits for an `AnswerFuture`, as a logon does
-        self._closes_for = ""  # why the session closes when no input waits any more
+        self._pending_close_reason = ""  # why the session closes when no input waits any more
 
     @property
-    def doing(self) -> tuple[str, str]:
-        """The client, and the command executed last. See `EngineTask.doing`."""
+    def task_label(self) -> tuple[str, str]:
+        """The client, and the command executed last. See `EngineTask.task_label`."""
         return self._session.client_name, self._session.command
 
     @property
-    def is_held(self) -> bool:
+    def is_suspended(self) -> bool:
         """True while input waits until less of the client's earlier work is in progress."""
-        return self._is_held
+        return self._is_suspended
 
     @property
     def has_partial_frame(self) -> bool:
         """True if the input received so far ends inside a frame."""
-        return self._inbox.reader.has_partial_frame
+        return self._buffer.reader.has_partial_frame
 
     def read_compressed(self, compression: Compression) -> None:
         """Read the input as a compressed stream from now on."""
-        self._inbox.reader = CompressedReader(compression, self._inbox.reader)
+        self._buffer.reader = CompressedReader(compression, self._buffer.reader)
 
     def feed(self, chunk: bytes) -> None:
         """Take bytes from the peer and execute their commands, as far as there is time.
@@ -98,51 +99,51 @@ class SessionInput:
         if not self._session.is_open:
             return
         self.bytes_in += len(chunk)
-        self._inbox.put(chunk)
+        self._buffer.append_chunk(chunk)
         if self.is_waiting:
-            self._pause()
+            self._pause_reading()
             return
-        if self._turns.serve(self, len(chunk)) or self._is_held:
+        if self._scheduler.run_or_queue(self, len(chunk)) or self._is_suspended:
             self.is_waiting = True
-            if not self._awaits_decision or self._inbox.has_something:
-                self._pause()
+            if not self._awaits_decision or self._buffer.has_input:
+                self._pause_reading()
 
     def step(self) -> bool:
         """Execute the peer's commands until the slice is over. See `EngineTask.step`."""
         session = self._session
-        session.last_heard = session.engine.clock.now()
-        session.heard_at = session.engine.clock.attentive()
+        session.last_input_s = session.engine.clock.now()
+        session.last_input_steady_s = session.engine.clock.steady_unpaused()
         try:
-            has_more = session.is_open and self._obey_slice()
+            has_more = session.is_open and self._execute_slice()
         except Exception:  # a defect: it must not leave a peer whose socket is never read again
             session.close("connection closed")
             raise
-        if session.visit is not None:
-            session.visit.keep(self._inbox.reader.partial_size)
-        if self.is_waiting and not has_more and not self._is_held:
+        if session.pre_logon_connection is not None:
+            session.pre_logon_connection.update_unfinished_bytes(self._buffer.reader.partial_size)
+        if self.is_waiting and not has_more and not self._is_suspended:
             self.is_waiting = False
-            if self.is_lost:
-                session.end_lost()
-            elif self._closes_for:
-                session.close(self._closes_for)
+            if self.is_connection_lost:
+                session.end_after_disconnect()
+            elif self._pending_close_reason:
+                session.close(self._pending_close_reason)
             else:
-                self._resume()
+                self._resume_reading()
         return has_more
 
-    def lost(self) -> None:
+    def on_connection_lost(self) -> None:
         """Note that the peer has closed the connection.
 
         The session ends when all commands received by then have been executed, except for work
         whose result only the peer would see: its queries, and a logon with no input behind it.
         """
-        if self._awaits_decision and not self._inbox.has_something:
-            self._session.end_lost()
+        if self._awaits_decision and not self._buffer.has_input:
+            self._session.end_after_disconnect()
         elif self.is_waiting:
-            self.is_lost = True
+            self.is_connection_lost = True
             for query in list(self._session.queries):
                 query.cancel()
         else:
-            self._session.end_lost()
+            self._session.end_after_disconnect()
 
     def close_when_done(self, reason: str) -> None:
         """Disconnect the peer when all its input read so far has been executed.
@@ -151,101 +152,108 @@ class SessionInput:
             reason: why; see `Session.close`.
         """
         if self.is_waiting:
-            self._closes_for = reason
+            self._pending_close_reason = reason
         else:
             self._session.close(reason)
 
-    def finish(self, steps: CommandSteps) -> None:
+    def continue_in_steps(self, steps: CommandSteps) -> None:
         """Execute no other command before the current one is done.
 
         Args:
             steps: the rest of it; they must not raise. If the session is closed meanwhile, they
                 are not executed.
         """
-        self._unfinished = steps
+        self._remaining_steps = steps
 
-    def drop(self) -> None:
+    def discard_input(self) -> None:
         """Release the input that waits: the session has ended."""
-        self._inbox.drop()
-        self._unfinished = None
+        self._buffer.clear()
+        self._remaining_steps = None
 
-    def _obey_slice(self) -> bool:
+    def _execute_slice(self) -> bool:
         """Execute the buffered input until the slice is over; return whether there is more."""
-        session, inbox, turns, pace = self._session, self._inbox, self._turns, self._pace
-        runs, elapsed = session.runs, turns.elapsed
+        session, inbox, turns, pace = (
+            self._session,
+            self._buffer,
+            self._scheduler,
+            self._batch_size_estimator,
+        )
+        runs, elapsed = session.publish_batcher, turns.elapsed
         now = elapsed()
         while True:
-            if self._unfinished is not None:
-                if not self._do_step(self._unfinished):
+            if self._remaining_steps is not None:
+                if not self._run_step(self._remaining_steps):
                     return False
                 now = elapsed()
-                if turns.left(now) <= 0:
-                    return self._has_something
+                if turns.time_left(now) <= 0:
+                    return self._has_input
                 continue
             if not inbox.has_frames:
-                if not self._cut():
+                if not self._split_frames():
                     return False
                 if not inbox.has_frames:
-                    if turns.left(elapsed()) <= 0:
-                        return self._has_something
+                    if turns.time_left(elapsed()) <= 0:
+                        return self._has_input
                     continue
-            if self._has_to_hold():
+            if self._suspend_if_overloaded():
                 return False
-            runs.begin()
-            done = inbox.obey(pace.messages_in(turns.left(now)), runs, self._obey)
+            runs.refresh()
+            done = inbox.execute_frames(
+                pace.estimate_batch_size(turns.time_left(now)), runs, self._execute
+            )
             self.messages_in += done
             if not session.is_open:
                 session.closed_totals.messages_in += done
                 return False
             begun, now = now, elapsed()
-            pace.took(done, now - begun)
-            if turns.left(now) <= 0:
-                return self._has_something
+            pace.record_batch(done, now - begun)
+            if turns.time_left(now) <= 0:
+                return self._has_input
 
-    def _cut(self) -> bool:
+    def _split_frames(self) -> bool:
         """Split the next bytes into frames; return whether there were any bytes."""
-        error = self._inbox.reader.error
+        error = self._buffer.reader.error
         if error is None:
-            return self._inbox.cut()
-        if not self._has_to_hold():
-            self._session.give_up(error)
+            return self._buffer.split_next_chunk()
+        if not self._suspend_if_overloaded():
+            self._session.abort(error)
         return False
 
     @property
-    def _has_something(self) -> bool:
-        return self._unfinished is not None or self._inbox.has_something
+    def _has_input(self) -> bool:
+        return self._remaining_steps is not None or self._buffer.has_input
 
-    def _do_step(self, steps: CommandSteps) -> bool:
+    def _run_step(self, steps: CommandSteps) -> bool:
         """Do a step of the unfinished command; return whether more may be done now."""
         may_go_on = next(steps, None)
         if not self._session.is_open:
             return False
         if may_go_on is None:
-            self._unfinished = None
+            self._remaining_steps = None
         elif isinstance(may_go_on, AnswerFuture):
-            self._is_held = self._awaits_decision = True
-            if self.is_waiting and not self._inbox.has_something:
-                self._resume()
-            may_go_on.when_there(lambda _: self._go_on())
+            self._is_suspended = self._awaits_decision = True
+            if self.is_waiting and not self._buffer.has_input:
+                self._resume_reading()
+            may_go_on.add_done_callback(lambda _: self._end_suspension())
             return False
         elif not may_go_on:
-            self._hold()
+            self._suspend()
             return False
         return True
 
-    def _obey(self, header: bytes, body: bytes) -> bool:
+    def _execute(self, header: bytes, body: bytes) -> bool:
         """Execute a command; return whether another may follow in this slice."""
-        session, turns = self._session, self._turns
-        session.obey(header, body)
-        session.runs.begin()
+        session, turns = self._session, self._scheduler
+        session.execute(header, body)
+        session.publish_batcher.refresh()
         return (
             session.is_open
-            and self._unfinished is None
-            and turns.left(turns.elapsed()) > 0
+            and self._remaining_steps is None
+            and turns.time_left(turns.elapsed()) > 0
             and len(session.queries) < MAX_QUERIES
         )
 
-    def _has_to_hold(self) -> bool:
+    def _suspend_if_overloaded(self) -> bool:
         """Hold the peer if too much of its earlier work is in progress; return whether it is held.
 
         The work is the connection's queries or, if the connection adds to them, the writes that
@@ -253,19 +261,21 @@ class SessionInput:
         """
         session = self._session
         has_to = len(session.queries) >= MAX_QUERIES
-        if session.runs.are_recorded:
+        if session.publish_batcher.has_journaled:
             log = session.engine.transaction_log
-            has_to |= log is not None and log.journal.is_crowded and log.journal.refusal is None
+            has_to |= (
+                log is not None and log.journal.is_backlogged and log.journal.write_error is None
+            )
         if has_to:
-            self._hold()
+            self._suspend()
         return has_to
 
-    def _hold(self) -> None:
-        self._is_held = True
-        self._session.engine.clock.call_later(_HELD_SECONDS, self._go_on)
+    def _suspend(self) -> None:
+        self._is_suspended = True
+        self._session.engine.clock.call_later(_HELD_SECONDS, self._end_suspension)
 
-    def _go_on(self) -> None:
+    def _end_suspension(self) -> None:
         """End the hold: queue the input that waits for the next turn, which may hold it again."""
-        self._is_held = self._awaits_decision = False
+        self._is_suspended = self._awaits_decision = False
         if self.is_waiting:
-            self._turns.queue(self)
+            self._scheduler.queue_task(self)

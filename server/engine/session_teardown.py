@@ -23,31 +23,31 @@ class SessionTeardown:
 
     Args:
         session: the session.
-        then: called when all are ended.
+        on_ended: called when all are ended.
     """
 
-    def __init__(self, session: Session, then: Callable[[], None]) -> None:
+    def __init__(self, session: Session, on_ended: Callable[[], None]) -> None:
         self._session = session
-        self._then = then
-        self._left = list(session.subscriptions)[::-1]
+        self._on_ended = on_ended
+        self._remaining_sub_ids = list(session.subscriptions)[::-1]
 
     @property
-    def doing(self) -> tuple[str, str]:
-        """The client, and `disconnect`. See `EngineTask.doing`."""
+    def task_label(self) -> tuple[str, str]:
+        """The client, and `disconnect`. See `EngineTask.task_label`."""
         return self._session.client_name, "disconnect"
 
     def step(self) -> bool:
         """End some of the subscriptions. See `EngineTask.step`."""
-        for _ in range(min(_BATCH_SIZE, len(self._left))):
-            if self._session.loosen(self._left[-1]):
+        for _ in range(min(_BATCH_SIZE, len(self._remaining_sub_ids))):
+            if self._session.detach_some_topics(self._remaining_sub_ids[-1]):
                 return True
-            self._end(self._left.pop())
-        if self._left:
+            self._end_subscription(self._remaining_sub_ids.pop())
+        if self._remaining_sub_ids:
             return True
-        self._then()
+        self._on_ended()
         return False
 
-    def _end(self, sub_id: str) -> None:
+    def _end_subscription(self, sub_id: str) -> None:
         session = self._session
         try:
             session.end_subscription(sub_id)

@@ -35,27 +35,27 @@ class PreLogonLimits:
     Attributes:
         clock: see above.
         flush: see above.
-        unfinished: bytes retained of their incomplete frames.
+        unfinished_bytes: bytes retained of their incomplete frames.
     """
 
     def __init__(self, clock: Clock, flush: Callable[[], None]) -> None:
         self.clock = clock
         self.flush = flush
-        self.unfinished = 0
-        self._visits: dict[PreLogonConnection, None] = {}  # in the order of their arrival
+        self.unfinished_bytes = 0
+        self._connections: dict[PreLogonConnection, None] = {}  # in the order of their arrival
 
-    def admit(self, visit: PreLogonConnection) -> None:
+    def add_connection(self, visit: PreLogonConnection) -> None:
         """Add a connection before its logon; if there are too many, disconnect the oldest."""
-        self._visits[visit] = None
+        self._connections[visit] = None
         most = max_connections_before_logon()
-        if len(self._visits) > most:
-            next(iter(self._visits)).reject(
+        if len(self._connections) > most:
+            next(iter(self._connections)).reject(
                 f"connections that have not logged on are over the limit of {most}"
             )
 
-    def dismiss(self, visit: PreLogonConnection) -> None:
+    def remove_connection(self, visit: PreLogonConnection) -> None:
         """Remove a connection that has logged on or ended."""
-        self._visits.pop(visit, None)
+        self._connections.pop(visit, None)
 
 
 class PreLogonSession(Protocol):
@@ -73,55 +73,55 @@ class PreLogonConnection:
     """One connection before its logon, with its timeout and its memory.
 
     Args:
-        pre_logon: counts all such connections.
-        visitor: the connection's session.
+        limits: counts all such connections.
+        session: the connection's session.
     """
 
-    __slots__ = ("_cancel", "_pre_logon", "_unfinished", "_visitor")
+    __slots__ = ("_cancel_timeout", "_limits", "_session", "_unfinished_bytes")
 
-    def __init__(self, pre_logon: PreLogonLimits, visitor: PreLogonSession) -> None:
-        self._pre_logon = pre_logon
-        self._visitor = visitor
-        self._unfinished = 0
-        self._cancel: Callable[[], None] = _nothing
-        self.start_clock()
-        pre_logon.admit(self)
+    def __init__(self, limits: PreLogonLimits, session: PreLogonSession) -> None:
+        self._limits = limits
+        self._session = session
+        self._unfinished_bytes = 0
+        self._cancel_timeout: Callable[[], None] = _nothing
+        self.start_timeout()
+        limits.add_connection(self)
 
-    def start_clock(self) -> None:
+    def start_timeout(self) -> None:
         """Start the logon timeout."""
-        self._cancel()
-        self._cancel = self._pre_logon.clock.call_later(LOGON_TIMEOUT_S, self._took_too_long)
+        self._cancel_timeout()
+        self._cancel_timeout = self._limits.clock.call_later(LOGON_TIMEOUT_S, self._on_timeout)
 
-    def stop_clock(self) -> None:
+    def stop_timeout(self) -> None:
         """Stop the logon timeout: the peer has sent its credentials, and waits for a decision."""
-        self._cancel()
-        self._cancel = _nothing
+        self._cancel_timeout()
+        self._cancel_timeout = _nothing
 
-    def keep(self, size: int) -> None:
+    def update_unfinished_bytes(self, size: int) -> None:
         """Record the size of the incomplete frame; disconnect the peer above a limit.
 
         Args:
             size: in bytes.
         """
-        self._pre_logon.unfinished += size - self._unfinished
-        self._unfinished = size
+        self._limits.unfinished_bytes += size - self._unfinished_bytes
+        self._unfinished_bytes = size
         if size > MAX_FRAME_SIZE_BEFORE_LOGON:
-            self._visitor.reject(
+            self._session.reject(
                 f"a frame before the logon is over the limit of {MAX_FRAME_SIZE_BEFORE_LOGON} bytes"
             )
-        elif self._pre_logon.unfinished > MAX_UNFINISHED_BYTES_BEFORE_LOGON and size:
-            self._visitor.reject(
+        elif self._limits.unfinished_bytes > MAX_UNFINISHED_BYTES_BEFORE_LOGON and size:
+            self._session.reject(
                 "frames that are not complete, of all connections that have not logged on, are over"
                 f" the limit of {MAX_UNFINISHED_BYTES_BEFORE_LOGON} bytes"
             )
 
     def end(self) -> None:
         """End: the client has logged on or disconnected."""
-        self._cancel()
-        self._cancel = _nothing
-        self._pre_logon.dismiss(self)
-        self._pre_logon.unfinished -= self._unfinished
-        self._unfinished = 0
+        self._cancel_timeout()
+        self._cancel_timeout = _nothing
+        self._limits.remove_connection(self)
+        self._limits.unfinished_bytes -= self._unfinished_bytes
+        self._unfinished_bytes = 0
 
     def reject(self, problem: str) -> None:
         """Disconnect the peer to protect the others.
@@ -129,10 +129,10 @@ class PreLogonConnection:
         Args:
             problem: the limit that has been reached.
         """
-        self._visitor.reject(problem)
-        self._pre_logon.flush()
+        self._session.reject(problem)
+        self._limits.flush()
 
-    def _took_too_long(self) -> None:
+    def _on_timeout(self) -> None:
         self.reject(f"no logon within {LOGON_TIMEOUT_S:.0f} seconds")
 
 

@@ -45,12 +45,12 @@ def check(text: str, kind: ContextKind, functions: Functions = BUILTINS) -> str 
     """
     rules = RULES[kind]
     try:
-        _READERS[rules.shape](
-            _without_variables(text) if rules.variables else text, kind, functions
+        _READERS[rules.start_symbol](
+            _without_variables(text) if rules.expands_variables else text, kind, functions
         )
     except ExpressionError as error:
         message = error.message
-        variable = _VARIABLE.match(text, error.position) if rules.variables else None
+        variable = _VARIABLE.match(text, error.position) if rules.expands_variables else None
         if variable is not None:
             message = message.replace(_stand_in(variable), variable[0])
         return str(ExpressionError(message, error.position, text))

@@ -105,7 +105,7 @@ def _like(node: Like) -> ExpressionDescription:
 
 
 def _pattern(node: Pattern) -> ExpressionDescription:
-    return {"node": "pattern", "text": node.text, "quoted": node.quoted}
+    return {"node": "pattern", "text": node.text, "quoted": node.is_quoted}
 
 
 def _affix(node: Affix) -> ExpressionDescription:

@@ -68,7 +68,7 @@ class FilterParser:
         self.limits: Final = limits
         self._functions: Final = functions
         self._forms: dict[Hashable, _Build] = {}
-        self._parse: Final = lru_cache(maxsize=_KEPT)(self._parse_anew)
+        self._parse_cached: Final = lru_cache(maxsize=_KEPT)(self._parse_uncached)
 
     def parse(self, text: str) -> Expr:
         """Parse a filter, or build its tree from the cache.
@@ -77,9 +77,9 @@ class FilterParser:
             ExpressionError: the text is no filter.
         """
         if len(text) > _LONGEST:
-            return self._parse_anew(text)
+            return self._parse_uncached(text)
         if "\\" in text or '"' in text:
-            return self._parse(text)
+            return self._parse_cached(text)
         if text.count("'") == 2:  # fast path: the string may be the text's only constant
             before, string, after = text.split("'")
             build = self._forms.get((before, after, str))
@@ -87,13 +87,13 @@ class FilterParser:
                 return build((string,))
         pieces = _CONSTANT.split(text)
         if len(pieces) == 1:
-            return self._parse(text)
+            return self._parse_cached(text)
         constants = [_value(piece) for piece in pieces[1::2]]
         form = *pieces[::2], *map(type, constants)
         build = self._forms.get(form)
         if build is not None:
             return build(constants)
-        expr = self._parse(text)
+        expr = self._parse_cached(text)
         places = _places(pieces)
         if _literals_stand_at(places, constants, expr):
             if len(self._forms) == _KEPT:
@@ -101,7 +101,7 @@ class FilterParser:
             self._forms[form] = _builder(expr, places)
         return expr
 
-    def _parse_anew(self, text: str) -> Expr:
+    def _parse_uncached(self, text: str) -> Expr:
         return parse(text, ContextKind.FILTER, self._functions, self.limits)
 
 

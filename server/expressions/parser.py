@@ -57,12 +57,12 @@ class SizeLimits(NamedTuple):
     """Size limits of an expression.
 
     Attributes:
-        parts: maximum number of operators, fields and functions.
-        values: maximum number of numbers and texts.
+        max_nodes: maximum number of operators, fields and functions.
+        max_literals: maximum number of numbers and texts.
     """
 
-    parts: int
-    values: int
+    max_nodes: int
+    max_literals: int
 
 
 def parse(
@@ -87,7 +87,7 @@ def parse(
             is too large.
     """
     parser = _Parser(text, kind, functions, limits)
-    return parser.whole(parser.expression)
+    return parser.parse_whole(parser.expression)
 
 
 def parse_field(text: str, kind: ContextKind, functions: Functions = BUILTINS) -> Field:
@@ -99,7 +99,7 @@ def parse_field(text: str, kind: ContextKind, functions: Functions = BUILTINS) -
         ExpressionError: the text is no field, or contains a node that the kind does not allow.
     """
     parser = _Parser(text, kind, functions)
-    return parser.whole(parser.field)
+    return parser.parse_whole(parser.field)
 
 
 def parse_fields(
@@ -111,7 +111,7 @@ def parse_fields(
         ExpressionError: as for `parse_field`.
     """
     parser = _Parser(text, kind, functions)
-    return parser.whole(lambda: parser.separated(parser.field))
+    return parser.parse_whole(lambda: parser.parse_separated(parser.field))
 
 
 def parse_identifier(text: str, kind: ContextKind = ContextKind.PATH) -> Identifier:
@@ -121,7 +121,7 @@ def parse_identifier(text: str, kind: ContextKind = ContextKind.PATH) -> Identif
         ExpressionError: the text is anything else.
     """
     parser = _Parser(text, kind, BUILTINS)
-    return parser.whole(parser.identifier)
+    return parser.parse_whole(parser.identifier)
 
 
 def parse_identifiers(
@@ -133,7 +133,7 @@ def parse_identifiers(
         ExpressionError: the text is anything else.
     """
     parser = _Parser(text, kind, BUILTINS)
-    return parser.whole(lambda: parser.separated(parser.identifier))
+    return parser.parse_whole(lambda: parser.parse_separated(parser.identifier))
 
 
 def parse_order_by(text: str) -> tuple[OrderTerm, ...]:
@@ -143,7 +143,7 @@ def parse_order_by(text: str) -> tuple[OrderTerm, ...]:
         ExpressionError: the text is anything else.
     """
     parser = _Parser(text, ContextKind.ORDER_BY, BUILTINS)
-    return parser.whole(lambda: parser.separated(parser.order_term))
+    return parser.parse_whole(lambda: parser.parse_separated(parser.order_term))
 
 
 def parse_join(text: str) -> Join:
@@ -155,7 +155,7 @@ def parse_join(text: str) -> Join:
         ExpressionError: the text is anything else.
     """
     parser = _Parser(text, ContextKind.JOIN, BUILTINS)
-    return parser.whole(parser.join)
+    return parser.parse_whole(parser.join)
 
 
 class _Parser(TokenCursor):
@@ -165,7 +165,7 @@ class _Parser(TokenCursor):
         self, text: str, kind: ContextKind, functions: Functions, limits: SizeLimits | None = None
     ) -> None:
         super().__init__(text)
-        self._parts = self._values = 0
+        self._node_count = self._literal_count = 0
         self._limits = limits
         self._kind = kind
         self._functions = functions
@@ -186,7 +186,7 @@ class _Parser(TokenCursor):
         elif isinstance(source, Identifier):
             destination = source.path
         else:
-            raise self._unexpected("AS and the field that gets the value")
+            raise self._unexpected_error("AS and the field that gets the value")
         hints: set[str] = set()
         if self._accept_word("HINT"):
             hints.add(self._hint())
@@ -197,7 +197,7 @@ class _Parser(TokenCursor):
 
     def identifier(self) -> Identifier:
         if self._token.kind != "identifier":
-            raise self._unexpected("a field such as /name")
+            raise self._unexpected_error("a field such as /name")
         identifier = self._identifier(self._advance())
         check_tree(identifier, self._kind, self._functions, self._text)
         return identifier
@@ -212,14 +212,14 @@ class _Parser(TokenCursor):
     def join(self) -> Join:
         left = self._join_side()
         if not self._accept_symbol("="):
-            raise self._unexpected("= between the two fields")
+            raise self._unexpected_error("= between the two fields")
         return Join(left, self._join_side())
 
     # ---- binary operators
 
     def _binary(self, power: int) -> Expr:
         """Parse an operand and all the operators after it that bind tighter than `power`."""
-        self._enter()
+        self._increase_depth()
         left = self._prefix()
         while (binding := self._binding()) > power:
             left = self._infix(left, binding)
@@ -248,23 +248,23 @@ class _Parser(TokenCursor):
                 return table[text][1]
         return 0
 
-    def _count_part(self) -> None:
+    def _count_node(self) -> None:
         """Count an operator, a field or a function."""
-        self._parts += 1
-        if self._limits is not None and self._parts > self._limits.parts:
-            raise self._too_many(self._limits.parts, "operators, fields and functions")
+        self._node_count += 1
+        if self._limits is not None and self._node_count > self._limits.max_nodes:
+            raise self._too_many_error(self._limits.max_nodes, "operators, fields and functions")
 
-    def _count_values(self, count: int) -> None:
+    def _count_literals(self, count: int) -> None:
         """Count numbers and texts."""
-        self._values += count
-        if self._limits is not None and self._values > self._limits.values:
-            raise self._too_many(self._limits.values, "numbers and texts")
+        self._literal_count += count
+        if self._limits is not None and self._literal_count > self._limits.max_literals:
+            raise self._too_many_error(self._limits.max_literals, "numbers and texts")
 
-    def _too_many(self, most: int, things: str) -> ExpressionError:
+    def _too_many_error(self, most: int, things: str) -> ExpressionError:
         return ExpressionError(f"more than {most} {things}", self._token.position, self._text)
 
     def _infix(self, left: Expr, binding: int) -> Expr:
-        self._count_part()
+        self._count_node()
         if binding in (OR, AND):
             return self._chain(left, binding)
         if binding == POSTFIX:
@@ -282,7 +282,7 @@ class _Parser(TokenCursor):
         operands: list[Expr] = []
         self._extend(operands, left, node)
         while self._binding() == binding:
-            self._count_part()
+            self._count_node()
             self._advance()
             self._extend(operands, self._binary(binding), node)
         return node(tuple(operands), position=left.position)
@@ -314,7 +314,9 @@ class _Parser(TokenCursor):
             negated = self._accept_word("NOT")
             test = self._null_or_nan(left)
         else:
-            raise self._unexpected("BETWEEN, IN, LIKE, BEGINS WITH, ENDS WITH or NULL after NOT")
+            raise self._unexpected_error(
+                "BETWEEN, IN, LIKE, BEGINS WITH, ENDS WITH or NULL after NOT"
+            )
         return Not(test, position=position) if negated else test
 
     def _affix(self, operator: OneOf["BEGINS WITH", "ENDS WITH"], left: Expr) -> Expr:
@@ -326,7 +328,7 @@ class _Parser(TokenCursor):
             return IsNull(left, position=left.position)
         if self._accept_word("NAN"):
             return IsNan(left, position=left.position)
-        raise self._unexpected("NULL or NAN after IS")
+        raise self._unexpected_error("NULL or NAN after IS")
 
     # ---- operands
 
@@ -351,11 +353,11 @@ class _Parser(TokenCursor):
         if token.kind == "identifier":
             return self._identifier(self._advance())
         if isinstance(token.value, int | float):
-            self._count_values(1)
+            self._count_literals(1)
             self._advance()
             return Literal(token.value, position=token.position)
         if isinstance(token.value, StringToken):
-            self._count_values(1)
+            self._count_literals(1)
             self._advance()
             return Literal(token.value.value, position=token.position)
         if self._accept_symbol("("):
@@ -369,13 +371,13 @@ class _Parser(TokenCursor):
             return self._identifier(self._advance())
         if token.kind == "word" and token.text not in WORDS:
             return self._call(self._advance())
-        raise self._unexpected("a value")
+        raise self._unexpected_error("a value")
 
     def _identifier(self, token: Token) -> Identifier:
-        self._count_part()
+        self._count_node()
         name = token.value
         if not isinstance(name, PathToken):
-            raise self._unexpected("a field such as /name")
+            raise self._unexpected_error("a field such as /name")
         state: OneOf["current", "previous"] | None = None
         if self._accept_word("OF"):
             if self._accept_word("CURRENT"):
@@ -383,46 +385,46 @@ class _Parser(TokenCursor):
             elif self._accept_word("PREVIOUS"):
                 state = "previous"
             else:
-                raise self._unexpected("CURRENT or PREVIOUS after OF")
+                raise self._unexpected_error("CURRENT or PREVIOUS after OF")
         return Identifier(name.path, name.message_type, name.topic, state, position=token.position)
 
     def _at_double_slash(self) -> bool:
         """Return whether the current slash begins `//name`: `/name` at the beginning of a value."""
-        following = self._tokens[self._next + 1]
+        following = self._tokens[self._index + 1]
         beside = following.position == self._token.position + 1
         return beside and following.kind == "identifier" and following.text.startswith("/")
 
     def _list(self) -> tuple[Expr, ...]:
         token = self._token
         if isinstance(token.value, ListToken):
-            self._count_values(len(token.value.items))
+            self._count_literals(len(token.value.items))
             self._advance()
             return tuple([Literal(value, position=at) for value, at in token.value.items])
         self._expect_symbol("(", "a list in parentheses")
-        items = self.separated(lambda: self._binary(0))
+        items = self.parse_separated(lambda: self._binary(0))
         self._expect_symbol(")", 'a comma or ")"')
         return items
 
     def _pattern(self, wanted: str) -> Pattern:
         token = self._token
         if not isinstance(token.value, StringToken):
-            raise self._unexpected(f"a quoted text, {wanted}")
+            raise self._unexpected_error(f"a quoted text, {wanted}")
         self._advance()
         pattern = Pattern(token.value.pattern, token.value.raw, position=token.position)
         compile_pattern(pattern, self._text)
         return pattern
 
     def _call(self, name: Token) -> Expr:
-        self._count_part()
+        self._count_node()
         if self._token.text != "(":
-            raise self._not_a_function(name)
+            raise self._not_a_function_error(name)
         if name.text in AGGREGATES:
             arguments = self._arguments(lambda _: self._binary(0))
             self._check_arity(name, *AGGREGATES[name.text].arity, len(arguments))
             return Aggregate(name.text, arguments, position=name.position)
         function = self._functions.get(name.text)
         if function is None:
-            raise self._unknown_function(name)
+            raise self._unknown_function_error(name)
         arguments = self._arguments(
             lambda index: (
                 self._pattern(f"the pattern of {function.name}")
@@ -462,7 +464,7 @@ class _Parser(TokenCursor):
     def _destination(self) -> Path:
         token = self._token
         if not isinstance(token.value, PathToken):
-            raise self._unexpected("a field such as /name after AS")
+            raise self._unexpected_error("a field such as /name after AS")
         if token.value.topic is not None:
             raise ExpressionError(
                 "the field after AS belongs to the message that is made: write it without [topic]",
@@ -480,13 +482,13 @@ class _Parser(TokenCursor):
         for hint in ("OPTIONAL", "SET_CURRENT"):
             if self._accept_word(hint):
                 return hint
-        raise self._unexpected("OPTIONAL or SET_CURRENT after HINT")
+        raise self._unexpected_error("OPTIONAL or SET_CURRENT after HINT")
 
     def _another_hint(self) -> bool:
         """Return whether a hint follows the current comma, rather than the next field of a list."""
         if self._token.text != ",":
             return False
-        following = self._tokens[self._next + 1 : self._next + 3]
+        following = self._tokens[self._index + 1 : self._index + 3]
         return following[0].text in ("OPTIONAL", "SET_CURRENT") and following[1].text != "("
 
     def _join_side(self) -> Identifier:
@@ -494,7 +496,7 @@ class _Parser(TokenCursor):
         if token.kind == "word":
             return self._bare_topic_identifier()
         if not isinstance(token.value, PathToken):
-            raise self._unexpected("a field such as [topic].[/name]")
+            raise self._unexpected_error("a field such as [topic].[/name]")
         if token.value.topic is None:
             raise ExpressionError(
                 "a join needs the topic of each field: [topic].[/name]",
@@ -509,14 +511,14 @@ class _Parser(TokenCursor):
         name = self._token.value
         end = topic.position + len(topic.text)
         if not isinstance(name, PathToken) or name.topic or self._token.position != end:
-            raise self._unexpected("a field right after the topic, topic/name")
+            raise self._unexpected_error("a field right after the topic, topic/name")
         self._advance()
         spelled = self._text[topic.position : end]
         return Identifier(name.path, None, spelled, position=topic.position)
 
     # ---- errors about names
 
-    def _not_a_function(self, name: Token) -> ExpressionError:
+    def _not_a_function_error(self, name: Token) -> ExpressionError:
         spelled = self._text[name.position : name.position + len(name.text)]
         hint = f"for a field write /{spelled}, for a text '{spelled}'"
         if name.text in ("TRUE", "FALSE"):
@@ -525,7 +527,7 @@ class _Parser(TokenCursor):
             f"expected a value, found the word {spelled}: {hint}", name.position, self._text
         )
 
-    def _unknown_function(self, name: Token) -> ExpressionError:
+    def _unknown_function_error(self, name: Token) -> ExpressionError:
         if module := self._functions.absent.get(name.text):
             return ExpressionError(
                 f"{name.text} is a function of the module {module}, which is not loaded",

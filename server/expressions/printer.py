@@ -58,7 +58,7 @@ def field_to_text(field: Field) -> str:
     """Write a constructed field."""
     hints = [
         hint
-        for hint, given in (("OPTIONAL", field.optional), ("SET_CURRENT", field.set_current))
+        for hint, given in (("OPTIONAL", field.is_optional), ("SET_CURRENT", field.set_current))
         if given
     ]
     hint = f" HINT {','.join(hints)}" if hints else ""

@@ -23,23 +23,23 @@ class TokenCursor:
         self._text = text
         self._unread = tokenize(text)
         self._tokens = list(islice(self._unread, 1 + _AHEAD))
-        self._next = 0
+        self._index = 0
         self._depth = 0
 
-    def whole(self, rule: Callable[[], ItemT]) -> ItemT:
+    def parse_whole(self, rule: Callable[[], ItemT]) -> ItemT:
         """Apply a rule that must consume the whole text.
 
         Raises:
             ExpressionError: the text is empty, or tokens are left.
         """
         if self._token.kind == "end":
-            raise self._unexpected("an expression")
+            raise self._unexpected_error("an expression")
         item = rule()
         if self._token.kind != "end":
-            raise self._unexpected("an operator or the end")
+            raise self._unexpected_error("an operator or the end")
         return item
 
-    def separated(self, rule: Callable[[], ItemT]) -> tuple[ItemT, ...]:
+    def parse_separated(self, rule: Callable[[], ItemT]) -> tuple[ItemT, ...]:
         """Apply a rule to one or more items with commas between them."""
         items = [rule()]
         while self._accept_symbol(","):
@@ -48,16 +48,16 @@ class TokenCursor:
 
     @property
     def _token(self) -> Token:
-        return self._tokens[self._next]
+        return self._tokens[self._index]
 
     def _advance(self) -> Token:
-        token = self._tokens[self._next]
+        token = self._tokens[self._index]
         if token.kind != "end":
-            self._move_on()
+            self._advance_index()
         return token
 
-    def _move_on(self) -> None:
-        self._next += 1
+    def _advance_index(self) -> None:
+        self._index += 1
         self._tokens.extend(islice(self._unread, 1))
 
     def _accept_word(self, word: str) -> bool:
@@ -67,21 +67,21 @@ class TokenCursor:
         return self._accept("symbol", symbol)
 
     def _accept(self, kind: str, text: str) -> bool:
-        token = self._tokens[self._next]
+        token = self._tokens[self._index]
         if token.kind != kind or token.text != text:
             return False
-        self._move_on()
+        self._advance_index()
         return True
 
     def _expect_word(self, word: str, wanted: str) -> None:
         if not self._accept_word(word):
-            raise self._unexpected(wanted)
+            raise self._unexpected_error(wanted)
 
     def _expect_symbol(self, symbol: str, wanted: str) -> None:
         if not self._accept_symbol(symbol):
-            raise self._unexpected(wanted)
+            raise self._unexpected_error(wanted)
 
-    def _enter(self) -> None:
+    def _increase_depth(self) -> None:
         self._depth += 1
         if self._depth > MAX_DEPTH:
             raise ExpressionError(
@@ -89,12 +89,12 @@ class TokenCursor:
             )
 
     def _nested(self, rule: Callable[[], ItemT]) -> ItemT:
-        self._enter()
+        self._increase_depth()
         item = rule()
         self._depth -= 1
         return item
 
-    def _unexpected(self, wanted: str) -> ExpressionError:
+    def _unexpected_error(self, wanted: str) -> ExpressionError:
         token = self._token
         hint = ""
         if token.kind == "end":
@@ -103,7 +103,7 @@ class TokenCursor:
             found = self._text[token.position : token.position + max(len(token.text), 1)]
             if len(found) > 40:
                 found = found[:37] + "..."
-        after_operand = self._next > 0 and self._tokens[self._next - 1].text != "("
+        after_operand = self._index > 0 and self._tokens[self._index - 1].text != "("
         if token.kind == "identifier" and found.startswith("/") and after_operand:
             hint = " (to divide, put white space on both sides of the slash)"
         return ExpressionError(

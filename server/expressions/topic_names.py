@@ -52,13 +52,13 @@ class TopicSelector:
         text: the name or regular expression, as sent.
         pattern: the compiled regular expression, None for a literal name.
         needle: a text that all names contain that the expression matches.
-        left_out: a name that is never selected, even if the expression matches it.
+        excluded_topic: a name that is never selected, even if the expression matches it.
     """
 
     text: str
     pattern: Regex | None
     needle: str = ""
-    left_out: str = ""
+    excluded_topic: str = ""
 
     @property
     def is_regex(self) -> bool:
@@ -67,16 +67,16 @@ class TopicSelector:
 
     def matches(self, topic: str) -> bool:
         """Return whether the topic is selected; false if the step limit is reached."""
-        return self.decide_alone(topic) is True
+        return self.match_topic_alone(topic) is True
 
-    def decide_alone(self, topic: str) -> bool | None:
+    def match_topic_alone(self, topic: str) -> bool | None:
         """Return whether the topic is selected; None if the step limit is reached."""
         try:
-            return self.decide(topic, SearchAllowance())
+            return self.match_topic(topic, SearchAllowance())
         except TooCostlyError:
             return None
 
-    def decide(self, topic: str, effort: SearchCounter) -> bool | None:
+    def match_topic(self, topic: str, effort: SearchCounter) -> bool | None:
         """Return whether the topic is selected; None if the step limit is reached.
 
         Args:
@@ -88,9 +88,9 @@ class TopicSelector:
         """
         if self.pattern is None:
             return self.text == topic
-        if self.needle not in topic or topic == self.left_out:
+        if self.needle not in topic or topic == self.excluded_topic:
             return False
-        return self.pattern.decide(topic, effort)
+        return self.pattern.match_name(topic, effort)
 
 
 def has_regex_characters(name: str) -> bool:

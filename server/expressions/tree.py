@@ -73,12 +73,12 @@ class Pattern(Expr):
     """A regular expression: the right side of LIKE, or the pattern argument of a function.
 
     Attributes:
-        text: the pattern as PCRE2 reads it, or the literal characters to find when `quoted`.
-        quoted: the pattern was a raw string, whose characters stand for themselves.
+        text: the pattern as PCRE2 reads it, or the literal characters to find when `is_quoted`.
+        is_quoted: the pattern was a raw string, whose characters stand for themselves.
     """
 
     text: str
-    quoted: bool = False
+    is_quoted: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -288,13 +288,13 @@ class Field:
     Attributes:
         source: the expression that computes the value.
         destination: the field that the value is written to.
-        optional: HINT OPTIONAL, a NULL is left out instead of written.
+        is_optional: HINT OPTIONAL, a NULL is left out instead of written.
         set_current: HINT SET_CURRENT, later fields of the same stage see the value.
     """
 
     source: Expr
     destination: Path
-    optional: bool = False
+    is_optional: bool = False
     set_current: bool = False
 
 
@@ -303,7 +303,7 @@ class OrderTerm:
     """One identifier of an OrderBy."""
 
     identifier: Identifier
-    descending: bool = False
+    is_descending: bool = False
 
 
 @dataclass(frozen=True, slots=True)

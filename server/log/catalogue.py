@@ -32,7 +32,7 @@ class CatalogueMessage:
         template: its text with named fields.
         meaning: the event, in a sentence or two.
         action: the recommended action of the operator.
-        is_whole: whether its values are written in full, regardless of their length.
+        is_untruncated: whether its values are written in full, regardless of their length.
     """
 
     id: str
@@ -41,7 +41,7 @@ class CatalogueMessage:
     template: MessageTemplate
     meaning: str
     action: str
-    is_whole: bool
+    is_untruncated: bool
 
     @property
     def category(self) -> str:
@@ -86,7 +86,7 @@ def _message(key: str, entry: dict[str, Any], categories: Mapping[str, str]) -> 
             template=MessageTemplate(entry["text"]),
             meaning=" ".join(entry["meaning"].split()),
             action=" ".join(entry.get("action", NO_ACTION).split()),
-            is_whole=entry.get("whole", level is Level.TRACE),
+            is_untruncated=entry.get("whole", level is Level.TRACE),
         )
     except (KeyError, ValueError) as problem:
         raise ValueError(f"catalogue.toml: {key}: {problem}") from problem

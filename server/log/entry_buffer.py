@@ -79,14 +79,14 @@ class EntryBuffer:
     """
 
     __slots__ = (
-        "_bell",
+        "_buffered_bytes",
         "_dropped",
-        "_is_asked",
+        "_has_request",
         "_items",
         "_lock",
         "_max_bytes",
         "_max_entries",
-        "_waiting",
+        "_wakeups",
     )
 
     def __init__(self, max_entries: int = MAX_ENTRIES, max_bytes: int = MAX_BYTES) -> None:
@@ -94,48 +94,51 @@ class EntryBuffer:
         self._max_entries = max_entries
         self._max_bytes = max_bytes
         self._items: list[BufferItem] = []
-        self._waiting = 0
+        self._buffered_bytes = 0
         self._dropped: DropCounts = Counter()
         # Reentrant, because a signal handler may log during another put.
         self._lock = threading.RLock()
         # Holds one item for each time that the list became non-empty.
-        self._bell: queue.SimpleQueue[None] = queue.SimpleQueue()
-        self._is_asked = threading.Event()  # set if there is a request
+        self._wakeups: queue.SimpleQueue[None] = queue.SimpleQueue()
+        self._has_request = threading.Event()  # set if there is a request
 
-    def put(self, entry: EventLogEntry) -> None:
+    def append_entry(self, entry: EventLogEntry) -> None:
         """Append an entry, or count it as dropped if the backlog is full. Never waits."""
         size = 0
         for value in entry[4].values():
             if type(value) is bytes or type(value) is str:
                 size += len(value)
         with self._lock:
-            if len(self._items) >= self._max_entries or self._waiting + size > self._max_bytes:
+            if (
+                len(self._items) >= self._max_entries
+                or self._buffered_bytes + size > self._max_bytes
+            ):
                 self._dropped[entry[1]] += 1
                 return
-            self._waiting += size
-            self._append(entry)
+            self._buffered_bytes += size
+            self._append_item(entry)
 
-    def ask(self, request: TargetRequest) -> None:
+    def append_request(self, request: TargetRequest) -> None:
         """Append a request; there is no limit for requests."""
         with self._lock:
-            self._append(request)
-            self._is_asked.set()
+            self._append_item(request)
+            self._has_request.set()
 
-    def let_more_come(self, seconds: float) -> None:
+    def wait_for_more(self, seconds: float) -> None:
         """Wait for further entries to batch, at most `seconds`, or until there is a request."""
-        self._is_asked.wait(seconds)
+        self._has_request.wait(seconds)
 
-    def take(self) -> tuple[list[BufferItem], DropCounts]:
+    def take_batch(self) -> tuple[list[BufferItem], DropCounts]:
         """Wait for an item, then return all items, and the counts of entries dropped meanwhile."""
-        self._bell.get()
+        self._wakeups.get()
         with self._lock:
             items, self._items = self._items, []
             dropped, self._dropped = self._dropped, Counter()
-            self._waiting = 0
-            self._is_asked.clear()
+            self._buffered_bytes = 0
+            self._has_request.clear()
         return items, dropped
 
-    def _append(self, item: BufferItem) -> None:
+    def _append_item(self, item: BufferItem) -> None:
         self._items.append(item)
         if len(self._items) == 1:
-            self._bell.put(None)
+            self._wakeups.put(None)

@@ -72,13 +72,13 @@ class EventLog:
         """Open the targets and start the writer."""
         self.targets, remarks = open_targets(targets, instance_name, clock(), syslog_address)
         self.recent: Final = recent
-        self._every = self.targets if recent is None else (*self.targets, recent)
+        self._all_targets = self.targets if recent is None else (*self.targets, recent)
         self._clock = clock
-        self._routes = _routes(self._every)
-        self._backlog = EntryBuffer()
-        self._thread_count = itertools.count(1)
-        self._thread_numbers = {threading.get_ident(): next(self._thread_count)}
-        writer = EventLogWriter(self._backlog, self._every, clock, next(self._thread_count))
+        self._routes = _routes(self._all_targets)
+        self._buffer = EntryBuffer()
+        self._thread_counter = itertools.count(1)
+        self._thread_numbers = {threading.get_ident(): next(self._thread_counter)}
+        writer = EventLogWriter(self._buffer, self._all_targets, clock, next(self._thread_counter))
         # A daemon thread, so that a program that ends without close() still ends.
         self._writer = threading.Thread(target=writer.run, name="log writer", daemon=True)
         self._writer.start()
@@ -106,7 +106,7 @@ class EventLog:
         if route is not None:
             ident = threading.get_ident()
             thread = self._thread_numbers.get(ident) or self._number_thread(ident)
-            self._backlog.put((route[0], route[1], self._clock(), thread, fields))
+            self._buffer.append_entry((route[0], route[1], self._clock(), thread, fields))
         elif message_id not in CATALOGUE:
             self.emit("01-0002", id=message_id, fields=fields)
 
@@ -120,7 +120,7 @@ class EventLog:
         Returns:
             False if the targets did not accept all of it within `WAIT_SECONDS`.
         """
-        return self._ask(TargetRequestKind.FLUSH).done.wait(WAIT_SECONDS)
+        return self._submit_request(TargetRequestKind.FLUSH).done.wait(WAIT_SECONDS)
 
     def allow_rotation(self) -> None:
         """Let file targets rotate when files are full, which may truncate an earlier log.
@@ -129,7 +129,7 @@ class EventLog:
         must not truncate the log of the running instance, and a start after a crash must not
         truncate the entries that explain the crash.
         """
-        self._ask(TargetRequestKind.ALLOW_ROTATION)
+        self._submit_request(TargetRequestKind.ALLOW_ROTATION)
 
     def rotate(self) -> None:
         """Rotate file targets to their next file, after everything logged so far.
@@ -137,12 +137,12 @@ class EventLog:
         Does not wait; `flush` afterwards does.
         Source: AMPS User Guide, Rotate Error/Event Log.
         """
-        self._ask(TargetRequestKind.ROTATE)
+        self._submit_request(TargetRequestKind.ROTATE)
 
     def close(self) -> None:
         """Write everything logged so far and close the targets; later entries are ignored."""
         self._routes = {}
-        request = self._ask(TargetRequestKind.CLOSE)
+        request = self._submit_request(TargetRequestKind.CLOSE)
         if not request.done.wait(WAIT_SECONDS):
             names = ", ".join(target.name for target in request.unfinished)
             complain(
@@ -150,16 +150,16 @@ class EventLog:
                 f"because these targets take no data: {names}"
             )
 
-    def _ask(self, kind: TargetRequestKind) -> TargetRequest:
+    def _submit_request(self, kind: TargetRequestKind) -> TargetRequest:
         if not self._writer.is_alive():
             return TargetRequest(kind, ())  # closed: everything has been written
-        request = TargetRequest(kind, self._every)
-        self._backlog.ask(request)
+        request = TargetRequest(kind, self._all_targets)
+        self._buffer.append_request(request)
         return request
 
     def _number_thread(self, ident: int) -> int:
         """Assign numbers to threads in the order of their first entry; the main thread is 1."""
-        return self._thread_numbers.setdefault(ident, next(self._thread_count))
+        return self._thread_numbers.setdefault(ident, next(self._thread_counter))
 
 
 def _routes(
@@ -168,7 +168,7 @@ def _routes(
     """Return the messages that any target wants, by id, with those targets."""
     routes: dict[str, tuple[CatalogueMessage, tuple[LogTarget, ...]]] = {}
     for message in CATALOGUE.values():
-        wanting = tuple(target for target in targets if message.id in target.wanted)
+        wanting = tuple(target for target in targets if message.id in target.selected_ids)
         if wanting:
             routes[message.id] = message, wanting
     return routes

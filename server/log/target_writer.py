@@ -75,50 +75,52 @@ class TargetWriter:
         self._thread_number = thread_number
         self._report = report
         self._logger = entry_logger()
-        self._missing = 0
+        self._lost_entries = 0
         self._queue: deque[_Item] = deque()
-        self._entries = 0  # in the queue, including the ones being written
-        self._bytes = 0
+        self._queued_entries = 0  # in the queue, including the ones being written
+        self._queued_bytes = 0
         self._changed = threading.Condition()
         # A daemon thread: a write that blocks must not keep the process from ending.
         name = f"log target {target.name}"
         threading.Thread(target=self._run, name=name, daemon=True).start()
 
-    def put(self, lines: Sequence[LogLine]) -> None:
+    def append_lines(self, lines: Sequence[LogLine]) -> None:
         """Queue lines, or count the ones without room as lost. Never waits for the target."""
         size = sum(len(line.text) for line in lines)
         with self._changed:
             fitting = lines
             if not self._has_room(len(lines), size):
-                fitting = self._fitting(lines)
+                fitting = self._fitting_prefix(lines)
                 size = sum(len(line.text) for line in fitting)
             if fitting:
-                self._append(fitting, size)
-            begins = self._skip(len(lines) - len(fitting))
+                self._append_batch(fitting, size)
+            begins = self._append_gap(len(lines) - len(fitting))
             self._changed.notify()
         if begins:
-            self._fail(_STALLED)
+            self._report_failure(_STALLED)
 
-    def ask(self, request: TargetRequest) -> None:
+    def append_request(self, request: TargetRequest) -> None:
         """Queue a request; there is no limit for requests."""
         with self._changed:
             self._queue.append(request)
             self._changed.notify()
 
-    def skip(self, entries: int) -> None:
+    def skip_entries(self, entries: int) -> None:
         """Count entries that are lost at this position of the queue."""
         with self._changed:
-            self._skip(entries)
+            self._append_gap(entries)
             self._changed.notify()
 
     def _has_room(self, entries: int, size: int) -> bool:
         if self._queue and isinstance(self._queue[-1], _Gap):
             # Hysteresis: a target that has lost entries gets more once half of its queue is
             # written, so that a slow one has few gaps.
-            return self._entries <= MAX_ENTRIES // 2 and self._bytes <= MAX_BYTES // 2
-        return self._entries + entries <= MAX_ENTRIES and self._bytes + size <= MAX_BYTES
+            return self._queued_entries <= MAX_ENTRIES // 2 and self._queued_bytes <= MAX_BYTES // 2
+        return (
+            self._queued_entries + entries <= MAX_ENTRIES and self._queued_bytes + size <= MAX_BYTES
+        )
 
-    def _fitting(self, lines: Sequence[LogLine]) -> Sequence[LogLine]:
+    def _fitting_prefix(self, lines: Sequence[LogLine]) -> Sequence[LogLine]:
         """Return the longest prefix of the lines that there is room for."""
         size = 0
         for count, line in enumerate(lines):
@@ -127,17 +129,17 @@ class TargetWriter:
                 return lines[:count]
         return lines
 
-    def _append(self, lines: Sequence[LogLine], size: int) -> None:
+    def _append_batch(self, lines: Sequence[LogLine], size: int) -> None:
         last = self._queue[-1] if self._queue else None
         if isinstance(last, _Batch) and len(last.lines) + len(lines) <= BATCH_SIZE:
             last.lines += lines
             last.size += size
         else:
             self._queue.append(_Batch(list(lines), size))
-        self._entries += len(lines)
-        self._bytes += size
+        self._queued_entries += len(lines)
+        self._queued_bytes += size
 
-    def _skip(self, entries: int) -> bool:
+    def _append_gap(self, entries: int) -> bool:
         """Count lost entries; return whether a gap begins with them."""
         if not entries:
             return False
@@ -156,51 +158,53 @@ class TargetWriter:
                     self._changed.wait()
                 item = self._queue.popleft()
             if isinstance(item, TargetRequest):
-                is_open = self._carry_out(item)
+                is_open = self._execute_request(item)
             elif isinstance(item, _Gap):
-                self._missing += item.entries
+                self._lost_entries += item.entries
                 self._write([])
             else:
                 self._write(item.lines)
                 with self._changed:
-                    self._entries -= len(item.lines)
-                    self._bytes -= item.size
+                    self._queued_entries -= len(item.lines)
+                    self._queued_bytes -= item.size
 
-    def _carry_out(self, request: TargetRequest) -> bool:
+    def _execute_request(self, request: TargetRequest) -> bool:
         """Execute a request; return whether the target is still open."""
         is_open = True
         if request.kind is TargetRequestKind.CLOSE:
-            self._try(self.target.close)
+            self._attempt(self.target.close)
             is_open = False
         elif request.kind is TargetRequestKind.ALLOW_ROTATION:
-            self.target.rotates = True
+            self.target.may_rotate = True
         elif request.kind is TargetRequestKind.ROTATE:
-            self._try(partial(self.target.rotate, self._clock()))
+            self._attempt(partial(self.target.rotate, self._clock()))
         request.finish(self.target)
         return is_open
 
     def _write(self, lines: Sequence[LogLine]) -> None:
-        missing, self._missing = self._missing, 0
+        missing, self._lost_entries = self._lost_entries, 0
         notice: list[LogLine] = []
-        if missing and MISSING.id not in self.target.excluded:
-            notice = [self._own_line(MISSING, count=missing)]
+        if missing and MISSING.id not in self.target.excluded_ids:
+            notice = [self._make_line(MISSING, count=missing)]
         written_before = self.target.entries_written
         try:
             self.target.write([*notice, *lines])
         except OSError as problem:
             written = self.target.entries_written - written_before
-            self._missing = len(notice) + len(lines) - written if written else missing + len(lines)
-            self._fail(problem.strerror or str(problem))
+            self._lost_entries = (
+                len(notice) + len(lines) - written if written else missing + len(lines)
+            )
+            self._report_failure(problem.strerror or str(problem))
         else:
             self.is_failing = False
 
-    def _try(self, work: Callable[[], None]) -> None:
+    def _attempt(self, work: Callable[[], None]) -> None:
         try:
             work()
         except OSError as problem:
-            self._fail(problem.strerror or str(problem))
+            self._report_failure(problem.strerror or str(problem))
 
-    def _fail(self, reason: str) -> None:
+    def _report_failure(self, reason: str) -> None:
         """Report a failure of the target, once until it works again."""
         if self.is_failing:
             return
@@ -210,9 +214,9 @@ class TargetWriter:
             f"{target.spec.location}: the log target {target.name} cannot be written: {reason}; "
             "entries for it are dropped until it can be written again"
         )
-        self._report(self, self._own_line(FAILED, target=target.name, reason=reason))
+        self._report(self, self._make_line(FAILED, target=target.name, reason=reason))
 
-    def _own_line(self, message: CatalogueMessage, **fields: object) -> LogLine:
+    def _make_line(self, message: CatalogueMessage, **fields: object) -> LogLine:
         entry = (message, (), self._clock(), self._thread_number, fields)
         (line,) = self._logger.lines([entry])
         return line

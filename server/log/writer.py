@@ -30,7 +30,7 @@ class EventLogWriter:
     """The work of the writer's thread.
 
     Args:
-        backlog: the source of entries.
+        buffer: the source of entries.
         targets: all targets.
         clock: nanoseconds since the epoch, for entries about the targets themselves.
         thread: the thread number of these entries.
@@ -38,31 +38,31 @@ class EventLogWriter:
 
     def __init__(
         self,
-        backlog: EntryBuffer,
+        buffer: EntryBuffer,
         targets: Sequence[LogTarget],
         clock: Callable[[], int],
         thread: int,
     ) -> None:
         """Start the threads of the targets, which end with a request to close."""
-        self._backlog = backlog
+        self._buffer = buffer
         self._logger = entry_logger()
         self._writers = {
-            target: TargetWriter(target, clock, thread, self._report) for target in targets
+            target: TargetWriter(target, clock, thread, self._report_failure) for target in targets
         }
 
     def run(self) -> None:
         """Distribute entries and requests until a request to close has been distributed."""
         is_open = True
         while is_open:
-            items, dropped = self._backlog.take()
-            is_open = self._work_through(items)
+            items, dropped = self._buffer.take_batch()
+            is_open = self._process_items(items)
             for targets, count in dropped.items():
                 for target in targets:
-                    self._writers[target].skip(count)
+                    self._writers[target].skip_entries(count)
             if len(items) >= _MANY and is_open:
-                self._backlog.let_more_come(_PAUSE_SECONDS)
+                self._buffer.wait_for_more(_PAUSE_SECONDS)
 
-    def _work_through(self, items: Sequence[BufferItem]) -> bool:
+    def _process_items(self, items: Sequence[BufferItem]) -> bool:
         """Distribute the entries and requests, up to a request to close.
 
         Returns:
@@ -73,19 +73,19 @@ class EventLogWriter:
             if not isinstance(item, TargetRequest):
                 entries.append(item)
                 if len(entries) == BATCH_SIZE:
-                    self._hand_out(entries)
+                    self._distribute(entries)
                     entries = []
                 continue
-            self._hand_out(entries)
+            self._distribute(entries)
             entries = []
             for writer in self._writers.values():
-                writer.ask(item)
+                writer.append_request(item)
             if item.kind is TargetRequestKind.CLOSE:
                 return False
-        self._hand_out(entries)
+        self._distribute(entries)
         return True
 
-    def _hand_out(self, entries: Sequence[EventLogEntry]) -> None:
+    def _distribute(self, entries: Sequence[EventLogEntry]) -> None:
         if not entries:
             return
         wanted: dict[LogTarget, list[LogLine]] = {target: [] for target in self._writers}
@@ -94,11 +94,11 @@ class EventLogWriter:
                 wanted[target].append(line)
         for target, lines in wanted.items():
             if lines:
-                self._writers[target].put(lines)
+                self._writers[target].append_lines(lines)
 
-    def _report(self, failed: TargetWriter, line: LogLine) -> None:
+    def _report_failure(self, failed: TargetWriter, line: LogLine) -> None:
         """Report the failure of a target to the other targets."""
         for writer in self._writers.values():
-            wants = FAILED.id in writer.target.wanted
+            wants = FAILED.id in writer.target.selected_ids
             if writer is not failed and wants and not writer.is_failing:
-                writer.put([line])
+                writer.append_lines([line])

@@ -60,7 +60,7 @@ class BsonType(RawTreeType):
 
     def extractor(self, paths: Sequence[Path]) -> Extractor:
         """Compile a reader of `paths`, see `MessageType.extractor`."""
-        names = want(paths).names
+        names = want(paths).children
         empty: list[Value] = [None] * len(paths)
 
         def extract(body: bytes) -> tuple[Value, ...]:
@@ -95,22 +95,22 @@ class BsonType(RawTreeType):
             (text_to_bytes(name), *_split(self._render(node))) for name, node in tree.items()
         )
 
-    def leaf(self, value: Value) -> bytes:
-        """See `RawTreeType.leaf`."""
+    def encode_value(self, value: Value) -> bytes:
+        """See `RawTreeType.encode_value`."""
         return b"%c%b" % encode(value)
 
     def is_null(self, leaf: bytes) -> bool:
         """See `RawTreeType.is_null`."""
         return leaf in _NULLS
 
-    def same(self, one: bytes, other: bytes) -> bool:
-        """See `RawTreeType.same`: integers may differ in width."""
+    def are_equal(self, one: bytes, other: bytes) -> bool:
+        """See `RawTreeType.are_equal`: integers may differ in width."""
         if one[0] not in _WHOLE_NUMBERS or other[0] not in _WHOLE_NUMBERS:
             return one == other
         return SCALARS[one[0]](one, 1, len(one)) == SCALARS[other[0]](other, 1, len(other))
 
-    def elements(self, leaf: bytes) -> list[RawNode] | None:
-        """See `RawTreeType.elements`."""
+    def decode_array(self, leaf: bytes) -> list[RawNode] | None:
+        """See `RawTreeType.decode_array`."""
         if leaf[0] != BsonKind.ARRAY:
             return None
         begin, end = document_bounds(leaf, 1, len(leaf))
@@ -119,8 +119,8 @@ class BsonType(RawTreeType):
             for kind, _, start, after in elements(leaf, begin, end)
         ]
 
-    def array(self, elements: Iterable[RawNode]) -> bytes:
-        """See `RawTreeType.array`."""
+    def encode_array(self, elements: Iterable[RawNode]) -> bytes:
+        """See `RawTreeType.encode_array`."""
         return b"%c%b" % (
             BsonKind.ARRAY,
             document(
@@ -192,13 +192,13 @@ def _take(
     body: bytes, kind: int, start: int, after: int, wanted: WantedFields, out: list[Value]
 ) -> None:
     if kind == _DOCUMENT:
-        if wanted.names:
-            _read(body, start + 4, after - 1, wanted.names, out)
-        if wanted.indexed:
-            wanted.take(decode(body, kind, start, after), out)
+        if wanted.children:
+            _read(body, start + 4, after - 1, wanted.children, out)
+        if wanted.has_index:
+            wanted.assign_values(decode(body, kind, start, after), out)
     elif kind == _ARRAY:
-        wanted.take(decode(body, kind, start, after), out)
-    elif wanted.single is not None:
-        out[wanted.single] = SCALARS[kind](body, start, after)
+        wanted.assign_values(decode(body, kind, start, after), out)
+    elif wanted.only_slot is not None:
+        out[wanted.only_slot] = SCALARS[kind](body, start, after)
     else:
-        wanted.take(SCALARS[kind](body, start, after), out)
+        wanted.assign_values(SCALARS[kind](body, start, after), out)

@@ -135,7 +135,7 @@ class CompositeLocalType:
 
     def __init__(self, name: str, options: MessageTypeOptions, find: Find) -> None:
         self._children = _children(options, find)
-        self._numbers: dict[object, int] = {str(n): n for n in range(len(self._children))}
+        self._part_numbers: dict[object, int] = {str(n): n for n in range(len(self._children))}
         self.name = name
 
     def extractor(self, paths: Sequence[Path]) -> Extractor:
@@ -165,7 +165,7 @@ class CompositeLocalType:
 
     def build(self, fields: Sequence[FieldValue]) -> bytes:
         """Make a body from values, see `MessageType.build`."""
-        return self._set([b""] * len(self._children), b"", fields)
+        return self._set_fields([b""] * len(self._children), b"", fields)
 
     def merge(self, stored: bytes, delta: bytes, *, nulls: bool = False) -> bytes:
         """Apply a delta part by part: an empty part or payload leaves the stored one unchanged."""
@@ -182,7 +182,7 @@ class CompositeLocalType:
         before, _ = self._split(previous)
         after, _ = self._split(current)
         differences = [
-            _differ_part(child, one, other, self._below(number, keep))
+            _differ_part(child, one, other, self._paths_in_part(number, keep))
             for number, (child, one, other) in enumerate(
                 zip(self._children, before, after, strict=True)
             )
@@ -206,9 +206,11 @@ class CompositeLocalType:
     def update(self, body: bytes, fields: Sequence[FieldValue]) -> bytes:
         """Set fields, see `MessageType.update`."""
         parts, payload = self._split(body)
-        return self._set(parts, payload, fields)
+        return self._set_fields(parts, payload, fields)
 
-    def _set(self, parts: list[bytes], payload: bytes, fields: Sequence[FieldValue]) -> bytes:
+    def _set_fields(
+        self, parts: list[bytes], payload: bytes, fields: Sequence[FieldValue]
+    ) -> bytes:
         wanted: dict[int, list[FieldValue]] = {}
         for path, value in fields:
             number = self._part_of(path)
@@ -230,9 +232,9 @@ class CompositeLocalType:
     def _part_of(self, path: Path) -> int | None:
         """Return the part of a path; None if there is no such part, or the path names no field."""
         part, *field = path or (None,)
-        return self._numbers.get(part) if field else None
+        return self._part_numbers.get(part) if field else None
 
-    def _below(self, number: int, paths: Sequence[Path]) -> list[Path]:
+    def _paths_in_part(self, number: int, paths: Sequence[Path]) -> list[Path]:
         return [path[1:] for path in paths if self._part_of(path) == number]
 
 

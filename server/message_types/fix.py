@@ -48,8 +48,10 @@ class FixType:
         separator = _separator(options, "FieldSeparator")
         self._separator = bytes([_SOH if separator is None else separator])
         others = [_separator(options, option) for option in _MORE_SEPARATORS]
-        self._others = bytes([other for other in others if other is not None])
-        self._one_separator = bytes.maketrans(self._others, self._separator * len(self._others))
+        self._other_separators = bytes([other for other in others if other is not None])
+        self._separator_table = bytes.maketrans(
+            self._other_separators, self._separator * len(self._other_separators)
+        )
         options.reject_unknown()
         self.name = name
 
@@ -61,7 +63,7 @@ class FixType:
     @property
     def separators(self) -> bytes:
         """All bytes that end a field."""
-        return self._separator + self._others
+        return self._separator + self._other_separators
 
     def extractor(self, paths: Sequence[Path]) -> Extractor:
         """Compile a reader of `paths`, see `MessageType.extractor`."""
@@ -69,7 +71,7 @@ class FixType:
         needles = [f"{separator}{_tag_text(path)}=" for path in paths]
         subscripts = [_subscript(path) for path in paths]
         plain = not any(subscripts)
-        translated = self.translated if self._others else None
+        translated = self.normalize_separators if self._other_separators else None
 
         def extract(body: bytes) -> tuple[Value, ...]:
             if translated is not None:
@@ -132,7 +134,7 @@ class FixType:
     def _parse(self, body: bytes) -> Fields:
         """Parse a body into its fields; parts that are no `tag=value` are left out."""
         fields: Fields = {}
-        for text in self.translated(body).split(self._separator):
+        for text in self.normalize_separators(body).split(self._separator):
             tag, found, value = text.partition(b"=")
             if not found:
                 continue
@@ -149,20 +151,20 @@ class FixType:
         return self._separator.join(texts)
 
     def _encoded(self, fields: Iterable[FieldValue]) -> Fields:
-        return {_tag(path): self._values(value) for path, value in fields}
+        return {_tag(path): self._encode_value(value) for path, value in fields}
 
-    def _values(self, value: Value) -> list[bytes]:
+    def _encode_value(self, value: Value) -> list[bytes]:
         """Write a value; a separator in a text would begin another field and becomes a space."""
         if isinstance(value, list):
-            return [text for element in value for text in self._values(element)]
-        return [self.translated(_text(value)).replace(self._separator, b" ")]
+            return [text for element in value for text in self._encode_value(element)]
+        return [self.normalize_separators(_text(value)).replace(self._separator, b" ")]
 
-    def translated(self, body: bytes) -> bytes:
+    def normalize_separators(self, body: bytes) -> bytes:
         """Return a body, or several, with all other separators replaced by the field separator."""
-        return body.translate(self._one_separator) if self._others else body
+        return body.translate(self._separator_table) if self._other_separators else body
 
     def _ends_with_separator(self, body: bytes) -> bool:
-        return not body or body[-1:] in (self._separator, *self._others)
+        return not body or body[-1:] in (self._separator, *self._other_separators)
 
 
 def _separator(options: MessageTypeOptions, name: str) -> int | None:

@@ -89,7 +89,7 @@ def split_members(text: bytes, *, first_wins: bool) -> dict[str, bytes] | None:
     the last member.
     """
     try:
-        return _Scanner(text, first_wins=first_wins).split()
+        return _Scanner(text, first_wins=first_wins).split_members()
     except _MalformedError:
         return None
 
@@ -105,28 +105,28 @@ class _Scanner:
 
     def run(self, names: MemberNames) -> None:
         """Read the whole body into `root`."""
-        self._value(self._token(), names, 0, self._set_root)
+        self._read_value(self._next_token(), names, 0, self._set_root)
         if self._body[self._position :].strip(_SPACE):
             raise _MalformedError
 
-    def split(self) -> dict[str, bytes]:
+    def split_members(self) -> dict[str, bytes]:
         """Read the body's members as text, see `split_members`."""
         members: dict[str, bytes] = {}
-        if self._token() != b"{":
+        if self._next_token() != b"{":
             raise _MalformedError
-        token = self._token()
+        token = self._next_token()
         while token != b"}":
-            if not token.startswith(b'"') or self._token() != b":":
+            if not token.startswith(b'"') or self._next_token() != b":":
                 raise _MalformedError
             name = read_text(token)
-            token = self._token()
+            token = self._next_token()
             start = self._position - len(token)
-            self._skip(token)
+            self._skip_value(token)
             if not (self._first_wins and name in members):
                 members[name] = self._body[start : self._position]
-            token = self._token()
+            token = self._next_token()
             if token == b",":
-                token = self._token()
+                token = self._next_token()
                 if token == b"}" and not self._first_wins:
                     raise _MalformedError
             elif token != b"}":
@@ -138,7 +138,7 @@ class _Scanner:
     def _set_root(self, value: Tree) -> None:
         self.root = value
 
-    def _value(
+    def _read_value(
         self, token: bytes, names: MemberNames, depth: int, put: Callable[[Tree], None]
     ) -> None:
         """Read a value that begins with `token`.
@@ -149,61 +149,61 @@ class _Scanner:
             members: dict[str, Tree] = {}
             put(members)
             if names and depth < MAX_DEPTH:
-                self._members(members, names, depth)
+                self._read_members(members, names, depth)
             else:
-                self._skip(token)
+                self._skip_value(token)
         elif token == b"[":
             elements: list[Tree] = []
             put(elements)
             if depth < MAX_DEPTH:
-                self._elements(elements, names, depth)
+                self._read_elements(elements, names, depth)
             else:
-                self._skip(token)
+                self._skip_value(token)
         else:
             put(read_scalar(token))
 
-    def _members(self, members: dict[str, Tree], names: MemberNames, depth: int) -> None:
-        token = self._token()
+    def _read_members(self, members: dict[str, Tree], names: MemberNames, depth: int) -> None:
+        token = self._next_token()
         while token != b"}":
-            if not token.startswith(b'"') or self._token() != b":":
+            if not token.startswith(b'"') or self._next_token() != b":":
                 raise _MalformedError
             name = read_text(token)
-            token = self._token()
+            token = self._next_token()
             if name in names and not (self._first_wins and name in members):
-                self._member(members, name, token, names, depth)
+                self._read_member(members, name, token, names, depth)
             else:
-                self._skip(token)
-            token = self._after_comma(b"}")
+                self._skip_value(token)
+            token = self._next_after_comma(b"}")
 
-    def _member(
+    def _read_member(
         self, members: dict[str, Tree], name: str, token: bytes, names: MemberNames, depth: int
     ) -> None:
         def put(value: Tree) -> None:
             members[name] = value
 
-        self._value(token, names[name], depth + 1, put)
+        self._read_value(token, names[name], depth + 1, put)
         if self._first_wins and not depth and len(members) == len(names):
             raise _ScanCompleteError
 
-    def _elements(self, elements: list[Tree], names: MemberNames, depth: int) -> None:
-        token = self._token()
+    def _read_elements(self, elements: list[Tree], names: MemberNames, depth: int) -> None:
+        token = self._next_token()
         while token != b"]":
-            self._value(token, names, depth + 1, elements.append)
-            token = self._after_comma(b"]")
+            self._read_value(token, names, depth + 1, elements.append)
+            token = self._next_after_comma(b"]")
 
-    def _after_comma(self, end: bytes) -> bytes:
+    def _next_after_comma(self, end: bytes) -> bytes:
         """Read the comma after an element and return the next token, or the container's end."""
-        token = self._token()
+        token = self._next_token()
         if token == end:
             return token
         if token != b",":
             raise _MalformedError
-        token = self._token()
+        token = self._next_token()
         if token == end:
             raise _MalformedError
         return token
 
-    def _skip(self, token: bytes) -> None:
+    def _skip_value(self, token: bytes) -> None:
         """Skip the value that begins with `token`; inspect only brackets and quotes."""
         if token not in (b"{", b"["):
             _check_scalar(token)
@@ -222,7 +222,7 @@ class _Scanner:
                 break
         raise _MalformedError
 
-    def _token(self) -> bytes:
+    def _next_token(self) -> bytes:
         match = _TOKEN.match(self._body, self._position)
         if match is None:
             raise _MalformedError

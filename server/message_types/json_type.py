@@ -100,31 +100,31 @@ class JsonType(RawTreeType):
         ]
         return b"{%b}" % b",".join(members)
 
-    def leaf(self, value: Value) -> bytes:
-        """See `RawTreeType.leaf`."""
+    def encode_value(self, value: Value) -> bytes:
+        """See `RawTreeType.encode_value`."""
         if isinstance(value, str):
             return _quote(value)
         if isinstance(value, list):
-            return b"[%b]" % b",".join([self.leaf(element) for element in value])
+            return b"[%b]" % b",".join([self.encode_value(element) for element in value])
         return msgspec.json.encode(value)  # NaN and infinities become null
 
     def is_null(self, leaf: bytes) -> bool:
         """See `RawTreeType.is_null`."""
         return leaf in _NULLS
 
-    def same(self, one: bytes, other: bytes) -> bool:
-        """See `RawTreeType.same`: digits are part of a number, so only equal texts are the same."""
+    def are_equal(self, one: bytes, other: bytes) -> bool:
+        """See `RawTreeType.are_equal`: numbers are equal only if their texts are."""
         return one == other
 
-    def elements(self, leaf: bytes) -> list[RawNode] | None:
-        """See `RawTreeType.elements`."""
+    def decode_array(self, leaf: bytes) -> list[RawNode] | None:
+        """See `RawTreeType.decode_array`."""
         if not leaf.startswith(b"["):
             return None
         texts = [bytes(raw) for raw in _decoded(_decode_elements, leaf)]
         return [self._parse(text, 1) if text[0] == _BRACE else text for text in texts]
 
-    def array(self, elements: Iterable[RawNode]) -> bytes:
-        """See `RawTreeType.array`."""
+    def encode_array(self, elements: Iterable[RawNode]) -> bytes:
+        """See `RawTreeType.encode_array`."""
         return b"[%b]" % b",".join([self._render(element) for element in elements])
 
     def _parse(self, text: bytes, depth: int) -> RawTree:

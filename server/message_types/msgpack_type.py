@@ -110,8 +110,8 @@ class MsgpackType(RawTreeType):
         """See `RawTreeType.render`."""
         return map_of([(encode_key(name), self._render(node)) for name, node in tree.items()])
 
-    def leaf(self, value: Value) -> bytes:
-        """See `RawTreeType.leaf`."""
+    def encode_value(self, value: Value) -> bytes:
+        """See `RawTreeType.encode_value`."""
         return encode(value)
 
     def is_null(self, leaf: bytes) -> bool:
@@ -119,8 +119,8 @@ class MsgpackType(RawTreeType):
         kind, _, size = head(leaf, 0)
         return kind == MsgpackKind.NIL or (kind in (MsgpackKind.STR, MsgpackKind.BIN) and not size)
 
-    def same(self, one: bytes, other: bytes) -> bool:
-        """See `RawTreeType.same`: numbers and text may differ in width."""
+    def are_equal(self, one: bytes, other: bytes) -> bool:
+        """See `RawTreeType.are_equal`: numbers and text may differ in width."""
         values = []
         for leaf in (one, other):
             kind, start, size = head(leaf, 0)
@@ -129,8 +129,8 @@ class MsgpackType(RawTreeType):
             values.append(scalar(leaf, kind, start, size))
         return type(values[0]) is type(values[1]) and values[0] == values[1]
 
-    def elements(self, leaf: bytes) -> list[RawNode] | None:
-        """See `RawTreeType.elements`."""
+    def decode_array(self, leaf: bytes) -> list[RawNode] | None:
+        """See `RawTreeType.decode_array`."""
         kind, position, count = head(leaf, 0)
         if kind != MsgpackKind.ARRAY:
             return None
@@ -140,8 +140,8 @@ class MsgpackType(RawTreeType):
             nodes.append(node)
         return nodes
 
-    def array(self, elements: Iterable[RawNode]) -> bytes:
-        """See `RawTreeType.array`."""
+    def encode_array(self, elements: Iterable[RawNode]) -> bytes:
+        """See `RawTreeType.encode_array`."""
         return array([self._render(element) for element in elements])
 
     def _render(self, node: RawNode) -> bytes:
@@ -166,7 +166,7 @@ def _parse(body: bytes, position: int, depth: int) -> tuple[RawNode, int]:
 
 
 def _walker(paths: Sequence[Path]) -> Extractor:
-    names = want(paths).names
+    names = want(paths).children
     empty: list[Value] = [None] * len(paths)
 
     def extract(body: bytes) -> tuple[Value, ...]:
@@ -213,8 +213,8 @@ def _take(body: bytes, position: int, wanted: WantedFields, out: list[Value]) ->
     for slot, _ in wanted.paths:
         out[slot] = None  # of equal keys the last counts
     kind, start, count = head(body, position)
-    if kind == MsgpackKind.MAP and not wanted.indexed:
-        return _read(body, start, count, wanted.names, out)
+    if kind == MsgpackKind.MAP and not wanted.has_index:
+        return _read(body, start, count, wanted.children, out)
     value, after = decode(body, position)
-    wanted.take(value, out)
+    wanted.assign_values(value, out)
     return after

@@ -25,7 +25,7 @@ class MessageTypeOptions:
 
     def __init__(self, given: Mapping[str, Sequence[str]]) -> None:
         self._given = given
-        self._known = {_VERSION_COMPLIANCE}
+        self._known_names = {_VERSION_COMPLIANCE}
         version = self.text(_VERSION_COMPLIANCE)
         if version is not None and version not in _VERSIONS:
             raise MessageTypeError(
@@ -34,7 +34,7 @@ class MessageTypeOptions:
 
     def texts(self, name: str) -> Sequence[str]:
         """Return all values of a repeatable option, in the order of the configuration."""
-        self._known.add(name)
+        self._known_names.add(name)
         return self._given.get(name, ())
 
     def text(self, name: str) -> str | None:
@@ -59,7 +59,7 @@ class MessageTypeOptions:
             MessageTypeError: there is an option that this type does not have.
         """
         for name in self._given:
-            if name not in self._known:
-                near = get_close_matches(name, self._known, n=1)
+            if name not in self._known_names:
+                near = get_close_matches(name, self._known_names, n=1)
                 hint = f"; did you mean {near[0]}?" if near else ""
                 raise MessageTypeError(name, f"this message type has no such option{hint}")

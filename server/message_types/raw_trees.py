@@ -44,7 +44,7 @@ class RawTreeType(ABC):
         """Encode a tree as a body; the reverse of `parse`."""
 
     @abstractmethod
-    def leaf(self, value: Value) -> bytes:
+    def encode_value(self, value: Value) -> bytes:
         """Encode a value."""
 
     @abstractmethod
@@ -52,11 +52,11 @@ class RawTreeType(ABC):
         """Return whether a leaf is the format's null."""
 
     @abstractmethod
-    def same(self, one: bytes, other: bytes) -> bool:
+    def are_equal(self, one: bytes, other: bytes) -> bool:
         """Return whether two leaves have the same value, perhaps in different widths."""
 
     @abstractmethod
-    def elements(self, leaf: bytes) -> list[RawNode] | None:
+    def decode_array(self, leaf: bytes) -> list[RawNode] | None:
         """Return the elements of an array; None if the leaf is no array.
 
         Raises:
@@ -64,8 +64,8 @@ class RawTreeType(ABC):
         """
 
     @abstractmethod
-    def array(self, elements: Iterable[RawNode]) -> bytes:
-        """Encode an array; the reverse of `elements`."""
+    def encode_array(self, elements: Iterable[RawNode]) -> bytes:
+        """Encode an array; the reverse of `decode_array`."""
 
     def build(self, fields: Sequence[FieldValue]) -> bytes:
         """Make a body from values, see `MessageType.build`."""
@@ -107,7 +107,7 @@ class RawTreeType(ABC):
             if not isinstance(inner, dict):
                 inner = tree[name] = {}
             tree = inner
-        tree[last] = self.leaf(value)
+        tree[last] = self.encode_value(value)
 
     def _merge(self, tree: RawTree, delta: RawTree, *, nulls: bool) -> None:
         for name, node in delta.items():
@@ -142,7 +142,7 @@ class RawTreeType(ABC):
     def _equal(self, one: RawNode | None, other: RawNode) -> bool:
         if one == other:
             return True
-        return isinstance(one, bytes) and isinstance(other, bytes) and self.same(one, other)
+        return isinstance(one, bytes) and isinstance(other, bytes) and self.are_equal(one, other)
 
     def _select(self, tree: RawTree, selection: FieldSelection, depth: int) -> RawTree:
         selected: RawTree = {}
@@ -164,12 +164,12 @@ class RawTreeType(ABC):
         if isinstance(node, dict):
             part = self._select(node, rule, depth)
             return part if part or rule.include else None
-        elements = self.elements(node) if rule.children else None
+        elements = self.decode_array(node) if rule.children else None
         if elements is None:
             return node if rule.include else None
         parts = [self._select_node(element, rule, depth + 1) for element in elements]
         left = [part for part in parts if part is not None]
-        return self.array(left) if left or rule.include else None
+        return self.encode_array(left) if left or rule.include else None
 
 
 def retained_field_tree(paths: Sequence[Path]) -> RetainedFields:

@@ -55,7 +55,7 @@ class FieldSelection:
             node = child
         return node.include
 
-    def shows(self, path: Path) -> bool:
+    def includes_whole(self, path: Path) -> bool:
         """Return whether the value at `path` is sent with all fields below it."""
         node = self
         for step in path:

@@ -44,14 +44,14 @@ class _Code:
 
     Attributes:
         letter: the code of Python's `struct` for it in standard sizes.
-        counted: a number of bytes may be given.
-        default: the number of bytes if none is given, None if it is required.
+        takes_length: a number of bytes may be given.
+        default_length: the number of bytes if none is given, None if it is required.
         convert: converts the bytes to text, None for numbers.
     """
 
     letter: str
-    counted: bool = False
-    default: int | None = 1
+    takes_length: bool = False
+    default_length: int | None = 1
     convert: Callable[[bytes], str] | None = None
 
 
@@ -59,11 +59,11 @@ _CODES = {
     **{letter: _Code(letter) for letter in "bB?hHiIlLqQfd"},
     "n": _Code("q"),
     "N": _Code("Q"),
-    "x": _Code("x", counted=True, default=None),
-    "c": _Code("s", counted=True, convert=bytes_to_text),
-    "s": _Code("s", counted=True, default=None, convert=bytes_to_text),
-    "S": _Code("s", counted=True, default=None, convert=_until_null),
-    "p": _Code("p", counted=True, default=None, convert=bytes_to_text),
+    "x": _Code("x", takes_length=True, default_length=None),
+    "c": _Code("s", takes_length=True, convert=bytes_to_text),
+    "s": _Code("s", takes_length=True, default_length=None, convert=bytes_to_text),
+    "S": _Code("s", takes_length=True, default_length=None, convert=_until_null),
+    "p": _Code("p", takes_length=True, default_length=None, convert=bytes_to_text),
 }
 _ORDERS = {"": "<", "@": "<", "=": "<", "<": "<", ">": ">"}
 _FORMAT = re.compile(r"([@=<>]?)\s*([0-9]{0,9})([A-Za-z?])")
@@ -164,12 +164,12 @@ def _member(text: str, offset: int) -> _Member:
         raise MessageTypeError(
             "Field", f"{text.strip()!r}: unknown type {letter!r}, expected one of {known}"
         )
-    size = int(count) if count else code.default
+    size = int(count) if count else code.default_length
     if size is None or size == 0:
         raise MessageTypeError(
             "Field", f"{text.strip()!r}: {letter} needs a number of bytes, such as 16{letter}"
         )
-    if size > 1 and not code.counted:
+    if size > 1 and not code.takes_length:
         raise MessageTypeError(
             "Field", f"{text.strip()!r}: {letter} is one value, write a Field for each"
         )

@@ -28,25 +28,25 @@ class WantedFields:
     """The paths to read at one step of a document, and below it.
 
     Attributes:
-        single: the slot if there is one path only and it ends here; otherwise None.
+        only_slot: the slot if there is one path only and it ends here; otherwise None.
         paths: slot and remaining steps of every path through this step.
-        names: encoded name -> the paths to read in that field, for a value that is a document.
-        indexed: a path continues with a subscript.
+        children: encoded name -> the paths to read in that field, for a value that is a document.
+        has_index: a path continues with a subscript.
     """
 
-    __slots__ = ("indexed", "names", "paths", "single")
+    __slots__ = ("children", "has_index", "only_slot", "paths")
 
     def __init__(self, paths: Sequence[tuple[int, Path]]) -> None:
         self.paths = tuple(paths)
-        self.single = paths[0][0] if len(paths) == 1 and not paths[0][1] else None
-        self.indexed = any(steps and isinstance(steps[0], int) for _, steps in paths)
+        self.only_slot = paths[0][0] if len(paths) == 1 and not paths[0][1] else None
+        self.has_index = any(steps and isinstance(steps[0], int) for _, steps in paths)
         below: dict[bytes, list[tuple[int, Path]]] = {}
         for slot, steps in paths:
             if steps and isinstance(steps[0], str):
                 below.setdefault(text_to_bytes(steps[0]), []).append((slot, steps[1:]))
-        self.names = {name: WantedFields(rest) for name, rest in below.items()}
+        self.children = {name: WantedFields(rest) for name, rest in below.items()}
 
-    def take(self, value: Tree, out: list[Value]) -> None:
+    def assign_values(self, value: Tree, out: list[Value]) -> None:
         """Write the values of all paths into their slots, from a decoded value."""
         for slot, steps in self.paths:
             out[slot] = read_path(value, steps) if steps else _own_value(value)

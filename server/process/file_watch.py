@@ -68,7 +68,7 @@ class _WatchedName(NamedTuple):
     name: str
     is_suffix: bool = False
 
-    def concerns(self, name: str) -> bool:
+    def matches(self, name: str) -> bool:
         """Return whether a file of this name is watched."""
         return name.endswith(self.name) if self.is_suffix else name == self.name
 
@@ -78,13 +78,13 @@ class _FileState(NamedTuple):
 
     Attributes:
         content: a digest of the content; None if there is no file that can be read.
-        places: the names that this result depends on.
-        odd: the paths that are not regular files, each with the reason.
+        watched_names: the names that this result depends on.
+        irregular_paths: the paths that are not regular files, each with the reason.
     """
 
     content: bytes | None
-    places: frozenset[_WatchedName]
-    odd: frozenset[tuple[str, str]]
+    watched_names: frozenset[_WatchedName]
+    irregular_paths: frozenset[tuple[str, str]]
 
 
 @dataclass(eq=False, slots=True)
@@ -94,20 +94,20 @@ class _Watch:
     Attributes:
         path: the file, or the directory.
         suffix: of the names of the files of a directory that are watched; empty for a file.
-        with_mode: whether a change of its permissions counts as well.
-        told: called on changes.
-        seen: the last result.
+        includes_mode: whether a change of its permissions counts as well.
+        on_change: called on changes.
+        state: the last result.
         timer: runs until no event has come for a moment.
-        is_looked_at: whether a thread is reading it.
+        is_being_checked: whether a thread is reading it.
     """
 
     path: Path
     suffix: str
-    with_mode: bool
-    told: Callable[[str], None]
-    seen: _FileState
+    includes_mode: bool
+    on_change: Callable[[str], None]
+    state: _FileState
     timer: asyncio.TimerHandle | None = None
-    is_looked_at: bool = False
+    is_being_checked: bool = False
 
 
 class FileWatch:
@@ -122,7 +122,9 @@ class FileWatch:
         self._observer: BaseObserver | None = None
         self._threads = DaemonThreadPool(_THREADS, "file watch")
         self._watches: list[_Watch] = []
-        self._observed: dict[tuple[str, int], _DirectoryWatch] = {}  # by directory and inode
+        self._directory_watches: dict[
+            tuple[str, int], _DirectoryWatch
+        ] = {}  # by directory and inode
 
     def watch(
         self, path: Path, told: Callable[[str], None], *, with_mode: bool = False
@@ -137,7 +139,7 @@ class FileWatch:
         Returns:
             A function that ends the watch.
         """
-        return self._begin(path.absolute(), "", with_mode, told)
+        return self._add_watch(path.absolute(), "", with_mode, told)
 
     def watch_all(
         self, directory: Path, suffix: str, told: Callable[[str], None]
@@ -152,15 +154,15 @@ class FileWatch:
         Returns:
             A function that ends the watch.
         """
-        return self._begin(directory.absolute(), suffix, False, told)
+        return self._add_watch(directory.absolute(), suffix, False, told)
 
-    def _begin(
+    def _add_watch(
         self, path: Path, suffix: str, with_mode: bool, told: Callable[[str], None]
     ) -> Callable[[], None]:
         watch = _Watch(path, suffix, with_mode, told, _look_at(path, suffix, with_mode))
         self._watches.append(watch)
-        self._observe()
-        self._say_what_is_odd(watch.seen.odd)
+        self._update_observers()
+        self._log_irregular_paths(watch.state.irregular_paths)
 
         def end() -> None:
             if watch in self._watches:
@@ -181,25 +183,29 @@ class FileWatch:
             self._observer.stop()
             self._observer = None
 
-    def _observe(self) -> bool:
+    def _update_observers(self) -> bool:
         """Observe the directories that matter now. Return whether there are new ones."""
         wanted: dict[tuple[str, int], set[_WatchedName]] = {}
         for watch in self._watches:
-            for place in watch.seen.places:
+            for place in watch.state.watched_names:
                 wanted.setdefault((place.directory, place.inode), set()).add(place)
-        for key, observed in list(self._observed.items()):
-            if key not in wanted or observed.handler.is_over:
-                self._forget(self._observed.pop(key))
-        for key in wanted.keys() & self._observed.keys():
-            self._observed[key].handler.places = frozenset(wanted[key])
-        new = wanted.keys() - self._observed.keys()
+        for key, observed in list(self._directory_watches.items()):
+            if key not in wanted or observed.handler.is_directory_deleted:
+                self._unobserve_directory(self._directory_watches.pop(key))
+        for key in wanted.keys() & self._directory_watches.keys():
+            self._directory_watches[key].handler.watched_names = frozenset(wanted[key])
+        new = wanted.keys() - self._directory_watches.keys()
         for key in new:
-            self._observed[key] = self._schedule(key[0], frozenset(wanted[key]))
+            self._directory_watches[key] = self._observe_directory(key[0], frozenset(wanted[key]))
         return bool(new)
 
-    def _schedule(self, directory: str, places: frozenset[_WatchedName]) -> _DirectoryWatch:
+    def _observe_directory(
+        self, directory: str, places: frozenset[_WatchedName]
+    ) -> _DirectoryWatch:
         loop = asyncio.get_running_loop()
-        handler = _EventForwarder(loop, directory, places, partial(self._look_soon, directory))
+        handler = _EventForwarder(
+            loop, directory, places, partial(self._on_names_changed, directory)
+        )
         try:
             if self._observer is None:
                 self._observer = Observer()
@@ -210,54 +216,56 @@ class FileWatch:
             self._log.emit("00-0041", path=directory, reason=error.strerror or error)
             return _DirectoryWatch(handler, None)
 
-    def _forget(self, observed: _DirectoryWatch) -> None:
+    def _unobserve_directory(self, observed: _DirectoryWatch) -> None:
         if self._observer is not None and observed.watch is not None:
             with suppress(KeyError):  # the directory is gone
                 self._observer.unschedule(observed.watch)
 
-    def _look_soon(self, directory: str, names: Iterable[str]) -> None:
+    def _on_names_changed(self, directory: str, names: Iterable[str]) -> None:
         """Schedule a look at the watches that changed names of a directory concern."""
         for watch in self._watches:
-            places = (place for place in watch.seen.places if place.directory == directory)
-            if any(place.concerns(name) for place in places for name in names):
-                self._wait_for_quiet(watch)
+            places = (place for place in watch.state.watched_names if place.directory == directory)
+            if any(place.matches(name) for place in places for name in names):
+                self._debounce(watch)
 
-    def _wait_for_quiet(self, watch: _Watch) -> None:
+    def _debounce(self, watch: _Watch) -> None:
         if watch.timer is not None:
             watch.timer.cancel()
-        watch.timer = asyncio.get_running_loop().call_later(_QUIET_SECONDS, self._look, watch)
+        watch.timer = asyncio.get_running_loop().call_later(
+            _QUIET_SECONDS, self._check_watch, watch
+        )
 
-    def _look(self, watch: _Watch) -> None:
+    def _check_watch(self, watch: _Watch) -> None:
         watch.timer = None
-        if watch.is_looked_at:
-            self._wait_for_quiet(watch)
+        if watch.is_being_checked:
+            self._debounce(watch)
             return
-        watch.is_looked_at = True
+        watch.is_being_checked = True
         loop = asyncio.get_running_loop()
 
         def work() -> None:
-            seen = _look_at(watch.path, watch.suffix, watch.with_mode)
+            seen = _look_at(watch.path, watch.suffix, watch.includes_mode)
             with suppress(RuntimeError):  # the loop has ended
-                loop.call_soon_threadsafe(self._compare, watch, seen)
+                loop.call_soon_threadsafe(self._apply_state, watch, seen)
 
         self._threads.submit(work)
 
-    def _compare(self, watch: _Watch, seen: _FileState) -> None:
-        watch.is_looked_at = False
+    def _apply_state(self, watch: _Watch, seen: _FileState) -> None:
+        watch.is_being_checked = False
         if watch not in self._watches:
             return
-        before, watch.seen = watch.seen, seen
-        if self._observe():
-            self._wait_for_quiet(watch)  # for changes made before the new directory was observed
-        self._say_what_is_odd(seen.odd - before.odd)
+        before, watch.state = watch.state, seen
+        if self._update_observers():
+            self._debounce(watch)  # for changes made before the new directory was observed
+        self._log_irregular_paths(seen.irregular_paths - before.irregular_paths)
         if before.content == seen.content:
             return
         if seen.content is None:
-            watch.told("deleted")
+            watch.on_change("deleted")
         else:
-            watch.told("created" if before.content is None else "modified")
+            watch.on_change("created" if before.content is None else "modified")
 
-    def _say_what_is_odd(self, odd: Iterable[tuple[str, str]]) -> None:
+    def _log_irregular_paths(self, odd: Iterable[tuple[str, str]]) -> None:
         for path, reason in sorted(odd):
             self._log.emit("00-0045", path=path, reason=reason)
 
@@ -266,22 +274,23 @@ class _EventForwarder(FileSystemEventHandler):
     """Forwards the observer's events from its thread to the event loop.
 
     Attributes:
-        places: the watched names in the directory.
-        is_over: whether the directory is deleted; another one may get its path, even its inode.
+        watched_names: the watched names in the directory.
+        is_directory_deleted: whether the directory is deleted; another one may get its path, even
+            its inode.
     """
 
     def __init__(
         self,
         loop: asyncio.AbstractEventLoop,
         directory: str,
-        places: frozenset[_WatchedName],
-        look: Callable[[list[str]], None],
+        watched_names: frozenset[_WatchedName],
+        on_names_changed: Callable[[list[str]], None],
     ) -> None:
-        self.places = places
-        self.is_over = False
+        self.watched_names = watched_names
+        self.is_directory_deleted = False
         self._loop = loop
         self._directory = directory
-        self._look = look
+        self._on_names_changed = on_names_changed
 
     def on_any_event(self, event: FileSystemEvent) -> None:
         """Forward an event in the directory if it concerns a watched name."""
@@ -289,13 +298,13 @@ class _EventForwarder(FileSystemEventHandler):
             return
         paths = [os.fsdecode(path) for path in (event.src_path, event.dest_path) if path]
         if event.event_type == "deleted" and paths == [self._directory]:
-            self.is_over = True
-            names = [place.name for place in self.places]
+            self.is_directory_deleted = True
+            names = [place.name for place in self.watched_names]
         else:
             names = [os.path.basename(path) for path in paths]
-        if any(place.concerns(name) for place in self.places for name in names):
+        if any(place.matches(name) for place in self.watched_names for name in names):
             with suppress(RuntimeError):  # the loop has ended
-                self._loop.call_soon_threadsafe(self._look, names)
+                self._loop.call_soon_threadsafe(self._on_names_changed, names)
 
 
 class _DirectoryWatch(NamedTuple):

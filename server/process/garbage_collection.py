@@ -91,22 +91,25 @@ class _GenerationFreezer:
     """Sets aside objects that have reached the oldest generation, if traversing them takes long.
 
     Attributes:
-        times: how often objects have been set aside.
+        freeze_count: how often objects have been set aside.
     """
 
     def __init__(self) -> None:
-        self.times = 0
-        self._began = 0.0
+        self.freeze_count = 0
+        self._started_s = 0.0
 
     def __call__(self, phase: str, info: dict[str, int]) -> None:
         """Record the beginning of a traversal, and evaluate its end."""
         if info["generation"] != _OLD:
             return
         if phase == "start":
-            self._began = time.thread_time()
-        elif info["collected"] <= _FEW_FREED and time.thread_time() - self._began >= _LONG_SECONDS:
+            self._started_s = time.thread_time()
+        elif (
+            info["collected"] <= _FEW_FREED
+            and time.thread_time() - self._started_s >= _LONG_SECONDS
+        ):
             gc.freeze()
-            self.times += 1
+            self.freeze_count += 1
 
 
 _walks: Final = _GenerationFreezer()
@@ -117,44 +120,48 @@ class GarbageCollector:
 
     Args:
         clock: schedules the checks.
-        gone: returns the number of connections closed so far.
-        alive: returns the number of open connections.
+        count_closed: returns the number of connections closed so far.
+        count_open: returns the number of open connections.
     """
 
-    def __init__(self, clock: Clock, gone: Callable[[], int], alive: Callable[[], int]) -> None:
+    def __init__(
+        self, clock: Clock, count_closed: Callable[[], int], count_open: Callable[[], int]
+    ) -> None:
         self._clock: Final = clock
-        self._gone: Final = gone
-        self._alive: Final = alive
-        self._seen = gone()  # closed connections at the last check
-        self._left = 0  # connections closed since the last full collection
-        self._set_aside = 0  # connections, at most, that are set aside or were when they closed
-        self._times = _walks.times
-        self._used = time.process_time()
-        self._idle = 0  # consecutive idle checks
-        self._cancel = clock.call_later(_LOOK_SECONDS, self._look)
+        self._count_closed: Final = count_closed
+        self._count_open: Final = count_open
+        self._last_closed = count_closed()  # closed connections at the last check
+        self._uncollected = 0  # connections closed since the last full collection
+        self._frozen = 0  # connections, at most, that are set aside or were when they closed
+        self._last_freeze_count = _walks.freeze_count
+        self._last_cpu_s = time.process_time()
+        self._idle_checks = 0  # consecutive idle checks
+        self._cancel = clock.call_later(_LOOK_SECONDS, self._check)
 
     def stop(self) -> None:
         """Stop collecting."""
         self._cancel()
 
-    def _look(self) -> None:
-        used = time.process_time() - self._used
-        self._idle = self._idle + 1 if used <= _IDLE_SECONDS else 0
-        gone = self._count()
-        if gone >= (_MANY_GONE if self._idle < _IDLE_LOOKS else _SOME_GONE):
+    def _check(self) -> None:
+        used = time.process_time() - self._last_cpu_s
+        self._idle_checks = self._idle_checks + 1 if used <= _IDLE_SECONDS else 0
+        gone = self._count_frozen_garbage()
+        if gone >= (_MANY_GONE if self._idle_checks < _IDLE_LOOKS else _SOME_GONE):
             collect_all()
-            self._left, self._set_aside = 0, self._alive()
+            self._uncollected, self._frozen = 0, self._count_open()
         elif used >= _WORK_SECONDS:
             gc.collect()
-        self._used = time.process_time()
-        self._cancel = self._clock.call_later(_LOOK_SECONDS, self._look)
+        self._last_cpu_s = time.process_time()
+        self._cancel = self._clock.call_later(_LOOK_SECONDS, self._check)
 
-    def _count(self) -> int:
+    def _count_frozen_garbage(self) -> int:
         """Return how many connections, at most, are garbage that has been set aside."""
-        gone = self._gone()
-        since, self._seen = gone - self._seen, gone
-        self._left += since
-        if _walks.times != self._times:  # objects have been set aside since the last check
-            self._times = _walks.times
-            self._set_aside += self._alive() + since
-        return min(self._left, self._set_aside)
+        gone = self._count_closed()
+        since, self._last_closed = gone - self._last_closed, gone
+        self._uncollected += since
+        if (
+            _walks.freeze_count != self._last_freeze_count
+        ):  # objects have been set aside since the last check
+            self._last_freeze_count = _walks.freeze_count
+            self._frozen += self._count_open() + since
+        return min(self._uncollected, self._frozen)

@@ -47,50 +47,50 @@ class Supervisor:
         self._address = environment.pop("NOTIFY_SOCKET", "")
         if self._address.startswith("@"):
             self._address = "\0" + self._address[1:]
-        self._interval = _interval(environment)
+        self._heartbeat_interval_s = _interval(environment)
         self._step = ""
-        self._calls = 0
-        self._said = 0.0
+        self._progress_count = 0
+        self._reported_at = 0.0
 
-    def begin(self, step: str) -> None:
+    def begin_step(self, step: str) -> None:
         """Report that a step of the start begins.
 
         Args:
             step: its description, for operators.
         """
-        self._step, self._calls = step, 0
-        self._say(step)
+        self._step, self._progress_count = step, 0
+        self._report_status(step)
 
-    def go_on(self) -> None:
+    def report_progress(self) -> None:
         """Count one unit of progress of the step, and report it now and then."""
-        self._calls += 1
-        if self._calls % _BATCH_SIZE == 0 and monotonic() - self._said >= _BETWEEN:
-            self._say(f"{self._step}: {self._calls:,} so far")
+        self._progress_count += 1
+        if self._progress_count % _BATCH_SIZE == 0 and monotonic() - self._reported_at >= _BETWEEN:
+            self._report_status(f"{self._step}: {self._progress_count:,} so far")
 
-    def ready(self, instance: str, clock: SupervisorTimer) -> None:
+    def report_ready(self, instance: str, clock: SupervisorTimer) -> None:
         """Report the end of the start, and send heartbeats of the engine's loop from now on.
 
         Args:
             instance: the instance's name.
             clock: the engine's clock.
         """
-        self._tell(f"READY=1\nMAINPID={os.getpid()}\nSTATUS=instance {instance} serves")
-        if self._interval:
-            self._beat(clock)
+        self._notify(f"READY=1\nMAINPID={os.getpid()}\nSTATUS=instance {instance} serves")
+        if self._heartbeat_interval_s:
+            self._send_heartbeat(clock)
 
-    def stopping(self) -> None:
+    def report_stopping(self) -> None:
         """Report that the instance begins to stop."""
-        self._tell("STOPPING=1\nSTATUS=stopping")
+        self._notify("STOPPING=1\nSTATUS=stopping")
 
-    def _beat(self, clock: SupervisorTimer) -> None:
-        self._tell("WATCHDOG=1")
-        clock.call_later(self._interval, lambda: self._beat(clock))
+    def _send_heartbeat(self, clock: SupervisorTimer) -> None:
+        self._notify("WATCHDOG=1")
+        clock.call_later(self._heartbeat_interval_s, lambda: self._send_heartbeat(clock))
 
-    def _say(self, what: str) -> None:
-        self._said = monotonic()
-        self._tell(f"STATUS=starting: {what}\nEXTEND_TIMEOUT_USEC={_STEP_SECONDS * _SECOND}")
+    def _report_status(self, what: str) -> None:
+        self._reported_at = monotonic()
+        self._notify(f"STATUS=starting: {what}\nEXTEND_TIMEOUT_USEC={_STEP_SECONDS * _SECOND}")
 
-    def _tell(self, text: str) -> None:
+    def _notify(self, text: str) -> None:
         if not self._address:
             return
         # Errors are ignored: the server runs on without its supervisor.

@@ -53,9 +53,9 @@ class AsyncWorker:
     def __init__(self) -> None:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._slots: asyncio.Semaphore | None = None
-        self._waiting = 0
+        self._pending_count = 0
 
-    def ask(
+    def submit(
         self,
         make: Callable[[], Coroutine[None, None, DecisionT]],
         otherwise: Callable[[str], DecisionT],
@@ -71,10 +71,12 @@ class AsyncWorker:
             question.
         """
         pending: AnswerFuture[DecisionT] = AnswerFuture()
-        if self._waiting >= MAX_QUEUED_DECISIONS:
-            pending.give(otherwise(f"{MAX_QUEUED_DECISIONS} logons wait for a decision already"))
+        if self._pending_count >= MAX_QUEUED_DECISIONS:
+            pending.set_result(
+                otherwise(f"{MAX_QUEUED_DECISIONS} logons wait for a decision already")
+            )
             return pending
-        self._waiting += 1
+        self._pending_count += 1
         engine = asyncio.get_running_loop()
         is_over = False
 
@@ -82,11 +84,11 @@ class AsyncWorker:
             nonlocal is_over
             if not is_over:
                 is_over = True
-                self._waiting -= 1
+                self._pending_count -= 1
 
         def give(answer: DecisionT) -> None:
             end()
-            pending.give(answer)
+            pending.set_result(answer)
 
         def give_up() -> None:
             end()
@@ -98,7 +100,7 @@ class AsyncWorker:
                 engine.call_soon_threadsafe(give, answer)
 
         deciding = asyncio.run_coroutine_threadsafe(decide(), self._running_loop())
-        pending.if_given_up(give_up)
+        pending.on_cancel(give_up)
         return pending
 
     async def _decide(
@@ -106,7 +108,7 @@ class AsyncWorker:
         make: Callable[[], Coroutine[None, None, DecisionT]],
         otherwise: Callable[[str], DecisionT],
     ) -> DecisionT:
-        working = asyncio.ensure_future(self._work(make))
+        working = asyncio.ensure_future(self._run_decision(make))
         try:
             await asyncio.wait({working}, timeout=DECISION_TIMEOUT_S)
         finally:  # also runs on cancellation, when the caller has given up
@@ -119,7 +121,7 @@ class AsyncWorker:
         outcome = working.result()
         return otherwise(outcome.problem) if isinstance(outcome, _DecisionFailure) else outcome
 
-    async def _work(
+    async def _run_decision(
         self, make: Callable[[], Coroutine[None, None, DecisionT]]
     ) -> DecisionT | _DecisionFailure:
         if self._slots is None:

@@ -115,7 +115,7 @@ class Admission:
 class LogonExchange(Protocol):
     """One logon, from the first credentials on."""
 
-    def step(self, credentials: LogonCredentials) -> AnswerOrFuture[Admission]:
+    def authenticate(self, credentials: LogonCredentials) -> AnswerOrFuture[Admission]:
         """Decide on credentials; after a challenge, on the answer to it."""
 
 
@@ -130,11 +130,11 @@ class ChallengeLimit:
         self._exchange = exchange
         self._challenges = 0
 
-    def step(self, credentials: LogonCredentials) -> AnswerOrFuture[Admission]:
+    def authenticate(self, credentials: LogonCredentials) -> AnswerOrFuture[Admission]:
         """See `LogonExchange`."""
-        return mapped(self._exchange.step(credentials), self._judge)
+        return mapped(self._exchange.authenticate(credentials), self._limit_challenges)
 
-    def _judge(self, admission: Admission) -> Admission:
+    def _limit_challenges(self, admission: Admission) -> Admission:
         if admission.challenge is None:
             return admission
         self._challenges += 1
@@ -146,7 +146,7 @@ class ChallengeLimit:
 class LogonAuthenticator(Protocol):
     """One authentication module, configured for an instance, a transport or the admin interface."""
 
-    def begin(self) -> LogonExchange:
+    def begin_logon(self) -> LogonExchange:
         """Begin a logon."""
 
     def forget(self) -> None:
@@ -158,14 +158,14 @@ class ImmediateAuthenticator:
 
     __slots__ = ()
 
-    def begin(self) -> LogonExchange:
+    def begin_logon(self) -> LogonExchange:
         """See `LogonAuthenticator`."""
         return self
 
     def forget(self) -> None:
         """See `LogonAuthenticator`."""
 
-    def step(self, credentials: LogonCredentials) -> Admission:
+    def authenticate(self, credentials: LogonCredentials) -> Admission:
         """See `LogonExchange`."""
         raise NotImplementedError
 
@@ -179,7 +179,7 @@ class AcceptAllAuthenticator(ImmediateAuthenticator):
     trust_user_name: bool
     trust_certificate: bool = False
 
-    def step(self, credentials: LogonCredentials) -> Admission:
+    def authenticate(self, credentials: LogonCredentials) -> Admission:
         """See `LogonExchange`."""
         if self.require_logon and not credentials.explicit:
             return Admission(False, "", "a logon is required before any other command")
@@ -199,6 +199,6 @@ class AcceptAllAuthenticator(ImmediateAuthenticator):
 class RefuseAllAuthenticator(ImmediateAuthenticator):
     """Refuses every logon."""
 
-    def step(self, credentials: LogonCredentials) -> Admission:
+    def authenticate(self, credentials: LogonCredentials) -> Admission:
         """See `LogonExchange`."""
         return Admission(False, "", f"no user may log on, {credentials.user!r} included")

@@ -26,49 +26,49 @@ _MAX_SESSIONS: Final = 1_000
 @dataclass(slots=True)
 class _CookieSession:
     user: str
-    shown: bytes
-    ends: float
+    credentials_digest: bytes
+    expires_s: float
 
 
 class CookieSessions:
     """Sessions, by cookie. Thread-safe.
 
     Args:
-        seconds: lifetime of a session.
+        lifetime_s: lifetime of a session.
 
     Attributes:
-        seconds: see above.
-        times_ended: how often sessions have been ended. A change of it ends streaming responses;
+        lifetime_s: see above.
+        end_count: how often sessions have been ended. A change of it ends streaming responses;
             clients that still have access start them again.
     """
 
-    def __init__(self, seconds: float = DEFAULT_SECONDS) -> None:
-        self.seconds = seconds
-        self.times_ended = 0
+    def __init__(self, lifetime_s: float = DEFAULT_SECONDS) -> None:
+        self.lifetime_s = lifetime_s
+        self.end_count = 0
         self._sessions: OrderedDict[bytes, _CookieSession] = OrderedDict()
-        self._shown: dict[bytes, str] = {}
+        self._tokens: dict[bytes, str] = {}
         self._lock = threading.RLock()
 
-    def begin(self, user: str, credentials: str) -> str:
+    def begin_session(self, user: str, credentials: str) -> str:
         """Begin a session and return its cookie; equal credentials have one while it is valid."""
         shown = _digest(credentials)
         with self._lock:
-            known = self._shown.get(shown)
+            known = self._tokens.get(shown)
             if known is not None and self.user_of(known) == user:
                 return known
             token = secrets.token_urlsafe(32)
             self._sessions[_digest(token)] = _CookieSession(
-                user, shown, time.monotonic() + self.seconds
+                user, shown, time.monotonic() + self.lifetime_s
             )
-            self._shown[shown] = token
+            self._tokens[shown] = token
             while len(self._sessions) > _MAX_SESSIONS:
-                self._forget(next(iter(self._sessions)))
+                self._remove(next(iter(self._sessions)))
             return token
 
-    def has(self, user: str, credentials: str) -> bool:
+    def has_session(self, user: str, credentials: str) -> bool:
         """Return whether there is a valid cookie for credentials."""
         with self._lock:
-            known = self._shown.get(_digest(credentials))
+            known = self._tokens.get(_digest(credentials))
             return known is not None and self.user_of(known) == user
 
     def user_of(self, token: str) -> str | None:
@@ -78,8 +78,8 @@ class CookieSessions:
             session = self._sessions.get(key)
             if session is None:
                 return None
-            if session.ends < time.monotonic():
-                self._forget(key)
+            if session.expires_s < time.monotonic():
+                self._remove(key)
                 return None
             self._sessions.move_to_end(key)
             return session.user
@@ -87,20 +87,20 @@ class CookieSessions:
     def end_all(self) -> None:
         """End all sessions."""
         with self._lock:
-            self.times_ended += 1
+            self.end_count += 1
             self._sessions.clear()
-            self._shown.clear()
+            self._tokens.clear()
 
-    def end(self, users: Collection[str]) -> None:
+    def end_sessions(self, users: Collection[str]) -> None:
         """End the sessions of some users."""
         with self._lock:
-            self.times_ended += 1
+            self.end_count += 1
             for key in [key for key, session in self._sessions.items() if session.user in users]:
-                self._forget(key)
+                self._remove(key)
 
-    def _forget(self, key: bytes) -> None:
+    def _remove(self, key: bytes) -> None:
         session = self._sessions.pop(key)
-        self._shown.pop(session.shown, None)
+        self._tokens.pop(session.credentials_digest, None)
 
 
 def cookies_in(header: str) -> list[str]:

@@ -18,50 +18,50 @@ class AnswerFuture(Generic[AnswerT]):
     """An answer that is to come.
 
     Attributes:
-        is_there: whether it has come.
+        is_done: whether it has come.
     """
 
-    __slots__ = ("_answer", "_if_given_up", "_waiting", "is_there")
+    __slots__ = ("_callbacks", "_on_cancel", "_result", "is_done")
 
     def __init__(self) -> None:
-        self.is_there = False
-        self._answer: list[AnswerT] = []
-        self._waiting: list[Callable[[AnswerT], None]] = []
-        self._if_given_up: Callable[[], None] | None = None
+        self.is_done = False
+        self._result: list[AnswerT] = []
+        self._callbacks: list[Callable[[AnswerT], None]] = []
+        self._on_cancel: Callable[[], None] | None = None
 
     @property
-    def answer(self) -> AnswerT:
+    def result(self) -> AnswerT:
         """The answer, which must have come."""
-        return self._answer[0]
+        return self._result[0]
 
-    def give(self, answer: AnswerT) -> None:
+    def set_result(self, answer: AnswerT) -> None:
         """Set the answer and run the callbacks that wait for it. Further answers are ignored."""
-        if self.is_there:
+        if self.is_done:
             return
-        self.is_there = True
-        self._answer.append(answer)
-        waiting, self._waiting = self._waiting, []
+        self.is_done = True
+        self._result.append(answer)
+        waiting, self._callbacks = self._callbacks, []
         for then in waiting:
             then(answer)
 
-    def when_there(self, then: Callable[[AnswerT], None]) -> None:
+    def add_done_callback(self, then: Callable[[AnswerT], None]) -> None:
         """Call a function with the answer: immediately, or when it comes."""
-        if self.is_there:
-            then(self.answer)
+        if self.is_done:
+            then(self.result)
         else:
-            self._waiting.append(then)
+            self._callbacks.append(then)
 
-    def give_up(self) -> None:
+    def cancel(self) -> None:
         """Abandon the answer, which may never come then.
 
         Only for the sole waiter of an answer: one with several waiters has no function for this.
         """
-        if not self.is_there and self._if_given_up is not None:
-            self._if_given_up()
+        if not self.is_done and self._on_cancel is not None:
+            self._on_cancel()
 
-    def if_given_up(self, then: Callable[[], None]) -> None:
+    def on_cancel(self, then: Callable[[], None]) -> None:
         """Set the function to call when the answer is abandoned."""
-        self._if_given_up = then
+        self._on_cancel = then
 
 
 AnswerOrFuture: TypeAlias = AnswerT | AnswerFuture[AnswerT]
@@ -71,7 +71,7 @@ AnswerOrFuture: TypeAlias = AnswerT | AnswerFuture[AnswerT]
 def on_answer(later: AnswerOrFuture[AnswerT], then: Callable[[AnswerT], None]) -> None:
     """Call a function with an answer: immediately, or when it comes."""
     if isinstance(later, AnswerFuture):
-        later.when_there(then)
+        later.add_done_callback(then)
     else:
         then(later)
 
@@ -83,8 +83,8 @@ def mapped(
     if not isinstance(later, AnswerFuture):
         return make(later)
     made: AnswerFuture[OtherT] = AnswerFuture()
-    later.when_there(lambda answer: made.give(make(answer)))
-    made.if_given_up(later.give_up)
+    later.add_done_callback(lambda answer: made.set_result(make(answer)))
+    made.on_cancel(later.cancel)
     return made
 
 
@@ -96,9 +96,9 @@ def decided(later: AnswerOrFuture[AnswerT]) -> Generator[AnswerFuture[AnswerT], 
     if not isinstance(later, AnswerFuture):
         return later
     try:
-        while not later.is_there:
+        while not later.is_done:
             yield later
     except GeneratorExit:
-        later.give_up()
+        later.cancel()
         raise
-    return later.answer
+    return later.result

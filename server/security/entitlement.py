@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 class Entitlement(Protocol):
     """One entitlement module, configured for an instance, a transport or the admin interface."""
 
-    def enter(self, user: str) -> AnswerOrFuture[Permissions]:
+    def acquire_permissions(self, user: str) -> AnswerOrFuture[Permissions]:
         """Return the permissions of a user for a new connection."""
 
     def forget(self, user: str | None = None) -> None:
@@ -33,7 +33,7 @@ class FixedEntitlement:
 
     permissions: Permissions
 
-    def enter(self, user: str) -> AnswerOrFuture[Permissions]:  # noqa: ARG002 - the same for all
+    def acquire_permissions(self, user: str) -> AnswerOrFuture[Permissions]:  # noqa: ARG002 - the same for all
         """See `Entitlement`."""
         return self.permissions
 

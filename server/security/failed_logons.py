@@ -45,58 +45,58 @@ class FailureLimits:
     """Limits of failures.
 
     Attributes:
-        failures: the number that has no consequence.
-        longest: the maximum back-off in seconds; the first one is one second.
+        failures_before_backoff: the number that has no consequence.
+        max_backoff_s: the maximum back-off in seconds; the first one is one second.
     """
 
-    failures: int
-    longest: float
+    failures_before_backoff: int
+    max_backoff_s: float
 
-    def pause(self, count: int) -> float:
+    def backoff_s(self, count: int) -> float:
         """Return the back-off in seconds after a number of failures."""
-        beyond = count - self.failures
-        return 0.0 if beyond <= 0 else min(2.0 ** min(beyond - 1, 32), self.longest)
+        beyond = count - self.failures_before_backoff
+        return 0.0 if beyond <= 0 else min(2.0 ** min(beyond - 1, 32), self.max_backoff_s)
 
 
-USER_FAILURE_LIMITS: Final = FailureLimits(failures=9, longest=60.0)
-ADDRESS_FAILURE_LIMITS: Final = FailureLimits(failures=99, longest=10.0)
+USER_FAILURE_LIMITS: Final = FailureLimits(failures_before_backoff=9, max_backoff_s=60.0)
+ADDRESS_FAILURE_LIMITS: Final = FailureLimits(failures_before_backoff=99, max_backoff_s=10.0)
 
 
 @dataclass(slots=True)
 class _FailureCount:
     count: int
-    last: float
+    last_failure_s: float
 
 
 class _FailureTable:
     """Failures of users, or of addresses."""
 
-    def __init__(self, patience: FailureLimits) -> None:
-        self._patience = patience
-        self._known: OrderedDict[Hashable, _FailureCount] = OrderedDict()
+    def __init__(self, limits: FailureLimits) -> None:
+        self._limits = limits
+        self._counts: OrderedDict[Hashable, _FailureCount] = OrderedDict()
 
-    def wait(self, key: Hashable, now: float) -> float:
+    def remaining_backoff_s(self, key: Hashable, now: float) -> float:
         """Return the seconds for which logons are still refused."""
-        known = self._known.get(key)
+        known = self._counts.get(key)
         if known is None:
             return 0.0
-        return max(0.0, known.last + self._patience.pause(known.count) - now)
+        return max(0.0, known.last_failure_s + self._limits.backoff_s(known.count) - now)
 
-    def add(self, key: Hashable, now: float) -> tuple[int, float]:
+    def record_failure(self, key: Hashable, now: float) -> tuple[int, float]:
         """Count a failure; return the number of failures and the back-off in seconds."""
-        known = self._known.pop(key, None)
-        if known is None or now - known.last > FAILURE_LIFETIME_S:
+        known = self._counts.pop(key, None)
+        if known is None or now - known.last_failure_s > FAILURE_LIFETIME_S:
             known = _FailureCount(0, now)
         known.count += 1
-        known.last = now
-        self._known[key] = known
-        if len(self._known) > MAX_TRACKED_FAILURES:
-            self._known.popitem(last=False)
-        return known.count, self._patience.pause(known.count)
+        known.last_failure_s = now
+        self._counts[key] = known
+        if len(self._counts) > MAX_TRACKED_FAILURES:
+            self._counts.popitem(last=False)
+        return known.count, self._limits.backoff_s(known.count)
 
-    def forgive(self, key: Hashable) -> None:
+    def reset(self, key: Hashable) -> None:
         """Reset the count."""
-        self._known.pop(key, None)
+        self._counts.pop(key, None)
 
 
 class FailedLogons:
@@ -106,21 +106,24 @@ class FailedLogons:
         now: a monotonic clock, in seconds.
 
     Attributes:
-        under_way: the number of logons that wait for a decision, by address.
+        pending_logons: the number of logons that wait for a decision, by address.
     """
 
     def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
         self._now = now
         self._users = _FailureTable(USER_FAILURE_LIMITS)
         self._addresses = _FailureTable(ADDRESS_FAILURE_LIMITS)
-        self.under_way: Final[Counter[str]] = Counter()
+        self.pending_logons: Final[Counter[str]] = Counter()
 
-    def wait(self, address: str, user: str) -> float:
+    def remaining_backoff_s(self, address: str, user: str) -> float:
         """Return the seconds for which logons of a user from an address are refused."""
         now = self._now()
-        return max(self._users.wait((address, user), now), self._addresses.wait(address, now))
+        return max(
+            self._users.remaining_backoff_s((address, user), now),
+            self._addresses.remaining_backoff_s(address, now),
+        )
 
-    def failed(self, address: str, user: str) -> tuple[int, float]:
+    def record_failure(self, address: str, user: str) -> tuple[int, float]:
         """Count a failure.
 
         Returns:
@@ -128,14 +131,16 @@ class FailedLogons:
             back-off in seconds; 0 for none.
         """
         now = self._now()
-        of_address = self._addresses.add(address, now)
+        of_address = self._addresses.record_failure(address, now)
         if not user:
             return of_address
-        return max(self._users.add((address, user), now), of_address, key=lambda each: each[1])
+        return max(
+            self._users.record_failure((address, user), now), of_address, key=lambda each: each[1]
+        )
 
-    def succeeded(self, address: str, user: str) -> None:
+    def record_success(self, address: str, user: str) -> None:
         """Reset the failures of a user that has logged on."""
-        self._users.forgive((address, user))
+        self._users.reset((address, user))
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,9 +157,9 @@ class ThrottledAuthenticator:
     failures: FailedLogons
     log: ServerLog
 
-    def begin(self) -> LogonExchange:
+    def begin_logon(self) -> LogonExchange:
         """See `LogonAuthenticator`."""
-        return _ThrottledExchange(self, self.module.begin())
+        return _ThrottledExchange(self, self.module.begin_logon())
 
     def forget(self) -> None:
         """See `LogonAuthenticator`."""
@@ -165,41 +170,43 @@ class ThrottledAuthenticator:
 class _ThrottledExchange:
     """One logon."""
 
-    guarded: ThrottledAuthenticator
+    authenticator: ThrottledAuthenticator
     inner: LogonExchange
 
-    def step(self, credentials: LogonCredentials) -> AnswerOrFuture[Admission]:
+    def authenticate(self, credentials: LogonCredentials) -> AnswerOrFuture[Admission]:
         """See `LogonExchange`."""
-        failures, address = self.guarded.failures, credentials.origin.host
-        seconds = failures.wait(address, credentials.user)
+        failures, address = self.authenticator.failures, credentials.origin.host
+        seconds = failures.remaining_backoff_s(address, credentials.user)
         if seconds:
             reason = f"too many failed logons: try again in {max(1, round(seconds))} seconds"
             return Admission(False, "", reason, undecided=True)
-        if failures.under_way[address] >= MAX_PENDING_LOGONS_PER_ADDRESS:
+        if failures.pending_logons[address] >= MAX_PENDING_LOGONS_PER_ADDRESS:
             return Admission(False, "", "too many logons at a time: try again", undecided=True)
-        failures.under_way[address] += 1
+        failures.pending_logons[address] += 1
         return mapped(
-            self.inner.step(credentials),
-            lambda admission: self._end(address, credentials, admission),
+            self.inner.authenticate(credentials),
+            lambda admission: self._finish(address, credentials, admission),
         )
 
-    def _end(self, address: str, credentials: LogonCredentials, admission: Admission) -> Admission:
-        under_way = self.guarded.failures.under_way
+    def _finish(
+        self, address: str, credentials: LogonCredentials, admission: Admission
+    ) -> Admission:
+        under_way = self.authenticator.failures.pending_logons
         under_way[address] -= 1
         if not under_way[address]:
             del under_way[address]
-        return self._count(address, credentials, admission)
+        return self._record_outcome(address, credentials, admission)
 
-    def _count(
+    def _record_outcome(
         self, address: str, credentials: LogonCredentials, admission: Admission
     ) -> Admission:
-        failures, user = self.guarded.failures, credentials.user
+        failures, user = self.authenticator.failures, credentials.user
         if admission.granted:
-            failures.succeeded(address, user)
+            failures.record_success(address, user)
         elif credentials.password and admission.challenge is None and not admission.undecided:
-            count, seconds = failures.failed(address, user)
+            count, seconds = failures.record_failure(address, user)
             if seconds:
-                self.guarded.log.emit(
+                self.authenticator.log.emit(
                     "25-0063", user=user, address=address, count=count, seconds=int(seconds)
                 )
         return admission

@@ -203,9 +203,9 @@ class HttpClientResponse:
 
     def header(self, name: str) -> str | None:
         """Return the first header of a name, which is given in lower case; None without one."""
-        return next(iter(self.all(name)), None)
+        return next(iter(self.all_headers(name)), None)
 
-    def all(self, name: str) -> list[str]:
+    def all_headers(self, name: str) -> list[str]:
         """Return all headers of a name, which is given in lower case."""
         return [value for known, value in self.headers if known == name]
 
@@ -218,15 +218,15 @@ class HttpClient:
         tls: the TLS settings for https.
         connect_seconds: timeout of a connection attempt, its TLS handshake included.
         request_seconds: timeout of the response, from then on.
-        most_bytes: size limit of the body of a response.
+        max_response_bytes: size limit of the body of a response.
     """
 
     tls: HttpTlsSettings
     connect_seconds: float
     request_seconds: float
-    most_bytes: int
+    max_response_bytes: int
 
-    async def ask(
+    async def request(
         self,
         method: str,
         endpoint: Endpoint,
@@ -246,7 +246,9 @@ class HttpClient:
         """
         connection = await self.connect(endpoint)
         try:
-            return await connection.ask(method, endpoint, [("connection", "close"), *headers], body)
+            return await connection.request(
+                method, endpoint, [("connection", "close"), *headers], body
+            )
         finally:
             connection.close()
 
@@ -273,23 +275,23 @@ class HttpClient:
         if endpoint.scheme == "http":
             return await asyncio.open_connection(endpoint.host, endpoint.port)
         try:
-            return await self._secured(endpoint, self.tls.context())
+            return await self._connect_tls(endpoint, self.tls.context())
         except ssl.SSLCertVerificationError as error:
             if error.verify_code != _SELF_SIGNED or not self.tls.allow_self_signed:
                 raise
         # The certificate itself becomes trusted; all other checks still apply to it.
-        shown = await self._shown_certificate(endpoint)
-        return await self._secured(endpoint, self.tls.make_context(shown))
+        shown = await self._peer_certificate(endpoint)
+        return await self._connect_tls(endpoint, self.tls.make_context(shown))
 
-    async def _secured(
+    async def _connect_tls(
         self, endpoint: Endpoint, context: ssl.SSLContext
     ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         return await asyncio.open_connection(
             endpoint.host, endpoint.port, ssl=context, server_hostname=endpoint.host
         )
 
-    async def _shown_certificate(self, endpoint: Endpoint) -> bytes:
-        _, writer = await self._secured(endpoint, _UNVERIFIED.context())
+    async def _peer_certificate(self, endpoint: Endpoint) -> bytes:
+        _, writer = await self._connect_tls(endpoint, _UNVERIFIED.context())
         secured = writer.get_extra_info("ssl_object")
         writer.transport.abort()
         certificate: bytes = secured.getpeercert(binary_form=True) or b""
@@ -305,7 +307,7 @@ class HttpClientConnection:
         writer: the outgoing bytes.
 
     Attributes:
-        is_heard: whether bytes have been received since the last request.
+        has_received: whether bytes have been received since the last request.
     """
 
     def __init__(
@@ -315,7 +317,7 @@ class HttpClientConnection:
         self._reader = reader
         self._writer = writer
         self._http = h11.Connection(h11.CLIENT, MAX_RESPONSE_HEADER_SIZE)
-        self.is_heard = False
+        self.has_received = False
 
     @property
     def is_usable(self) -> bool:
@@ -328,14 +330,14 @@ class HttpClientConnection:
         """Abort the connection."""
         self._writer.transport.abort()
 
-    async def ask(
+    async def request(
         self,
         method: str,
         endpoint: Endpoint,
         headers: Sequence[tuple[str, str | bytes]] = (),
         body: bytes = b"",
     ) -> HttpClientResponse:
-        """Send a request and return the response; see `HttpClient.ask`."""
+        """Send a request and return the response; see `HttpClient.request`."""
         seconds = self._client.request_seconds
         try:
             async with asyncio.timeout(seconds):
@@ -361,7 +363,7 @@ class HttpClientConnection:
     ) -> None:
         if self._http.our_state is h11.DONE:
             self._http.start_next_cycle()
-        self.is_heard = False
+        self.has_received = False
         given = {name.lower() for name, _ in headers}
         own = {"host": endpoint.authority, "accept": "application/json"}
         if body:
@@ -379,15 +381,15 @@ class HttpClientConnection:
         self._writer.write(output)
 
     async def _receive(self, endpoint: Endpoint) -> HttpClientResponse:
-        most = self._client.most_bytes
+        most = self._client.max_response_bytes
         response: h11.Response | None = None
         content = bytearray()
         while True:
             event = self._http.next_event()
             if event is h11.NEED_DATA:
                 data = await self._reader.read(_CHUNK)
-                self.is_heard = self.is_heard or bool(data)
-                if not self.is_heard:
+                self.has_received = self.has_received or bool(data)
+                if not self.has_received:
                     raise HttpClientError(f"{endpoint}: it ended the connection without an answer")
                 self._http.receive_data(data)
             elif isinstance(event, h11.Response):

@@ -110,7 +110,7 @@ class KerberosService:
         self._spn: Final = spn
         self._keytab: Final = keytab
 
-    def check(self) -> None:
+    def check_keytab(self) -> None:
         """Check that tokens can be accepted.
 
         Raises:
@@ -118,7 +118,7 @@ class KerberosService:
         """
         self._acquire()
 
-    def begin(self) -> KerberosAcceptor:
+    def make_acceptor(self) -> KerberosAcceptor:
         """Begin to accept a user, with the current content of the keytab.
 
         Raises:
@@ -163,7 +163,7 @@ class KerberosAcceptor:
         Raises:
             GssError: it is not accepted.
         """
-        answer = self._context.step(token)
+        answer = self._context.process_token(token)
         if self.is_complete and self._flags.value & ANONYMOUS:
             raise GssError("the ticket is that of an anonymous user")
         return answer
@@ -181,7 +181,7 @@ class KerberosAcceptor:
         except GssError:  # no rule matches this principal
             found = shown(self._name)
         else:
-            found = local.take().decode(errors="replace")
+            found = local.take_bytes().decode(errors="replace")
         if not found or not found.isprintable():
             raise GssError(f"{found!r} is no name of a user")
         return found

@@ -116,13 +116,13 @@ def _users_file(options: Options, services: SecurityModuleServices) -> UsersFile
 
 def _authenticate_users(options: Options, around: SecurityModuleServices) -> LogonAuthenticator:
     file = _users_file(options, around)
-    file.authenticates.add(around.transport)
+    file.authenticated_transports.add(around.transport)
     return users_module.UsersAuthenticator(file, around.log)
 
 
 def _entitle_users(options: Options, around: SecurityModuleServices) -> Entitlement:
     file = _users_file(options, around)
-    file.entitles.add(around.transport)
+    file.entitled_transports.add(around.transport)
     return users_module.UsersEntitlement(file)
 
 

@@ -91,26 +91,26 @@ class PermitCache:
     """Caches the permit of each topic, since lists are long and commands frequent."""
 
     def __init__(self) -> None:
-        self._decided: dict[tuple[Permission, str], Permit] = {}
+        self._permits: dict[tuple[Permission, str], Permit] = {}
 
-    def permit(self, permission: Permission, resource: str) -> Permit:
+    def get_permit(self, permission: Permission, resource: str) -> Permit:
         """See `Permissions`."""
         key = permission, resource
-        known = self._decided.get(key)
+        known = self._permits.get(key)
         if known is None:
-            if len(self._decided) >= _MAX_REMEMBERED:
-                self._decided.clear()
-            known = self._decided[key] = self.find(permission, resource) or NO_RULE
+            if len(self._permits) >= _MAX_REMEMBERED:
+                self._permits.clear()
+            known = self._permits[key] = self.evaluate(permission, resource) or NO_RULE
         return known
 
-    def leave(self) -> None:
+    def release(self) -> None:
         """See `Permissions`."""
 
-    def is_instance(self, name: str) -> bool | None:
+    def allows_instance(self, name: str) -> bool | None:
         """See `Permissions`."""
         raise NotImplementedError
 
-    def find(self, permission: Permission, resource: str) -> Permit | None:
+    def evaluate(self, permission: Permission, resource: str) -> Permit | None:
         """Return the permit for an operation, uncached; None if no rule applies."""
         raise NotImplementedError
 
@@ -148,14 +148,14 @@ class PermissionDocument(PermitCache):
         self._replicated = replicated
         self._instances = instances
 
-    def is_instance(self, name: str) -> bool | None:
+    def allows_instance(self, name: str) -> bool | None:
         """See `Permissions`."""
         if self._instances is None:
             return None
         permit = _first(self._instances, name, lambda one: one.read)
-        return permit is not None and permit.allowed
+        return permit is not None and permit.is_allowed
 
-    def find(self, permission: Permission, resource: str) -> Permit | None:
+    def evaluate(self, permission: Permission, resource: str) -> Permit | None:
         """See `PermitCache`."""
         match permission:
             case Permission.LOGON:
@@ -180,7 +180,7 @@ def _first(
     Where a match cannot be decided, later rules do not apply: the undecided one may be a refusal.
     """
     for rule in rules:
-        is_about = rule.topics.decide_alone(resource)
+        is_about = rule.topics.match_topic_alone(resource)
         if is_about is None:
             return undecided(rule.topics.text)
         if is_about:
@@ -214,12 +214,12 @@ def make_document(
     if user_name is not None and not isinstance(user_name, str):
         raise DocumentError("expected a text", ("user_name",))
     return PermissionDocument(
-        logon=reading.flag(content, "logon"),
-        replication=reading.flag(content, "replication-logon"),
-        topics=reading.rules(content, "topic"),
-        paths=reading.rules(content, "admin"),
-        replicated=reading.names(content, "replicated-topics"),
-        instances=reading.names(content, "instances") if "instances" in content else None,
+        logon=reading.read_flag(content, "logon"),
+        replication=reading.read_flag(content, "replication-logon"),
+        topics=reading.read_rules(content, "topic"),
+        paths=reading.read_rules(content, "admin"),
+        replicated=reading.read_names(content, "replicated-topics"),
+        instances=reading.read_names(content, "instances") if "instances" in content else None,
         user_name=user_name,
     )
 
@@ -257,62 +257,63 @@ class _DocumentReader:
 
     Attributes:
         functions: the functions that its filters may call.
-        say: formats a position in the document.
+        format_position: formats a position in the document.
     """
 
     functions: Functions
-    say: Callable[[DocumentPath], str]
+    format_position: Callable[[DocumentPath], str]
 
-    def flag(self, content: dict[str, Any], name: str) -> Permit | None:
+    def read_flag(self, content: dict[str, Any], name: str) -> Permit | None:
         if name not in content:
             return None
         value = content[name]
         if not isinstance(value, bool):
             raise DocumentError(f"expected true or false, not {value!r:.100}", (name,))
-        return Permit(value, rule=f"{self.say((name,))} is {_word(value)}")
+        return Permit(value, rule=f"{self.format_position((name,))} is {_word(value)}")
 
-    def names(self, content: dict[str, Any], name: str) -> list[PermissionRule]:
+    def read_names(self, content: dict[str, Any], name: str) -> list[PermissionRule]:
         return [
             PermissionRule(
                 _selector((name, number), entry),
-                Permit(True, rule=f"{self.say((name, number))} is {entry}"),
+                Permit(True, rule=f"{self.format_position((name, number))} is {entry}"),
                 NO_RULE,
             )
             for number, entry in enumerate(_list(content, name))
         ]
 
-    def rules(self, content: dict[str, Any], name: str) -> list[PermissionRule]:
+    def read_rules(self, content: dict[str, Any], name: str) -> list[PermissionRule]:
         return [
-            self._rule((name, number), entry) for number, entry in enumerate(_list(content, name))
+            self._read_rule((name, number), entry)
+            for number, entry in enumerate(_list(content, name))
         ]
 
-    def _rule(self, place: DocumentPath, entry: object) -> PermissionRule:
+    def _read_rule(self, place: DocumentPath, entry: object) -> PermissionRule:
         if not isinstance(entry, dict):
             raise DocumentError("expected an object with topic, read and write", place)
         _refuse_unknown(place, entry, RULE_FIELDS)
         if "topic" not in entry:
             raise DocumentError("topic is missing", place)
         topics = _selector((*place, "topic"), entry["topic"])
-        read = self._permit(place, "read", entry)
-        write = self._permit(place, "write", entry)
+        read = self._read_permit(place, "read", entry)
+        write = self._read_permit(place, "write", entry)
         if entry.get("select") is not None:
             read = _selected((*place, "select"), read, entry["select"])
         return PermissionRule(topics, read, write)
 
-    def _permit(self, entry_place: DocumentPath, name: str, entry: dict[str, Any]) -> Permit:
+    def _read_permit(self, entry_place: DocumentPath, name: str, entry: dict[str, Any]) -> Permit:
         place = (*entry_place, name)
         if name not in entry:
-            return Permit(False, rule=f"{self.say(entry_place)} has no {name}")
+            return Permit(False, rule=f"{self.format_position(entry_place)} has no {name}")
         value = entry[name]
         if isinstance(value, bool):
-            return Permit(value, rule=f"{self.say(place)} is {_word(value)}")
+            return Permit(value, rule=f"{self.format_position(place)} is {_word(value)}")
         if not isinstance(value, str):
             raise DocumentError("expected true, false or a filter", place)
         try:
             found = parse(value, ContextKind.FILTER, self.functions)
         except ExpressionError as error:
             raise DocumentError(str(error), place) from None
-        rule = f"{self.say(place)} is {value}"
+        rule = f"{self.format_position(place)} is {value}"
         return Permit(True, filter=found, filter_text=value, rule=rule)
 
 

@@ -33,7 +33,7 @@ class Permit:
     """The decision on an operation.
 
     Attributes:
-        allowed: whether the operation is allowed.
+        is_allowed: whether the operation is allowed.
         filter: the filter that messages must match; None for all messages.
         filter_text: its source text.
         select: the fields that are visible; None for all.
@@ -42,7 +42,7 @@ class Permit:
         is_undecided: whether it is refused because a match with a rule cannot be decided.
     """
 
-    allowed: bool
+    is_allowed: bool
     filter: Expr | None = None
     filter_text: str = ""
     select: FieldSelection | None = None
@@ -76,7 +76,7 @@ def undecided(pattern: str, where: str = "") -> Permit:
 class Permissions(Protocol):
     """The permissions of a user on a connection."""
 
-    def permit(self, permission: Permission, resource: str) -> Permit:
+    def get_permit(self, permission: Permission, resource: str) -> Permit:
         """Return the permit for an operation.
 
         Args:
@@ -84,14 +84,14 @@ class Permissions(Protocol):
             resource: the topic, or the path of the admin interface; empty for logons.
         """
 
-    def is_instance(self, name: str) -> bool | None:
+    def allows_instance(self, name: str) -> bool | None:
         """Return whether the user is the instance of a name; None if no rule lists the instances.
 
         Args:
             name: the Name of an instance that logs on as the user.
         """
 
-    def leave(self) -> None:
+    def release(self) -> None:
         """Release the permissions at the end of the connection."""
 
 
@@ -99,17 +99,17 @@ class Permissions(Protocol):
 class ConstantPermissions:
     """Returns the same permit for every operation."""
 
-    answer: Permit
+    decision: Permit
 
-    def permit(self, permission: Permission, resource: str) -> Permit:  # noqa: ARG002 - the same for all
+    def get_permit(self, permission: Permission, resource: str) -> Permit:  # noqa: ARG002 - the same for all
         """See `Permissions`."""
-        return self.answer
+        return self.decision
 
-    def is_instance(self, name: str) -> bool | None:  # noqa: ARG002 - no rule lists instances
+    def allows_instance(self, name: str) -> bool | None:  # noqa: ARG002 - no rule lists instances
         """See `Permissions`."""
         return None
 
-    def leave(self) -> None:
+    def release(self) -> None:
         """See `Permissions`."""
 
 

@@ -29,40 +29,40 @@ class SimpleAccess:
     """The permissions of all users.
 
     Attributes:
-        allowed: matches the names of allowed resources.
-        denied: matches the names of denied resources, with precedence; None for none.
-        granted: `read`, `write`, or empty for both.
+        allowed_pattern: matches the names of allowed resources.
+        denied_pattern: matches the names of denied resources, with precedence; None for none.
+        granted_access: `read`, `write`, or empty for both.
     """
 
-    allowed: str
-    denied: str | None
-    granted: str
+    allowed_pattern: str
+    denied_pattern: str | None
+    granted_access: str
 
-    def permit(self, permission: Permission, resource: str) -> Permit:
+    def get_permit(self, permission: Permission, resource: str) -> Permit:
         """See `Permissions`."""
         if permission in _LOGONS:
             return Permit(True, rule="logons are always allowed")
-        if self.denied is not None:
-            is_denied = decide(self.denied, resource)
+        if self.denied_pattern is not None:
+            is_denied = decide(self.denied_pattern, resource)
             if is_denied is None:
-                return undecided(self.denied, "DeniedTopics")
+                return undecided(self.denied_pattern, "DeniedTopics")
             if is_denied:
-                return Permit(False, rule=f"DeniedTopics {self.denied} matches it")
-        is_allowed = decide(self.allowed, resource)
+                return Permit(False, rule=f"DeniedTopics {self.denied_pattern} matches it")
+        is_allowed = decide(self.allowed_pattern, resource)
         if is_allowed is None:
-            return undecided(self.allowed, "AllowedTopics")
+            return undecided(self.allowed_pattern, "AllowedTopics")
         if not is_allowed:
-            return Permit(False, rule=f"AllowedTopics {self.allowed} does not match it")
+            return Permit(False, rule=f"AllowedTopics {self.allowed_pattern} does not match it")
         wanted = "read" if permission in _READING else "write"
-        if self.granted not in ("", wanted):
-            return Permit(False, rule=f"GrantedPermissions is {self.granted}")
-        return Permit(True, rule=f"AllowedTopics {self.allowed} matches it")
+        if self.granted_access not in ("", wanted):
+            return Permit(False, rule=f"GrantedPermissions is {self.granted_access}")
+        return Permit(True, rule=f"AllowedTopics {self.allowed_pattern} matches it")
 
-    def is_instance(self, name: str) -> bool | None:  # noqa: ARG002 - no rule lists instances
+    def allows_instance(self, name: str) -> bool | None:  # noqa: ARG002 - no rule lists instances
         """See `Permissions`."""
         return None
 
-    def leave(self) -> None:
+    def release(self) -> None:
         """See `Permissions`."""
 
 

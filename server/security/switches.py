@@ -45,8 +45,8 @@ class SecuritySwitches:
     """The state of both switches, for all transports of an instance, and the modules behind them.
 
     Attributes:
-        authentication: whether authentication is on.
-        entitlement: whether entitlement is on.
+        is_authentication_on: whether authentication is on.
+        is_entitlement_on: whether entitlement is on.
         authenticators: the authentication modules, with the name of the transport.
         entitlements: the entitlement modules, likewise.
         worker: runs the slow decisions of modules.
@@ -58,8 +58,8 @@ class SecuritySwitches:
             name of a transport and of a user.
     """
 
-    authentication: bool = True
-    entitlement: bool = True
+    is_authentication_on: bool = True
+    is_entitlement_on: bool = True
     authenticators: list[tuple[str, LogonAuthenticator]] = field(default_factory=list)
     entitlements: list[tuple[str, PermissionCache]] = field(default_factory=list)
     worker: AsyncWorker = field(default_factory=AsyncWorker)
@@ -69,7 +69,7 @@ class SecuritySwitches:
     web_services: HttpEntitlementServices = field(default_factory=HttpEntitlementServices)
     reset: Callable[[str, str], None] = field(default=lambda _transport, _user: None)
 
-    def services(
+    def module_services(
         self, transport: str, modules: Iterable[ModuleSpec], functions: Functions, log: ServerLog
     ) -> SecurityModuleServices:
         """Return the dependencies of the modules of a transport.
@@ -92,7 +92,7 @@ class SecuritySwitches:
             lambda user: self.reset(transport, user),
         )
 
-    def switched(
+    def wrap_modules(
         self, transport: str, authenticator: LogonAuthenticator, entitlement: Entitlement
     ) -> tuple[SwitchedAuthenticator, SwitchedEntitlement]:
         """Return wrappers for the modules of a transport, and register them."""
@@ -129,9 +129,9 @@ class SwitchedAuthenticator:
     module: LogonAuthenticator
     switches: SecuritySwitches
 
-    def begin(self) -> LogonExchange:
+    def begin_logon(self) -> LogonExchange:
         """See `LogonAuthenticator`."""
-        return (self.module if self.switches.authentication else OPEN).begin()
+        return (self.module if self.switches.is_authentication_on else OPEN).begin_logon()
 
     def forget(self) -> None:
         """See `LogonAuthenticator`."""
@@ -150,12 +150,12 @@ class SwitchedEntitlement:
         self._module = module
         self._switches = switches
 
-    def enter(self, user: str) -> AnswerOrFuture[Permissions]:
+    def acquire_permissions(self, user: str) -> AnswerOrFuture[Permissions]:
         """See `Entitlement`."""
-        if not self._switches.entitlement:
+        if not self._switches.is_entitlement_on:
             return _SwitchedPermissions(user, self._module, self._switches, None)
         return mapped(
-            self._module.enter(user),
+            self._module.acquire_permissions(user),
             lambda inner: _SwitchedPermissions(user, self._module, self._switches, inner),
         )
 
@@ -181,31 +181,31 @@ class _SwitchedPermissions:
         self._module = module
         self._switches = switches
         self._inner = inner
-        self._has_asked = inner is not None
-        self._has_left = False
+        self._has_requested = inner is not None
+        self._is_released = False
 
-    def permit(self, permission: Permission, resource: str) -> Permit:
+    def get_permit(self, permission: Permission, resource: str) -> Permit:
         """See `Permissions`."""
-        if not self._switches.entitlement:
-            return ALL_PERMISSIONS.answer
-        if not self._has_asked:
-            self._has_asked = True
-            on_answer(self._module.enter(self._user), self._take)
-        return (self._inner or NO_PERMISSIONS).permit(permission, resource)
+        if not self._switches.is_entitlement_on:
+            return ALL_PERMISSIONS.decision
+        if not self._has_requested:
+            self._has_requested = True
+            on_answer(self._module.acquire_permissions(self._user), self._set_inner)
+        return (self._inner or NO_PERMISSIONS).get_permit(permission, resource)
 
-    def is_instance(self, name: str) -> bool | None:
+    def allows_instance(self, name: str) -> bool | None:
         """See `Permissions`."""
-        if not self._switches.entitlement or self._inner is None:
+        if not self._switches.is_entitlement_on or self._inner is None:
             return None
-        return self._inner.is_instance(name)
+        return self._inner.allows_instance(name)
 
-    def leave(self) -> None:
+    def release(self) -> None:
         """See `Permissions`."""
-        self._has_left = True
+        self._is_released = True
         if self._inner is not None:
-            self._inner.leave()
+            self._inner.release()
 
-    def _take(self, inner: Permissions) -> None:
+    def _set_inner(self, inner: Permissions) -> None:
         self._inner = inner
-        if self._has_left:
-            inner.leave()
+        if self._is_released:
+            inner.release()

@@ -31,39 +31,39 @@ class StatisticsCollector:
 
     Args:
         interval: seconds between samples.
-        take: takes each sample.
-        turns: the scheduler of the engine's thread.
+        on_sample: takes each sample.
+        scheduler: the scheduler of the engine's thread.
         clock: the time of day, and timers.
         elapsed: seconds since some moment, monotonic.
         log: for the failures of sources.
 
     Attributes:
-        lag: seconds by which the last sample began too late, waiting for its time slice.
-        skipped: Intervals without a sample, because the one before was still being taken.
+        lag_s: seconds by which the last sample began too late, waiting for its time slice.
+        skipped_samples: Intervals without a sample, because the one before was still being taken.
     """
 
     def __init__(
         self,
         interval: float,
-        take: Callable[[StatisticsSample], None],
-        turns: Scheduler,
+        on_sample: Callable[[StatisticsSample], None],
+        scheduler: Scheduler,
         clock: Clock,
         elapsed: Callable[[], float],
         log: ServerLog,
     ) -> None:
-        self.lag = 0.0
-        self.skipped = 0
+        self.lag_s = 0.0
+        self.skipped_samples = 0
         self._sources: Sequence[StatisticsSource] = ()
         self._interval = interval
-        self._take = take
-        self._turns = turns
+        self._on_sample = on_sample
+        self._scheduler = scheduler
         self._clock = clock
         self._elapsed = elapsed
         self._log = log
-        self._failed: set[str] = set()  # resources with a failure that has been logged
-        self._due = 0.0
+        self._failed_resources: set[str] = set()  # resources with a failure that has been logged
+        self._due_at = 0.0
         self._cancel: Callable[[], None] | None = None
-        self._left: Iterator[None] | None = None  # the rest of the sample under way
+        self._remaining: Iterator[None] | None = None  # the rest of the sample under way
 
     def start(self, sources: Sequence[StatisticsSource]) -> None:
         """Take a sample now, and one per Interval from now on.
@@ -72,46 +72,46 @@ class StatisticsCollector:
             sources: the sources, in the order in which they are read.
         """
         self._sources = sources
-        self._due = self._elapsed()
-        self._begin()
+        self._due_at = self._elapsed()
+        self._begin_sample()
 
     def close(self) -> None:
         """Take no more samples, and discard an incomplete one."""
         if self._cancel is not None:
             self._cancel()
-        self._left = None
+        self._remaining = None
 
     @property
-    def doing(self) -> tuple[str, str]:
-        """See `EngineTask.doing`."""
+    def task_label(self) -> tuple[str, str]:
+        """See `EngineTask.task_label`."""
         return "", "statistics"
 
     def step(self) -> bool:
         """Read some more entries of the sample. See `EngineTask.step`."""
-        if self._left is None:
+        if self._remaining is None:
             return False
         end = self._elapsed() + SLICE_SECONDS
-        for _ in self._left:
+        for _ in self._remaining:
             if self._elapsed() >= end:
                 return True
-        self._left = None
+        self._remaining = None
         return False
 
-    def _begin(self) -> None:
+    def _begin_sample(self) -> None:
         """Begin a sample, unless there is one under way, and schedule the next one."""
-        due, now = self._due, self._elapsed()
-        self._due = max(due + self._interval, now)
-        self._cancel = self._clock.call_later(self._due - now, self._begin)
-        if self._left is not None:
-            self.skipped += 1
+        due, now = self._due_at, self._elapsed()
+        self._due_at = max(due + self._interval, now)
+        self._cancel = self._clock.call_later(self._due_at - now, self._begin_sample)
+        if self._remaining is not None:
+            self.skipped_samples += 1
             return
-        self._left = self._sampled(due)
-        self._turns.queue(self)
+        self._remaining = self._collect_sample(due)
+        self._scheduler.queue_task(self)
 
-    def _sampled(self, due: float) -> Iterator[None]:
+    def _collect_sample(self, due: float) -> Iterator[None]:
         """Take a sample, some entries at a time, and pass it on."""
         elapsed = self._elapsed()
-        self.lag = max(elapsed - due, 0.0)
+        self.lag_s = max(elapsed - due, 0.0)
         taken_at = self._clock.now()
         entries = {}
         for source in self._sources:
@@ -123,12 +123,12 @@ class StatisticsCollector:
                     taken.extend(islice(found, _TAKE_BATCH_SIZE))
                     yield
             except Exception as error:  # a defect: the other resources are still of interest
-                self._tell(source, error)
-        self._take(StatisticsSample(taken_at, elapsed, entries))
+                self._log_failure(source, error)
+        self._on_sample(StatisticsSample(taken_at, elapsed, entries))
 
-    def _tell(self, source: StatisticsSource, error: Exception) -> None:
+    def _log_failure(self, source: StatisticsSource, error: Exception) -> None:
         """Log once that entries of a resource could not be read."""
         path = source.resource.path
-        if path not in self._failed:
-            self._failed.add(path)
+        if path not in self._failed_resources:
+            self._failed_resources.add(path)
             self._log.emit("01-0004", text=f"statistics of {path}", error=repr(error))

@@ -38,7 +38,7 @@ def statements(connection: sqlite3.Connection) -> Iterator[SqlStatement]:
 
 def _static(resource: Resource, offset: int) -> SqlStatement:
     table = layout.static(resource)
-    fixed = "".join(f", {layout.quoted(one.name)}" for one in resource.fixed)
+    fixed = "".join(f", {layout.quoted(one.name)}" for one in resource.static_fields)
     is_numbered = resource == LIFETIMES
     oid = f"CAST({_MOVED} AS TEXT)" if is_numbered else "oid"
     moved = f"SELECT {_MOVED}, {oid}{fixed} FROM main.{table}"
@@ -48,7 +48,7 @@ def _static(resource: Resource, offset: int) -> SqlStatement:
 
 def _dynamic(resource: Resource, offset: int) -> SqlStatement:
     table = layout.dynamic(resource)
-    moving = "".join(f", {layout.quoted(one.name)}" for one in resource.moving)
+    moving = "".join(f", {layout.quoted(one.name)}" for one in resource.dynamic_fields)
     moved = f"SELECT timestamp, {_MOVED}{moving} FROM main.{table}"
     into = f"INSERT OR REPLACE INTO target.{table}(timestamp, static_id{moving})"
     return f"{into} {moved}", (offset,)

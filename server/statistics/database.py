@@ -60,15 +60,16 @@ class _ResourceWriter:
     """The statements and the state for writing the samples of one resource.
 
     Attributes:
-        alive: entries of the sample before, by id: their fixed values, and the id of their rows.
+        live_entries: entries of the sample before, by id: their fixed values, and the id of their
+            rows.
     """
 
     resource: Resource
     insert_static: str
     insert_dynamic: str
-    moving: Callable[[_Values], _Values]
+    pick_dynamic_values: Callable[[_Values], _Values]
     next_id: int
-    alive: _LiveEntries
+    live_entries: _LiveEntries
 
 
 class StatisticsDatabase:
@@ -86,14 +87,14 @@ class StatisticsDatabase:
 
     def __init__(self, path: str, *, indexed: bool = False) -> None:
         self.path = path
-        self._claim = None if path == MEMORY else _claim(path)
+        self._lock_descriptor = None if path == MEMORY else _claim(path)
         self.connection = sqlite3.connect(path, timeout=_BUSY_SECONDS, isolation_level=None)
         self._index = None if path == MEMORY else SharedIndex(path)
-        self._newest: int | None = None
-        self._writings: list[_ResourceWriter] = []
+        self._newest_timestamp: int | None = None
+        self._writers: list[_ResourceWriter] = []
         try:
             self._prepare(indexed=indexed)
-            self._find_out()
+            self._load_state()
         except BaseException:
             self.close()
             raise
@@ -113,37 +114,40 @@ class StatisticsDatabase:
         """
         alive: list[_LiveEntries] = []
         with self.transaction():
-            for writing in self._writings:
+            for writing in self._writers:
                 path = writing.resource.path
-                alive.append(self._write_lives(writing, taken.get(path, []), snapshot.timestamp))
+                alive.append(
+                    self._write_lifespans(writing, taken.get(path, []), snapshot.timestamp)
+                )
                 values = snapshot.entries.get(path, {})
                 self._write_values(writing, alive[-1], values, snapshot.timestamp)
             self.connection.execute(
                 f"INSERT OR REPLACE INTO {layout.SAMPLES} VALUES(?, 0)", (snapshot.timestamp,)
             )
-        for writing, now in zip(self._writings, alive, strict=True):
-            writing.alive = now
-        self._newest = snapshot.timestamp
+        for writing, now in zip(self._writers, alive, strict=True):
+            writing.live_entries = now
+        self._newest_timestamp = snapshot.timestamp
 
-    def _write_lives(
+    def _write_lifespans(
         self, writing: _ResourceWriter, entries: list[StatisticsEntry], timestamp: int
     ) -> _LiveEntries:
         """Record which entries are new, and which are gone; return those of this sample."""
-        before = writing.alive
+        before = writing.live_entries
         alive: _LiveEntries = {}
         began: list[tuple[int, StatisticsEntry]] = []
         for entry in {entry.id: entry for entry in entries}.values():
             fixed, static_id = before.get(entry.id, (_NEVER, 0))
-            if fixed is not entry.fixed and fixed != entry.fixed:
+            if fixed is not entry.static_values and fixed != entry.static_values:
                 static_id, writing.next_id = writing.next_id, writing.next_id + 1
                 began.append((static_id, entry))
-            alive[entry.id] = (entry.fixed, static_id)
+            alive[entry.id] = (entry.static_values, static_id)
         goes_on = {static_id for _, static_id in alive.values()}
         ended = [one for _, one in before.values() if one not in goes_on]
         base = writing.resource.table
         if began:
             self.connection.executemany(
-                writing.insert_static, ((one, entry.id, *entry.fixed) for one, entry in began)
+                writing.insert_static,
+                ((one, entry.id, *entry.static_values) for one, entry in began),
             )
             self.connection.executemany(
                 f"INSERT OR REPLACE INTO {layout.LIVES} VALUES(?, ?, ?, NULL)",
@@ -152,7 +156,7 @@ class StatisticsDatabase:
         if ended:
             self.connection.executemany(
                 f"UPDATE {layout.LIVES} SET last = max(first, ?) WHERE base = ? AND static_id = ?",
-                ((self._newest, base, one) for one in ended),
+                ((self._newest_timestamp, base, one) for one in ended),
             )
         return alive
 
@@ -163,13 +167,13 @@ class StatisticsDatabase:
         entries: Mapping[str, _Values],
         timestamp: int,
     ) -> None:
-        moving = writing.moving
+        moving = writing.pick_dynamic_values
         self.connection.executemany(
             writing.insert_dynamic,
             ((timestamp, alive[one][1], *moving(values)) for one, values in entries.items()),
         )
 
-    def note_lifetime(self, timestamp: int, values: _Values) -> None:
+    def write_lifetime_event(self, timestamp: int, values: _Values) -> None:
         """Write an event in the life of the instance.
 
         Args:
@@ -181,14 +185,14 @@ class StatisticsDatabase:
         """
         static, dynamic = layout.static(LIFETIMES), layout.dynamic(LIFETIMES)
         with self.transaction():
-            number = self._number(f"SELECT coalesce(max(static_id), 0) + 1 FROM {static}")
+            number = self._query_number(f"SELECT coalesce(max(static_id), 0) + 1 FROM {static}")
             self.connection.execute(layout.insert_static(LIFETIMES), (number, str(number), *values))
             self.connection.execute(layout.insert_dynamic(LIFETIMES), (timestamp, number))
             oldest = number - _MAX_LIFETIMES
             self.connection.execute(f"DELETE FROM {static} WHERE static_id <= ?", (oldest,))
             self.connection.execute(f"DELETE FROM {dynamic} WHERE static_id <= ?", (oldest,))
 
-    def take_over(self, other: StatisticsDatabase) -> int:
+    def copy_from(self, other: StatisticsDatabase) -> int:
         """Copy the contents of a database in memory to this file.
 
         Returns:
@@ -206,7 +210,7 @@ class StatisticsDatabase:
             [count] = source.execute(f"SELECT count(*) FROM main.{layout.SAMPLES}").fetchone()
         finally:
             source.execute("DETACH DATABASE target")
-        self._find_out()
+        self._load_state()
         return int(count)
 
     @property
@@ -215,12 +219,12 @@ class StatisticsDatabase:
         return self.path == MEMORY or self._identity == self._file_identity()
 
     @property
-    def size(self) -> int:
+    def size_bytes(self) -> int:
         """Bytes of the database."""
         return self._pragma("page_count") * self._pragma("page_size") + self._log_size()
 
     @property
-    def used(self) -> int:
+    def used_bytes(self) -> int:
         """Bytes of the database in use."""
         pages = self._pragma("page_count") - self._pragma("freelist_count")
         return pages * self._pragma("page_size")
@@ -231,7 +235,7 @@ class StatisticsDatabase:
         Raises:
             sqlite3.Error: the database cannot be read.
         """
-        return self._number(
+        return self._query_number(
             f"SELECT min(timestamp) FROM {layout.SAMPLES} WHERE tier = ? AND timestamp < ?",
             tier,
             before,
@@ -247,7 +251,7 @@ class StatisticsDatabase:
             sqlite3.Error: that is not possible.
         """
         if self._index is not None:
-            self._index.check()
+            self._index.check_pages()
         self.connection.execute(f"PRAGMA incremental_vacuum({_VACUUM_PAGES})").fetchall()
         if self._pragma("freelist_count"):
             return True
@@ -264,10 +268,10 @@ class StatisticsDatabase:
         self.connection.execute("BEGIN IMMEDIATE")
         try:
             if self._index is not None:
-                self._index.look()
+                self._index.guard_new_maps()
             yield
             if self._index is not None:
-                self._index.check()
+                self._index.check_pages()
             self.connection.execute("COMMIT")
         except BaseException:
             if self.connection.in_transaction:
@@ -277,16 +281,16 @@ class StatisticsDatabase:
     def close(self) -> None:
         """Close the file."""
         if self._index is not None:
-            self._index.spoil()
+            self._index.invalidate()
         self.connection.close()
         if self._index is not None:
             self._index.close()
-        if self._claim is not None:
-            os.close(self._claim)
-            self._claim = None
+        if self._lock_descriptor is not None:
+            os.close(self._lock_descriptor)
+            self._lock_descriptor = None
 
     def _prepare(self, *, indexed: bool) -> None:
-        is_new = not self._number("SELECT count(*) FROM sqlite_master")
+        is_new = not self._query_number("SELECT count(*) FROM sqlite_master")
         if is_new:
             self.connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
             # Before WAL mode: afterwards the header would stay in the write-ahead log until a
@@ -322,14 +326,16 @@ class StatisticsDatabase:
             if one.name not in there:
                 self.connection.execute(f"ALTER TABLE {table} ADD COLUMN {layout.column(one)}")
 
-    def _find_out(self) -> None:
-        self._newest = self._number(f"SELECT max(timestamp) FROM {layout.SAMPLES}")
-        self._writings = [self._writing(one) for one in layout.RECORDED if one != LIFETIMES]
+    def _load_state(self) -> None:
+        self._newest_timestamp = self._query_number(f"SELECT max(timestamp) FROM {layout.SAMPLES}")
+        self._writers = [
+            self._make_resource_writer(one) for one in layout.RECORDED if one != LIFETIMES
+        ]
 
-    def _writing(self, resource: Resource) -> _ResourceWriter:
+    def _make_resource_writer(self, resource: Resource) -> _ResourceWriter:
         """Read the state of a resource, with the entries alive when the last sample was written."""
         static = layout.static(resource)
-        names = "".join(f", {layout.quoted(one.name)}" for one in resource.fixed)
+        names = "".join(f", {layout.quoted(one.name)}" for one in resource.static_fields)
         alive: _LiveEntries = {
             row[1]: (tuple("" if one is None else one for one in row[2:]), row[0])
             for row in self.connection.execute(
@@ -338,22 +344,22 @@ class StatisticsDatabase:
                 (resource.table,),
             )
         }
-        places = [resource.fields.index(one) for one in resource.moving]
+        places = [resource.fields.index(one) for one in resource.dynamic_fields]
         return _ResourceWriter(
             resource,
             layout.insert_static(resource),
             layout.insert_dynamic(resource),
             itemgetter(*places) if len(places) > 1 else _only(places),
-            1 + (self._number(f"SELECT max(static_id) FROM {static}") or 0),
+            1 + (self._query_number(f"SELECT max(static_id) FROM {static}") or 0),
             alive,
         )
 
-    def _number(self, query: str, *values: int) -> int:
+    def _query_number(self, query: str, *values: int) -> int:
         [number] = self.connection.execute(query, values).fetchone()
         return number  # type: ignore[no-any-return]  # SQLite's values have any type
 
     def _pragma(self, name: str) -> int:
-        return self._number(f"PRAGMA {name}")
+        return self._query_number(f"PRAGMA {name}")
 
     def _log_size(self) -> int:
         try:

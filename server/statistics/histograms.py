@@ -21,14 +21,14 @@ class Distribution(NamedTuple):
     Attributes:
         name: the name of the measured quantity, as in names of metrics.
         unit: of its numbers: `microseconds` or `bytes`.
-        about: the quantity in words, for people.
+        description: the quantity in words, for people.
         entry: the queue, if there are several of the name; empty if there is only one.
         histogram: the numbers.
     """
 
     name: str
     unit: str
-    about: str
+    description: str
     entry: str
     histogram: Histogram
 
@@ -47,14 +47,14 @@ def distributions(engine: Engine) -> list[Distribution]:
             "microseconds",
             "how long pieces of work have held up the engine's thread",
             "",
-            engine.turns.lengths,
+            engine.scheduler.task_durations,
         ),
         Distribution(
             "publish_to_persisted",
             "microseconds",
             "time from a publish that asks for a persisted ack until it was settled",
             "",
-            engine.persisting,
+            engine.persist_latencies,
         ),
         *(
             Distribution(
@@ -62,7 +62,7 @@ def distributions(engine: Engine) -> list[Distribution]:
                 "microseconds",
                 "how long consumers had messages that they acknowledged",
                 name,
-                queue.core.lifecycle.leases.held,
+                queue.core.lifecycle.leases.hold_times_us,
             )
             for name, queue in zip(ids, queues, strict=True)
         ),

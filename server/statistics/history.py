@@ -33,12 +33,12 @@ class StatisticsHistory:
         connection: of the database.
 
     Attributes:
-        queries: the number of answered questions.
+        query_count: the number of answered questions.
     """
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
-        self.queries = 0
+        self.query_count = 0
 
     def timestamps(self, first: int = 0, last: int = MAX_TIMESTAMP, limit: int = PAGE) -> list[int]:
         """Return the timestamps of samples, from `first` to `last`, both included.
@@ -46,7 +46,7 @@ class StatisticsHistory:
         Raises:
             sqlite3.Error: the database cannot be read.
         """
-        self.queries += 1
+        self.query_count += 1
         found = self._connection.execute(
             f"SELECT timestamp FROM {layout.SAMPLES} WHERE timestamp BETWEEN ? AND ?"
             " ORDER BY timestamp LIMIT ?",
@@ -76,7 +76,7 @@ class StatisticsHistory:
         Raises:
             sqlite3.Error: they cannot be read.
         """
-        self.queries += 1
+        self.query_count += 1
         found = self._connection.execute(_values_query(resource, name), (entry, first, last, limit))
         return [(timestamp, "" if value is None else value) for timestamp, value in found]
 

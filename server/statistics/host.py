@@ -51,11 +51,11 @@ class HostName:
     resource: Resource = HOST
 
     def __init__(self) -> None:
-        self._fixed: tuple[StatisticValue, ...] = (socket.gethostname(),)
+        self._static_values: tuple[StatisticValue, ...] = (socket.gethostname(),)
 
     def entries(self) -> Iterator[StatisticsEntry]:
         """See `StatisticsSource.entries`."""
-        yield StatisticsEntry("", self._fixed, ())
+        yield StatisticsEntry("", self._static_values, ())
 
 
 class _CpuTimes(NamedTuple):
@@ -84,14 +84,14 @@ class HostCpus:
 
     def __init__(self, proc: Path) -> None:
         self._path = proc / "stat"
-        self._before: Mapping[str, _CpuTimes] = {}
+        self._previous: Mapping[str, _CpuTimes] = {}
 
     def entries(self) -> Iterator[StatisticsEntry]:
         """See `StatisticsSource.entries`."""
         now = dict(map(_cpu, (line for line in _lines(self._path) if line.startswith("cpu"))))
         for name, times in (now or {"all": _BEGINNING}).items():
-            yield StatisticsEntry(name, (), _shares(times, self._before.get(name, _BEGINNING)))
-        self._before = now
+            yield StatisticsEntry(name, (), _shares(times, self._previous.get(name, _BEGINNING)))
+        self._previous = now
 
 
 def _cpu(line: str) -> tuple[str, _CpuTimes]:
@@ -118,7 +118,7 @@ class HostMemory:
 
     def __init__(self, proc: Path) -> None:
         self._path = proc / "meminfo"
-        self._fixed: tuple[StatisticValue, ...] = ()
+        self._static_values: tuple[StatisticValue, ...] = ()
 
     def entries(self) -> Iterator[StatisticsEntry]:
         """See `StatisticsSource.entries`."""
@@ -126,8 +126,8 @@ class HostMemory:
         total = known.get("MemTotal", 0) or _total_memory()
         free, buffers, cached = (known.get(name, 0) for name in ("MemFree", "Buffers", "Cached"))
         fixed = (known.get("SwapTotal", 0), total)
-        if fixed != self._fixed:
-            self._fixed = fixed
+        if fixed != self._static_values:
+            self._static_values = fixed
         moving = (
             known.get("AnonPages", 0),
             known.get("MemAvailable", free + buffers + cached),
@@ -137,7 +137,7 @@ class HostMemory:
             total - free if known else 0,
             known.get("SwapFree", 0),
         )
-        yield StatisticsEntry("", self._fixed, moving)
+        yield StatisticsEntry("", self._static_values, moving)
 
 
 def _memory(line: str) -> tuple[str, int]:
@@ -222,8 +222,8 @@ class HostDisks:
         self._activity = proc / "diskstats"
         self._clock = clock
         self._read_at = 0.0
-        self._before: Mapping[str, _DiskActivity] = {}
-        self._fixed: dict[str, tuple[StatisticValue, ...]] = {}
+        self._previous: Mapping[str, _DiskActivity] = {}
+        self._static_values: dict[str, tuple[StatisticValue, ...]] = {}
 
     def entries(self) -> Iterator[StatisticsEntry]:
         """See `StatisticsSource.entries`."""
@@ -240,13 +240,13 @@ class HostDisks:
             if name in shown:
                 continue
             shown[name] = activity
-            if self._fixed.get(name) != (mount.point,):
-                self._fixed[name] = (mount.point,)
-            before = self._before.get(name, activity)
+            if self._static_values.get(name) != (mount.point,):
+                self._static_values[name] = (mount.point,)
+            before = self._previous.get(name, activity)
             yield StatisticsEntry(
-                name, self._fixed[name], _usage(mount.point, activity, before, seconds)
+                name, self._static_values[name], _usage(mount.point, activity, before, seconds)
             )
-        self._before = shown
+        self._previous = shown
 
 
 def _usage(

@@ -26,16 +26,16 @@ class LatenciesSource:
     resource: Resource = LATENCIES
 
     def __init__(self, distributions: Iterable[Distribution]) -> None:
-        self._growing = [
-            (one.name, (one.about,), _HistogramDelta(one.histogram))
+        self._deltas = [
+            (one.name, (one.description,), _HistogramDelta(one.histogram))
             for one in distributions
             if one.unit == "microseconds" and not one.entry
         ]
 
     def entries(self) -> Iterator[StatisticsEntry]:
         """See `StatisticsSource.entries`."""
-        for name, fixed, growing in self._growing:
-            yield StatisticsEntry(name, fixed, growing.since_last())
+        for name, fixed, growing in self._deltas:
+            yield StatisticsEntry(name, fixed, growing.take_delta())
 
 
 class _HistogramDelta:
@@ -46,7 +46,7 @@ class _HistogramDelta:
         self._counts = [0] * len(histogram.counts)
         self._total = 0
 
-    def since_last(self) -> tuple[StatisticValue, ...]:
+    def take_delta(self) -> tuple[StatisticValue, ...]:
         """Return the moving values of an entry."""
         counts, total = list(self._histogram.counts), self._histogram.total
         new = [now - before for now, before in zip(counts, self._counts, strict=True)]

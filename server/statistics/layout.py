@@ -97,14 +97,14 @@ def statements(*, indexed: bool) -> Iterator[str]:
     for resource in RECORDED:
         yield (
             f"CREATE TABLE IF NOT EXISTS {static(resource)}"
-            f"(static_id INTEGER PRIMARY KEY, oid TEXT{_columns(resource.fixed)})"
+            f"(static_id INTEGER PRIMARY KEY, oid TEXT{_columns(resource.static_fields)})"
         )
         yield (
             f"CREATE INDEX IF NOT EXISTS AMPERAGE_{resource.table}_OID ON {static(resource)}(oid)"
         )
         yield (
             f"CREATE TABLE IF NOT EXISTS {dynamic(resource)}"
-            f"(timestamp INTEGER, static_id INTEGER{_columns(resource.moving)},"
+            f"(timestamp INTEGER, static_id INTEGER{_columns(resource.dynamic_fields)},"
             " PRIMARY KEY(timestamp, static_id)) WITHOUT ROWID"
         )
         if indexed:
@@ -119,8 +119,8 @@ def expected_columns(
     resource: Resource,
 ) -> Iterator[tuple[str, frozenset[str], tuple[ResourceField, ...]]]:
     """Yield, for both tables, the name, the columns that are required, and the others."""
-    yield static(resource), frozenset({"static_id", "oid"}), resource.fixed
-    yield dynamic(resource), frozenset({"timestamp", "static_id"}), resource.moving
+    yield static(resource), frozenset({"static_id", "oid"}), resource.static_fields
+    yield dynamic(resource), frozenset({"timestamp", "static_id"}), resource.dynamic_fields
 
 
 def column(field: ResourceField) -> str:
@@ -130,12 +130,12 @@ def column(field: ResourceField) -> str:
 
 def insert_static(resource: Resource) -> str:
     """Return the statement that writes static_id, oid and the fixed values."""
-    return _insert(static(resource), ("static_id", "oid"), resource.fixed)
+    return _insert(static(resource), ("static_id", "oid"), resource.static_fields)
 
 
 def insert_dynamic(resource: Resource) -> str:
     """Return the statement that writes timestamp, static_id and the moving values."""
-    return _insert(dynamic(resource), ("timestamp", "static_id"), resource.moving)
+    return _insert(dynamic(resource), ("timestamp", "static_id"), resource.dynamic_fields)
 
 
 def average(resource: Resource) -> str | None:
@@ -144,14 +144,14 @@ def average(resource: Resource) -> str | None:
     Named values: first and last, the time; kept, the moment.
     """
     averages = [
-        field for field in resource.moving if field.kind is MeasurementKind.INTERVAL_AVERAGE
+        field for field in resource.dynamic_fields if field.kind is MeasurementKind.INTERVAL_AVERAGE
     ]
     if not averages:
         return None
     table = dynamic(resource)
     values = ", ".join(f"avg({quoted(one.name)}) AS {quoted(one.name)}" for one in averages)
-    columns = ", ".join(quoted(one.name) for one in resource.moving)
-    chosen = ", ".join(_averaged(one) for one in resource.moving)
+    columns = ", ".join(quoted(one.name) for one in resource.dynamic_fields)
+    chosen = ", ".join(_averaged(one) for one in resource.dynamic_fields)
     return (
         f"INSERT OR REPLACE INTO {table}(timestamp, static_id, {columns})"
         f" SELECT kept.timestamp, kept.static_id, {chosen} FROM"

@@ -43,14 +43,14 @@ class ProcessCpu:
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
-        self._before: tuple[float, float, float] | None = None
+        self._previous: tuple[float, float, float] | None = None
 
     def entries(self) -> Iterator[StatisticsEntry]:
         """See `StatisticsSource.entries`."""
         used = limits.getrusage(limits.RUSAGE_SELF)
         now = (self._clock(), used.ru_stime, used.ru_utime)
-        at, system, user = self._before or now
-        self._before = now
+        at, system, user = self._previous or now
+        self._previous = now
         seconds = now[0] - at
         share = [
             100 * max(0.0, one) / seconds if seconds > 0 else 0.0

@@ -37,13 +37,13 @@ class EntryRates:
     """
 
     def __init__(self, resource: Resource) -> None:
-        given = [field.name for field in resource.given]
-        fixed = [field.name for field in resource.fixed]
-        rates = [field for field in resource.moving if field.of]
+        given = [field.name for field in resource.source_fields]
+        fixed = [field.name for field in resource.static_fields]
+        rates = [field for field in resource.dynamic_fields if field.cumulative_field]
         place = {name: at for at, name in enumerate([*fixed, *given, *(one.name for one in rates)])}
-        self._counters = tuple(given.index(field.of) for field in rates)
-        self._in_order = _picker([place[field.name] for field in resource.fields])
-        self._before: dict[str, _RatedEntry] = {}
+        self._counter_indexes = tuple(given.index(field.cumulative_field) for field in rates)
+        self._reorder = _picker([place[field.name] for field in resource.fields])
+        self._previous: dict[str, _RatedEntry] = {}
 
     def complete(
         self, entries: list[StatisticsEntry], seconds: float
@@ -58,25 +58,29 @@ class EntryRates:
         for number, entry in enumerate(entries):
             if number % _BATCH_SIZE == _BATCH_SIZE - 1:
                 time.sleep(0)
-            before = self._before.get(entry.id)
+            before = self._previous.get(entry.id)
             if before is not None and before.entry is entry and not any(before.rates):
                 now[entry.id] = before
             else:
                 rates = self._rates(entry, before, seconds)
-                values = self._in_order(entry.fixed + entry.moving + rates)
+                values = self._reorder(entry.static_values + entry.dynamic_values + rates)
                 now[entry.id] = _RatedEntry(entry, rates, values)
-        self._before = now
+        self._previous = now
         return {identity: one.values for identity, one in now.items()}
 
     def _rates(
         self, entry: StatisticsEntry, before: _RatedEntry | None, seconds: float
     ) -> tuple[StatisticValue, ...]:
         if seconds <= 0:
-            return (0,) * len(self._counters)
-        if before is None or before.entry.fixed is not entry.fixed:
-            return tuple(_rate(entry.moving[at], 0, seconds) for at in self._counters)
-        moving = before.entry.moving
-        return tuple(_rate(entry.moving[at], moving[at], seconds) for at in self._counters)
+            return (0,) * len(self._counter_indexes)
+        if before is None or before.entry.static_values is not entry.static_values:
+            return tuple(
+                _rate(entry.dynamic_values[at], 0, seconds) for at in self._counter_indexes
+            )
+        moving = before.entry.dynamic_values
+        return tuple(
+            _rate(entry.dynamic_values[at], moving[at], seconds) for at in self._counter_indexes
+        )
 
 
 def _rate(now: StatisticValue, before: StatisticValue, seconds: float) -> int:
@@ -98,7 +102,7 @@ class SampleRates:
     """Turns samples into snapshots; samples have to come in their order."""
 
     def __init__(self) -> None:
-        self._completions = {one.path: EntryRates(one) for one in RESOURCES}
+        self._entry_rates = {one.path: EntryRates(one) for one in RESOURCES}
         self._elapsed: float | None = None
         self._timestamp = 0
 
@@ -109,7 +113,7 @@ class SampleRates:
         taken_at = from_unix(sample.taken_at)
         self._timestamp = taken_at + 1 if taken_at == self._timestamp else taken_at
         entries: Mapping[str, Mapping[str, tuple[StatisticValue, ...]]] = {
-            path: self._completions[path].complete(entries, seconds)
+            path: self._entry_rates[path].complete(entries, seconds)
             for path, entries in sample.entries.items()
         }
         return StatisticsSnapshot(self._timestamp, entries)

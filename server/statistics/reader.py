@@ -5,7 +5,8 @@ WAL mode readers do not block the writer. Only a database in memory is read on t
 (`statistics_thread.py`), since there is one connection to it.
 
 The file may be replaced: there is a new one when the old one has been removed or renamed. The
-keeper passes its `DatabaseLocation` to `StatisticsReader.read`, and the next question goes there.
+keeper passes its `DatabaseLocation` to `StatisticsReader.set_location`, and the next question goes
+there.
 """
 
 from __future__ import annotations
@@ -43,127 +44,127 @@ class DatabaseLocation(NamedTuple):
 
     Attributes:
         path: its path.
-        opened: how often a file has been opened for writing; another number is another file.
+        open_count: how often a file has been opened for writing; another number is another file.
     """
 
     path: str
-    opened: int
+    open_count: int
 
 
 class HistoryQuery:
     """A question, and the future of its answer."""
 
-    def __init__(self, ask: Callable[[StatisticsHistory], Any]) -> None:
-        self.answer: Final = Future[Any]()
-        self._ask = ask
+    def __init__(self, function: Callable[[StatisticsHistory], Any]) -> None:
+        self.future: Final = Future[Any]()
+        self._function = function
 
-    def put_to(self, history: Callable[[], StatisticsHistory]) -> None:
+    def execute(self, history: Callable[[], StatisticsHistory]) -> None:
         """Execute the question, unless its answer has been cancelled.
 
         Args:
             history: returns the history to ask.
         """
-        if not self.answer.set_running_or_notify_cancel():
+        if not self.future.set_running_or_notify_cancel():
             return
         try:
-            self.answer.set_result(self._ask(history()))
+            self.future.set_result(self._function(history()))
         except Exception as error:
-            self.answer.set_exception(error)
+            self.future.set_exception(error)
 
 
 class StatisticsReader:
     """Answers questions from a file.
 
     Args:
-        hand_on: takes questions when there is no file any more.
+        fallback: takes questions when there is no file any more.
 
     Attributes:
-        queries: the number of answered questions.
+        query_count: the number of answered questions.
     """
 
-    def __init__(self, hand_on: Callable[[HistoryQuery], None]) -> None:
-        self.queries = 0
-        self._hand_on = hand_on
-        self._place: DatabaseLocation | None = None
-        self._wake = threading.Condition()
-        self._questions: deque[HistoryQuery] = deque()
+    def __init__(self, fallback: Callable[[HistoryQuery], None]) -> None:
+        self.query_count = 0
+        self._fallback = fallback
+        self._location: DatabaseLocation | None = None
+        self._condition = threading.Condition()
+        self._pending_queries: deque[HistoryQuery] = deque()
         self._is_closing = False
         self._is_recorded = False
-        self._open: tuple[DatabaseLocation, sqlite3.Connection] | None = None
+        self._opened_file: tuple[DatabaseLocation, sqlite3.Connection] | None = None
         self._thread = threading.Thread(target=self._run, name="statistics reader", daemon=True)
 
     @property
     def can_answer(self) -> bool:
         """Whether there is a file to be read."""
-        return self._place is not None
+        return self._location is not None
 
-    def expect(self) -> None:
+    def expect_sample(self) -> None:
         """Hold back questions until a sample that is about to be published is recorded."""
         self._is_recorded = False
 
-    def read(self, place: DatabaseLocation | None) -> None:
+    def set_location(self, place: DatabaseLocation | None) -> None:
         """Read from now on from a file, which has the last sample; None for no file."""
-        with self._wake:
-            self._place = place
+        with self._condition:
+            self._location = place
             self._is_recorded = True
-            self._wake.notify()
+            self._condition.notify()
         if place is not None and self._thread.ident is None:
             self._thread.start()
 
-    def let_go(self) -> None:
+    def release_file(self) -> None:
         """Close the file before its writer does; a question under way is interrupted."""
-        with self._wake:
-            self._place = None
-            self._wake.notify()
-            if self._open is not None:
-                self._open[1].interrupt()
-            self._wake.wait_for(lambda: self._open is None, _CLOSE_SECONDS)
+        with self._condition:
+            self._location = None
+            self._condition.notify()
+            if self._opened_file is not None:
+                self._opened_file[1].interrupt()
+            self._condition.wait_for(lambda: self._opened_file is None, _CLOSE_SECONDS)
 
-    def ask(self, question: HistoryQuery) -> None:
+    def submit(self, question: HistoryQuery) -> None:
         """Queue a question; the answer is `ReaderBusyError` if too many wait."""
-        with self._wake:
+        with self._condition:
             if self._is_closing:
-                question.answer.cancel()
-            elif len(self._questions) >= MAX_PENDING_HISTORY_QUERIES:
-                question.answer.set_exception(
+                question.future.cancel()
+            elif len(self._pending_queries) >= MAX_PENDING_HISTORY_QUERIES:
+                question.future.set_exception(
                     ReaderBusyError("too many questions wait for the statistics")
                 )
             else:
-                self._questions.append(question)
-                self._wake.notify()
+                self._pending_queries.append(question)
+                self._condition.notify()
 
     def close(self) -> None:
         """Stop answering; a question under way is interrupted."""
-        with self._wake:
+        with self._condition:
             self._is_closing = True
-            for question in self._questions:
-                question.answer.cancel()
-            self._questions.clear()
-            self._wake.notify()
-            if self._open is not None:
-                self._open[1].interrupt()
+            for question in self._pending_queries:
+                question.future.cancel()
+            self._pending_queries.clear()
+            self._condition.notify()
+            if self._opened_file is not None:
+                self._opened_file[1].interrupt()
         if self._thread.ident is not None:
             self._thread.join(_CLOSE_SECONDS)
 
     def _run(self) -> None:
-        while (question := self._next()) is not None:
-            place = self._recorded_place()
+        while (question := self._next_query()) is not None:
+            place = self._wait_for_location()
             if place is None and self._is_recorded:
-                self._hand_on(question)
+                self._fallback(question)
             else:
-                question.put_to(partial(self._history, place))
+                question.execute(partial(self._history, place))
         self._close()
 
-    def _next(self) -> HistoryQuery | None:
-        with self._wake:
+    def _next_query(self) -> HistoryQuery | None:
+        with self._condition:
             while True:
-                if self._open is not None and self._open[0] != self._place:
+                if self._opened_file is not None and self._opened_file[0] != self._location:
                     self._close()
-                if self._questions:
-                    return self._questions.popleft()
+                if self._pending_queries:
+                    return self._pending_queries.popleft()
                 if self._is_closing:
                     return None
-                self._wake.wait()
+                self._condition.wait()
 
     def _history(self, place: DatabaseLocation | None) -> StatisticsHistory:
         """Return the history of a file, and open the file if needed.
@@ -173,33 +174,33 @@ class StatisticsReader:
         """
         if place is None:
             raise sqlite3.OperationalError("the last sample is still being recorded")
-        if self._open is None:
+        if self._opened_file is None:
             uri = f"{Path(place.path).absolute().as_uri()}?mode=ro"
             connection = sqlite3.connect(uri, uri=True, timeout=_BUSY_SECONDS, isolation_level=None)
-            with self._wake:
-                self._open = place, connection
-        self.queries += 1
-        return StatisticsHistory(self._open[1])
+            with self._condition:
+                self._opened_file = place, connection
+        self.query_count += 1
+        return StatisticsHistory(self._opened_file[1])
 
-    def _recorded_place(self) -> DatabaseLocation | None:
+    def _wait_for_location(self) -> DatabaseLocation | None:
         """Wait until the last sample is recorded, if that does not take too long.
 
         Returns:
             Its place; None for no file.
         """
         end = time.monotonic() + _PATIENCE_SECONDS
-        with self._wake:
+        with self._condition:
             while True:
-                if self._open is not None and self._open[0] != self._place:
+                if self._opened_file is not None and self._opened_file[0] != self._location:
                     self._close()
                 seconds = end - time.monotonic()
                 if self._is_recorded or seconds <= 0:
-                    return self._place
-                self._wake.wait(seconds)
+                    return self._location
+                self._condition.wait(seconds)
 
     def _close(self) -> None:
-        with self._wake:
-            if self._open is not None:
-                self._open[1].close()
-                self._open = None
-                self._wake.notify_all()
+        with self._condition:
+            if self._opened_file is not None:
+                self._opened_file[1].close()
+                self._opened_file = None
+                self._condition.notify_all()

@@ -49,7 +49,7 @@ class StatisticsRecorder:
         log: where problems are written.
         indexed: see `layout.statements`.
         clock: seconds, monotonic.
-        let_go: makes readers of the file close it, before it is closed here.
+        release_readers: makes readers of the file close it, before it is closed here.
     """
 
     def __init__(
@@ -59,17 +59,17 @@ class StatisticsRecorder:
         *,
         indexed: bool = False,
         clock: Callable[[], float] = time.monotonic,
-        let_go: Callable[[], None] = lambda: None,
+        release_readers: Callable[[], None] = lambda: None,
     ) -> None:
         self.path = path
         self._log = log
         self._indexed = indexed
         self._clock = clock
-        self._let_go = let_go
+        self._release_readers = release_readers
         self._retry_at = 0.0
         self._has_renamed = False
         self._queries = 0
-        self._opened = 0
+        self._open_count = 0
         self._use_first(self._open())
 
     @property
@@ -78,31 +78,31 @@ class StatisticsRecorder:
         return self.database.path == self.path
 
     @property
-    def place(self) -> DatabaseLocation | None:
+    def location(self) -> DatabaseLocation | None:
         """The file that can be read; None if samples are recorded in memory."""
         path = self.database.path
-        return None if path == MEMORY else DatabaseLocation(path, self._opened)
+        return None if path == MEMORY else DatabaseLocation(path, self._open_count)
 
     @property
-    def queries(self) -> int:
+    def query_count(self) -> int:
         """The number of questions answered from the database."""
-        return self._queries + self.history.queries
+        return self._queries + self.history.query_count
 
     def write(
         self, taken: Mapping[str, list[StatisticsEntry]], snapshot: StatisticsSnapshot
     ) -> None:
         """Write a sample: to the file if that is possible now, otherwise to memory."""
         if not self.is_in_place and self._clock() >= self._retry_at:
-            self._go_back()
+            self._resume_file()
         elif not self.database.is_in_place:
-            self._use(self._open())
-        self.attempt(lambda database: database.write(taken, snapshot))
+            self._use_database(self._open())
+        self.run_with_database(lambda database: database.write(taken, snapshot))
 
-    def note_lifetime(self, timestamp: int, values: tuple[StatisticValue, ...]) -> None:
+    def write_lifetime_event(self, timestamp: int, values: tuple[StatisticValue, ...]) -> None:
         """Write an event in the life of the instance."""
-        self.attempt(lambda database: database.note_lifetime(timestamp, values))
+        self.run_with_database(lambda database: database.write_lifetime_event(timestamp, values))
 
-    def thin_out(self, now: int) -> bool:
+    def thin_out_step(self, now: int) -> bool:
         """Take a step of thinning out old samples.
 
         Args:
@@ -111,43 +111,43 @@ class StatisticsRecorder:
         Returns:
             Whether there may be more to do.
         """
-        return self.attempt(lambda _: self._thinning.step(now))
+        return self.run_with_database(lambda _: self._retention.thin_out_step(now))
 
-    def attempt(self, work: Callable[[StatisticsDatabase], _T]) -> _T:
+    def run_with_database(self, work: Callable[[StatisticsDatabase], _T]) -> _T:
         """Call a function with the database; if that fails, call it with one in memory."""
         try:
             return work(self.database)
         except sqlite3.Error as error:
             if self.database.path == MEMORY:
                 raise
-            self._use(self._without(error))
+            self._use_database(self._replacement_database(error))
             return work(self.database)
 
     def close(self) -> None:
         """Close the file, after an attempt to move samples in memory to it."""
         if not self.is_in_place:
-            self._go_back()
+            self._resume_file()
         self.database.close()
 
-    def _use(self, database: StatisticsDatabase) -> None:
-        self._queries += self.history.queries
-        self._let_go()
+    def _use_database(self, database: StatisticsDatabase) -> None:
+        self._queries += self.history.query_count
+        self._release_readers()
         self.database.close()
         self._use_first(database)
 
     def _use_first(self, database: StatisticsDatabase) -> None:
         self.database = database
-        self._opened += 1
+        self._open_count += 1
         self.history = StatisticsHistory(database.connection)
-        self._thinning = SampleRetention(database)
+        self._retention = SampleRetention(database)
 
     def _open(self) -> StatisticsDatabase:
         try:
             return StatisticsDatabase(self.path, indexed=self._indexed)
         except (sqlite3.Error, ForeignDatabaseError, DatabaseVersionError) as error:
-            return self._without(error)
+            return self._replacement_database(error)
 
-    def _without(self, error: Exception) -> StatisticsDatabase:
+    def _replacement_database(self, error: Exception) -> StatisticsDatabase:
         """Return the database that replaces a failed one."""
         kind = _kind(error)
         if kind is not None and not self._has_renamed:
@@ -160,7 +160,7 @@ class StatisticsRecorder:
         self._retry_at = self._clock() + RETRY_SECONDS
         return StatisticsDatabase(MEMORY, indexed=self._indexed)
 
-    def _go_back(self) -> None:
+    def _resume_file(self) -> None:
         """Resume writing to the file, if it is possible."""
         self._retry_at = self._clock() + RETRY_SECONDS
         try:
@@ -168,11 +168,11 @@ class StatisticsRecorder:
         except (sqlite3.Error, ForeignDatabaseError, DatabaseVersionError):
             return  # still the failure that has been logged
         try:
-            count = database.take_over(self.database)
+            count = database.copy_from(self.database)
         except sqlite3.Error:
             database.close()
             return
-        self._use(database)
+        self._use_database(database)
         self._log.emit("1B-0002", path=self.path, count=count)
 
     def _rename(self, kind: str) -> Path | None:

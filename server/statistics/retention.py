@@ -42,18 +42,18 @@ class RetentionLimits:
     Attributes:
         tiers: pairs in milliseconds: a width, of which one sample is retained, and the age up to
             which that is so; the first width is 0.
-        most_bytes: the maximum size of the database.
+        max_bytes: the maximum size of the database.
     """
 
     tiers: tuple[tuple[int, int], ...]
-    most_bytes: int
+    max_bytes: int
 
 
 IN_FILE: Final = RetentionLimits(
-    ((0, _DAY), (_MINUTE, 7 * _DAY), (_HOUR, 366 * _DAY)), most_bytes=4 << 30
+    ((0, _DAY), (_MINUTE, 7 * _DAY), (_HOUR, 366 * _DAY)), max_bytes=4 << 30
 )
 IN_MEMORY: Final = RetentionLimits(
-    ((0, _HOUR), (_MINUTE, _DAY), (_HOUR, 31 * _DAY)), most_bytes=64 << 20
+    ((0, _HOUR), (_MINUTE, _DAY), (_HOUR, 31 * _DAY)), max_bytes=64 << 20
 )
 
 
@@ -74,7 +74,7 @@ class SampleRetention:
         self._retention = retention
         self._scale = 1.0
 
-    def step(self, now: int) -> bool:
+    def thin_out_step(self, now: int) -> bool:
         """Do one small step of thinning out.
 
         Args:
@@ -88,21 +88,21 @@ class SampleRetention:
         """
         tiers = self._retention.tiers
         for tier, ((_, age), (width, _)) in enumerate(pairwise(tiers)):
-            before = (now - self._scaled(age)) // width * width
+            before = (now - self._scaled_age(age)) // width * width
             oldest = self._database.oldest_sample(tier, before)
             if oldest is not None:
-                self._thin(oldest // width * width, width, tier + 1)
+                self._thin_out_range(oldest // width * width, width, tier + 1)
                 return True
-        if remove(self._database, now - self._scaled(tiers[-1][1])):
+        if remove(self._database, now - self._scaled_age(tiers[-1][1])):
             return True
-        return self._is_pressed()
+        return self._adjust_scale()
 
-    def _scaled(self, age: int) -> int:
+    def _scaled_age(self, age: int) -> int:
         return int(age * self._scale)
 
-    def _is_pressed(self) -> bool:
+    def _adjust_scale(self) -> bool:
         """Shorten all ages if the database is too large; return whether that was done."""
-        used, most = self._database.used, self._retention.most_bytes
+        used, most = self._database.used_bytes, self._retention.max_bytes
         if used > most:
             self._scale *= _HARDER
             return True
@@ -110,7 +110,7 @@ class SampleRetention:
             self._scale = min(1.0, self._scale * _SOFTER)
         return False
 
-    def _thin(self, first: int, width: int, tier: int) -> None:
+    def _thin_out_range(self, first: int, width: int, tier: int) -> None:
         """Reduce the samples of a time to one."""
         database, last = self._database, first + width - 1
         execute = database.connection.execute

@@ -15,14 +15,14 @@ class StatisticsEntry(NamedTuple):
     Attributes:
         id: its name in paths; no other entry of the resource has it while this one lives. Empty
             where the resource is one entry itself.
-        fixed: values of `Resource.fixed`; the same object in every sample for as long as the entry
-            lives, so that a new one tells of a new life.
-        moving: values of `Resource.given`.
+        static_values: values of `Resource.static_fields`; the same object in every sample for as
+            long as the entry lives, so that a new one tells of a new life.
+        dynamic_values: values of `Resource.source_fields`.
     """
 
     id: str
-    fixed: tuple[StatisticValue, ...]
-    moving: tuple[StatisticValue, ...]
+    static_values: tuple[StatisticValue, ...]
+    dynamic_values: tuple[StatisticValue, ...]
 
 
 class StatisticsSource(Protocol):

@@ -45,16 +45,16 @@ class ResourceField:
         name: as in paths, documents and columns.
         kind: the kind of measurement.
         type: the type. Programs expect whole numbers for rates and counts, so these are INTEGER.
-        about: a description in a few words, for people.
-        of: the cumulative field of an interval average, which is computed from the growth of that
-            field and not by a source. Empty: the source computes the value.
+        description: a description in a few words, for people.
+        cumulative_field: the cumulative field of an interval average, which is computed from the
+            growth of that field and not by a source. Empty: the source computes the value.
     """
 
     name: str
     kind: MeasurementKind
     type: ColumnType
-    about: str
-    of: str = ""
+    description: str
+    cumulative_field: str = ""
 
 
 @dataclass(frozen=True)
@@ -74,19 +74,19 @@ class Resource:
     fields: tuple[ResourceField, ...] = field(repr=False)
 
     @cached_property
-    def fixed(self) -> tuple[ResourceField, ...]:
+    def static_fields(self) -> tuple[ResourceField, ...]:
         """The fields that never change."""
         return tuple(one for one in self.fields if one.kind is MeasurementKind.FIXED)
 
     @cached_property
-    def moving(self) -> tuple[ResourceField, ...]:
+    def dynamic_fields(self) -> tuple[ResourceField, ...]:
         """The fields that each sample has anew, including those that are computed from others."""
         return tuple(one for one in self.fields if one.kind is not MeasurementKind.FIXED)
 
     @cached_property
-    def given(self) -> tuple[ResourceField, ...]:
+    def source_fields(self) -> tuple[ResourceField, ...]:
         """Those of the moving fields that come from a source."""
-        return tuple(one for one in self.moving if not one.of)
+        return tuple(one for one in self.dynamic_fields if not one.cumulative_field)
 
 
 TEXT: Final = ColumnType.TEXT

@@ -36,14 +36,14 @@ class SelfStatistics:
 
     def __init__(self, path: str, interval_ms: int) -> None:
         self._is_in_memory = path == MEMORY
-        self._fixed: tuple[StatisticValue, ...] = (path, interval_ms)
+        self._static_values: tuple[StatisticValue, ...] = (path, interval_ms)
         self._size = 0
         self._growth = 0
         self._queries = 0
-        self._last = 0
-        self._committing = 0
-        self._samples = 0
-        self._whole = 0
+        self._last_us = 0
+        self._commit_us = 0
+        self._sample_count = 0
+        self._total_us = 0
 
     def entries(self) -> Iterator[StatisticsEntry]:
         """Yield the one entry."""
@@ -54,14 +54,14 @@ class SelfStatistics:
             file_size,
             memory,
             self._queries,
-            self._last,
-            self._committing,
-            self._samples,
-            self._whole,
+            self._last_us,
+            self._commit_us,
+            self._sample_count,
+            self._total_us,
         )
-        yield StatisticsEntry("", self._fixed, moving)
+        yield StatisticsEntry("", self._static_values, moving)
 
-    def note(
+    def update(
         self, recording: StatisticsRecorder, *, queries: int, commit: float, whole: float
     ) -> None:
         """Update the figures after a sample has been recorded.
@@ -72,15 +72,15 @@ class SelfStatistics:
             commit: seconds that recording it took.
             whole: seconds that the sample took altogether.
         """
-        size = recording.database.size
+        size = recording.database.size_bytes
         self._is_in_memory = recording.database.path == MEMORY
         self._growth = max(0, size - self._size)
         self._size = size
         self._queries = queries
-        self._last = round(whole * _MICROSECONDS)
-        self._committing += round(commit * _MICROSECONDS)
-        self._samples += 1
-        self._whole += self._last
+        self._last_us = round(whole * _MICROSECONDS)
+        self._commit_us += round(commit * _MICROSECONDS)
+        self._sample_count += 1
+        self._total_us += self._last_us
 
 
 class Lifetimes:

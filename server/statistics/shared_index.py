@@ -37,14 +37,14 @@ class SharedIndex:
         self._size = 0
         self._maps: dict[int, ctypes.Array[ctypes.c_char]] = {}  # by place in the file
 
-    def look(self) -> None:
+    def guard_new_maps(self) -> None:
         """Guard the maps added since the last look."""
         size = self._file_size()
         if size > self._size:
             self._size = size
-            self._cover()
+            self._guard_maps()
 
-    def check(self) -> None:
+    def check_pages(self) -> None:
         """Check that no page has been lost.
 
         Raises:
@@ -53,7 +53,7 @@ class SharedIndex:
         if self._guard.lost or self._file_size() < self._size:
             raise sqlite3.OperationalError(f"another program has changed {self._path}")
 
-    def spoil(self) -> None:
+    def invalidate(self) -> None:
         """Invalidate the index if a page has been lost; called before the database is closed.
 
         Closing would otherwise copy pages from the WAL file to the database by that index.
@@ -71,7 +71,7 @@ class SharedIndex:
             self._guard.give_up(mapped)
         self._maps.clear()
 
-    def _cover(self) -> None:
+    def _guard_maps(self) -> None:
         try:
             found = os.stat(self._path)
             lines = _MAPS.read_text(errors="replace").splitlines()

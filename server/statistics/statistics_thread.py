@@ -82,7 +82,7 @@ class StatisticsThread:
 
     Attributes:
         latest: the newest snapshot; None before the first.
-        dropped: samples dropped because they came too fast.
+        dropped_samples: samples dropped because they came too fast.
     """
 
     def __init__(
@@ -97,7 +97,7 @@ class StatisticsThread:
         clock: Callable[[], float] = time.time,
     ) -> None:
         self.latest: StatisticsSnapshot | None = None
-        self.dropped = 0
+        self.dropped_samples = 0
         self._path = path
         self._log = log
         self._version = version
@@ -105,18 +105,18 @@ class StatisticsThread:
         self._clock = clock
         self._rates = SampleRates()
         self._lifetimes = Lifetimes()
-        self._own = SelfStatistics(path, interval_ms)
-        self._sources = [*sources, self._own, self._lifetimes]
+        self._self_statistics = SelfStatistics(path, interval_ms)
+        self._sources = [*sources, self._self_statistics, self._lifetimes]
         self._watchers: tuple[Callable[[StatisticsSnapshot], None], ...] = ()
-        self._wake = threading.Condition()
+        self._condition = threading.Condition()
         self._samples: deque[StatisticsSample] = deque()
-        self._questions: deque[HistoryQuery] = deque()
-        self._reader = StatisticsReader(self._put)
-        self._chores: deque[tuple[Future[Any], Generator[None, None, None]]] = deque()
-        self._tidy_at = 0.0
+        self._pending_queries: deque[HistoryQuery] = deque()
+        self._reader = StatisticsReader(self._queue_query)
+        self._maintenance_jobs: deque[tuple[Future[Any], Generator[None, None, None]]] = deque()
+        self._maintenance_at = 0.0
         self._is_closing = False
-        self._complained_of = 0
-        self._missing: set[str] = set()
+        self._logged_dropped = 0
+        self._failed_resources: set[str] = set()
         self._thread = threading.Thread(target=self._run, name="statistics", daemon=True)
 
     def start(self) -> None:
@@ -128,31 +128,31 @@ class StatisticsThread:
         """Whether the thread runs."""
         return self._thread.is_alive()
 
-    def take(self, sample: StatisticsSample) -> None:
+    def add_sample(self, sample: StatisticsSample) -> None:
         """Queue a sample, to be completed and recorded. Never waits."""
-        with self._wake:
+        with self._condition:
             self._samples.append(sample)
             if len(self._samples) > MAX_PENDING_SAMPLES:
                 self._samples.popleft()
-                self.dropped += 1
-            self._wake.notify()
+                self.dropped_samples += 1
+            self._condition.notify()
 
-    def watch(self, told: Callable[[StatisticsSnapshot], None]) -> Callable[[], None]:
+    def add_watcher(self, told: Callable[[StatisticsSnapshot], None]) -> Callable[[], None]:
         """Call a function with each new snapshot, on the thread of statistics.
 
         Returns:
             A function that ends that; harmless if it has ended.
         """
-        with self._wake:
+        with self._condition:
             self._watchers = (*self._watchers, told)
 
         def stop() -> None:
-            with self._wake:
+            with self._condition:
                 self._watchers = tuple(one for one in self._watchers if one is not told)
 
         return stop
 
-    def ask(self, question: Callable[[StatisticsHistory], _T]) -> Future[_T]:
+    def query(self, question: Callable[[StatisticsHistory], _T]) -> Future[_T]:
         """Queue a question, to be answered on another thread.
 
         Args:
@@ -164,22 +164,22 @@ class StatisticsThread:
         """
         asked = HistoryQuery(question)
         if self._reader.can_answer:
-            self._reader.ask(asked)
+            self._reader.submit(asked)
         else:
-            self._put(asked)
-        return asked.answer
+            self._queue_query(asked)
+        return asked.future
 
-    def _put(self, question: HistoryQuery) -> None:
+    def _queue_query(self, question: HistoryQuery) -> None:
         """Queue a question for the thread of statistics."""
-        with self._wake:
+        with self._condition:
             if self._is_closing:
-                question.answer.cancel()
-            elif len(self._questions) >= MAX_PENDING_HISTORY_QUERIES:
+                question.future.cancel()
+            elif len(self._pending_queries) >= MAX_PENDING_HISTORY_QUERIES:
                 problem = ReaderBusyError("too many questions wait for the statistics")
-                question.answer.set_exception(problem)
+                question.future.set_exception(problem)
             else:
-                self._questions.append(question)
-                self._wake.notify()
+                self._pending_queries.append(question)
+                self._condition.notify()
 
     def truncate(self, age_seconds: float) -> Future[int]:
         """Remove samples that are older than an age, in seconds.
@@ -187,7 +187,7 @@ class StatisticsThread:
         Returns:
             A future with their number; sqlite3.Error if they cannot be removed.
         """
-        return self._do_in_steps(self._truncate(age_seconds))
+        return self._queue_maintenance(self._truncate(age_seconds))
 
     def vacuum(self) -> Future[None]:
         """Return unused pages of the file to the file system.
@@ -195,18 +195,18 @@ class StatisticsThread:
         Returns:
             A future that completes when that is done; sqlite3.Error if it fails.
         """
-        return self._do_in_steps(self._vacuum())
+        return self._queue_maintenance(self._vacuum())
 
     def close(self) -> None:
         """Record the queued samples and the shutdown; abandon all that takes too long."""
         self._reader.close()  # first: if the writer's connection closes last, it leaves one file
-        with self._wake:
+        with self._condition:
             self._is_closing = True
-            self._wake.notify()
+            self._condition.notify()
         if self._thread.ident is not None:
             self._thread.join(_CLOSE_SECONDS)
 
-    def _do_in_steps(self, work: Generator[None, None, _T]) -> Future[_T]:
+    def _queue_maintenance(self, work: Generator[None, None, _T]) -> Future[_T]:
         """Queue work that is done in steps, between samples and questions."""
         future: Future[_T] = Future()
 
@@ -221,75 +221,77 @@ class StatisticsThread:
             except Exception as error:
                 future.set_exception(error)
 
-        with self._wake:
+        with self._condition:
             if self._is_closing:
                 future.cancel()
             else:
-                self._chores.append((future, steps()))
-                self._tidy_at = 0.0
-                self._wake.notify()
+                self._maintenance_jobs.append((future, steps()))
+                self._maintenance_at = 0.0
+                self._condition.notify()
         return future
 
     def _run(self) -> None:
-        self._recording = StatisticsRecorder(
-            self._path, self._log, indexed=self._indexed, let_go=self._reader.let_go
+        self._recorder = StatisticsRecorder(
+            self._path, self._log, indexed=self._indexed, release_readers=self._reader.release_file
         )
-        self._note_lifetime("started")
-        self._reader.read(self._recording.place)
-        while (job := self._next()) is not None:
+        self._record_lifetime("started")
+        self._reader.set_location(self._recorder.location)
+        while (job := self._next_job()) is not None:
             try:
                 job()
             except Exception as error:
                 self._log.emit("05-0003", error=repr(error))
-        self._end()
+        self._shut_down()
 
-    def _next(self) -> _Job | None:
+    def _next_job(self) -> _Job | None:
         """Wait for the next job; None if the thread has to end."""
-        with self._wake:
+        with self._condition:
             while True:
                 if self._samples:
-                    return partial(self._work_off, self._samples.popleft())
+                    return partial(self._process_sample, self._samples.popleft())
                 if self._is_closing:
                     return None
-                seconds = self._tidy_at - time.monotonic()
+                seconds = self._maintenance_at - time.monotonic()
                 if seconds <= 0:
-                    return self._tidy_up
-                if self._questions:
-                    question = self._questions.popleft()
-                    return lambda: question.put_to(lambda: self._recording.history)
-                self._wake.wait(seconds)
+                    return self._run_maintenance
+                if self._pending_queries:
+                    question = self._pending_queries.popleft()
+                    return lambda: question.execute(lambda: self._recorder.history)
+                self._condition.wait(seconds)
 
-    def _work_off(self, sample: StatisticsSample) -> None:
+    def _process_sample(self, sample: StatisticsSample) -> None:
         begun = time.perf_counter()
-        taken = {**sample.entries, **self._read_here()}
+        taken = {**sample.entries, **self._read_sources()}
         snapshot = self._rates.complete(replace(sample, entries=taken))
-        self._reader.expect()
+        self._reader.expect_sample()
         self.latest = snapshot
         for told in self._watchers:
-            self._tell(told, snapshot)
+            self._notify_watcher(told, snapshot)
         written = time.perf_counter()
-        self._recording.write(taken, snapshot)
+        self._recorder.write(taken, snapshot)
         done = time.perf_counter()
-        self._reader.read(self._recording.place)
-        queries = self._recording.queries + self._reader.queries
-        self._own.note(self._recording, queries=queries, commit=done - written, whole=done - begun)
-        self._complain_of_dropped()
+        self._reader.set_location(self._recorder.location)
+        queries = self._recorder.query_count + self._reader.query_count
+        self._self_statistics.update(
+            self._recorder, queries=queries, commit=done - written, whole=done - begun
+        )
+        self._log_dropped()
 
-    def _read_here(self) -> Mapping[str, list[StatisticsEntry]]:
+    def _read_sources(self) -> Mapping[str, list[StatisticsEntry]]:
         read: dict[str, list[StatisticsEntry]] = {}
         for source in self._sources:
             path = source.resource.path
             try:
                 read[path] = list(source.entries())
             except (OSError, ValueError, LookupError) as error:
-                if path not in self._missing:
-                    self._missing.add(path)
+                if path not in self._failed_resources:
+                    self._failed_resources.add(path)
                     self._log.emit("05-0001", resource=path, error=error)
             else:
-                self._missing.discard(path)
+                self._failed_resources.discard(path)
         return read
 
-    def _tell(
+    def _notify_watcher(
         self, told: Callable[[StatisticsSnapshot], None], snapshot: StatisticsSnapshot
     ) -> None:
         try:
@@ -297,51 +299,51 @@ class StatisticsThread:
         except Exception as error:
             self._log.emit("05-0003", error=repr(error))
 
-    def _complain_of_dropped(self) -> None:
-        dropped = self.dropped
-        if dropped > self._complained_of:
-            self._log.emit("05-0002", count=dropped - self._complained_of)
-            self._complained_of = dropped
+    def _log_dropped(self) -> None:
+        dropped = self.dropped_samples
+        if dropped > self._logged_dropped:
+            self._log.emit("05-0002", count=dropped - self._logged_dropped)
+            self._logged_dropped = dropped
 
-    def _tidy_up(self) -> None:
+    def _run_maintenance(self) -> None:
         """Take a step of an action's request, or else of thinning out."""
-        if self._chores:
-            if next(self._chores[0][1], _END) is _END:
-                self._chores.popleft()
+        if self._maintenance_jobs:
+            if next(self._maintenance_jobs[0][1], _END) is _END:
+                self._maintenance_jobs.popleft()
             has_more = True
         else:
-            has_more = self._recording.thin_out(from_unix(self._clock()))
-        with self._wake:
+            has_more = self._recorder.thin_out_step(from_unix(self._clock()))
+        with self._condition:
             pause = _PAUSE_SECONDS if has_more else _LOOK_SECONDS
-            self._tidy_at = time.monotonic() + pause
+            self._maintenance_at = time.monotonic() + pause
 
     def _truncate(self, age_seconds: float) -> Generator[None, None, int]:
         before, count = from_unix(self._clock() - age_seconds), 0
-        while removed := remove(self._recording.database, before):
+        while removed := remove(self._recorder.database, before):
             count += removed
             yield
-        remove_lifetimes(self._recording.database, before)
-        self._lifetimes.read(self._recording.database)
+        remove_lifetimes(self._recorder.database, before)
+        self._lifetimes.read(self._recorder.database)
         self._log.emit("1B-0004", count=count, before=to_text(before))
         return count
 
     def _vacuum(self) -> Generator[None, None, None]:
-        before = self._recording.database.size
-        while self._recording.database.vacuum_step():
+        before = self._recorder.database.size_bytes
+        while self._recorder.database.vacuum_step():
             yield
-        self._log.emit("1B-0005", bytes=max(0, before - self._recording.database.size))
+        self._log.emit("1B-0005", bytes=max(0, before - self._recorder.database.size_bytes))
 
-    def _note_lifetime(self, event: str) -> None:
+    def _record_lifetime(self, event: str) -> None:
         now = from_unix(self._clock())
-        self._recording.note_lifetime(now, (event, to_text(now), self._version))
-        self._lifetimes.read(self._recording.database)
+        self._recorder.write_lifetime_event(now, (event, to_text(now), self._version))
+        self._lifetimes.read(self._recorder.database)
 
-    def _end(self) -> None:
+    def _shut_down(self) -> None:
         with suppress(sqlite3.Error):
-            self._note_lifetime("shutdown")
-        for question in self._questions:
-            question.answer.cancel()
-        for future, steps in self._chores:
+            self._record_lifetime("shutdown")
+        for question in self._pending_queries:
+            question.future.cancel()
+        for future, steps in self._maintenance_jobs:
             steps.close()
             future.cancel()
-        self._recording.close()
+        self._recorder.close()

@@ -40,13 +40,13 @@ class _PendingCopy(NamedTuple):
     """A change that waits to be copied.
 
     Attributes:
-        due: the time to copy it, in seconds since 1970 on the steady clock.
+        due_s: the time to copy it, in seconds since 1970 on the steady clock.
         record: the record's present state, None if it is gone.
         envelope: the origin of its last change.
         reason: the reason why it is gone.
     """
 
-    due: float
+    due_s: float
     record: Record | None
     envelope: Envelope
     reason: str
@@ -59,7 +59,7 @@ class ConflatedTopic:
         spec: its description.
         source: the topic that it is a copy of.
         functions: the functions that its filter and enrichment call.
-        stores: numbers its changes.
+        sow_registry: numbers its changes.
         clock: the time, and timers.
         announce: notifies subscribers of its changes.
         flush: called after changes have been announced.
@@ -72,8 +72,8 @@ class ConflatedTopic:
         table: its records.
         changes: count of changes received from the source.
         copies: count of changes that have been copied.
-        rounds: count of checks for due changes.
-        seconds: the total duration of these checks.
+        check_count: count of checks for due changes.
+        check_seconds: the total duration of these checks.
     """
 
     def __init__(
@@ -81,7 +81,7 @@ class ConflatedTopic:
         spec: ConflatedTopicSpec,
         source: RecordSource,
         functions: Functions,
-        stores: SowRegistry,
+        sow_registry: SowRegistry,
         clock: Clock,
         announce: AnnounceChanges,
         flush: Callable[[], None],
@@ -96,13 +96,13 @@ class ConflatedTopic:
         )
         self._spec: Final = spec
         self._source: Final = source
-        self._stores: Final = stores
+        self._sow_registry: Final = sow_registry
         self._clock: Final = clock
         self._announce: Final = announce
         self._flush: Final = flush
-        self._interval: Final = spec.interval / _NANOSECONDS
+        self._interval_s: Final = spec.interval / _NANOSECONDS
         filter_ = None if spec.filter is None else parse(spec.filter, ContextKind.FILTER, functions)
-        self._test: Final = RecordFilter(self.table, filter_)
+        self._filter: Final = RecordFilter(self.table, filter_)
         fields = [parse_field(text, ContextKind.ENRICHMENT, functions) for text in spec.enrichment]
         self._enrichment: Final = (
             EnrichmentStage(fields, message_type, functions) if fields else None
@@ -110,42 +110,44 @@ class ConflatedTopic:
         self._pending: dict[str, _PendingCopy] = {}
         self.changes = 0
         self.copies = 0
-        self.rounds = 0
-        self.seconds = 0.0
+        self.check_count = 0
+        self.check_seconds = 0.0
 
     @property
     def inputs(self) -> Sequence[tuple[RecordSource, RecordFollower]]:
         """See `DerivedRecordSource.inputs`."""
         return ((self._source, self),)
 
-    def keeps(self, name: str) -> bool:
-        """See `RecordSource.keeps`."""
+    def covers_topic(self, name: str) -> bool:
+        """See `RecordSource.covers_topic`."""
         if not self.is_container:
             return name == self.name
         before, _, after = (self._spec.topic_format or _NAME).partition(_NAME)
         inner = name[len(before) : len(name) - len(after)]
-        return name == before + inner + after and self._source.keeps(inner)
+        return name == before + inner + after and self._source.covers_topic(inner)
 
     def query(self, spec: QuerySpec, now: int) -> Query:
         """See `RecordSource.query`."""
         return Query(self.table, spec, now)
 
-    def take(self, change: RecordChange, envelope: Envelope, reason: str) -> None:
-        """See `RecordFollower.take`."""
+    def handle_change(self, change: RecordChange, envelope: Envelope, reason: str) -> None:
+        """See `RecordFollower.handle_change`."""
         self.changes += 1
-        identity = self.table.identity(change.key, self._copied_name(change.topic))
+        identity = self.table.make_identity(change.key, self._copied_name(change.topic))
         waiting = self._pending.get(identity)
-        due = self._clock.steady() + self._interval if waiting is None else waiting.due
+        due = self._clock.steady() + self._interval_s if waiting is None else waiting.due_s
         if not self._pending:
-            self._clock.call_later(self._interval, self._copy_due)
+            self._clock.call_later(self._interval_s, self._copy_due)
         self._pending[identity] = _PendingCopy(due, change.record, envelope, reason)
 
-    def begin(self) -> None:
-        """See `DerivedRecordSource.begin`."""
+    def populate(self) -> None:
+        """See `DerivedRecordSource.populate`."""
         now = to_nanoseconds(self._clock.now())
         for records in self._source.query(QuerySpec(), now):
             for record in records:
-                self._copy(self.table.identity(record.key, self._copied_name(record.topic)), record)
+                self._copy(
+                    self.table.make_identity(record.key, self._copied_name(record.topic)), record
+                )
 
     def _copied_name(self, topic: str) -> str:
         """Return the name under which the records of a topic are copied."""
@@ -155,11 +157,11 @@ class ConflatedTopic:
 
     def _copy_due(self) -> None:
         now = self._clock.steady()
-        self.rounds += 1
+        self.check_count += 1
         while self._pending:
             identity, first = next(iter(self._pending.items()))
-            if first.due > now:
-                self._clock.call_later(first.due - now, self._copy_due)
+            if first.due_s > now:
+                self._clock.call_later(first.due_s - now, self._copy_due)
                 break
             del self._pending[identity]
             change = self._copy(identity, first.record)
@@ -168,17 +170,19 @@ class ConflatedTopic:
                 reason, envelope = first.reason, first.envelope
                 if first.record is not None:  # a run of messages shares the envelope
                     reason = MATCH
-                    envelope = envelope.held_since(envelope.received, first.record.bookmark)
+                    envelope = envelope.with_time_and_bookmark(
+                        envelope.received_s, first.record.bookmark
+                    )
                 self._announce(self.type_name, [change], envelope, reason)
-        self.seconds += self._clock.steady() - now
+        self.check_seconds += self._clock.steady() - now
         self._flush()
 
     def _copy(self, identity: str, record: Record | None) -> RecordChange | None:
         """Update the copy of a record; return None if it is up to date already."""
-        sequence = self._stores.next_sequence()
-        if record is not None and self._test(record):
+        sequence = self._sow_registry.next_sequence()
+        if record is not None and self._filter(record):
             copied = record._replace(
-                body=self._enriched(record),
+                body=self._enrich(record),
                 topic=self._copied_name(record.topic),
                 expires=0,
                 sequence=sequence,
@@ -186,7 +190,7 @@ class ConflatedTopic:
             return self.table.put(copied)
         return self.table.remove(identity, sequence, to_nanoseconds(self._clock.now()))
 
-    def _enriched(self, record: Record) -> bytes:
+    def _enrich(self, record: Record) -> bytes:
         if self._enrichment is None:
             return record.body
         try:
@@ -207,6 +211,6 @@ def _table_options(
         ),
         key_fields=() if spec.enrichment else of_source.key_fields,
         key_domain=of_source.key_domain,
-        pattern=source.is_container,
+        has_pattern=source.is_container,
         functions=functions,
     )

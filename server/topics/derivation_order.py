@@ -31,20 +31,20 @@ class DerivedTopicScheduler:
         log: receives failures.
     """
 
-    __slots__ = ("_enrolled", "_log", "_waiting", "_works")
+    __slots__ = ("_is_running", "_log", "_scheduled", "_topic_count")
 
     def __init__(self, log: ServerLog) -> None:
         self._log = log
-        self._enrolled = 0
-        self._waiting: list[tuple[int, Callable[[], None]]] = []
-        self._works = False
+        self._topic_count = 0
+        self._scheduled: list[tuple[int, Callable[[], None]]] = []
+        self._is_running = False
 
-    def enrol(self) -> int:
+    def register_topic(self) -> int:
         """Assign a rank to the next topic of the configuration, and return it."""
-        self._enrolled += 1
-        return self._enrolled
+        self._topic_count += 1
+        return self._topic_count
 
-    def tell(
+    def announce_change(
         self,
         followers: Iterable[RecordFollower],
         change: RecordChange,
@@ -61,32 +61,32 @@ class DerivedTopicScheduler:
         """
         for follower in followers:
             try:
-                follower.take(change, envelope, reason)
+                follower.handle_change(change, envelope, reason)
             except Exception as error:  # of any kind: the source of the change is not affected
-                self._report(change.topic, error)
-        if self._waiting and not self._works:
-            self._works = True
+                self._log_failure(change.topic, error)
+        if self._scheduled and not self._is_running:
+            self._is_running = True
             try:
-                while self._waiting:
-                    self._take_turn(change.topic, heappop(self._waiting)[1])
+                while self._scheduled:
+                    self._run_update(change.topic, heappop(self._scheduled)[1])
             finally:
-                self._works = False
+                self._is_running = False
 
-    def _take_turn(self, origin: str, turn: Callable[[], None]) -> None:
+    def _run_update(self, origin: str, turn: Callable[[], None]) -> None:
         try:
             turn()
         except Exception as error:  # of any kind: the source of the change is not affected
-            self._report(origin, error)
+            self._log_failure(origin, error)
 
-    def _report(self, origin: str, error: Exception) -> None:
+    def _log_failure(self, origin: str, error: Exception) -> None:
         text = f"a topic made from others could not follow a change of topic {origin!r}"
         self._log.emit("01-0004", text=text, error=repr(error))
 
-    def ask(self, rank: int, turn: Callable[[], None]) -> None:
+    def schedule(self, rank: int, turn: Callable[[], None]) -> None:
         """Request a turn.
 
         Args:
             rank: the rank of the topic, which does not ask again before its turn has come.
             turn: called when it has come.
         """
-        heappush(self._waiting, (rank, turn))
+        heappush(self._scheduled, (rank, turn))

@@ -21,17 +21,17 @@ class _PublisherWatermark:
     """Numbers of one publisher.
 
     Attributes:
-        settled: the number up to which everything is known to be settled.
+        settled_sequence: the number up to which everything is known to be settled.
         txids: the txids of messages with the numbers below, ascending.
         sequences: the numbers.
-        grain: their least distance, in txids.
+        min_txid_distance: their least distance, in txids.
     """
 
-    __slots__ = ("grain", "sequences", "settled", "txids")
+    __slots__ = ("min_txid_distance", "sequences", "settled_sequence", "txids")
 
-    def __init__(self, settled: int) -> None:
-        self.settled = settled
-        self.grain = 0
+    def __init__(self, settled_sequence: int) -> None:
+        self.settled_sequence = settled_sequence
+        self.min_txid_distance = 0
         self.txids: list[int] = []
         self.sequences: list[int] = []
 
@@ -40,10 +40,12 @@ class DurableWatermarks:
     """The publishers with unsettled messages, and perhaps others."""
 
     def __init__(self) -> None:
-        self._clients: dict[int, _PublisherWatermark] = {}
-        self._look_at = _FEW
+        self._publishers: dict[int, _PublisherWatermark] = {}
+        self._prune_size = _FEW
 
-    def note(self, client: int, before: int, sequence: int, txid: int, settled: int) -> None:
+    def record_publish(
+        self, client: int, before: int, sequence: int, txid: int, settled: int
+    ) -> None:
         """Note messages that have been recorded.
 
         Args:
@@ -53,24 +55,24 @@ class DurableWatermarks:
             txid: the txid of that message.
             settled: the txid up to which everything is settled.
         """
-        numbers = self._clients.get(client)
+        numbers = self._publishers.get(client)
         if numbers is None:
-            if len(self._clients) >= self._look_at:
-                self._forget(settled)
-            numbers = self._clients[client] = _PublisherWatermark(before)
+            if len(self._publishers) >= self._prune_size:
+                self._forget_settled(settled)
+            numbers = self._publishers[client] = _PublisherWatermark(before)
         txids, sequences = numbers.txids, numbers.sequences
         if txids and txids[0] <= settled:
-            self._move_on(numbers, settled)
-        if len(txids) > 1 and txid - txids[-2] < numbers.grain:
+            self._advance(numbers, settled)
+        if len(txids) > 1 and txid - txids[-2] < numbers.min_txid_distance:
             txids[-1], sequences[-1] = txid, sequence
             return
         txids.append(txid)
         sequences.append(sequence)
         if len(txids) > _MAX_POINTS_PER_PUBLISHER:
             del txids[-2::-2], sequences[-2::-2]  # keep every second one, and the newest
-            numbers.grain = (txid - txids[0]) // len(txids)
+            numbers.min_txid_distance = (txid - txids[0]) // len(txids)
 
-    def settled(self, client: int, highest: int, settled: int) -> int:
+    def settled_sequence(self, client: int, highest: int, settled: int) -> int:
         """Return the number up to which a publisher's messages are settled.
 
         Args:
@@ -78,24 +80,24 @@ class DurableWatermarks:
             highest: its highest number.
             settled: the txid up to which everything is settled.
         """
-        numbers = self._clients.get(client)
+        numbers = self._publishers.get(client)
         if numbers is None:
             return highest
-        self._move_on(numbers, settled)
-        return numbers.settled if numbers.txids else highest
+        self._advance(numbers, settled)
+        return numbers.settled_sequence if numbers.txids else highest
 
-    def _move_on(self, numbers: _PublisherWatermark, settled: int) -> None:
+    def _advance(self, numbers: _PublisherWatermark, settled: int) -> None:
         place = bisect_right(numbers.txids, settled)
         if place:
-            numbers.settled = numbers.sequences[place - 1]
+            numbers.settled_sequence = numbers.sequences[place - 1]
             del numbers.txids[:place], numbers.sequences[:place]
-            numbers.grain = numbers.grain if numbers.txids else 0
+            numbers.min_txid_distance = numbers.min_txid_distance if numbers.txids else 0
 
-    def _forget(self, settled: int) -> None:
+    def _forget_settled(self, settled: int) -> None:
         """Forget publishers with all messages settled."""
-        self._clients = {
+        self._publishers = {
             client: numbers
-            for client, numbers in self._clients.items()
+            for client, numbers in self._publishers.items()
             if numbers.txids and numbers.txids[-1] > settled
         }
-        self._look_at = max(2 * len(self._clients), _FEW)
+        self._prune_size = max(2 * len(self._publishers), _FEW)

@@ -35,53 +35,53 @@ class Expiration:
     """Removes expired records.
 
     Args:
-        stores: the topics; notified of changes.
+        sow_registry: the topics; notified of changes.
         clock: the clock.
         log: receives failures.
-        start: starts work that is done in time slices; see `Scheduler.start`.
+        start_task: starts work that is done in time slices; see `Scheduler.start_task`.
         flush: called after subscribers have been notified.
     """
 
     def __init__(
         self,
-        stores: SowRegistry,
+        sow_registry: SowRegistry,
         clock: Clock,
         log: ServerLog,
-        start: Callable[[EngineTask], None],
+        start_task: Callable[[EngineTask], None],
         flush: Callable[[], None],
     ) -> None:
-        self._stores = stores
+        self._sow_registry = sow_registry
         self._clock = clock
         self._log = log
-        self._start = start
+        self._start_task = start_task
         self._flush = flush
-        self._expires_at: WallSeconds | None = None
-        self._cancel: Callable[[], None] = _nothing
-        self._due: deque[SowTopicRecords] = deque()  # topics with something to remove now
-        self._failed: set[SowTopicRecords] = set()  # topics with a logged failure to remove
+        self._next_check_s: WallSeconds | None = None
+        self._cancel_check: Callable[[], None] = _nothing
+        self._due_topics: deque[SowTopicRecords] = deque()  # topics with something to remove now
+        self._failed_topics: set[SowTopicRecords] = set()  # topics with a logged failure to remove
 
-    def watch(self, sow: SowTopicRecords) -> None:
+    def schedule_check(self, sow: SowTopicRecords) -> None:
         """Schedule a check of a topic that has changed, or is new."""
         moment = sow.next_expiry()
         if moment is not None:
-            self._look_at(WallSeconds(to_seconds(moment)))
+            self._schedule_at(WallSeconds(to_seconds(moment)))
 
     @property
-    def doing(self) -> tuple[str, str]:
-        """See `EngineTask.doing`."""
+    def task_label(self) -> tuple[str, str]:
+        """See `EngineTask.task_label`."""
         return "", "expiration"
 
     def step(self) -> bool:
         """Remove some due records and past states. See `EngineTask.step`."""
-        if self._due:
-            sow, now = self._due[0], self._now()
-            if not self._expire_some(sow, now):
-                self._due.popleft()
-                self._look_at(WallSeconds(now + _RETRY_SECONDS))
+        if self._due_topics:
+            sow, now = self._due_topics[0], self._now()
+            if not self._expire_batch(sow, now):
+                self._due_topics.popleft()
+                self._schedule_at(WallSeconds(now + _RETRY_SECONDS))
             elif not self._is_due(sow, now):
-                self._due.popleft()
-                self.watch(sow)
-        return bool(self._due)
+                self._due_topics.popleft()
+                self.schedule_check(sow)
+        return bool(self._due_topics)
 
     def _now(self) -> WallSeconds:
         """Return the wall-clock time; after a pause, the time at which the pause began.
@@ -89,34 +89,34 @@ class Expiration:
         The steady clock stands still until the input received during the pause has been read, which
         may publish records again. At other times the two differ by less than a step.
         """
-        latest = self._clock.steady() + self._clock.ahead + MIN_STEP_S
+        latest = self._clock.steady() + self._clock.wall_offset_s + MIN_STEP_S
         return WallSeconds(min(self._clock.now(), latest))
 
-    def clock_was_set(self, seconds: float) -> None:
+    def shift_next_check(self, seconds: float) -> None:
         """Shift the time of the next check, which is on the wall clock, with that clock."""
-        if self._expires_at is not None:
-            self._expires_at = WallSeconds(self._expires_at + seconds)
+        if self._next_check_s is not None:
+            self._next_check_s = WallSeconds(self._next_check_s + seconds)
 
-    def _look_at(self, moment: WallSeconds) -> None:
+    def _schedule_at(self, moment: WallSeconds) -> None:
         """Schedule a check for expired records, unless an earlier one is scheduled."""
-        if self._expires_at is None or moment < self._expires_at:
-            self._cancel()
-            self._expires_at = moment
+        if self._next_check_s is None or moment < self._next_check_s:
+            self._cancel_check()
+            self._next_check_s = moment
             delay = max(_MIN_DELAY, moment - self._clock.now())
-            self._cancel = self._clock.call_later(delay, self._begin)
+            self._cancel_check = self._clock.call_later(delay, self._queue_due_topics)
 
-    def _begin(self) -> None:
-        self._expires_at = None
-        now, is_idle = self._clock.now(), not self._due
-        for sow in self._stores.topics:
-            if sow in self._due:
+    def _queue_due_topics(self) -> None:
+        self._next_check_s = None
+        now, is_idle = self._clock.now(), not self._due_topics
+        for sow in self._sow_registry.topics:
+            if sow in self._due_topics:
                 continue
             if self._is_due(sow, now):
-                self._due.append(sow)
+                self._due_topics.append(sow)
             else:
-                self.watch(sow)
-        if is_idle and self._due:
-            self._start(self)
+                self.schedule_check(sow)
+        if is_idle and self._due_topics:
+            self._start_task(self)
         self._flush()
 
     @staticmethod
@@ -124,12 +124,12 @@ class Expiration:
         moment = sow.next_expiry()
         return moment is not None and moment <= to_nanoseconds(now)
 
-    def _expire_some(self, sow: SowTopicRecords, now: WallSeconds) -> bool:
+    def _expire_batch(self, sow: SowTopicRecords, now: WallSeconds) -> bool:
         """Remove a batch of a topic's expired records; return False if that cannot be written."""
-        stores = self._stores
+        stores = self._sow_registry
         moment, sequence = to_nanoseconds(now), stores.expiry_sequence(sow)
         envelope = Envelope(None, now)
-        stores.keep(sow)
+        stores.schedule_commit(sow)
         try:
             for _ in range(_BATCH_SIZE):
                 change = sow.expire(moment, sequence)
@@ -137,11 +137,11 @@ class Expiration:
                     break
                 stores.announce(sow.spec.message_type, [change], envelope, EXPIRED)
         except RecordStoreError as error:
-            if sow not in self._failed:
-                self._failed.add(sow)
+            if sow not in self._failed_topics:
+                self._failed_topics.add(sow)
                 self._log.emit("15-0011", topic=sow.spec.name, reason=error)
             return False
-        self._failed.discard(sow)
+        self._failed_topics.discard(sow)
         return True
 
 

@@ -61,9 +61,9 @@ class JournaledTopic(Topic):
         journal: records its messages.
     """
 
-    __slots__ = ("_journal", "_one_by_one")
+    __slots__ = ("_journal", "_unbatched_subscriptions")
 
-    keeps_messages = True
+    is_persistent = True
     is_journaled = True
 
     def __init__(
@@ -71,34 +71,36 @@ class JournaledTopic(Topic):
     ) -> None:
         super().__init__(message_type, name, functions)
         self._journal = journal
-        self._one_by_one: set[Subscription] = set()  # subscriptions that cannot take a run
+        self._unbatched_subscriptions: set[Subscription] = (
+            set()
+        )  # subscriptions that cannot take a run
 
     def _attach(self, subscription: Subscription) -> None:
         """See `SubscriberSet.attach`."""
         super()._attach(subscription)
-        if self._needs_bookmarks(subscription):
-            self._one_by_one.add(subscription)
+        if self._needs_own_bookmarks(subscription):
+            self._unbatched_subscriptions.add(subscription)
 
     def _detach(self, subscription: Subscription) -> None:
         """See `SubscriberSet.detach`."""
         super()._detach(subscription)
-        self._one_by_one.discard(subscription)
+        self._unbatched_subscriptions.discard(subscription)
 
     def publish(self, bodies: Sequence[bytes], envelope: Envelope) -> Sequence[Rejection]:
         """Record messages and deliver them. See `Topic.publish`."""
         if (
             len(bodies) >= _MIN_RUN
-            and not self._one_by_one
-            and not self._filters.asks_for_context
-            and self._journal.is_run(envelope)
+            and not self._unbatched_subscriptions
+            and not self._filters.needs_context
+            and self._journal.is_batchable(envelope)
         ):
             return self._publish_run(bodies, envelope)
         return self._publish_one_by_one(bodies, envelope)
 
-    def _needs_bookmarks(self, subscription: Subscription) -> bool:
+    def _needs_own_bookmarks(self, subscription: Subscription) -> bool:
         """Return whether a subscription needs each message of a run with its own bookmark."""
         return (
-            subscription.presentation.bookmark
+            subscription.presentation.has_bookmark
             or subscription.sink is not None
             or subscription.conflater is not None
             or bool(subscription.subscriber.delivery_watchers(self.name))
@@ -113,11 +115,11 @@ class JournaledTopic(Topic):
             end = run.end
             if self._subscriptions and envelope.correlation_ids:
                 for place in range(start, end):
-                    super().publish((bodies[place],), envelope.of_one(place))
+                    super().publish((bodies[place],), envelope.for_message(place))
             elif self._subscriptions and end > start:
                 super().publish(bodies[start:end], envelope)
             if run.problem is not None:
-                self._journal.refused(envelope, end)
+                self._journal.record_refusal(envelope, end)
                 rejections.append(_rejection(end, run.problem))
                 end += 1
             start = end
@@ -128,32 +130,32 @@ class JournaledTopic(Topic):
     ) -> Sequence[Rejection]:
         rejections: list[Rejection] = []
         for position, body in enumerate(bodies):
-            own = envelope.of_one(position)
+            own = envelope.for_message(position)
             try:
                 self._journal.refuse_duplicate(own)
                 self._journal.append(own, body, key=own.sow_key, expiration=own.expiration or 0)
             except DuplicateError as error:
                 rejections.append(_rejection(position, error))
             except (RejectedSequenceError, JournalUnavailableError) as error:
-                self._journal.refused(envelope, position)
+                self._journal.record_refusal(envelope, position)
                 rejections.append(_rejection(position, error))
             else:
                 super().publish((body,), own)
         return rejections
 
-    def published_twice(
+    def report_double_publish(
         self, marks: Sequence[tuple[int, int]], publishers: tuple[str, str]
     ) -> None:
         """Notify queues of messages that were published at another instance, too."""
-        self._journal.published_twice(marks, publishers)
+        self._journal.report_double_publish(marks, publishers)
 
     @property
-    def takes_marks(self) -> bool:
-        """See `Topic.takes_marks`; queues need messages with marks one by one."""
+    def accepts_metadata(self) -> bool:
+        """See `Topic.accepts_metadata`; queues need messages with marks one by one."""
         return not self._journal.has_feeds
 
     @property
-    def is_heard(self) -> bool:
+    def has_recipients(self) -> bool:
         """True if messages published here have any recipient."""
         return bool(self._subscriptions) or self._journal.has_feeds
 
@@ -162,22 +164,22 @@ class JournaledTopic(Topic):
         """None: there are no records."""
         return
 
-    def handles(self, origin: JournalOrigin) -> tuple[TopicHandle, OriginHandle]:
+    def journal_handles(self, origin: JournalOrigin) -> tuple[TopicHandle, OriginHandle]:
         """Return the handles that the journal needs for messages of other instances."""
-        return self._journal.handles(origin)
+        return self._journal.journal_handles(origin)
 
-    def take_in(self, arrivals: ReplicatedBatch) -> None:
+    def process_batch(self, arrivals: ReplicatedBatch) -> None:
         """Record some received entries of another instance unchanged, and deliver them."""
         start = arrivals.position
-        run = self._journal.append_copies(arrivals, arrivals.content())
+        run = self._journal.append_copies(arrivals, arrivals.next_content())
         if arrivals.kind in MESSAGES and self._subscriptions and run.txids:
-            self._deliver(arrivals, start, start + run.end, run.timestamp)
+            self._deliver_replicated(arrivals, start, start + run.end, run.timestamp)
 
-    def draft(self, entries: EntryContents, positions: Sequence[int]) -> RecordDrafts:  # noqa: ARG002 - the same for all
+    def draft_records(self, entries: EntryContents, positions: Sequence[int]) -> RecordDrafts:  # noqa: ARG002 - the same for all
         """Return no drafts: messages of another instance need none here."""
         return NO_DRAFTS
 
-    def apply(
+    def apply_recorded(
         self,
         entries: EntryContents,
         positions: Sequence[int],
@@ -187,20 +189,22 @@ class JournaledTopic(Topic):
         """Deliver recorded, consecutive messages of another instance."""
         start = positions[0]
         if self._journal.has_feeds:
-            self._journal.feed(
-                entries, start, appended, pick_values(entries.run.sow_keys, positions)
+            self._journal.feed_replicated(
+                entries, start, appended, pick_values(entries.columns.sow_keys, positions)
             )
         if self._subscriptions:
-            self._deliver(entries, start, start + len(positions), appended.timestamp)
+            self._deliver_replicated(entries, start, start + len(positions), appended.timestamp)
         return ()
 
-    def applied(self) -> None:
+    def finish_batch(self) -> None:
         """Do nothing: without records there is nothing to note."""
 
-    def _deliver(self, entries: EntryContents, start: int, end: int, timestamp: int) -> None:
+    def _deliver_replicated(
+        self, entries: EntryContents, start: int, end: int, timestamp: int
+    ) -> None:
         """Deliver messages of another instance, which have been recorded."""
         bodies = entries.bodies
-        if entries.has_extras or self._one_by_one or self._filters.asks_for_context:
+        if entries.has_extras or self._unbatched_subscriptions or self._filters.needs_context:
             for position in range(start, end):
                 envelope = entries.envelope(position, timestamp)
                 super().publish((bodies[position],), envelope)
@@ -223,7 +227,7 @@ class JournaledSowTopic(SowTopic):
         journal: records its messages.
     """
 
-    __slots__ = ("_journal", "_receiving")
+    __slots__ = ("_applier", "_journal")
 
     is_journaled = True
 
@@ -237,42 +241,42 @@ class JournaledSowTopic(SowTopic):
     ) -> None:
         super().__init__(sow, name, functions, stores)
         self._journal = journal
-        self._receiving = ReplicatedRecordApplier(sow, name, journal, self)
+        self._applier = ReplicatedRecordApplier(sow, name, journal, self)
 
-    def _is_plain(self, bodies: Sequence[bytes], envelope: Envelope) -> bool:
+    def _is_batchable(self, bodies: Sequence[bytes], envelope: Envelope) -> bool:
         """See `SowTopic`; in addition, there must be several messages, all new."""
         return (
             len(bodies) > 1
-            and super()._is_plain(bodies, envelope)
-            and self._journal.is_run(envelope)
+            and super()._is_batchable(bodies, envelope)
+            and self._journal.is_batchable(envelope)
         )
 
     def _publish_run(self, bodies: Sequence[bytes], envelope: Envelope) -> Sequence[Rejection]:
         """Record messages together, then apply and announce them."""
         sow = self._sow
         try:
-            sow.table.make_room_for_run(self.name, bodies, envelope.correlation_ids)
+            sow.table.ensure_space_for_run(self.name, bodies, envelope.correlation_ids)
         except RecordStoreError:
             return self._publish_one_by_one(bodies, envelope)  # there may be room for some of them
         rejections: list[Rejection] = []
-        with sow.table.store.undisturbed():
-            self._keep(bodies, envelope, rejections)
-        self._stores.touched(sow)
+        with sow.table.store.pause_cleaning():
+            self._record_and_apply(bodies, envelope, rejections)
+        self._sow_registry.mark_changed(sow)
         return rejections
 
-    def _keep(
+    def _record_and_apply(
         self, bodies: Sequence[bytes], envelope: Envelope, rejections: list[Rejection]
     ) -> None:
         """Append, apply and announce a run, in batches of messages with the same timestamp."""
         sow, journal = self._sow, self._journal
-        keys, lifetimes = sow.key_numbers(bodies, self.name), self._expire(envelope, 0)
+        keys, lifetimes = sow.key_numbers(bodies, self.name), self._expiry_times(envelope, 0)
         entries = encode_messages(bodies, envelope, map_column(lifetimes, _in_seconds))
         start = 0
         while start < len(bodies):
             done = journal.append_run(envelope, entries, start, keys)
             end, moment = done.end, done.timestamp * NANOSECONDS_IN_MICROSECOND
             if done.txids:
-                publisher, numbers = journal.named(envelope, start, done.txids)
+                publisher, numbers = journal.bookmark_parts(envelope, start, done.txids)
                 run = SowRecordBatch(
                     self.name,
                     keys[start:end],
@@ -287,12 +291,12 @@ class JournaledSowTopic(SowTopic):
                 for place, problem in self.apply_run(run, envelope):
                     rejections.append(_rejection(start + place, problem))
             if done.problem is not None:
-                journal.refused(envelope, end)
+                journal.record_refusal(envelope, end)
                 rejections.append(_rejection(end, done.problem))
                 end += 1
             start = end
 
-    def _apply(self, record: Record, txid: int, moment: int, bookmark: str) -> RecordChange:
+    def _apply_draft(self, record: Record, txid: int, moment: int, bookmark: str) -> RecordChange:
         """Store a draft as it was recorded: a message and its record have the same timestamp."""
         key, body, topic, timestamp, expires, _, correlation_id, _, _ = record
         if expires:
@@ -301,36 +305,36 @@ class JournaledSowTopic(SowTopic):
             Record(key, body, topic, moment, expires, txid, correlation_id, bookmark)
         )
 
-    def _store(self, body: bytes, envelope: Envelope) -> RecordChange:
+    def _store_message(self, body: bytes, envelope: Envelope) -> RecordChange:
         self._journal.refuse_duplicate(envelope)
         sow = self._sow
-        record = sow.draft(
+        record = sow.prepare_record(
             body,
-            to_nanoseconds(envelope.received),
+            to_nanoseconds(envelope.received_s),
             topic=self.name,
             key=envelope.sow_key,
-            delta=envelope.delta,
+            delta=envelope.is_delta,
             expiration=envelope.expiration,
             correlation_id=envelope.correlation_id or "",
-            context=envelope.context(self.name, body) if sow.asks_for_context else None,
+            context=envelope.context(self.name, body) if sow.needs_context else None,
         )
-        sow.table.make_room((record,))  # applying must not fail once the message is in the log
+        sow.table.ensure_space((record,))  # applying must not fail once the message is in the log
         txid, moment = self._journal.append(
             envelope,
             record.body,
-            JournalEntryKind.DELTA_PUBLISH if envelope.delta else JournalEntryKind.PUBLISH,
+            JournalEntryKind.DELTA_PUBLISH if envelope.is_delta else JournalEntryKind.PUBLISH,
             record.key,
             _in_seconds(record.expires - record.timestamp) if record.expires else 0,
             record.correlation_id,
         )
-        return self._apply(record, txid, moment, envelope.bookmark)
+        return self._apply_draft(record, txid, moment, envelope.bookmark)
 
-    def _reject(self, position: int, error: Exception, envelope: Envelope) -> Rejection:
+    def _make_rejection(self, position: int, error: Exception, envelope: Envelope) -> Rejection:
         if not isinstance(error, DuplicateError):
-            self._journal.refused(envelope, position)
-        return super()._reject(position, error, envelope)
+            self._journal.record_refusal(envelope, position)
+        return super()._make_rejection(position, error, envelope)
 
-    def publish_again(self, record: Record, publisher: ClientIdentity, now: float) -> None:
+    def republish(self, record: Record, publisher: ClientIdentity, now: float) -> None:
         """Record, store and announce a record once more, unchanged.
 
         Args:
@@ -345,28 +349,28 @@ class JournaledSowTopic(SowTopic):
         """
         draft = record._replace(timestamp=to_nanoseconds(now))
         envelope = Envelope(publisher, now, record.correlation_id or None)
-        self._sow.table.make_room((draft,))
+        self._sow.table.ensure_space((draft,))
         left = _in_seconds(draft.expires - draft.timestamp)
         lifetime = max(left, 1) if draft.expires else 0
         txid, moment = self._journal.append(
             envelope, draft.body, key=draft.key, expiration=lifetime
         )
-        self.announce(self._apply(draft, txid, moment, envelope.bookmark), envelope, MATCH)
-        self._stores.touched(self._sow)
+        self.announce(self._apply_draft(draft, txid, moment, envelope.bookmark), envelope, MATCH)
+        self._sow_registry.mark_changed(self._sow)
 
     @property
-    def takes_marks(self) -> bool:
-        """See `RecordTopic.takes_marks`; queues need messages with marks one by one."""
-        return super().takes_marks and not self._journal.has_feeds
+    def accepts_metadata(self) -> bool:
+        """See `RecordTopic.accepts_metadata`; queues need messages with marks one by one."""
+        return super().accepts_metadata and not self._journal.has_feeds
 
-    def published_twice(
+    def report_double_publish(
         self, marks: Sequence[tuple[int, int]], publishers: tuple[str, str]
     ) -> None:
         """Notify queues of messages that were published at another instance, too."""
-        self._journal.published_twice(marks, publishers)
+        self._journal.report_double_publish(marks, publishers)
 
     @property
-    def is_heard(self) -> bool:
+    def has_recipients(self) -> bool:
         """True if messages published here have any recipient."""
         return self.has_subscriptions or self.has_followers or self._journal.has_feeds
 
@@ -375,26 +379,26 @@ class JournaledSowTopic(SowTopic):
         """The records."""
         return self._sow.table
 
-    def handles(self, origin: JournalOrigin) -> tuple[TopicHandle, OriginHandle]:
+    def journal_handles(self, origin: JournalOrigin) -> tuple[TopicHandle, OriginHandle]:
         """Return the handles that the journal needs for messages of other instances."""
-        return self._journal.handles(origin)
+        return self._journal.journal_handles(origin)
 
-    def take_in(self, arrivals: ReplicatedBatch) -> None:
+    def process_batch(self, arrivals: ReplicatedBatch) -> None:
         """Record, apply and announce some received entries of another instance."""
         try:
-            self._receiving.take_in(arrivals)
+            self._applier.process_batch(arrivals)
         finally:
-            self._stores.touched(self._sow)
+            self._sow_registry.mark_changed(self._sow)
 
-    def draft(self, entries: EntryContents, positions: Sequence[int]) -> RecordDrafts:
+    def draft_records(self, entries: EntryContents, positions: Sequence[int]) -> RecordDrafts:
         """Draft the records of messages of another instance.
 
         Raises:
             BatchRejectedError: they cannot be recorded all at once.
         """
-        return self._receiving.draft(entries, positions)
+        return self._applier.draft_records(entries, positions)
 
-    def apply(
+    def apply_recorded(
         self,
         entries: EntryContents,
         positions: Sequence[int],
@@ -402,20 +406,20 @@ class JournaledSowTopic(SowTopic):
         appended: AppendResult,
     ) -> Sequence[BatchFailure]:
         """Apply and announce messages of another instance, which have been recorded."""
-        return self._receiving.apply(entries, positions, drafts, appended)
+        return self._applier.apply_recorded(entries, positions, drafts, appended)
 
-    def applied(self) -> None:
+    def finish_batch(self) -> None:
         """Note that records have changed."""
-        self._stores.touched(self._sow)
+        self._sow_registry.mark_changed(self._sow)
 
-    def _place_deletion(self, records: Sequence[Record], envelope: Envelope) -> tuple[int, int]:
+    def _sequence_deletion(self, records: Sequence[Record], envelope: Envelope) -> tuple[int, int]:
         """Record a deletion; its txid is its number in the instance's order of changes.
 
         The command may have arrived from another instance since it was found to be new, so this
         checks for a duplicate again.
         """
         self._journal.refuse_duplicate(envelope)
-        self._sow.table.make_room_to_remove(records)
+        self._sow.table.ensure_space_to_remove(records)
         keys = json_text([record.key for record in records])
         return self._journal.append(envelope, keys, JournalEntryKind.SOW_DELETE)
 

@@ -20,11 +20,11 @@ class RecordedBatch(NamedTuple):
         bodies: the recorded bodies.
         envelope: the publisher's metadata of the messages.
         txids: their txids.
-        moment: the time of recording, in microseconds since 1970.
+        timestamp_us: the time of recording, in microseconds since 1970.
         client: the publisher's identity in their bookmarks.
         sequences: the numbers in their bookmarks.
         sow_keys: the SOW keys of their records as numbers; empty if they have none.
-        lifetime: their lifetime in seconds, 0 for ever.
+        lifetime_s: their lifetime in seconds, 0 for ever.
         path: the instances that they have passed through, as in the log; empty if they were
             published here.
     """
@@ -33,21 +33,21 @@ class RecordedBatch(NamedTuple):
     bodies: Sequence[bytes]
     envelope: Envelope
     txids: Sequence[int]
-    moment: int
+    timestamp_us: int
     client: int
     sequences: Sequence[int]
     sow_keys: Sequence[int]
-    lifetime: int
+    lifetime_s: int
     path: str = ""
 
 
 class LogFeed(Protocol):
     """Takes recorded messages of a topic."""
 
-    def take(self, recorded: RecordedBatch) -> None:
+    def receive_batch(self, recorded: RecordedBatch) -> None:
         """Take messages. They have not been applied or delivered yet."""
 
-    def published_twice(
+    def report_double_publish(
         self, marks: Sequence[tuple[int, int]], publishers: tuple[str, str]
     ) -> None:
         """Note messages that were published at two instances, by their bookmarks."""

@@ -39,12 +39,12 @@ class _Pattern:
     Attributes:
         selector: the expression.
         gram: the characters that it is found by; empty if it has to be tried for every name.
-        users: its subscriptions, with their places among all.
+        subscriptions: its subscriptions, with their places among all.
     """
 
     selector: TopicSelector
     gram: str
-    users: dict[Subscription, int] = field(default_factory=dict)
+    subscriptions: dict[Subscription, int] = field(default_factory=dict)
 
 
 class PatternIndex:
@@ -53,7 +53,7 @@ class PatternIndex:
     def __init__(self) -> None:
         self._patterns: dict[str, _Pattern] = {}
         self._by_gram: dict[str, dict[str, _Pattern]] = {}  # "": expressions without a text
-        self._added = 0
+        self._add_count = 0
 
     def add(self, subscription: Subscription) -> None:
         """Match a subscription's expression from now on."""
@@ -63,14 +63,18 @@ class PatternIndex:
             pattern = _Pattern(selector, self._choose_gram(selector.needle))
             self._patterns[selector.text] = pattern
             self._by_gram.setdefault(pattern.gram, {})[selector.text] = pattern
-        self._added += 1
-        pattern.users[subscription] = self._added
+        self._add_count += 1
+        pattern.subscriptions[subscription] = self._add_count
 
     def remove(self, subscription: Subscription) -> None:
         """Stop matching a subscription's expression, if it is here."""
         text = subscription.selector.text
         pattern = self._patterns.get(text)
-        if pattern is None or pattern.users.pop(subscription, None) is None or pattern.users:
+        if (
+            pattern is None
+            or pattern.subscriptions.pop(subscription, None) is None
+            or pattern.subscriptions
+        ):
             return
         del self._patterns[text]
         others = self._by_gram[pattern.gram]
@@ -88,10 +92,10 @@ class PatternIndex:
         for pattern in self.candidates(name):
             asked = _who_has_effort_left(pattern, efforts)
             try:
-                if asked.is_for(name, efforts[asked.subscriber.number]):
-                    places.update(pattern.users)
+                if asked.matches_topic(name, efforts[asked.subscriber.number]):
+                    places.update(pattern.subscriptions)
             except TooCostlyError as error:
-                give_up_on(pattern.users, error)
+                give_up_on(pattern.subscriptions, error)
         return sorted(places, key=places.__getitem__)
 
     def _choose_gram(self, needle: str) -> str:
@@ -116,6 +120,6 @@ def _grams(needle: str) -> Iterator[str]:
 
 def _who_has_effort_left(pattern: _Pattern, efforts: dict[int, SearchAllowance]) -> Subscription:
     """Return a subscription to an expression, preferably of a connection with steps left."""
-    first = next(iter(pattern.users))
-    left = (one for one in pattern.users if efforts[one.subscriber.number].left)
+    first = next(iter(pattern.subscriptions))
+    left = (one for one in pattern.subscriptions if efforts[one.subscriber.number].remaining)
     return next(left, first)

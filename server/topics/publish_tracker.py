@@ -23,11 +23,11 @@ class PublishTracker:
     """Registers entries that have just been recorded.
 
     Args:
-        known: the messages of each publisher that this instance has.
-        recent: the entries that it recorded last.
+        dedup_window: the messages of each publisher that this instance has.
+        recent_entries: the entries that it recorded last.
         watermarks: the number up to which each publisher's messages are settled.
-        settled: returns the txid up to which everything is settled.
-        identity: returns the identity of a publisher without numbers, from its client hash.
+        settled_txid: returns the txid up to which everything is settled.
+        identity_of: returns the identity of a publisher without numbers, from its client hash.
 
     Attributes:
         watermarks: see above.
@@ -35,23 +35,25 @@ class PublishTracker:
 
     def __init__(
         self,
-        known: DedupWindow,
-        recent: RecentEntries,
+        dedup_window: DedupWindow,
+        recent_entries: RecentEntries,
         watermarks: DurableWatermarks,
-        settled: Callable[[], int],
-        identity: Callable[[int], int],
+        settled_txid: Callable[[], int],
+        identity_of: Callable[[int], int],
     ) -> None:
         self.watermarks: Final = watermarks
-        self._settled: Final = settled
-        self._known: Final = known
-        self._recent: Final = recent
-        self._identity: Final = identity
+        self._settled_txid: Final = settled_txid
+        self._dedup_window: Final = dedup_window
+        self._recent_entries: Final = recent_entries
+        self._identity_of: Final = identity_of
 
-    def lacks(self, client: int, sequence: int) -> bool:
+    def may_still_arrive(self, client: int, sequence: int) -> bool:
         """Return whether a number not above its publisher's highest may still arrive."""
-        return bool(self._known.gaps(client)) and bool(self._known.unknown(client, (sequence,)))
+        return bool(self._dedup_window.gaps(client)) and bool(
+            self._dedup_window.new_positions(client, (sequence,))
+        )
 
-    def take(
+    def register_batch(
         self,
         client: int,
         before: int,
@@ -73,12 +75,12 @@ class PublishTracker:
             origin: their user.
         """
         if sequences:
-            self.take_numbers(client, before, sequences, txids[-1])
-        identity = client if sequences else self._identity(client)
+            self.register_sequences(client, before, sequences, txids[-1])
+        identity = client if sequences else self._identity_of(client)
         ends = txids[0], txids[-1]
-        self._recent.note(identity, sequences or txids, checksums, ends, topic, origin)
+        self._recent_entries.add_batch(identity, sequences or txids, checksums, ends, topic, origin)
 
-    def take_one(
+    def register_entry(
         self,
         client: int,
         before: int,
@@ -88,16 +90,18 @@ class PublishTracker:
         topic: JournalTopic,
         origin: JournalOrigin,
     ) -> None:
-        """Register a single message, whose number is 0 if its client gives none. See `take`."""
+        """Register a message; its number is 0 if its client gives none. See `register_batch`."""
         identity = client
         if sequence:
-            self.take_numbers(client, before, (sequence,), txid)
+            self.register_sequences(client, before, (sequence,), txid)
         else:
-            identity, sequence = self._identity(client), txid
-        self._recent.note_one(identity, sequence, crc32c(data), txid, topic, origin)
+            identity, sequence = self._identity_of(client), txid
+        self._recent_entries.add_entry(identity, sequence, crc32c(data), txid, topic, origin)
 
-    def take_numbers(self, client: int, before: int, sequences: Sequence[int], txid: int) -> None:
-        """Register a client's numbers, which ascend, up to that of an entry. See `take`."""
-        self.watermarks.note(client, before, sequences[-1], txid, self._settled())
+    def register_sequences(
+        self, client: int, before: int, sequences: Sequence[int], txid: int
+    ) -> None:
+        """Register a client's ascending numbers up to that of an entry. See `register_batch`."""
+        self.watermarks.record_publish(client, before, sequences[-1], txid, self._settled_txid())
         if sequences[-1] - before != len(sequences):
-            self._known.noted(client, before, sequences)
+            self._dedup_window.record_sequences(client, before, sequences)

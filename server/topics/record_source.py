@@ -36,7 +36,7 @@ class RecordSource(Protocol):
     def table(self) -> RecordTable:
         """Its records."""
 
-    def keeps(self, name: str) -> bool:
+    def covers_topic(self, name: str) -> bool:
         """Return whether it has the records of a topic."""
 
     def query(self, spec: QuerySpec, now: int) -> OpenQuery:
@@ -51,7 +51,7 @@ class RecordSource(Protocol):
 class RecordFollower(Protocol):
     """A topic that is derived from the records of another one."""
 
-    def take(self, change: RecordChange, envelope: Envelope, reason: str) -> None:
+    def handle_change(self, change: RecordChange, envelope: Envelope, reason: str) -> None:
         """Take a change there. See `RecordFanout.announce`."""
 
 
@@ -62,5 +62,5 @@ class DerivedRecordSource(RecordSource, Protocol):
     def inputs(self) -> Sequence[tuple[RecordSource, RecordFollower]]:
         """Its sources, each with the receiver of the changes there."""
 
-    def begin(self) -> None:
+    def populate(self) -> None:
         """Create its records from existing ones, unannounced. Called once, at the start."""

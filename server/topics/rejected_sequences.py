@@ -38,25 +38,28 @@ class RejectedSequences:
 
     Args:
         journal: the log.
-        notes: returns the register of recorded entries for replication; None without replication.
+        publish_tracker: returns the register of recorded entries for replication; None without
+            replication.
     """
 
-    def __init__(self, journal: Journal, notes: Callable[[], PublishTracker | None]) -> None:
+    def __init__(
+        self, journal: Journal, publish_tracker: Callable[[], PublishTracker | None]
+    ) -> None:
         self._journal: Final = journal
-        self._notes: Final = notes
-        self._missing: Final = journal.missing
-        self._topic: Final = journal.topic(NOTE_TOPIC.message_type, NOTE_TOPIC.name)
+        self._publish_tracker: Final = publish_tracker
+        self._gaps: Final = journal.sequence_gaps
+        self._topic: Final = journal.topic_handle(NOTE_TOPIC.message_type, NOTE_TOPIC.name)
 
     @property
-    def is_any(self) -> bool:
+    def has_any(self) -> bool:
         """True if recorded numbers have to be compared with refused or missing ones."""
-        return bool(self._missing.refused or self._missing.missing)
+        return bool(self._gaps.refused_ranges or self._gaps.missing_ranges)
 
-    def begin(self, client: int) -> None:
-        """Note that a connection of a publisher begins, or has ended. See `SequenceGaps.begin`."""
-        self._missing.begin(client)
+    def begin_connection(self, client: int) -> None:
+        """Note that a publisher's connection begins, or ends. See `SequenceGaps.drop_refused`."""
+        self._gaps.drop_refused(client)
 
-    def refused(self, client: int, sequence: int) -> None:
+    def record_refusal(self, client: int, sequence: int) -> None:
         """Note that a command has been refused.
 
         Args:
@@ -65,16 +68,16 @@ class RejectedSequences:
                 have been executed before, so nothing is noted.
         """
         if sequence > self._journal.last_sequence(client):
-            self._missing.refuse(client, sequence)
+            self._gaps.add_refused(client, sequence)
 
-    def failed(self, client: int, sequence: int) -> None:
+    def record_failure(self, client: int, sequence: int) -> None:
         """Note that a command that is not in the log has failed; later ones may be in the log."""
-        self._missing.refuse(client, sequence)
+        self._gaps.add_refused(client, sequence)
         if sequence <= self._journal.last_sequence(client):
             with suppress(JournalUnavailableError):
-                self.before(client, sequence + 1)
+                self.record_gaps_below(client, sequence + 1)
 
-    def before(self, client: int, sequence: int) -> None:
+    def record_gaps_below(self, client: int, sequence: int) -> None:
         """Record the refused numbers below a publisher's number that is about to be recorded.
 
         Args:
@@ -84,57 +87,57 @@ class RejectedSequences:
         Raises:
             JournalUnavailableError: the number must not be recorded, or the note cannot be.
         """
-        if client not in self._missing.refused:
+        if client not in self._gaps.refused_ranges:
             return
-        if self._missing.is_full(client):
+        if self._gaps.is_over_limit(client):
             raise JournalUnavailableError(
                 "too many messages of this publisher have been refused, of which it may not know:"
                 " it is told when it logs on again, and then others are taken"
             )
-        missing = self._missing.due(client, sequence)
+        missing = self._gaps.refused_before(client, sequence)
         if missing:
-            self._record(client, GapRecord(missing=list(missing)))
+            self._append_gap_record(client, GapRecord(missing=list(missing)))
 
-    def came(self, client: int, sequences: Sequence[int]) -> None:
+    def record_arrivals(self, client: int, sequences: Sequence[int]) -> None:
         """Note that numbers of a publisher have been recorded."""
-        if client in self._missing.missing or client in self._missing.refused:
+        if client in self._gaps.missing_ranges or client in self._gaps.refused_ranges:
             for sequence in sequences:
-                self._missing.came(client, sequence, sequence)
+                self._gaps.remove_recorded(client, sequence, sequence)
 
-    def take(self, client: int, note: GapRecord) -> None:
+    def apply_gap_record(self, client: int, note: GapRecord) -> None:
         """Apply another instance's note, which has been recorded."""
-        self._missing.take(client, note, is_own=False)
+        self._gaps.apply_record(client, note, is_own=False)
 
-    def are_here(self, client: int, sequences: SequenceRanges) -> None:
+    def record_present(self, client: int, sequences: SequenceRanges) -> None:
         """Record a note of numbers that are in this log and that another instance lacks."""
         with suppress(JournalUnavailableError):  # then the publisher is told unnecessarily
-            self._record(client, GapRecord(here=list(sequences)))
+            self._append_gap_record(client, GapRecord(present_here=list(sequences)))
 
-    def lacks(self, client: int, sequence: int) -> bool:
+    def is_missing(self, client: int, sequence: int) -> bool:
         """Return whether a number is known to be missing in the log, though it has higher ones."""
-        return self._missing.lacks(client, sequence)
+        return self._gaps.is_missing(client, sequence)
 
-    def untold(self, client: int, sequence: int) -> SequenceRanges:
+    def unreported_gaps(self, client: int, sequence: int) -> SequenceRanges:
         """Return missing numbers to report to a publisher before a number is confirmed to it."""
-        return self._missing.upto(client, sequence)
+        return self._gaps.missing_up_to(client, sequence)
 
-    def heard(self, client: int, told: SequenceRanges) -> None:
+    def record_reported(self, client: int, told: SequenceRanges) -> None:
         """Record that a publisher has been told of missing numbers, and has continued."""
         with suppress(JournalUnavailableError):  # then it is told again later
-            self._record(client, GapRecord(heard=list(told)))
+            self._append_gap_record(client, GapRecord(announced=list(told)))
 
-    def lost(self, client: int, missing: SequenceRanges) -> None:
+    def record_lost_sequences(self, client: int, missing: SequenceRanges) -> None:
         """Record that numbers of a publisher will not arrive, though later ones do.
 
         Raises:
             JournalUnavailableError: the note cannot be recorded.
         """
-        self._record(client, GapRecord(missing=list(missing)))
+        self._append_gap_record(client, GapRecord(missing=list(missing)))
 
-    def _record(self, client: int, note: GapRecord) -> None:
+    def _append_gap_record(self, client: int, note: GapRecord) -> None:
         body = encode_note(note)
         txid = self._journal.append(self._topic, client, 0, body, JournalEntryKind.MISSING)
-        self._missing.take(client, note)
-        notes = self._notes()
+        self._gaps.apply_record(client, note)
+        notes = self._publish_tracker()
         if notes is not None:
-            notes.take_one(client, 0, 0, body, txid, NOTE_TOPIC, NO_ORIGIN)
+            notes.register_entry(client, 0, 0, body, txid, NOTE_TOPIC, NO_ORIGIN)

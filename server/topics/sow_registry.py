@@ -51,13 +51,13 @@ class TopicSelection(NamedTuple):
     """A topic that a selector chooses.
 
     Attributes:
-        keeper: the topic.
-        names: tells which of its logical topics are selected, None for all.
+        source: the topic.
+        name_filter: tells which of its logical topics are selected, None for all.
         permit: the permission on its records, with the filter on those that a user may see.
     """
 
-    keeper: RecordSource
-    names: Callable[[str], bool] | None
+    source: RecordSource
+    name_filter: Callable[[str], bool] | None
     permit: Permit = UNLIMITED
 
 
@@ -68,13 +68,13 @@ class SowRegistry:
         clock: the clock.
         log: receives failures.
         announce: notifies subscribers of expirations.
-        start: starts work that is done in time slices; see `Scheduler.start`.
+        start: starts work that is done in time slices; see `Scheduler.start_task`.
         flush: called after changes have been announced.
 
     Attributes:
         announce: see above.
         transaction_log: see `TopicTable`.
-        cascade: schedules the topics that are derived from others.
+        derived_scheduler: schedules the topics that are derived from others.
     """
 
     def __init__(
@@ -88,25 +88,25 @@ class SowRegistry:
         self._clock = clock
         self.announce: Final = announce
         self._expiration = Expiration(self, clock, log, start, flush)
-        clock.on_step(self._clock_was_set)
+        clock.on_wall_clock_step(self._shift_times)
         self.transaction_log: TransactionLog | None = None
-        self.cascade: Final = DerivedTopicScheduler(log)
-        self._keepers: list[RecordSource] = []
+        self.derived_scheduler: Final = DerivedTopicScheduler(log)
+        self._sources: list[RecordSource] = []
         self._has_containers = False
         self._topics: list[SowTopicRecords] = []
         self._derived: list[DerivedRecordSource] = []
-        self._commits: dict[SowTopicRecords, CommitRequest] = {}
-        self._differs: dict[RecordSource, DeltaEncoder] = {}
+        self._commit_requests: dict[SowTopicRecords, CommitRequest] = {}
+        self._delta_encoders: dict[RecordSource, DeltaEncoder] = {}
         self._followers: dict[RecordSource, list[RecordFollower]] = {}
-        self._sequence = 0
-        self._unwritten: set[SowTopicRecords] = set()
+        self._last_sequence = 0
+        self._uncommitted_topics: set[SowTopicRecords] = set()
 
     # ---- the topics
 
     @property
-    def keepers(self) -> Iterable[RecordSource]:
+    def sources(self) -> Iterable[RecordSource]:
         """All topics, in the order of the configuration."""
-        return self._keepers
+        return self._sources
 
     @property
     def topics(self) -> Iterable[SowTopicRecords]:
@@ -120,44 +120,47 @@ class SowRegistry:
             sow: the topic.
             commit: requests that its files be put on stable storage.
         """
-        self._add(sow)
+        self._add_source(sow)
         self._topics.append(sow)
-        self._commits[sow] = commit
+        self._commit_requests[sow] = commit
         if not self.is_journaled(sow):
-            self._sequence = max(self._sequence, sow.table.store.last_sequence)
-        sow.settle_clock(to_nanoseconds(self._clock.now()), self._steps_of(sow))
-        self._expiration.watch(sow)
+            self._last_sequence = max(self._last_sequence, sow.table.store.last_sequence)
+        sow.correct_stored_times(to_nanoseconds(self._clock.now()), self._clock_steps_of(sow))
+        self._expiration.schedule_check(sow)
 
-    def _steps_of(self, sow: SowTopicRecords) -> Sequence[tuple[int, int]]:
+    def _clock_steps_of(self, sow: SowTopicRecords) -> Sequence[tuple[int, int]]:
         """Return the steps of the wall clock, placed in the order of a topic's changes."""
         log = self.transaction_log
         if log is None or not self.is_journaled(sow):
             return ()
-        return [(txid, step * NANOSECONDS_IN_MICROSECOND) for txid, step in log.journal.steps.rows]
+        return [
+            (txid, step * NANOSECONDS_IN_MICROSECOND)
+            for txid, step in log.journal.clock_steps.all_steps
+        ]
 
-    def _clock_was_set(self, seconds: float) -> None:
+    def _shift_times(self, seconds: float) -> None:
         for sow in self._topics:
-            sow.clock_was_set(to_nanoseconds(seconds))
-        self._expiration.clock_was_set(seconds)
+            sow.shift_times(to_nanoseconds(seconds))
+        self._expiration.shift_next_check(seconds)
 
     def add_derived(self, topic: DerivedRecordSource) -> None:
         """Add a topic that is derived from the records of others, which must be added before."""
-        self._add(topic)
+        self._add_source(topic)
         self._derived.append(topic)
         for source, follower in topic.inputs:
             self.followers(source).append(follower)
 
     def add_queue(self, messages: RecordSource) -> None:
         """Add the messages of a queue, which can only be queried."""
-        self._add(messages)
+        self._add_source(messages)
 
-    def begin_derived(self) -> None:
+    def populate_derived(self) -> None:
         """Make derived topics create their records. Called once all others have been recovered."""
         for topic in self._derived:
-            topic.begin()
+            topic.populate()
 
-    def _add(self, keeper: RecordSource) -> None:
-        self._keepers.append(keeper)
+    def _add_source(self, keeper: RecordSource) -> None:
+        self._sources.append(keeper)
         self._has_containers |= keeper.is_container
 
     def followers(self, keeper: RecordSource) -> list[RecordFollower]:
@@ -171,20 +174,20 @@ class SowRegistry:
         creates, also where the container's pattern covers them: otherwise it could not be reached,
         and its changes would be attributed to the topic that it copies.
         """
-        for keeper in self._keepers:
-            if keeper.type_name == message_type and keeper.keeps(name):
-                return self._copy_with(keeper, name) if keeper.is_container else keeper
+        for keeper in self._sources:
+            if keeper.type_name == message_type and keeper.covers_topic(name):
+                return self._find_copy(keeper, name) if keeper.is_container else keeper
         return None
 
-    def _copy_with(self, container: RecordSource, name: str) -> RecordSource:
+    def _find_copy(self, container: RecordSource, name: str) -> RecordSource:
         """Return the topic that has the records of a name: a container, or one derived from it."""
         found = container
         for topic in self._derived:
-            if topic.keeps(name) and any(source is found for source, _ in topic.inputs):
+            if topic.covers_topic(name) and any(source is found for source, _ in topic.inputs):
                 found = topic
         return found
 
-    def resource(self, message_type: str, name: str) -> str:
+    def entitlement_resource(self, message_type: str, name: str) -> str:
         """Return the resource that an entitlement module checks for the use of a topic.
 
         All logical topics of a container have the permissions of the container's name (AMPS User
@@ -195,9 +198,9 @@ class SowRegistry:
         keeper = self.find(message_type, name)
         return name if keeper is None else keeper.name
 
-    def configured(self, ref: TopicRef) -> RecordSource | None:
+    def find_configured(self, ref: TopicRef) -> RecordSource | None:
         """Return the topic that a reference of the configuration names, None if there is none."""
-        for keeper in self._keepers:
+        for keeper in self._sources:
             if (keeper.name, keeper.type_name) == (ref.name, ref.message_type):
                 return keeper
         return None
@@ -210,7 +213,7 @@ class SowRegistry:
         else:
             chosen = [
                 keeper
-                for keeper in self._keepers
+                for keeper in self._sources
                 if keeper.type_name == message_type
                 and (keeper.is_container or selector.matches(keeper.name))
             ]
@@ -219,12 +222,12 @@ class SowRegistry:
             for keeper in chosen
         ]
 
-    def differ(self, keeper: RecordSource) -> DeltaEncoder:
+    def delta_encoder(self, keeper: RecordSource) -> DeltaEncoder:
         """Return the object that computes deltas of a topic's records."""
-        differ = self._differs.get(keeper)
+        differ = self._delta_encoders.get(keeper)
         if differ is None:
             differ = DeltaEncoder(keeper.table.message_type, keeper.key_fields)
-            self._differs[keeper] = differ
+            self._delta_encoders[keeper] = differ
         return differ
 
     # ---- changes
@@ -232,7 +235,7 @@ class SowRegistry:
     def is_journaled(self, sow: SowTopicRecords) -> bool:
         """Return whether messages published to a topic are in the transaction log."""
         log = self.transaction_log
-        return log is not None and log.records(sow.type_name, sow.name)
+        return log is not None and log.is_recorded(sow.type_name, sow.name)
 
     def next_sequence(self) -> int:
         """Return the number of the next change of a topic that is not in the transaction log."""
@@ -240,8 +243,8 @@ class SowRegistry:
 
     def next_sequences(self, count: int) -> range:
         """Return the numbers of the next changes of such a topic."""
-        first = self._sequence + 1
-        self._sequence += count
+        first = self._last_sequence + 1
+        self._last_sequence += count
         return range(first, first + count)
 
     def expiry_sequence(self, sow: SowTopicRecords) -> int:
@@ -250,32 +253,32 @@ class SowRegistry:
             return self.transaction_log.last_txid
         return self.next_sequence()
 
-    def touched(self, sow: SowTopicRecords) -> None:
+    def mark_changed(self, sow: SowTopicRecords) -> None:
         """Note that a topic has changed."""
-        self.keep(sow)
-        if sow.ages:
-            self._expiration.watch(sow)
+        self.schedule_commit(sow)
+        if sow.changes_with_time:
+            self._expiration.schedule_check(sow)
 
-    def keep(self, sow: SowTopicRecords) -> None:
+    def schedule_commit(self, sow: SowTopicRecords) -> None:
         """Schedule a topic to be put on stable storage soon."""
-        if not self._unwritten:
+        if not self._uncommitted_topics:
             self._clock.call_later(_COMMIT_SECONDS, self._commit)
-        self._unwritten.add(sow)
+        self._uncommitted_topics.add(sow)
 
     def _commit(self) -> None:
-        unwritten, self._unwritten = self._unwritten, set()
+        unwritten, self._uncommitted_topics = self._uncommitted_topics, set()
         for sow in unwritten:
-            self._put_away(sow, _no_matter)
+            self._commit_topic(sow, _no_matter)
 
-    def _put_away(self, sow: SowTopicRecords, then: StoreCallback) -> None:
+    def _commit_topic(self, sow: SowTopicRecords, then: StoreCallback) -> None:
         """Put a topic on stable storage; retry soon if that fails."""
 
         def tried(problem: RecordStoreError | None) -> None:
             if problem is not None:
-                self.keep(sow)
+                self.schedule_commit(sow)
             then(problem)
 
-        self._commits[sow](tried)
+        self._commit_requests[sow](tried)
 
     def when_stored(self, topics: Iterable[SowTopicRecords], then: StoreCallback) -> None:
         """Call back after putting data written to some topics on stable storage, or failing to.
@@ -285,7 +288,7 @@ class SowRegistry:
             then: the callback; called at once if there is nothing to wait for.
         """
         when_all_settled(
-            [partial(self._put_away, sow) for sow in dict.fromkeys(topics)],
+            [partial(self._commit_topic, sow) for sow in dict.fromkeys(topics)],
             then,
         )
 

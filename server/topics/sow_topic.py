@@ -52,10 +52,10 @@ class RecordTopic(RecordFanout):
         stores: knows the topics derived from this one.
     """
 
-    __slots__ = ("_cascade", "_followers")
+    __slots__ = ("_derived_scheduler", "_followers")
 
-    keeps_messages = True
-    takes_places = False
+    is_persistent = True
+    accepts_slices = False
     """True if messages go to stable storage."""
     is_journaled = False
     """True if messages are in the transaction log."""
@@ -68,11 +68,11 @@ class RecordTopic(RecordFanout):
             table.message_type,
             name,
             functions,
-            stores.differ(keeper),
-            lambda key: table.get(table.identity(key, name)),
+            stores.delta_encoder(keeper),
+            lambda key: table.get(table.make_identity(key, name)),
         )
         self._followers = stores.followers(keeper)
-        self._cascade = stores.cascade
+        self._derived_scheduler = stores.derived_scheduler
 
     @property
     def has_followers(self) -> bool:
@@ -80,7 +80,7 @@ class RecordTopic(RecordFanout):
         return bool(self._followers)
 
     @property
-    def takes_marks(self) -> bool:
+    def accepts_metadata(self) -> bool:
         """True if messages of a run may have correlation ids and lifetimes of their own."""
         return False
 
@@ -91,7 +91,7 @@ class RecordTopic(RecordFanout):
         """
         super().announce(change, envelope, reason)
         if self._followers:
-            self._cascade.tell(self._followers, change, envelope, reason)
+            self._derived_scheduler.announce_change(self._followers, change, envelope, reason)
 
 
 class DerivedTopic(RecordTopic):
@@ -117,23 +117,23 @@ class SowTopic(RecordTopic):
         sow: the records.
         name: the topic's name.
         functions: the functions that filters may call.
-        stores: is notified of every change.
+        sow_registry: is notified of every change.
     """
 
-    __slots__ = ("_keeps_plainly", "_sow", "_stores")
+    __slots__ = ("_sow", "_sow_registry", "_stores_verbatim")
 
     def __init__(
-        self, sow: SowTopicRecords, name: str, functions: Functions, stores: SowRegistry
+        self, sow: SowTopicRecords, name: str, functions: Functions, sow_registry: SowRegistry
     ) -> None:
-        super().__init__(sow, name, functions, stores)
+        super().__init__(sow, name, functions, sow_registry)
         self._sow = sow
-        self._stores = stores
-        self._keeps_plainly = sow.keeps_messages_plainly
+        self._sow_registry = sow_registry
+        self._stores_verbatim = sow.stores_bodies_verbatim
 
     @property
-    def takes_marks(self) -> bool:
-        """See `RecordTopic.takes_marks`."""
-        return self._keeps_plainly
+    def accepts_metadata(self) -> bool:
+        """See `RecordTopic.accepts_metadata`."""
+        return self._stores_verbatim
 
     def publish(self, bodies: Sequence[bytes], envelope: Envelope) -> Sequence[Rejection]:
         """Store messages, and notify subscribers of the records that change.
@@ -145,35 +145,35 @@ class SowTopic(RecordTopic):
         Returns:
             The messages that could not be stored, each with the reason.
         """
-        if self._is_plain(bodies, envelope):
+        if self._is_batchable(bodies, envelope):
             return self._publish_run(bodies, envelope)
         return self._publish_one_by_one(bodies, envelope)
 
-    def _is_plain(self, bodies: Sequence[bytes], envelope: Envelope) -> bool:  # noqa: ARG002 - for recorded topics
+    def _is_batchable(self, bodies: Sequence[bytes], envelope: Envelope) -> bool:  # noqa: ARG002 - for recorded topics
         """Return whether messages are stored unchanged, so that a batch is a run."""
-        return self._keeps_plainly and not envelope.delta and not envelope.correlation_id
+        return self._stores_verbatim and not envelope.is_delta and not envelope.correlation_id
 
     def _publish_run(self, bodies: Sequence[bytes], envelope: Envelope) -> Sequence[Rejection]:
-        sow, moment = self._sow, to_nanoseconds(envelope.received)
+        sow, moment = self._sow, to_nanoseconds(envelope.received_s)
         run = SowRecordBatch(
             self.name,
             sow.key_numbers(bodies, self.name),
             bodies,
-            self._stores.next_sequences(len(bodies)),
+            self._sow_registry.next_sequences(len(bodies)),
             moment,
-            self._expire(envelope, moment),
+            self._expiry_times(envelope, moment),
             correlation_ids=envelope.correlation_ids,
         )
         problems = self.apply_run(run, envelope)
-        self._stores.touched(sow)
-        return [self._reject(place, problem, envelope) for place, problem in problems]
+        self._sow_registry.mark_changed(sow)
+        return [self._make_rejection(place, problem, envelope) for place, problem in problems]
 
-    def _expire(self, envelope: Envelope, now: int) -> FieldColumn:
+    def _expiry_times(self, envelope: Envelope, now: int) -> FieldColumn:
         """Return expiry times in nanoseconds since 1970, or since another moment; 0 for never."""
         sow, lifetimes = self._sow, envelope.lifetimes
         if not lifetimes:
-            return sow.expires(envelope.expiration, now)
-        return [sow.expires(lifetime, now) for lifetime in lifetimes]
+            return sow.expiry_time(envelope.expiration, now)
+        return [sow.expiry_time(lifetime, now) for lifetime in lifetimes]
 
     def apply_run(
         self, run: SowRecordBatch, envelope: Envelope
@@ -187,8 +187,8 @@ class SowTopic(RecordTopic):
         Returns:
             The places of the records that cannot be stored, each with the reason.
         """
-        if not self._sow.takes_runs or self._followers or self.asks_for_changes:
-            return self.apply_each(map(run.record, range(len(run.bodies))), envelope)
+        if not self._sow.accepts_runs or self._followers or self.needs_changes:
+            return self.apply_each(map(run.record_at, range(len(run.bodies))), envelope)
         problems: list[tuple[int, RecordStoreError]] = []
         start, count = 0, len(run.bodies)
         while start < count:
@@ -222,7 +222,7 @@ class SowTopic(RecordTopic):
                 problems.append((place, error))
                 continue
             if is_heard:
-                own = envelope.marked(record.correlation_id)
+                own = envelope.with_correlation_id(record.correlation_id)
                 own.bookmark = record.bookmark
                 self.announce(change, own, MATCH)
         return problems
@@ -232,22 +232,22 @@ class SowTopic(RecordTopic):
     ) -> Sequence[Rejection]:
         rejections: list[Rejection] = []
         for position, body in enumerate(bodies):
-            own = envelope.of_one(position)
+            own = envelope.for_message(position)
             try:
-                change = self._store(body, own)
+                change = self._store_message(body, own)
             except tuple(REASONS) as error:
-                rejections.append(self._reject(position, error, envelope))
+                rejections.append(self._make_rejection(position, error, envelope))
             else:
                 self.announce(change, own, MATCH)
-        self._stores.touched(self._sow)
+        self._sow_registry.mark_changed(self._sow)
         return rejections
 
-    def _reject(self, position: int, error: Exception, envelope: Envelope) -> Rejection:  # noqa: ARG002 - for recorded topics
+    def _make_rejection(self, position: int, error: Exception, envelope: Envelope) -> Rejection:  # noqa: ARG002 - for recorded topics
         """Return the rejection of a message."""
         return Rejection(position, REASONS[type(error)], str(error))
 
     @property
-    def keeper(self) -> SowTopicRecords:
+    def records(self) -> SowTopicRecords:
         """The records, which other names may share."""
         return self._sow
 
@@ -266,8 +266,8 @@ class SowTopic(RecordTopic):
             RecordStoreError: the deletions cannot be stored; none has been made.
             JournalUnavailableError: nothing can be recorded.
         """
-        records = self._sow.in_states(states, self.name)
-        sequence, now = self._place_deletion(records, envelope)
+        records = self._sow.find_unchanged(states, self.name)
+        sequence, now = self._sequence_deletion(records, envelope)
         deleted = 0
         try:
             for record in records:
@@ -276,28 +276,28 @@ class SowTopic(RecordTopic):
                     self.announce(change, envelope, DELETED)
                     deleted += 1
         finally:
-            self._stores.touched(self._sow)
+            self._sow_registry.mark_changed(self._sow)
         return deleted
 
-    def _place_deletion(self, records: Sequence[Record], envelope: Envelope) -> tuple[int, int]:
+    def _sequence_deletion(self, records: Sequence[Record], envelope: Envelope) -> tuple[int, int]:
         """Return a deletion's number in the instance's order of changes, and its time."""
-        self._sow.table.make_room_to_remove(records)
-        return self._stores.next_sequence(), to_nanoseconds(envelope.received)
+        self._sow.table.ensure_space_to_remove(records)
+        return self._sow_registry.next_sequence(), to_nanoseconds(envelope.received_s)
 
-    def _store(self, body: bytes, envelope: Envelope) -> RecordChange:
+    def _store_message(self, body: bytes, envelope: Envelope) -> RecordChange:
         sow = self._sow
         return sow.publish(
             body,
-            to_nanoseconds(envelope.received),
-            self._stores.next_sequence(),
+            to_nanoseconds(envelope.received_s),
+            self._sow_registry.next_sequence(),
             topic=self.name,
             key=envelope.sow_key,
-            delta=envelope.delta,
+            delta=envelope.is_delta,
             expiration=envelope.expiration,
             correlation_id=envelope.correlation_id or "",
-            context=envelope.context(self.name, body) if sow.asks_for_context else None,
+            context=envelope.context(self.name, body) if sow.needs_context else None,
         )
 
     def when_stored(self, then: StoreCallback) -> None:
         """Call back after putting everything published so far on stable storage, or failing to."""
-        self._stores.when_stored((self._sow,), then)
+        self._sow_registry.when_stored((self._sow,), then)

@@ -74,25 +74,27 @@ class Topic(SubscriberSet):
         functions: the functions that filters may call.
     """
 
-    __slots__ = ("_beside_filtered", "_left", "_to_all", "_to_matching")
+    __slots__ = ("_delivery_cache", "_header_start", "_mixed_unfiltered", "_unfiltered_recipients")
 
-    keeps_messages = False
+    is_persistent = False
     """True if messages go to stable storage."""
-    takes_places = True
+    accepts_slices = True
     """True if bodies may be places in the bytes read from a client, which are not retained."""
     is_journaled = False
     """True if messages are in the transaction log."""
 
     def __init__(self, message_type: MessageType, name: str, functions: Functions) -> None:
         super().__init__(message_type, name, functions)
-        self._to_all: list[Recipient] | None = []  # None when subscriptions have changed
-        self._to_matching = DeliveryCache[tuple[Filter, ...], Recipient]()
+        self._unfiltered_recipients: (
+            list[Recipient] | None
+        ) = []  # None when subscriptions have changed
+        self._delivery_cache = DeliveryCache[tuple[Filter, ...], Recipient]()
         # unfiltered subscriptions on connections that also have a filter here, with their places
-        self._beside_filtered: dict[Subscription, int] = {}
-        self._left: Final = header_start(name)
+        self._mixed_unfiltered: dict[Subscription, int] = {}
+        self._header_start: Final = header_start(name)
 
-    def _changed(self) -> None:
-        self._to_all = None
+    def _invalidate_deliveries(self) -> None:
+        self._unfiltered_recipients = None
 
     def publish(self, bodies: Sequence[bytes], envelope: Envelope) -> Sequence[Rejection]:
         """Deliver messages to every subscription that they match.
@@ -104,7 +106,7 @@ class Topic(SubscriberSet):
         Returns:
             The messages that were not published; none here.
         """
-        to_all = self._to_all
+        to_all = self._unfiltered_recipients
         if to_all is None:
             to_all = self._prepare()
         _hand_over_in_order(to_all, bodies, envelope)
@@ -113,21 +115,21 @@ class Topic(SubscriberSet):
         return ()
 
     @property
-    def takes_marks(self) -> bool:
+    def accepts_metadata(self) -> bool:
         """True if messages of a run may have correlation ids and lifetimes of their own."""
         return False
 
     def recipients(self, body: bytes, envelope: Envelope) -> Sequence[Recipient]:
         """Return the recipients of a message, as `publish` finds them."""
-        to_all = self._to_all
+        to_all = self._unfiltered_recipients
         if to_all is None:
             to_all = self._prepare()
         if not self._filters:
             return to_all
         context = NO_CONTEXT
-        if self._filters.asks_for_context:
+        if self._filters.needs_context:
             context = envelope.context(self.name, body)
-        self._filters.expect(1)
+        self._filters.count_messages(1)
         return [*to_all, *self._recipients_of(self._filters.match(body, context))]
 
     def when_stored(self, then: StoreCallback) -> None:
@@ -137,22 +139,22 @@ class Topic(SubscriberSet):
     def _publish_filtered(self, bodies: Sequence[bytes], envelope: Envelope) -> None:
         """Deliver messages to the subscriptions with matching filters."""
         filters = self._filters
-        filters.expect(len(bodies))
+        filters.count_messages(len(bodies))
         if len(bodies) < _MIN_RUN:
             self._match_each(bodies, envelope)
             return
         start = 0
         while start < len(bodies):
-            runs = filters.in_runs(len(bodies) - start)
+            runs = filters.batch_matcher(len(bodies) - start)
             if runs is not None:
                 start = self._deliver_run(runs, bodies, start, envelope)
                 continue
-            finder = None if self._beside_filtered else filters.by_value()
-            if finder is not None and self._to_all is not None:
-                start = self._deliver_found(finder, bodies, start, envelope)
+            finder = None if self._mixed_unfiltered else filters.equality_lookup()
+            if finder is not None and self._unfiltered_recipients is not None:
+                start = self._deliver_looked_up(finder, bodies, start, envelope)
                 continue
             # A message may need more than matching, or change the filter set.
-            end = start + 1 if filters.is_diverted else len(bodies)
+            end = start + 1 if filters.needs_maintenance else len(bodies)
             self._match_each(bodies[start:end], envelope)
             start = end
 
@@ -173,12 +175,12 @@ class Topic(SubscriberSet):
                 self._match_each(some, envelope)
             else:
                 self._deliver_matched(some, matched, envelope)
-            if not self._filters.are_in(runs):
+            if not self._filters.is_matcher_current(runs):
                 return done
         self._deliver_matched(bodies[done:], (), envelope)
         return len(bodies)
 
-    def _deliver_found(
+    def _deliver_looked_up(
         self, finder: EqualityLookup, bodies: Sequence[bytes], start: int, envelope: Envelope
     ) -> int:
         """Deliver messages from a position on, looking up their filters together by value.
@@ -195,7 +197,7 @@ class Topic(SubscriberSet):
             one.sub_id if isinstance(one, Filter) and one.writer is not None else None
             for one in found
         ]
-        frames = framed_for_each(sub_ids, some, self._left, envelope.keys)
+        frames = framed_for_each(sub_ids, some, self._header_start, envelope.header_keys)
         for place, one in enumerate(found):
             frame = frames[place]
             if frame is not None and isinstance(one, Filter) and one.writer is not None:
@@ -204,7 +206,7 @@ class Topic(SubscriberSet):
             if one is None:
                 continue
             self._match_each((some[place],), envelope)
-            if self._to_all is None or not self._filters.are_found_by(finder):
+            if self._unfiltered_recipients is None or not self._filters.is_lookup_current(finder):
                 return start + place + 1
         return start + len(found)
 
@@ -216,15 +218,15 @@ class Topic(SubscriberSet):
             _hand_over_in_order(self._recipients_of(matched), bodies, envelope)
 
     def _match_each(self, bodies: Sequence[bytes], envelope: Envelope) -> None:
-        match, prepared = self._filters.match, self._to_matching.get
-        needs_context = self._filters.asks_for_context
+        match, prepared = self._filters.match, self._delivery_cache.get
+        needs_context = self._filters.needs_context
         context = NO_CONTEXT
         for body in bodies:
             if needs_context:
                 context = envelope.context(self.name, body)
             matched = match(body, context)
-            is_for_one = len(matched) == 1 and not self._beside_filtered
-            if is_for_one and self._is_sent_to(matched[0], body, envelope):
+            is_for_one = len(matched) == 1 and not self._mixed_unfiltered
+            if is_for_one and self._try_send_directly(matched[0], body, envelope):
                 continue
             recipients = prepared(matched)
             if recipients is None:
@@ -235,35 +237,37 @@ class Topic(SubscriberSet):
                 except Exception as error:  # of any kind: the publisher must not be affected
                     give_up_on(subscriptions, error)
 
-    def _is_sent_to(self, filter_: Filter, body: bytes, envelope: Envelope) -> bool:
+    def _try_send_directly(self, filter_: Filter, body: bytes, envelope: Envelope) -> bool:
         """Send a message to a filter's only user if it needs just an id; return whether it was."""
         if filter_.writer is None:
             return False
-        filter_.writer.write(framed_for(filter_.sub_id, body, self._left, envelope.keys))
+        filter_.writer.write(
+            framed_for(filter_.sub_id, body, self._header_start, envelope.header_keys)
+        )
         return True
 
     def _recipients_of(self, matched: tuple[Filter, ...]) -> Sequence[Recipient]:
         """Return the users of some filters, and unfiltered subscriptions on their connections."""
-        recipients = self._to_matching.get(matched)
+        recipients = self._delivery_cache.get(matched)
         if recipients is None:
-            found = self._with_users(self._beside_filtered, matched)
-            recipients = self._to_matching.keep(matched, self._grouped(found))
+            found = self._merge_subscriptions(self._mixed_unfiltered, matched)
+            recipients = self._delivery_cache.store(matched, self._group_recipients(found))
         return recipients
 
     def _prepare(self) -> list[Recipient]:
-        alone, self._beside_filtered = self._by_connection()
-        self._to_matching.clear()
-        self._to_all = self._grouped(alone)
-        return self._to_all
+        alone, self._mixed_unfiltered = self._split_unfiltered()
+        self._delivery_cache.clear()
+        self._unfiltered_recipients = self._group_recipients(alone)
+        return self._unfiltered_recipients
 
-    def _grouped(self, subscriptions: Iterable[Subscription]) -> list[Recipient]:
+    def _group_recipients(self, subscriptions: Iterable[Subscription]) -> list[Recipient]:
         """Group subscriptions that can share a delivery: equal in connection and presentation."""
         conflated: list[Recipient] = []
         groups: dict[tuple[Outbox, Presentation], list[Subscription]] = {}
         for subscription in subscriptions:
             if subscription.conflater is not None:
                 delivery = self._delivery_for([subscription])
-                seen = subscription.presentation.seen
+                seen = subscription.presentation.select_permitted
                 held = ConflatedDelivery(subscription.conflater, self.name, seen, delivery)
                 conflated.append((held, [subscription]))
             else:
@@ -289,8 +293,8 @@ class Topic(SubscriberSet):
         is_plain = (
             subscription.conflater is None
             and subscription.sink is None
-            and presentation.sub_ids
-            and not presentation.asks_for_keys
+            and presentation.has_sub_ids
+            and not presentation.has_optional_keys
             and not presentation.changes_bodies
             and not subscription.subscriber.delivery_watchers(self.name)
             and is_plain_text(subscription.sub_id)
@@ -301,7 +305,7 @@ class Topic(SubscriberSet):
         """Return the writer that sends and counts the messages of a subscription."""
         outbox = subscription.outbox
         if subscription.conflater is not None:
-            return outbox.counted(outbox.traffic.detached)
+            return outbox.counting_writer(outbox.traffic.detached)
         return outbox
 
 

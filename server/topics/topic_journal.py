@@ -117,12 +117,12 @@ class TopicJournal:
         if envelope.sequence and envelope.publisher is not None:
             self.log.refuse_duplicate(envelope.publisher.client_hash, envelope.sequence)
 
-    def refused(self, envelope: Envelope, position: int) -> None:
+    def record_refusal(self, envelope: Envelope, position: int) -> None:
         """Note that one of some messages is refused; later ones may be recorded."""
         numbers, publisher = envelope.sequences, envelope.publisher
         sequence = numbers[position] if numbers else envelope.sequence
         if sequence and publisher is not None:
-            self.log.refusals.refused(publisher.client_hash, sequence)
+            self.log.rejected_sequences.record_refusal(publisher.client_hash, sequence)
 
     def append_run(
         self,
@@ -145,14 +145,14 @@ class TopicJournal:
             envelope.
         """
         publisher = envelope.publisher
-        journal, notes = self.log.journal, self.log.notes
+        journal, notes = self.log.journal, self.log.publish_tracker
         if self._handle is None:
-            self._handle = journal.topic(self._message_type, self._name)
+            self._handle = journal.topic_handle(self._message_type, self._name)
         client = 0 if publisher is None else publisher.client_hash
-        refusals, numbers = self.log.refusals, envelope.sequences
-        if numbers and refusals.is_any:
+        refusals, numbers = self.log.rejected_sequences, envelope.sequences
+        if numbers and refusals.has_any:
             try:
-                refusals.before(client, numbers[-1])
+                refusals.record_gaps_below(client, numbers[-1])
             except JournalUnavailableError as problem:
                 return AppendResult(start, (), journal.last_timestamp, problem)
         before = 0 if notes is None else journal.last_sequence(client)
@@ -162,16 +162,18 @@ class TopicJournal:
             envelope.sequences,
             entries.data,
             start,
-            journal.origin(publisher.user) if publisher is not None and publisher.user else None,
+            journal.origin_handle(publisher.user)
+            if publisher is not None and publisher.user
+            else None,
             sow_keys,
             entries.expirations,
             entries.extras_length,
         )
-        envelope.received = run.timestamp / _MICROSECONDS
-        if numbers and refusals.is_any:
-            refusals.came(client, numbers[start : run.end])
+        envelope.received_s = run.timestamp / _MICROSECONDS
+        if numbers and refusals.has_any:
+            refusals.record_arrivals(client, numbers[start : run.end])
         if notes is not None and run.txids:
-            notes.take(
+            notes.register_batch(
                 client,
                 before,
                 envelope.sequences[start : run.end],
@@ -181,14 +183,14 @@ class TopicJournal:
                 _origin_of(envelope),
             )
         if self._feeds and run.txids:
-            self._feed(
+            self._notify_feeds(
                 RecordedBatch(
                     self._name,
                     list(entries.data[start : run.end]),
                     envelope,
                     run.txids,
                     run.timestamp,
-                    *self.named(envelope, start, run.txids),
+                    *self.bookmark_parts(envelope, start, run.txids),
                     sow_keys[start : run.end],
                     of_one(entries.expirations, start),
                 )
@@ -200,12 +202,12 @@ class TopicJournal:
         """True if any feed is notified of recorded messages."""
         return bool(self._feeds)
 
-    def handles(self, origin: JournalOrigin) -> tuple[TopicHandle, OriginHandle]:
+    def journal_handles(self, origin: JournalOrigin) -> tuple[TopicHandle, OriginHandle]:
         """Return the handles that the journal needs for messages of other instances."""
         journal = self.log.journal
         if self._handle is None:
-            self._handle = journal.topic(self._message_type, self._name)
-        return self._handle, journal.origin(origin.auth_id, origin.path)
+            self._handle = journal.topic_handle(self._message_type, self._name)
+        return self._handle, journal.origin_handle(origin.auth_id, origin.path)
 
     def append_copies(self, arrivals: ReplicatedBatch, content: EntryColumns) -> AppendResult:
         """Record entries of another instance; return the outcome, and note it in `arrivals`, too.
@@ -214,19 +216,21 @@ class TopicJournal:
             arrivals: the entries received.
             content: the data to record, from the position of `arrivals` on.
         """
-        handles = {arrivals.run.numbers[0]: self.handles(arrivals.origin)}
+        handles = {arrivals.columns.property_indexes[0]: self.journal_handles(arrivals.origin)}
         appended = self.log.journal.append_copies(handles, content)
         start = arrivals.position
-        arrivals.took(appended)
-        refusals = self.log.refusals
-        if appended.txids and refusals.is_any:
+        arrivals.record_appended(appended)
+        refusals = self.log.rejected_sequences
+        if appended.txids and refusals.has_any:
             for place in range(start, start + len(appended.txids)):
-                refusals.came(arrivals.run.clients[place], (arrivals.run.sequences[place],))
+                refusals.record_arrivals(
+                    arrivals.columns.clients[place], (arrivals.columns.sequences[place],)
+                )
         if self._feeds and appended.txids and arrivals.kind in MESSAGES:
-            self.feed(arrivals, start, appended, content.sow_keys)
+            self.feed_replicated(arrivals, start, appended, content.sow_keys)
         return appended
 
-    def feed(
+    def feed_replicated(
         self, entries: EntryContents, start: int, appended: AppendResult, sow_keys: FieldColumn
     ) -> None:
         """Notify the feeds of recorded messages of another instance.
@@ -237,10 +241,10 @@ class TopicJournal:
             appended: the outcome of appending them.
             sow_keys: the SOW keys of their records, from that position on.
         """
-        run = entries.run
-        for first, end in entries.alike(start, start + len(appended.txids)):
+        run = entries.columns
+        for first, end in entries.uniform_ranges(start, start + len(appended.txids)):
             here = slice(first - start, end - start)
-            self._feed(
+            self._notify_feeds(
                 RecordedBatch(
                     self._name,
                     entries.bodies[first:end],
@@ -251,32 +255,32 @@ class TopicJournal:
                     run.sequences[first:end],
                     _keys(sow_keys, here),
                     run.expirations[first],
-                    run.name(first).origin.path,
+                    run.properties_of(first).origin.path,
                 )
             )
 
-    def published_twice(
+    def report_double_publish(
         self, marks: Sequence[tuple[int, int]], publishers: tuple[str, str]
     ) -> None:
-        """See `LogFeed.published_twice`."""
+        """See `LogFeed.report_double_publish`."""
         for feed in self._feeds:
-            feed.published_twice(marks, publishers)
+            feed.report_double_publish(marks, publishers)
 
-    def _feed(self, recorded: RecordedBatch) -> None:
+    def _notify_feeds(self, recorded: RecordedBatch) -> None:
         for feed in self._feeds:
-            feed.take(recorded)
+            feed.receive_batch(recorded)
 
-    def _identity(self, envelope: Envelope, *, is_numbered: bool) -> int:
+    def _publisher_identity(self, envelope: Envelope, *, is_numbered: bool) -> int:
         """Return the publisher's identity in bookmarks of messages that it numbers, or does not."""
         client = 0 if envelope.publisher is None else envelope.publisher.client_hash
-        return client if is_numbered else self.log.made_identity(client)
+        return client if is_numbered else self.log.generated_identity(client)
 
     def bookmark(self, envelope: Envelope, txid: int) -> str:
         """Return the bookmark of a recorded message, with the envelope's number if any."""
-        identity = self._identity(envelope, is_numbered=envelope.sequence > 0)
+        identity = self._publisher_identity(envelope, is_numbered=envelope.sequence > 0)
         return f"{identity}|{envelope.sequence or txid}|"
 
-    def named(
+    def bookmark_parts(
         self, envelope: Envelope, start: int, txids: Sequence[int]
     ) -> tuple[int, Sequence[int]]:
         """Return the parts of the bookmarks of messages that have been recorded together.
@@ -290,9 +294,9 @@ class TopicJournal:
             The publisher's identity, and the number of each message.
         """
         numbers = envelope.sequences[start : start + len(txids)]
-        return self._identity(envelope, is_numbered=bool(numbers)), numbers or txids
+        return self._publisher_identity(envelope, is_numbered=bool(numbers)), numbers or txids
 
-    def is_run(self, envelope: Envelope) -> bool:
+    def is_batchable(self, envelope: Envelope) -> bool:
         """Return whether messages are new and in order, so that they can be recorded together."""
         numbers, publisher = envelope.sequences, envelope.publisher
         return not numbers or (
@@ -328,17 +332,17 @@ class TopicJournal:
         Raises:
             JournalUnavailableError: it cannot be recorded; nothing has changed.
         """
-        publisher, journal, notes = envelope.publisher, self.log.journal, self.log.notes
+        publisher, journal, notes = envelope.publisher, self.log.journal, self.log.publish_tracker
         if self._handle is None:
-            self._handle = journal.topic(self._message_type, self._name)
+            self._handle = journal.topic_handle(self._message_type, self._name)
         number, given = split_key(key)
         mark = envelope.correlation_id if correlation_id is None else correlation_id
         marked = encode_text(mark) if mark else b""
         client = 0 if publisher is None else publisher.client_hash
-        refusals = self.log.refusals
-        is_watched = envelope.sequence > 0 and refusals.is_any
+        refusals = self.log.rejected_sequences
+        is_watched = envelope.sequence > 0 and refusals.has_any
         if is_watched:
-            refusals.before(client, envelope.sequence)
+            refusals.record_gaps_below(client, envelope.sequence)
         before = 0 if notes is None else journal.last_sequence(client)
         txid = journal.append(
             self._handle,
@@ -348,28 +352,32 @@ class TopicJournal:
             kind,
             number,
             min(max(expiration, 0), _MAX_SECONDS),
-            journal.origin(publisher.user) if publisher is not None and publisher.user else None,
+            journal.origin_handle(publisher.user)
+            if publisher is not None and publisher.user
+            else None,
             marked,
             given,
         )
         if is_watched:
-            refusals.came(client, (envelope.sequence,))
+            refusals.record_arrivals(client, (envelope.sequence,))
         if notes is not None:
             extras = pack_extras(marked, given) if marked or given else b""
             topic, origin = self._handle.topic, _origin_of(envelope)
-            notes.take_one(client, before, envelope.sequence, body + extras, txid, topic, origin)
+            notes.register_entry(
+                client, before, envelope.sequence, body + extras, txid, topic, origin
+            )
         moment = journal.last_timestamp
-        envelope.received = moment / _MICROSECONDS
+        envelope.received_s = moment / _MICROSECONDS
         envelope.bookmark = self.bookmark(envelope, txid)
         if self._feeds and kind in MESSAGES:
-            self._feed(
+            self._notify_feeds(
                 RecordedBatch(
                     self._name,
                     (body,),
                     envelope,
                     (txid,),
                     moment,
-                    self._identity(envelope, is_numbered=envelope.sequence > 0),
+                    self._publisher_identity(envelope, is_numbered=envelope.sequence > 0),
                     (envelope.sequence or txid,),
                     (number,) if number else (),
                     expiration,

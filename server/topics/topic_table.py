@@ -55,11 +55,11 @@ class _PendingAttachment(NamedTuple):
 
     Attributes:
         topics: the topics that have not been examined.
-        effort: counts long searches in names.
+        search_allowance: counts long searches in names.
     """
 
     topics: list[AnyTopic]
-    effort: SearchAllowance
+    search_allowance: SearchAllowance
 
 
 class TopicTable:
@@ -68,9 +68,9 @@ class TopicTable:
     Args:
         message_types: the types that topics are scoped to, by name.
         functions: the functions that filters may call.
-        stores: the topics that have records.
-        queue: queues work for its time slices; see `Scheduler.queue`.
-        most_kept: bytes that topics may use before idle ones are forgotten.
+        sow_registry: the topics that have records.
+        queue_task: queues work for its time slices; see `Scheduler.queue_task`.
+        max_kept_bytes: bytes that topics may use before idle ones are forgotten.
 
     Attributes:
         transaction_log: records publishes to some of the topics; None if there is none. It is set
@@ -84,27 +84,27 @@ class TopicTable:
         self,
         message_types: Mapping[str, MessageType],
         functions: Functions,
-        stores: SowRegistry,
-        queue: Callable[[EngineTask], None],
-        most_kept: int = _MAX_KEPT,
+        sow_registry: SowRegistry,
+        queue_task: Callable[[EngineTask], None],
+        max_kept_bytes: int = _MAX_KEPT,
     ) -> None:
         self.generation = 0
         self.transaction_log: TransactionLog | None = None
         self.queues: QueueTable | None = None
         self._message_types = message_types
         self._functions = functions
-        self._stores = stores
-        self._queue = queue
-        self._most_kept = most_kept
-        self._kept = 0  # bytes that topics use, or used before subscriptions ended
-        self._unlooked: list[tuple[str, str]] = []  # topics to check for being idle
+        self._sow_registry = sow_registry
+        self._queue_task = queue_task
+        self._max_kept_bytes = max_kept_bytes
+        self._kept_bytes = 0  # bytes that topics use, or used before subscriptions ended
+        self._unchecked_topics: list[tuple[str, str]] = []  # topics to check for being idle
         self._topics: dict[tuple[str, str], AnyTopic] = {}
         self._behind_queues: dict[tuple[str, str], AnyTopic] = {}
         self._patterns = defaultdict[str, PatternIndex](PatternIndex)  # by message type
         # the topics that subscriptions by regular expression are attached to
-        self._attached: dict[Subscription, set[AnyTopic]] = {}
+        self._attached_topics: dict[Subscription, set[AnyTopic]] = {}
         # The rest of the work for `subscribe`.
-        self._left: dict[Subscription, _PendingAttachment] = {}
+        self._pending_attachments: dict[Subscription, _PendingAttachment] = {}
 
     def __len__(self) -> int:
         return len(self._topics)
@@ -118,7 +118,7 @@ class TopicTable:
     def find(self, message_type: str, name: str) -> AnyTopic:
         """Return a topic, creating it if necessary."""
         topic = self._topics.get((message_type, name))
-        return topic if topic is not None else self._add(message_type, name)
+        return topic if topic is not None else self._add_topic(message_type, name)
 
     def subscribe(self, subscription: Subscription) -> None:
         """Attach a subscription to all topics that it selects, present and future.
@@ -134,12 +134,12 @@ class TopicTable:
             if not selector.is_regex:
                 _attach_if_entitled(self.find(message_type, selector.text), subscription)
                 return
-            if subscription not in self._left:
+            if subscription not in self._pending_attachments:
                 for _ in self.attach_in_steps(subscription):
                     pass
-            left = self._left.pop(subscription)
+            left = self._pending_attachments.pop(subscription)
             for topic in left.topics:
-                self._attach(topic, subscription, left.effort)
+                self._attach(topic, subscription, left.search_allowance)
         except Exception:  # of any kind: later topics must not find half a subscription
             self.unsubscribe(subscription)
             raise
@@ -168,8 +168,8 @@ class TopicTable:
         Raises:
             TooCostlyError: matching topic names takes too many steps.
         """
-        left = self._left[subscription] = _PendingAttachment([], SearchAllowance())
-        self._attached[subscription] = set()
+        left = self._pending_attachments[subscription] = _PendingAttachment([], SearchAllowance())
+        self._attached_topics[subscription] = set()
         message_type = subscription.subscriber.message_type
         topics = self._of_type(message_type)
         self._patterns[message_type].add(subscription)
@@ -177,22 +177,22 @@ class TopicTable:
             if type(topic) not in _AD_HOC:
                 left.topics.append(topic)
             elif self._topics.get((message_type, topic.name)) is topic:  # not forgotten meanwhile
-                self._attach(topic, subscription, left.effort)
+                self._attach(topic, subscription, left.search_allowance)
             if number % _ATTACH_BATCH_SIZE == 0 and number < len(topics):
                 yield
 
     def _attach(self, topic: AnyTopic, subscription: Subscription, effort: SearchAllowance) -> None:
         """Attach a subscription to a topic if its regular expression matches the topic's name."""
-        if not subscription.is_for(topic.name, effort):
+        if not subscription.matches_topic(topic.name, effort):
             return
-        attached = self._attached[subscription]
+        attached = self._attached_topics[subscription]
         attached.add(topic)  # in any case, `unsubscribe` detaches it from this topic
         if _attach_if_entitled(topic, subscription):
-            self._kept += _ATTACHMENT_BYTES
+            self._kept_bytes += _ATTACHMENT_BYTES
         else:
             attached.discard(topic)
 
-    def detach_some(self, subscription: Subscription) -> bool:
+    def detach_batch(self, subscription: Subscription) -> bool:
         """Detach a subscription from some topics, before `unsubscribe`, if it has very many.
 
         If it holds very many messages of a queue, some of these return to the queue.
@@ -203,9 +203,9 @@ class TopicTable:
         consumer = subscription.consumer
         if consumer is not None and consumer.subscription is subscription:
             for queue in self.queues or ():
-                if queue.dismiss_some(consumer):
+                if queue.detach_consumer_batch(consumer):
                     return True
-        attached = self._attached.get(subscription, set())
+        attached = self._attached_topics.get(subscription, set())
         if len(attached) <= _ATTACH_BATCH_SIZE:
             return False
         self._patterns[subscription.subscriber.message_type].remove(subscription)
@@ -221,7 +221,7 @@ class TopicTable:
         consumer = subscription.consumer
         if consumer is not None and consumer.subscription is subscription:
             for queue in self.queues or ():
-                queue.dismiss(consumer)
+                queue.detach_consumer(consumer)
         message_type = subscription.subscriber.message_type
         selector = subscription.selector
         if not selector.is_regex:
@@ -230,19 +230,19 @@ class TopicTable:
                 known.detach(subscription)
             return
         self._patterns[message_type].remove(subscription)
-        self._left.pop(subscription, None)
-        for topic in self._attached.pop(subscription, ()):
+        self._pending_attachments.pop(subscription, None)
+        for topic in self._attached_topics.pop(subscription, ()):
             topic.detach(subscription)
 
-    def attached_to(self, subscription: Subscription) -> Collection[AnyTopic]:
+    def topics_of(self, subscription: Subscription) -> Collection[AnyTopic]:
         """Return the topics that a subscription gets messages from without a replay."""
         selector = subscription.selector
         if selector.is_regex:
-            return self._attached.get(subscription, ())
+            return self._attached_topics.get(subscription, ())
         topic = self._topics.get((subscription.subscriber.message_type, selector.text))
         return () if topic is None else (topic,)
 
-    def names(self, message_type: str) -> Iterator[str]:
+    def topic_names(self, message_type: str) -> Iterator[str]:
         """Return the names of the topics of a message type."""
         return (name for type_name, name in self._topics if type_name == message_type)
 
@@ -271,29 +271,31 @@ class TopicTable:
             if isinstance(topic, RecordTopic):
                 topic.announce(change, envelope, reason)
 
-    def _add(self, message_type: str, name: str) -> AnyTopic:
-        topic = self._make(message_type, name)
+    def _add_topic(self, message_type: str, name: str) -> AnyTopic:
+        topic = self._make_topic(message_type, name)
         for subscription in self._patterns[message_type].subscriptions_for(name):
             try:
                 if _attach_if_entitled(topic, subscription):
-                    self._attached[subscription].add(topic)
+                    self._attached_topics[subscription].add(topic)
             except Exception as error:  # of any kind: the user of the topic must not be affected
                 give_up_on((subscription,), error)
         self._topics[message_type, name] = topic
-        self._kept += _size_of(topic)
-        if self._kept > self._most_kept and not self._unlooked:
-            self._unlooked = list(self._topics)
-            self._kept = 0  # counts the topics that have been checked
-            self._queue(self)
+        self._kept_bytes += _size_of(topic)
+        if self._kept_bytes > self._max_kept_bytes and not self._unchecked_topics:
+            self._unchecked_topics = list(self._topics)
+            self._kept_bytes = 0  # counts the topics that have been checked
+            self._queue_task(self)
         return topic
 
-    def _make(self, message_type: str, name: str) -> AnyTopic:
+    def _make_topic(self, message_type: str, name: str) -> AnyTopic:
         queue = None if self.queues is None else self.queues.find(message_type, name)
         if queue is not None:
             return queue
-        return self._make_plain(message_type, name, self._stores.find(message_type, name))
+        return self._make_non_queue_topic(
+            message_type, name, self._sow_registry.find(message_type, name)
+        )
 
-    def behind_queue(self, message_type: str, queue: str, name: str) -> AnyTopic:
+    def topic_behind_queue(self, message_type: str, queue: str, name: str) -> AnyTopic:
         """Return the topic that takes messages published to a queue; its name may be the queue's.
 
         In that case only this method finds it: lookups of that name in the registry find the
@@ -303,22 +305,24 @@ class TopicTable:
             return self.find(message_type, name)
         topic = self._behind_queues.get((message_type, name))
         if topic is None:
-            topic = self._make_plain(message_type, name, None)
+            topic = self._make_non_queue_topic(message_type, name, None)
             self._behind_queues[message_type, name] = topic
         return topic
 
-    def has_lost(self, message_type: str, queue: str, topic: str, letters: str) -> bool:
+    def may_be_dead_letter(self, message_type: str, queue: str, topic: str, letters: str) -> bool:
         """Return whether a message may have become a dead letter. See `QueueTopicLookup`."""
         found = None if self.queues is None else self.queues.find(message_type, queue)
         if found is None or found.spec.dead_letter_topic != letters:
             return False
         return found.source.matches(topic)
 
-    def lookers_at(self, messages: RecordSource) -> RecordTopic:
+    def make_reader_topic(self, messages: RecordSource) -> RecordTopic:
         """Create the topic that notifies readers of a queue's records, and refuses publishes."""
-        return DerivedTopic(messages, messages.name, self._functions, self._stores)
+        return DerivedTopic(messages, messages.name, self._functions, self._sow_registry)
 
-    def _make_plain(self, message_type: str, name: str, keeper: RecordSource | None) -> AnyTopic:
+    def _make_non_queue_topic(
+        self, message_type: str, name: str, keeper: RecordSource | None
+    ) -> AnyTopic:
         """Create a topic that is no queue.
 
         Args:
@@ -330,20 +334,22 @@ class TopicTable:
         if name == NULL_TOPIC:
             return NullTopic(self._message_types[message_type], name, functions)
         if keeper is not None and not isinstance(keeper, SowTopicRecords):
-            return DerivedTopic(keeper, name, functions, self._stores)
-        if log is None or not log.records(message_type, name if keeper is None else keeper.name):
+            return DerivedTopic(keeper, name, functions, self._sow_registry)
+        if log is None or not log.is_recorded(
+            message_type, name if keeper is None else keeper.name
+        ):
             if keeper is not None:
-                return SowTopic(keeper, name, functions, self._stores)
+                return SowTopic(keeper, name, functions, self._sow_registry)
             return Topic(self._message_types[message_type], name, functions)
         feeds = () if self.queues is None else self.queues.fed_by(message_type, name)
         journal = TopicJournal(log, message_type, name, feeds)
         if keeper is not None:
-            return JournaledSowTopic(keeper, name, functions, self._stores, journal)
+            return JournaledSowTopic(keeper, name, functions, self._sow_registry, journal)
         return JournaledTopic(self._message_types[message_type], name, functions, journal)
 
     @property
-    def doing(self) -> tuple[str, str]:
-        """See `EngineTask.doing`."""
+    def task_label(self) -> tuple[str, str]:
+        """See `EngineTask.task_label`."""
         return "", "idle topics"
 
     def step(self) -> bool:
@@ -351,27 +357,31 @@ class TopicTable:
 
         See `EngineTask.step`.
         """
-        some = self._unlooked[-_LOOKUP_BATCH_SIZE:]
-        del self._unlooked[-_LOOKUP_BATCH_SIZE:]
+        some = self._unchecked_topics[-_LOOKUP_BATCH_SIZE:]
+        del self._unchecked_topics[-_LOOKUP_BATCH_SIZE:]
         for key in some:
             topic = self._topics[key]
             if topic.has_literal_subscription:
-                self._kept += _size_of(topic)
+                self._kept_bytes += _size_of(topic)
             else:
                 self._forget(self._topics.pop(key))
         self.generation += 1
-        if not self._unlooked:
-            self._most_kept = max(self._most_kept, 2 * self._kept)
-        return bool(self._unlooked)
+        if not self._unchecked_topics:
+            self._max_kept_bytes = max(self._max_kept_bytes, 2 * self._kept_bytes)
+        return bool(self._unchecked_topics)
 
     def _forget(self, topic: AnyTopic) -> None:
         for subscription in topic.subscriptions:
-            self._attached[subscription].discard(topic)  # by regular expression, not by name
+            self._attached_topics[subscription].discard(topic)  # by regular expression, not by name
 
 
 def _size_of(topic: AnyTopic) -> int:
     """Return the approximate number of bytes kept for a topic."""
-    return _TOPIC_BYTES + _CHARACTER_BYTES * len(topic.name) + _ATTACHMENT_BYTES * topic.size
+    return (
+        _TOPIC_BYTES
+        + _CHARACTER_BYTES * len(topic.name)
+        + _ATTACHMENT_BYTES * topic.subscription_count
+    )
 
 
 def _attach_if_entitled(topic: AnyTopic, subscription: Subscription) -> bool:
@@ -388,8 +398,8 @@ def _attach_if_entitled(topic: AnyTopic, subscription: Subscription) -> bool:
     """
     if subscription.replay is not None and not topic.is_journaled:
         return False
-    permit = subscription.subscriber.permit_to_read(topic.name)
-    if not permit.allowed:
+    permit = subscription.subscriber.get_read_permit(topic.name)
+    if not permit.is_allowed:
         return False
     topic.attach(subscription, permit)
     return True

@@ -74,11 +74,11 @@ OnJournalRetention: TypeAlias = Callable[["Path", int], None]
 
 
 class _Hold(NamedTuple):
-    """A reader's claim to entries of the log. See `TransactionLog.hold`."""
+    """A reader's claim to entries of the log. See `TransactionLog.hold_files`."""
 
     needed_from: Callable[[], int]
-    whose: str
-    in_the_way: OnJournalRetention | None
+    reader_name: str
+    on_retention: OnJournalRetention | None
 
 
 class TransactionLog:
@@ -86,48 +86,51 @@ class TransactionLog:
 
     Args:
         journal: the journal.
-        topics: the topics to record.
+        topic_specs: the topics to record.
         instance: the instance's name.
-        helper: thread for long reads.
+        worker: thread for long reads.
 
     Attributes:
         journal: see above.
-        notes: registers publishes of this instance's clients for replication; None without it.
-        refusals: the missing messages that publishers have to be told of.
-        durable: the last entry on stable storage, as far as this thread has been notified.
-        unreadable_said: the time of the last log message about unreadable entries, in seconds
+        publish_tracker: registers publishes of this instance's clients for replication; None
+            without it.
+        rejected_sequences: the missing messages that publishers have to be told of.
+        durable_txid: the last entry on stable storage, as far as this thread has been notified.
+        unreadable_logged_s: the time of the last log message about unreadable entries, in seconds
             since the Unix epoch: many readers may hit them at once, and often.
     """
 
     def __init__(
         self,
         journal: Journal,
-        topics: Sequence[JournaledTopicSpec],
+        topic_specs: Sequence[JournaledTopicSpec],
         instance: str,
-        helper: WorkerThread,
+        worker: WorkerThread,
     ) -> None:
         self.journal: Final = journal
-        self.notes: PublishTracker | None = None  # set before the first entry is recorded
-        self.refusals: Final = RejectedSequences(journal, lambda: self.notes)
-        self.durable = journal.durable_txid
-        self.unreadable_said = 0.0
+        self.publish_tracker: PublishTracker | None = None  # set before the first entry is recorded
+        self.rejected_sequences: Final = RejectedSequences(journal, lambda: self.publish_tracker)
+        self.durable_txid = journal.durable_txid
+        self.unreadable_logged_s = 0.0
         self.instance: Final = instance
-        self._topics = topics
-        self._helper = helper
-        self._bookmarked: tuple[int, str | None] = 0, None
-        self._waiting: deque[tuple[int, Callable[[], None]]] = deque()
-        self._watermarks: deque[tuple[int, Callable[[], None]]] = deque()
-        self._settlement: ReplicationState | None = None
-        self._start: Callable[[EngineTask], None] | None = None  # set before the first entry
+        self._topic_specs = topic_specs
+        self._worker = worker
+        self._last_bookmark: tuple[int, str | None] = 0, None
+        self._durable_callbacks: deque[tuple[int, Callable[[], None]]] = deque()
+        self._settled_callbacks: deque[tuple[int, Callable[[], None]]] = deque()
+        self._replication_state: ReplicationState | None = None
+        self._start_task: Callable[[EngineTask], None] | None = None  # set before the first entry
         self._is_releasing = False
-        self._readers: list[Callable[[], None]] = []
+        self._advance_callbacks: list[Callable[[], None]] = []
         self._holds: dict[int, _Hold] = {}
-        self._mender: PeerBodyRepair | None = None
-        self._damaged: list[int] = []  # found before there was a mender
-        self._holds_taken = 0
-        self._behind_removal: list[Callable[[], None]] | None = None  # None: no removal in progress
+        self._body_repair: PeerBodyRepair | None = None
+        self._damaged_txids: list[int] = []  # found before there was a mender
+        self._hold_count = 0
+        self._delayed_searches: list[Callable[[], None]] | None = (
+            None  # None: no removal in progress
+        )
 
-    def records(self, message_type: str, name: str) -> bool:
+    def is_recorded(self, message_type: str, name: str) -> bool:
         """Return whether messages published to a topic are recorded.
 
         The server's own event topics are not (AMPS User Guide, Using the Transaction Log); the
@@ -137,22 +140,22 @@ class TransactionLog:
             message_type: the topic's message type.
             name: its name; for a topic of a Pattern, the name of the topic that has the Pattern.
         """
-        covering = [spec for spec in self._topics if spec.covers(message_type, name)]
+        covering = [spec for spec in self._topic_specs if spec.covers(message_type, name)]
         if name.startswith(_RESERVED):
             return name == AUDIT and any(spec.name == name for spec in covering)
         return bool(covering)
 
-    def made_identity(self, client: int) -> int:
+    def generated_identity(self, client: int) -> int:
         """Return the identity of a publisher in bookmarks of messages that it does not number.
 
         Args:
             client: its client hash.
         """
-        return server_made_identity(client, self.instance, self.journal.runs.current)
+        return server_made_identity(client, self.instance, self.journal.run_history.current)
 
-    def runs(self) -> Sequence[tuple[int, int]]:
+    def instance_runs(self) -> Sequence[tuple[int, int]]:
         """Return the first txid and the number of each run that has recorded, and of this one."""
-        return self.journal.runs.rows_with_current(self.journal.last_txid + 1)
+        return self.journal.run_history.rows_with_current(self.journal.last_txid + 1)
 
     @property
     def last_txid(self) -> int:
@@ -170,11 +173,13 @@ class TransactionLog:
         """
         client = client_hash(client_name)
         highest = self.journal.last_sequence(client)
-        if self.notes is None:
+        if self.publish_tracker is None:
             return highest
-        return self.notes.watermarks.settled(client, highest, self.settled())
+        return self.publish_tracker.watermarks.settled_sequence(
+            client, highest, self.settled_txid()
+        )
 
-    def has_come_to(self, mark: tuple[int, int]) -> bool:
+    def has_reached(self, mark: tuple[int, int]) -> bool:
         """Return whether a publisher has reached a bookmark: its message will not come any more.
 
         Args:
@@ -183,7 +188,9 @@ class TransactionLog:
         client, sequence = mark
         highest = self.journal.last_sequence(client)
         if highest:
-            is_lacking = self.notes is not None and self.notes.lacks(client, sequence)
+            is_lacking = self.publish_tracker is not None and self.publish_tracker.may_still_arrive(
+                client, sequence
+            )
             return sequence <= highest and not is_lacking
         return self.journal.first_txid <= sequence <= self.journal.last_txid
 
@@ -200,7 +207,7 @@ class TransactionLog:
         if not 0 < sequence <= MAX_SEQUENCE:
             raise JournalUnavailableError(f"{sequence} is no sequence number: expected 64 bits")
         highest = self.journal.last_sequence(client)
-        if sequence <= highest and self.refusals.lacks(client, sequence):
+        if sequence <= highest and self.rejected_sequences.is_missing(client, sequence):
             raise RejectedSequenceError(
                 f"sequence number {sequence}: was refused when it came first, or got lost; this"
                 f" publisher has got as far as {highest}, so it takes a new number"
@@ -210,48 +217,48 @@ class TransactionLog:
                 f"sequence number {sequence}: this publisher has got as far as {highest}"
             )
 
-    def reached(self, txid: int) -> None:
+    def advance_durable(self, txid: int) -> None:
         """Note that everything up to an entry is on stable storage."""
-        self.durable = max(self.durable, txid)
-        if self._settlement is not None:
-            self._settlement.committed()
-        self._release()
+        self.durable_txid = max(self.durable_txid, txid)
+        if self._replication_state is not None:
+            self._replication_state.process_commit()
+        self._schedule_callbacks()
 
-    def has_settled(self) -> None:
+    def notify_settled(self) -> None:
         """Note that more entries are settled than before."""
-        self._release()
+        self._schedule_callbacks()
 
-    def _release(self) -> None:
-        if not self._is_releasing and self._start is not None:
+    def _schedule_callbacks(self) -> None:
+        if not self._is_releasing and self._start_task is not None:
             self._is_releasing = True
-            self._start(self)
+            self._start_task(self)
 
-    def use_settlement(self, settlement: ReplicationState) -> None:
+    def use_replication_state(self, settlement: ReplicationState) -> None:
         """Make publishers wait for other instances, too. Called before the first publish."""
-        self._settlement = settlement
+        self._replication_state = settlement
 
-    def use_turns(self, start: Callable[[EngineTask], None]) -> None:
+    def use_scheduler(self, start: Callable[[EngineTask], None]) -> None:
         """Run the waiting callbacks in time slices.
 
         Args:
-            start: starts work that is done in time slices; see `Scheduler.start`.
+            start: starts work that is done in time slices; see `Scheduler.start_task`.
         """
-        self._start = start
+        self._start_task = start
 
     @property
-    def doing(self) -> tuple[str, str]:
-        """See `EngineTask.doing`; it is for all publishers."""
+    def task_label(self) -> tuple[str, str]:
+        """See `EngineTask.task_label`; it is for all publishers."""
         return "", "commit"
 
     def step(self) -> bool:
         """Run some of the waiting callbacks; see `EngineTask.step`."""
         self._is_releasing = False  # if a callback raises, the others run with the next commit
-        if _let_go(self._waiting, self.durable) or (
-            self._watermarks and _let_go(self._watermarks, self.settled())
+        if _let_go(self._durable_callbacks, self.durable_txid) or (
+            self._settled_callbacks and _let_go(self._settled_callbacks, self.settled_txid())
         ):
             self._is_releasing = True
             return True
-        readers, self._readers = self._readers, []
+        readers, self._advance_callbacks = self._advance_callbacks, []
         for reader in readers:
             reader()
         return False
@@ -259,10 +266,12 @@ class TransactionLog:
     def when_durable(self, then: Callable[[], None]) -> None:
         """Call back when everything appended so far is on stable storage; at once if it is."""
         last = self.journal.last_txid
-        if last <= self.durable and not self._waiting:  # do not overtake callbacks that wait
+        if (
+            last <= self.durable_txid and not self._durable_callbacks
+        ):  # do not overtake callbacks that wait
             then()
         else:
-            self._waiting.append((last, then))
+            self._durable_callbacks.append((last, then))
 
     def when_settled(self, then: Callable[[], None], *topics: JournalTopic) -> None:
         """Call back when everything appended so far is settled; at once if it is.
@@ -272,46 +281,46 @@ class TransactionLog:
             topics: the topics concerned; if no other instance has to acknowledge messages
                 published to these, stable storage is enough. None: all.
         """
-        settlement = self._settlement
-        if settlement is None or (topics and not any(map(settlement.concerns, topics))):
+        settlement = self._replication_state
+        if settlement is None or (topics and not any(map(settlement.awaits_topic, topics))):
             self.when_durable(then)
             return
         last = self.journal.last_txid
-        if last <= settlement.settled and not self._watermarks:
+        if last <= settlement.settled_txid and not self._settled_callbacks:
             then()
         else:
-            self._watermarks.append((last, then))
+            self._settled_callbacks.append((last, then))
 
-    def when_longer(self, then: Callable[[], None]) -> None:
+    def when_advanced(self, then: Callable[[], None]) -> None:
         """Call back once, when more entries are on stable storage, or settled."""
-        self._readers.append(then)
+        self._advance_callbacks.append(then)
 
     def close(self) -> None:
         """Flush everything to stable storage, and end the threads."""
-        self._helper.close()
+        self._worker.close()
         self.journal.close()
 
-    def safe_here(self) -> int:
+    def local_durable_txid(self) -> int:
         """Return the txid of the last entry on stable storage of this machine."""
         return self.journal.durable_txid
 
-    def settled(self) -> int:
+    def settled_txid(self) -> int:
         """Return the last txid that is stored wherever it must be before its publisher is acked."""
-        settlement = self._settlement
-        return self.journal.durable_txid if settlement is None else settlement.settled
+        settlement = self._replication_state
+        return self.journal.durable_txid if settlement is None else settlement.settled_txid
 
     def bookmark_at(self, txid: int) -> str | None:
         """Return the bookmark of the last event up to a durable entry; None if none is near."""
-        if txid != self._bookmarked[0]:
-            span = LogSpan(txid - _LOOK_BACK, last=txid)
+        if txid != self._last_bookmark[0]:
+            span = LogSpan(txid - _LOOK_BACK, last_txid=txid)
             try:
                 entries = self.journal.replay(span, kinds=EVENTS).read(_LOOK_BACK)
             except JournalUnreadableError:
                 return None  # not available at the moment
-            self._bookmarked = txid, entries[-1].bookmark if entries else None
-        return self._bookmarked[1]
+            self._last_bookmark = txid, entries[-1].bookmark if entries else None
+        return self._last_bookmark[1]
 
-    def places(self, txid: int) -> list[str]:
+    def resume_positions(self, txid: int) -> list[str]:
         """Return the positions, here and elsewhere, to resume from after an entry of this log.
 
         Args:
@@ -319,24 +328,30 @@ class TransactionLog:
 
         Returns:
             For each log a bookmark that is known where the log is: its publisher stands for the
-            log (`Journal.place`), its sequence is a txid there. This log lacks nothing that
-            precedes that position.
+            log (`Journal.position_bookmark`), its sequence is a txid there. This log lacks nothing
+            that precedes that position.
         """
-        elsewhere = () if self._settlement is None else self._settlement.places(txid)
-        return [f"{log}|{last}|" for log, last in (self.journal.place(txid), *elsewhere)]
+        elsewhere = (
+            ()
+            if self._replication_state is None
+            else self._replication_state.resume_positions(txid)
+        )
+        return [
+            f"{log}|{last}|" for log, last in (self.journal.position_bookmark(txid), *elsewhere)
+        ]
 
-    def moment_of(self, txid: int) -> int | None:
+    def timestamp_us_of(self, txid: int) -> int | None:
         """Return the time at which a durable entry was recorded, in microseconds; None if absent.
 
         Raises:
             JournalUnreadableError: the entry cannot be read at the moment.
         """
         entries = self.journal.replay(
-            LogSpan(txid - 1, last=txid), kinds=frozenset(JournalEntryKind)
+            LogSpan(txid - 1, last_txid=txid), kinds=frozenset(JournalEntryKind)
         ).read(1)
         return entries[0].timestamp if entries else None
 
-    def look_up(
+    def resolve_bookmark(
         self,
         client: int,
         request: BookmarkRequest,
@@ -356,12 +371,12 @@ class TransactionLog:
                 search is needed.
         """
         now = self.journal.last_txid
-        if request.is_plain:
+        if request.needs_no_lookup:
             then(self.journal.resolve(request, not_found, now))
         else:
-            self._search(client, request, not_found, now, then)
+            self._search_bookmark(client, request, not_found, now, then)
 
-    def _search(
+    def _search_bookmark(
         self,
         client: int,
         request: BookmarkRequest,
@@ -376,11 +391,11 @@ class TransactionLog:
         """
 
         def begin() -> None:
-            if self._behind_removal is not None:
-                self._behind_removal.append(begin)
+            if self._delayed_searches is not None:
+                self._delayed_searches.append(begin)
                 return
             first = self.journal.first_txid
-            release = self.hold(lambda: first, f"search for a bookmark of session {client}")
+            release = self.hold_files(lambda: first, f"search for a bookmark of session {client}")
 
             def found(place: LogPosition) -> None:
                 try:
@@ -388,52 +403,52 @@ class TransactionLog:
                 finally:
                     release()
 
-            steps = self._resolving(request, not_found, now)
-            self._helper.do_in_pieces(client, steps, found)
+            steps = self._resolve_in_steps(request, not_found, now)
+            self._worker.submit_incremental(client, steps, found)
 
         self.when_durable(begin)
 
     @contextmanager
-    def removing(self) -> Iterator[None]:
+    def during_removal(self) -> Iterator[None]:
         """Delay searches for bookmarks while the oldest file of the log is being removed."""
-        waiting = self._behind_removal = []
+        waiting = self._delayed_searches = []
         try:
             yield
         finally:
-            self._behind_removal = None
+            self._delayed_searches = None
             for begin in waiting:
                 begin()
 
-    def damaged(self, txid: int) -> None:
+    def report_damaged(self, txid: int) -> None:
         """Note an entry that cannot be read although it has been on stable storage."""
-        if self._mender is not None:
-            self._mender.look(txid)
-        elif len(self._damaged) < _MAX_DAMAGED:
-            self._damaged.append(txid)
+        if self._body_repair is not None:
+            self._body_repair.scan_damage(txid)
+        elif len(self._damaged_txids) < _MAX_DAMAGED:
+            self._damaged_txids.append(txid)
 
-    def is_lost(self, txid: int) -> bool:
+    def is_unrecoverable(self, txid: int) -> bool:
         """Return whether an unreadable entry is not worth waiting for."""
-        return self._mender is None or self._mender.is_lost(txid)
+        return self._body_repair is None or self._body_repair.is_lost(txid)
 
-    def use_mender(self, mender: PeerBodyRepair) -> None:
+    def use_body_repair(self, mender: PeerBodyRepair) -> None:
         """Report damaged entries to a mender, including those known already."""
-        self._mender = mender
-        damaged, self._damaged = self._damaged, []
+        self._body_repair = mender
+        damaged, self._damaged_txids = self._damaged_txids, []
         for txid in damaged:
-            mender.look(txid)
+            mender.scan_damage(txid)
 
-    def do_aside(self, work: Callable[[], _T], then: Callable[[_T], None]) -> None:
+    def run_on_worker(self, work: Callable[[], _T], then: Callable[[_T], None]) -> None:
         """Run long work on the helper thread, and call back with its result.
 
-        See `WorkerThread.do`; `work` must not raise.
+        See `WorkerThread.submit`; `work` must not raise.
         """
-        self._helper.do(work, then)
+        self._worker.submit(work, then)
 
-    def _resolving(
+    def _resolve_in_steps(
         self, request: BookmarkRequest, not_found: MissingBookmarkPolicy, now: int
     ) -> Generator[None, None, LogPosition]:
         try:
-            return (yield from self.journal.resolving(request, not_found, now))
+            return (yield from self.journal.resolve_in_steps(request, not_found, now))
         except BookmarkError as error:
             return error
         except JournalUnreadableError as error:
@@ -441,7 +456,7 @@ class TransactionLog:
         except OSError as error:
             return BookmarkError(f"the transaction log cannot be read: {reason(error)}")
 
-    def hold(
+    def hold_files(
         self,
         needed_from: Callable[[], int],
         whose: str,
@@ -459,7 +474,7 @@ class TransactionLog:
         Returns:
             A function that releases the hold; calling it again does nothing.
         """
-        number = self._holds_taken = self._holds_taken + 1
+        number = self._hold_count = self._hold_count + 1
         self._holds[number] = _Hold(needed_from, whose, in_the_way)
 
         def release() -> None:
@@ -475,9 +490,9 @@ class TransactionLog:
 
     def holders(self) -> list[tuple[int, str]]:
         """Return the readers that need the log, with their first txids, the lowest one first."""
-        return sorted((hold.needed_from(), hold.whose) for hold in self._holds.values())
+        return sorted((hold.needed_from(), hold.reader_name) for hold in self._holds.values())
 
-    def stays(self, path: Path, end: int) -> None:
+    def notify_holders(self, path: Path, end: int) -> None:
         """Notify the readers that need a journal that it is due for removal.
 
         Args:
@@ -485,8 +500,8 @@ class TransactionLog:
             end: the txid before which its entries are.
         """
         for hold in self._holds.values():
-            if hold.in_the_way is not None and hold.needed_from() < end:
-                hold.in_the_way(path, end)
+            if hold.on_retention is not None and hold.needed_from() < end:
+                hold.on_retention(path, end)
 
 
 def _let_go(waiting: deque[tuple[int, Callable[[], None]]], txid: int) -> bool:

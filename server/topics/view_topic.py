@@ -45,13 +45,13 @@ class _PendingInputChange(NamedTuple):
     """A change of an underlying record that has not been processed.
 
     Attributes:
-        place: the index of the underlying topic.
+        input_index: the index of the underlying topic.
         change: the change.
         envelope: the origin of the change.
         reason: the reason why the record is gone, if it is.
     """
 
-    place: int
+    input_index: int
     change: RecordChange
     envelope: Envelope
     reason: str
@@ -60,15 +60,17 @@ class _PendingInputChange(NamedTuple):
 class _Input:
     """Receives the changes of one of a view's underlying topics."""
 
-    __slots__ = ("_place", "_take")
+    __slots__ = ("_input_index", "_queue_change")
 
-    def __init__(self, place: int, take: Callable[[_PendingInputChange], None]) -> None:
-        self._place = place
-        self._take = take
+    def __init__(
+        self, input_index: int, queue_change: Callable[[_PendingInputChange], None]
+    ) -> None:
+        self._input_index = input_index
+        self._queue_change = queue_change
 
-    def take(self, change: RecordChange, envelope: Envelope, reason: str) -> None:
-        """See `RecordFollower.take`."""
-        self._take(_PendingInputChange(self._place, change, envelope, reason))
+    def handle_change(self, change: RecordChange, envelope: Envelope, reason: str) -> None:
+        """See `RecordFollower.handle_change`."""
+        self._queue_change(_PendingInputChange(self._input_index, change, envelope, reason))
 
 
 class View:
@@ -79,7 +81,7 @@ class View:
         find: returns the topic of a reference.
         message_type: the type of its messages.
         functions: the functions that its expressions call.
-        stores: numbers its changes, and schedules it.
+        sow_registry: numbers its changes, and schedules it.
         clock: schedules deferred work.
         announce: notifies subscribers of its changes.
         flush: called after announcements that no command waits for.
@@ -106,7 +108,7 @@ class View:
         find: Callable[[TopicRef], RecordSource],
         message_type: MessageType,
         functions: Functions,
-        stores: SowRegistry,
+        sow_registry: SowRegistry,
         clock: Clock,
         announce: AnnounceChanges,
         flush: Callable[[], None],
@@ -116,17 +118,17 @@ class View:
         definition = CompiledView(spec, functions, lambda topic: find(topic).table.message_type)
         sources = [find(ref) for ref in definition.topics]
         self.inputs: Final[Sequence[tuple[RecordSource, RecordFollower]]] = [
-            (source, _Input(place, self._take)) for place, source in enumerate(sources)
+            (source, _Input(place, self._queue_change)) for place, source in enumerate(sources)
         ]
-        self._stores: Final = stores
+        self._sow_registry: Final = sow_registry
         self._clock: Final = clock
         self._announce: Final = announce
         self._flush: Final = flush
-        self._inline: Final = spec.inline_conflation
-        self._rank: Final = stores.cascade.enrol()
+        self._is_inline: Final = spec.inline_conflation
+        self._rank: Final = sow_registry.derived_scheduler.register_topic()
         self._aggregation: Final = Aggregation(
             definition.projection,
-            definition.rows(),
+            definition.make_row_source(),
             message_type,
             spec.key_domain,
             is_joined=len(sources) > 1,
@@ -151,20 +153,20 @@ class View:
         self.writes = 0
 
     @property
-    def waiting(self) -> int:
+    def pending_count(self) -> int:
         """The number of changes of underlying records that have not been processed."""
         return len(self._pending)
 
-    def keeps(self, name: str) -> bool:
-        """See `RecordSource.keeps`."""
+    def covers_topic(self, name: str) -> bool:
+        """See `RecordSource.covers_topic`."""
         return name == self.name
 
     def query(self, spec: QuerySpec, now: int) -> Query:
         """See `RecordSource.query`."""
         return Query(self.table, spec, now)
 
-    def begin(self) -> None:
-        """See `DerivedRecordSource.begin`.
+    def populate(self) -> None:
+        """See `DerivedRecordSource.populate`.
 
         The first topic comes last: then the records joined to its own are there already.
         """
@@ -172,43 +174,43 @@ class View:
         for place, (source, _) in reversed(list(enumerate(self.inputs))):
             for record in in_order(source.table.store):
                 change = RecordChange(record.key, record.topic, None, record)
-                for group in self._aggregation.change(place, change, None):
+                for group in self._aggregation.apply_change(place, change, None):
                     touched.pop(group, None)
                     touched[group] = record.timestamp
         for group, moment in touched.items():
-            self._write(group, moment)
+            self._write_record(group, moment)
 
     # ---- changes
 
-    def _take(self, pending: _PendingInputChange) -> None:
+    def _queue_change(self, pending: _PendingInputChange) -> None:
         """Queue a change of an underlying record; merge it with an earlier one of the record."""
         self.changes += 1
         if not self._pending:
-            if self._inline:
-                self._clock.call_later(0, self._work_off_and_flush)
+            if self._is_inline:
+                self._clock.call_later(0, self._process_pending_and_flush)
             else:
-                self._stores.cascade.ask(self._rank, self._work_off)
+                self._sow_registry.derived_scheduler.schedule(self._rank, self._process_pending)
         change = pending.change
-        key = pending.place, change.topic, change.key
+        key = pending.input_index, change.topic, change.key
         earlier = self._pending.pop(key, None)
         if earlier is not None:
             change = change._replace(previous=earlier.change.previous)
             pending = pending._replace(change=change)
         self._pending[key] = pending
 
-    def _work_off_and_flush(self) -> None:
-        self._work_off()
+    def _process_pending_and_flush(self) -> None:
+        self._process_pending()
         self._flush()
 
-    def _work_off(self) -> None:
+    def _process_pending(self) -> None:
         pending, self._pending = self._pending, {}
         touched: dict[Group, _PendingInputChange] = {}
         for one in pending.values():
-            for group in self._aggregation.change(one.place, one.change, one.envelope):
+            for group in self._aggregation.apply_change(one.input_index, one.change, one.envelope):
                 touched[group] = one
         for group, cause in touched.items():
-            received = cause.envelope.received
-            change = self._write(group, to_nanoseconds(received))
+            received = cause.envelope.received_s
+            change = self._write_record(group, to_nanoseconds(received))
             if change is not None:
                 self.writes += 1
                 gone = DELETED if cause.reason == MATCH else cause.reason
@@ -219,10 +221,10 @@ class View:
                     MATCH if change.record is not None else gone,
                 )
 
-    def _write(self, group: Group, moment: int) -> RecordChange | None:
+    def _write_record(self, group: Group, moment: int) -> RecordChange | None:
         """Update a group's record from its rows; return None if there was none and is none."""
-        sequence = self._stores.next_sequence()
-        if not self._aggregation.settle(group):
+        sequence = self._sow_registry.next_sequence()
+        if not self._aggregation.remove_if_empty(group):
             return self.table.remove(group.sow_key, sequence, moment)
-        body = self._aggregation.body(group)
+        body = self._aggregation.build_body(group)
         return self.table.put(Record(group.sow_key, body, self.name, moment, 0, sequence))

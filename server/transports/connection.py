@@ -47,19 +47,19 @@ class TransportContext:
 
     Attributes:
         engine: the engine that serves them.
-        entrance: the properties that the transport gives to its connections.
-        pool: the clients that share limits for their output buffers.
-        descriptors: decides whether there is room for another connection.
-        complaints: the rate-limited log of refusals that peers cause.
+        connection_context: the properties that the transport gives to its connections.
+        client_pool: the clients that share limits for their output buffers.
+        descriptor_reserve: decides whether there is room for another connection.
+        rate_limited_log: the rate-limited log of refusals that peers cause.
         is_open: whether connections are accepted.
         connections: the open connections.
     """
 
     engine: Engine
-    entrance: ConnectionContext
-    pool: ClientPool
-    descriptors: DescriptorReserve
-    complaints: RateLimitedLog
+    connection_context: ConnectionContext
+    client_pool: ClientPool
+    descriptor_reserve: DescriptorReserve
+    rate_limited_log: RateLimitedLog
     is_open: bool = False
     connections: set[AcceptedConnection] = field(default_factory=set)
 
@@ -74,41 +74,44 @@ class TransportConnection(asyncio.Protocol):
     def __init__(self, transport_context: TransportContext) -> None:
         self._transport_context = transport_context
         self._engine = transport_context.engine
-        self._entrance = transport_context.entrance
+        self._connection_context = transport_context.connection_context
         self._transport: asyncio.Transport | None = None
         self._session: Session | None = None
-        self._handshake_limit: asyncio.TimerHandle | None = None
+        self._handshake_timer: asyncio.TimerHandle | None = None
         self._is_closing = False
         self._backlog = ClientBacklog(
-            transport_context.pool,
+            transport_context.client_pool,
             transport_context.engine.clock,
             transport_context.engine.log,
             self._client_name,
-            self._put,
+            self._write,
             self._drop_slow_client,
-            self._tell,
+            self._notify_watchers,
         )
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Accept the connection, unless its transport is disabled or descriptors run out."""
         self._transport = cast(asyncio.Transport, transport)  # uvloop's are by duck typing only
         held = self._transport.get_extra_info("socket")
-        if not self._transport_context.is_open or not self._transport_context.descriptors.has_room(
-            held.fileno()
+        if (
+            not self._transport_context.is_open
+            or not self._transport_context.descriptor_reserve.has_room(held.fileno())
         ):
             self._transport.abort()
             return
         self._transport_context.connections.add(self)
-        self._entrance = with_certificate_user(self._transport_context.entrance, self._transport)
-        self._begin()
+        self._connection_context = with_certificate_user(
+            self._transport_context.connection_context, self._transport
+        )
+        self._start_serving()
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - why does not matter
         """End the session; the peer is gone."""
         self._transport_context.connections.discard(self)
         self._backlog.close()
-        self._end_handshake()
+        self._stop_handshake_timeout()
         if self._session is not None:
-            self._session.intake.lost()
+            self._session.input.on_connection_lost()
             self._session = None
             self._engine.flush()
 
@@ -119,7 +122,7 @@ class TransportConnection(asyncio.Protocol):
     def resume_writing(self) -> None:
         """Resume writing: the transport's buffer has drained."""
         self._backlog.resume()
-        if self._is_closing and not self._backlog.is_waiting and self._transport is not None:
+        if self._is_closing and not self._backlog.has_pending_bytes and self._transport is not None:
             self._transport.close()
 
     def disconnect(self, reason: str) -> None:
@@ -133,25 +136,25 @@ class TransportConnection(asyncio.Protocol):
         else:
             self._close()
 
-    def _begin(self) -> None:
+    def _start_serving(self) -> None:
         """Begin to serve the connection, before the peer has sent anything."""
         raise NotImplementedError
 
-    def _limit_handshake(self) -> None:
+    def _start_handshake_timeout(self) -> None:
         """Start the timeout of the handshake that has begun, unless it is running."""
-        if self._handshake_limit is None:
-            self._handshake_limit = asyncio.get_running_loop().call_later(
-                HANDSHAKE_TIMEOUT_S, self._give_up_handshake
+        if self._handshake_timer is None:
+            self._handshake_timer = asyncio.get_running_loop().call_later(
+                HANDSHAKE_TIMEOUT_S, self._on_handshake_timeout
             )
 
-    def _give_up_handshake(self) -> None:
+    def _on_handshake_timeout(self) -> None:
         """Close the connection: the handshake has timed out."""
         self.disconnect("connection closed")
 
-    def _end_handshake(self) -> None:
-        if self._handshake_limit is not None:
-            self._handshake_limit.cancel()
-            self._handshake_limit = None
+    def _stop_handshake_timeout(self) -> None:
+        if self._handshake_timer is not None:
+            self._handshake_timer.cancel()
+            self._handshake_timer = None
 
     def _begin_session(
         self,
@@ -163,25 +166,25 @@ class TransportConnection(asyncio.Protocol):
     ) -> None:
         backlog = self._backlog
         link = ConnectionHandle(
-            self._address(),
+            self._peer_address(),
             sink,
-            self._hang_up,
+            self._close_after_flush,
             lambda: backlog.is_behind,
-            backlog.hold,
+            backlog.charge_memory,
             self._pause_reading,
             self._resume_reading,
-            self._look,
-            lambda: backlog.kept,
+            self._read_socket_stats,
+            lambda: backlog.stats,
             takes_parts,
         )
-        self._session = self._engine.connect(entrance, link, reader)
+        self._session = self._engine.begin_session(entrance, link, reader)
 
     def _feed(self, session: Session, data: bytes) -> None:
         """Execute the bytes received, and flush the output of all clients that they affect."""
-        turns = self._engine.turns
-        first = len(self._engine.outboxes.waiting)
-        session.intake.feed(data)
-        if len(data) >= LONG_READ_SIZE or session.intake.is_waiting:
+        turns = self._engine.scheduler
+        first = len(self._engine.outboxes.pending_outboxes)
+        session.input.feed(data)
+        if len(data) >= LONG_READ_SIZE or session.input.is_waiting:
             turns.flush_while_busy()
         else:
             turns.flush(first)
@@ -194,15 +197,15 @@ class TransportConnection(asyncio.Protocol):
         if self._transport is not None and not self._transport.is_closing():
             self._transport.resume_reading()
 
-    def _look(self) -> SocketStats:
+    def _read_socket_stats(self) -> SocketStats:
         """Return the buffered amounts of the connection, for statistics."""
         transport, backlog = self._transport, self._backlog
         if transport is None or transport.is_closing():
             return NO_SOCKET_STATS
         kept = backlog.memory_used + backlog.disk_used + transport.get_write_buffer_size()
-        return look(transport.get_extra_info("socket"), kept, backlog.waits)
+        return look(transport.get_extra_info("socket"), kept, backlog.oldest_wait_s)
 
-    def _address(self) -> str:
+    def _peer_address(self) -> str:
         """Return the peer's address, for the log."""
         assert self._transport is not None  # noqa: S101 - asked for while connected
         return printable_address(self._transport.get_extra_info("peername"))
@@ -211,7 +214,7 @@ class TransportConnection(asyncio.Protocol):
         """Send bytes to the peer, now or when its socket accepts them."""
         self._backlog.send(data)
 
-    def _put(self, data: bytes | memoryview) -> None:
+    def _write(self, data: bytes | memoryview) -> None:
         transport = self._transport
         if transport is not None and not transport.is_closing():
             transport.write(data)
@@ -219,9 +222,9 @@ class TransportConnection(asyncio.Protocol):
     def _client_name(self) -> str:
         return "" if self._session is None else self._session.client_name
 
-    def _tell(self, event: str) -> None:
+    def _notify_watchers(self, event: str) -> None:
         if self._session is not None:
-            self._engine.hooks.tell(event, self._session, {})
+            self._engine.hooks.notify_client_watchers(event, self._session, {})
 
     def _drop_slow_client(self) -> None:
         if self._session is not None:
@@ -229,7 +232,7 @@ class TransportConnection(asyncio.Protocol):
         if self._transport is not None:
             self._transport.abort()
 
-    def _hang_up(self) -> None:
+    def _close_after_flush(self) -> None:
         """Close the connection; the session has ended."""
         self._flush()
         self._close()
@@ -243,7 +246,7 @@ class TransportConnection(asyncio.Protocol):
         if self._transport is None or self._transport.is_closing() or self._is_closing:
             return
         self._is_closing = True
-        if not self._backlog.is_waiting:
+        if not self._backlog.has_pending_bytes:
             self._transport.close()
         self._abort_later()
 

@@ -29,7 +29,7 @@ class DescriptorReserve:
     def __init__(self, clock: Clock, log: ServerLog) -> None:
         self._clock = clock
         self._log = log
-        self._said = 0.0
+        self._last_logged_s = 0.0
 
     def has_room(self, descriptor: int) -> bool:
         """Return whether a connection with this descriptor leaves enough others free."""
@@ -39,7 +39,7 @@ class DescriptorReserve:
         if descriptor < allowed - min(_MAX_RESERVED, allowed // 4):
             return True
         now = self._clock.steady()
-        if now - self._said >= _SAY_AGAIN_SECONDS:
-            self._said = now
+        if now - self._last_logged_s >= _SAY_AGAIN_SECONDS:
+            self._last_logged_s = now
             self._log.emit("11-0020", limit=allowed)
         return False

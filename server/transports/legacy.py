@@ -22,8 +22,8 @@ class LegacyConnection(StreamConnection):
         super().__init__(transport_context)
         self._peer = LegacyPeer(dialect)
 
-    def _begin(self) -> None:
-        self._begin_session(self._entrance, self._send_frames, self._peer)
+    def _start_serving(self) -> None:
+        self._begin_session(self._connection_context, self._send_frames, self._peer)
 
     def _send_frames(self, data: bytes) -> None:
         super()._send_frames(self._peer.encode(data))

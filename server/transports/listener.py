@@ -25,7 +25,7 @@ class Listener:
     Args:
         spec: the transport's description.
         transport_context: receives its connections.
-        connect: makes the protocol of a new connection.
+        protocol_factory: makes the protocol of a new connection.
 
     Attributes:
         spec: see above.
@@ -36,13 +36,15 @@ class Listener:
         self,
         spec: TransportSpec,
         transport_context: TransportContext,
-        connect: Callable[[], asyncio.Protocol],
+        protocol_factory: Callable[[], asyncio.Protocol],
     ) -> None:
         self.spec = spec
         self.transport_context = transport_context
-        self._connect = connect
+        self._protocol_factory = protocol_factory
         self._servers: list[asyncio.Server | TlsAcceptor] = []
-        self._file = UnixSocketFile(spec.file_name, spec.file_mask) if spec.file_name else None
+        self._socket_file = (
+            UnixSocketFile(spec.file_name, spec.file_mask) if spec.file_name else None
+        )
 
     @property
     def is_open(self) -> bool:
@@ -93,13 +95,13 @@ class Listener:
         for server in self._servers:
             server.close()
         self._servers.clear()
-        if self._file is not None:
-            self._file.remove()
+        if self._socket_file is not None:
+            self._socket_file.remove()
         self.transport_context.engine.log.emit(
             "11-0003", transport=self.spec.name, address=self.address
         )
 
-    def certificate_changed(self, _change: str) -> None:
+    def reload_certificate(self, _change: str) -> None:
         """Read certificate, key and authorities again, for connections accepted from now on."""
         acceptors = [server for server in self._servers if isinstance(server, TlsAcceptor)]
         if self.spec.tls is None or not acceptors:
@@ -125,9 +127,9 @@ class Listener:
         for connection in list(self.transport_context.connections):
             connection.disconnect(reason)
 
-    def handshake_failed(self, address: str, reason: str) -> None:
+    def on_handshake_failed(self, address: str, reason: str) -> None:
         """See `HandshakeFailureHandler`."""
-        self.transport_context.complaints.emit(
+        self.transport_context.rate_limited_log.emit(
             "11-0008",
             f"{host_of(address)} at transport {self.spec.name}",
             transport=self.spec.name,
@@ -135,14 +137,14 @@ class Listener:
             reason=reason,
         )
 
-    def nothing_said(self, address: str) -> None:
+    def on_closed_without_data(self, address: str) -> None:
         """See `HandshakeFailureHandler`."""
         log = self.transport_context.engine.log
         log.emit("11-0009", transport=self.spec.name, address=address)
 
     def _listen(self) -> list[socket.socket]:
-        if self._file is not None:
-            return [self._file.listen()]
+        if self._socket_file is not None:
+            return [self._socket_file.listen()]
         address = self.spec.inet_addr
         assert address is not None  # noqa: S101 - the compiler ensures an address or a file
         return listen_on_inet(address, reuse_address=self.spec.reuse_addr)
@@ -151,11 +153,17 @@ class Listener:
         self, listening: socket.socket, context: ssl.SSLContext | None
     ) -> asyncio.Server | TlsAcceptor:
         loop = asyncio.get_running_loop()
-        if self._file is not None:
-            return await loop.create_unix_server(self._connect, sock=listening, backlog=BACKLOG)
+        if self._socket_file is not None:
+            return await loop.create_unix_server(
+                self._protocol_factory, sock=listening, backlog=BACKLOG
+            )
         if context is not None:
             listening.listen(BACKLOG)
             return TlsAcceptor(
-                listening, context, self._connect, self.transport_context.descriptors, self
+                listening,
+                context,
+                self._protocol_factory,
+                self.transport_context.descriptor_reserve,
+                self,
             )
-        return await loop.create_server(self._connect, sock=listening, backlog=BACKLOG)
+        return await loop.create_server(self._protocol_factory, sock=listening, backlog=BACKLOG)

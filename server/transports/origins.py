@@ -39,11 +39,11 @@ class Origins:
         except pcre2.PatternError as error:
             raise ValueError(f"AccessControlAllowOrigin: {error}") from None
 
-    def allow(self, origin: str | None) -> bool:
+    def is_allowed(self, origin: str | None) -> bool:
         """Return whether an origin is allowed; None stands for a request without one."""
-        return origin is None or self._allows_all or self.name(origin)
+        return origin is None or self._allows_all or self.matches_pattern(origin)
 
-    def name(self, origin: str) -> bool:
+    def matches_pattern(self, origin: str) -> bool:
         """Return whether a regular expression other than `*` matches an origin."""
         if len(origin) > _LONGEST:
             return False

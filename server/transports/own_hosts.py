@@ -36,7 +36,7 @@ class OwnHosts:
     def __init__(self, names: Iterable[str] = ()) -> None:
         self._names = {name.lower().rstrip(".") for name in names if name}
 
-    def has(self, authority: str) -> bool:
+    def has_host(self, authority: str) -> bool:
         """Return whether `host` or `host:port` is an address, localhost or one of the names."""
         host = _host_of(authority)
         return host in self._names or _is_loopback(host) or _is_address(host)
@@ -54,7 +54,7 @@ class OwnHosts:
         host = _host_of(page)
         if host in self._names or _is_loopback(host):
             return True
-        return bool(host) and host == _host_of(authority) and self.has(authority)
+        return bool(host) and host == _host_of(authority) and self.has_host(authority)
 
 
 def own_names(admin: AdminSpec | None) -> list[str]:

@@ -122,12 +122,12 @@ class UnixSocketFile:
         """
         self._remove_stale()
         opened = _opened(socket.AF_UNIX, self._bind)
-        self._identity = self._find()
+        self._identity = self._read_identity()
         return opened
 
     def remove(self) -> None:
         """Remove the file, unless it has been replaced by another."""
-        if self._identity is not None and self._find() == self._identity:
+        if self._identity is not None and self._read_identity() == self._identity:
             self._path.unlink(missing_ok=True)
         self._identity = None
 
@@ -144,11 +144,11 @@ class UnixSocketFile:
             return
         if not stat.S_ISSOCK(found.st_mode):
             raise OSError(errno.EEXIST, "there is a file of this name that is no socket")
-        if self._is_answered():
+        if self._is_in_use():
             raise OSError(errno.EADDRINUSE, "another server listens there")
         self._path.unlink(missing_ok=True)
 
-    def _is_answered(self) -> bool:
+    def _is_in_use(self) -> bool:
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
             probe.settimeout(_MAXIMUM_PROBE_SECONDS)
             try:
@@ -161,7 +161,7 @@ class UnixSocketFile:
                 return True
             return True
 
-    def _find(self) -> tuple[int, int] | None:
+    def _read_identity(self) -> tuple[int, int] | None:
         try:
             found = os.stat(self._path)
         except FileNotFoundError:

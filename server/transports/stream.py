@@ -23,7 +23,7 @@ class StreamConnection(TransportConnection):
     def __init__(self, transport_context: TransportContext) -> None:
         super().__init__(transport_context)
         self._is_plain = False  # True once the stream is known to contain only plain frames
-        self._opening = ProtocolDetector()
+        self._protocol_detector = ProtocolDetector()
         self._compression: Compression | None = None
 
     def data_received(self, data: bytes) -> None:
@@ -34,22 +34,22 @@ class StreamConnection(TransportConnection):
         if self._is_plain:
             self._feed(session, data)
         else:
-            self._receive(session, data)
+            self._receive_opening(session, data)
 
-    def _begin(self) -> None:
-        self._begin_session(self._entrance, self._send_frames, takes_parts=True)
+    def _start_serving(self) -> None:
+        self._begin_session(self._connection_context, self._send_frames, takes_parts=True)
 
-    def _receive(self, session: Session, data: bytes) -> None:
+    def _receive_opening(self, session: Session, data: bytes) -> None:
         """Receive bytes that may belong to the opening, or are compressed."""
         try:
-            if not self._opening.is_complete:
-                data = self._open(session, data)
+            if not self._protocol_detector.is_complete:
+                data = self._process_opening(session, data)
             self._feed(session, data)
         except FrameError as error:
-            session.give_up(error)
+            session.abort(error)
 
-    def _open(self, session: Session, data: bytes) -> bytes:
-        opening = self._opening
+    def _process_opening(self, session: Session, data: bytes) -> bytes:
+        opening = self._protocol_detector
         try:
             data = opening.feed(data)
         finally:
@@ -57,12 +57,12 @@ class StreamConnection(TransportConnection):
                 self._send(opening.reply)
                 opening.reply = b""
         if opening.has_partial_request:
-            self._limit_handshake()
+            self._start_handshake_timeout()
         else:
-            self._end_handshake()
+            self._stop_handshake_timeout()
         if opening.is_compressed:
             self._compression = Compression()
-            session.intake.read_compressed(self._compression)
+            session.input.read_compressed(self._compression)
         self._is_plain = opening.is_complete
         return data
 

@@ -57,7 +57,7 @@ _SAY_HTTPS: Final = (
 class HandshakeFailureHandler(Protocol):
     """Receives reports of connections that fail before they are established."""
 
-    def handshake_failed(self, address: str, reason: str) -> None:
+    def on_handshake_failed(self, address: str, reason: str) -> None:
         """Report a failed handshake.
 
         Args:
@@ -65,7 +65,7 @@ class HandshakeFailureHandler(Protocol):
             reason: the reason, in words.
         """
 
-    def nothing_said(self, address: str) -> None:
+    def on_closed_without_data(self, address: str) -> None:
         """Report that a peer has closed its connection before it has sent anything."""
 
 
@@ -73,11 +73,11 @@ class TlsAcceptor:
     """Accepts from one listening socket, which it owns.
 
     Args:
-        listening: the socket.
+        listening_socket: the socket.
         context: the TLS context of new connections.
-        connect: makes the protocol of a new connection.
-        descriptors: decides whether there is room for another connection.
-        told: receives reports of failures.
+        protocol_factory: makes the protocol of a new connection.
+        descriptor_reserve: decides whether there is room for another connection.
+        failure_handler: receives reports of failures.
 
     Attributes:
         context: see above; may be replaced, for connections accepted after that.
@@ -85,73 +85,73 @@ class TlsAcceptor:
 
     def __init__(
         self,
-        listening: socket.socket,
+        listening_socket: socket.socket,
         context: ssl.SSLContext,
-        connect: Callable[[], asyncio.BaseProtocol],
-        descriptors: DescriptorReserve,
-        told: HandshakeFailureHandler,
+        protocol_factory: Callable[[], asyncio.BaseProtocol],
+        descriptor_reserve: DescriptorReserve,
+        failure_handler: HandshakeFailureHandler,
     ) -> None:
         self.context = context
-        self._listening: Final = listening
-        self._connect: Final = connect
-        self._descriptors: Final = descriptors
-        self._told: Final = told
+        self._listening_socket: Final = listening_socket
+        self._protocol_factory: Final = protocol_factory
+        self._descriptor_reserve: Final = descriptor_reserve
+        self._failure_handler: Final = failure_handler
         self._loop: Final = asyncio.get_running_loop()
         self._handshakes: set[asyncio.Task[None]] = set()
-        self._pause: asyncio.TimerHandle | None = None
-        listening.setblocking(False)
-        self._resume()
+        self._resume_timer: asyncio.TimerHandle | None = None
+        listening_socket.setblocking(False)
+        self._start_accepting()
 
     def close(self) -> None:
         """Stop accepting; handshakes in progress continue."""
-        if self._pause is not None:
-            self._pause.cancel()
-        self._loop.remove_reader(self._listening)
-        self._listening.close()
+        if self._resume_timer is not None:
+            self._resume_timer.cancel()
+        self._loop.remove_reader(self._listening_socket)
+        self._listening_socket.close()
 
-    def _resume(self) -> None:
-        self._pause = None
-        self._loop.add_reader(self._listening, self._accept)
+    def _start_accepting(self) -> None:
+        self._resume_timer = None
+        self._loop.add_reader(self._listening_socket, self._accept)
 
     def _accept(self) -> None:
         for _ in range(_BATCH_SIZE):
             try:
-                accepted, address = self._listening.accept()
+                accepted, address = self._listening_socket.accept()
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
                 return
             except OSError:  # no descriptor, no memory
-                self._loop.remove_reader(self._listening)
-                self._pause = self._loop.call_later(_PAUSE_SECONDS, self._resume)
+                self._loop.remove_reader(self._listening_socket)
+                self._resume_timer = self._loop.call_later(_PAUSE_SECONDS, self._start_accepting)
                 return
-            if not self._descriptors.has_room(accepted.fileno()):
+            if not self._descriptor_reserve.has_room(accepted.fileno()):
                 accepted.close()
                 continue
             accepted.setblocking(False)
-            task = self._loop.create_task(self._receive(accepted, printable_address(address)))
+            task = self._loop.create_task(self._establish(accepted, printable_address(address)))
             self._handshakes.add(task)
             task.add_done_callback(self._handshakes.discard)
 
-    async def _receive(self, accepted: socket.socket, address: str) -> None:
+    async def _establish(self, accepted: socket.socket, address: str) -> None:
         """Do the TLS handshake of a connection, or report why it fails."""
         latest = self._loop.time() + HANDSHAKE_TIMEOUT_S
         try:
             async with asyncio.timeout_at(latest):
-                first = await self._glance(accepted)
+                first = await self._peek(accepted)
         except (OSError, TimeoutError) as error:
             accepted.close()
             if isinstance(error, TimeoutError):
-                self._told.handshake_failed(address, _TOO_LATE)
+                self._failure_handler.on_handshake_failed(address, _TOO_LATE)
             return
         if not first:
             accepted.close()
-            self._told.nothing_said(address)
+            self._failure_handler.on_closed_without_data(address)
         elif (stranger := _WITHOUT_TLS.get(first[0])) is not None:
             _reject(accepted, first)
-            self._told.handshake_failed(address, stranger)
+            self._failure_handler.on_handshake_failed(address, stranger)
         else:
-            await self._shake_hands(accepted, address, latest)
+            await self._start_tls(accepted, address, latest)
 
-    async def _glance(self, accepted: socket.socket) -> bytes:
+    async def _peek(self, accepted: socket.socket) -> bytes:
         """Return the first bytes of a connection without consuming them; empty at its end."""
         while True:
             try:
@@ -164,20 +164,22 @@ class TlsAcceptor:
                 finally:
                     self._loop.remove_reader(accepted)
 
-    async def _shake_hands(self, accepted: socket.socket, address: str, latest: float) -> None:
+    async def _start_tls(self, accepted: socket.socket, address: str, latest: float) -> None:
         left = max(latest - self._loop.time(), _MIN_SECONDS)
         try:
             await self._loop.connect_accepted_socket(
-                self._connect, accepted, ssl=self.context, ssl_handshake_timeout=left
+                self._protocol_factory, accepted, ssl=self.context, ssl_handshake_timeout=left
             )
         except ssl.SSLError as error:
-            self._told.handshake_failed(address, describe_tls_error(error))
+            self._failure_handler.on_handshake_failed(address, describe_tls_error(error))
         except ConnectionResetError:
-            self._told.handshake_failed(address, "the client closed the connection in its middle")
+            self._failure_handler.on_handshake_failed(
+                address, "the client closed the connection in its middle"
+            )
         except (ConnectionAbortedError, TimeoutError):
-            self._told.handshake_failed(address, _TOO_LATE)
+            self._failure_handler.on_handshake_failed(address, _TOO_LATE)
         except OSError as error:
-            self._told.handshake_failed(address, error.strerror or str(error))
+            self._failure_handler.on_handshake_failed(address, error.strerror or str(error))
 
 
 def _reject(accepted: socket.socket, first: bytes) -> None:

@@ -32,28 +32,28 @@ class TrustedAdmin:
     """Finds the users that are logged on to the admin interface.
 
     Attributes:
-        sessions: the sessions of the admin interface, by cookie.
+        cookie_sessions: the sessions of the admin interface, by cookie.
         port: the port of the admin interface.
-        elsewhere: further addresses of it that browsers use, as host:port.
+        other_addresses: further addresses of it that browsers use, as host:port.
         origins: the web pages that may connect.
     """
 
-    sessions: CookieSessions
+    cookie_sessions: CookieSessions
     port: int
-    elsewhere: Collection[str]
+    other_addresses: Collection[str]
     origins: Origins
 
     def user_of(self, headers: Headers) -> str | None:
         """Return the user of a request; None if its cookies name none, or must not be used."""
-        if not all(self._may(origin, headers) for origin in headers.get_all("Origin")):
+        if not all(self._may_use_cookie(origin, headers) for origin in headers.get_all("Origin")):
             return None
         tokens = [token for line in headers.get_all("Cookie") for token in cookies_in(line)]
-        users = map(self.sessions.user_of, tokens)
+        users = map(self.cookie_sessions.user_of, tokens)
         return next((user for user in users if user is not None), None)
 
-    def _may(self, origin: str, headers: Headers) -> bool:
+    def _may_use_cookie(self, origin: str, headers: Headers) -> bool:
         """Return whether the requesting page may use the cookie."""
-        if self.origins.name(origin):
+        if self.origins.matches_pattern(origin):
             return True
         try:
             page = urlsplit(origin)
@@ -61,4 +61,4 @@ class TrustedAdmin:
             port = page.port or _PORTS.get(page.scheme)
         except ValueError:  # also if a header has several values
             return False
-        return (page.hostname == host and port == self.port) or page.netloc in self.elsewhere
+        return (page.hostname == host and port == self.port) or page.netloc in self.other_addresses

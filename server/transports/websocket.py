@@ -24,16 +24,16 @@ class WebsocketSettings:
     """The settings that all websocket connections of one transport share.
 
     Attributes:
-        doorkeeper: decides on opening handshakes.
-        headers: the headers that every response to a handshake carries (HTTPHeader).
-        deflate: whether messages are compressed if the peer offers it (PerMessageDeflate).
+        authenticator: decides on opening handshakes.
+        response_headers: the headers that every response to a handshake carries (HTTPHeader).
+        allows_deflate: whether messages are compressed if the peer offers it (PerMessageDeflate).
         text_types: the names of the message types that are sent as text messages; the empty
             name stands for a connection without a logon.
     """
 
-    doorkeeper: HandshakeAuthenticator
-    headers: tuple[tuple[str, str], ...]
-    deflate: bool
+    authenticator: HandshakeAuthenticator
+    response_headers: tuple[tuple[str, str], ...]
+    allows_deflate: bool
     text_types: Collection[str]
 
 
@@ -43,36 +43,36 @@ class WebsocketConnection(TransportConnection):
     def __init__(self, transport_context: TransportContext, settings: WebsocketSettings) -> None:
         super().__init__(transport_context)
         self._settings = settings
-        self._peer = WebsocketPeer(deflate=settings.deflate)
-        self._deciding: AnswerFuture[HandshakeResult | HandshakeError] | None = None
-        self._early = b""  # received before the handshake was decided
+        self._peer = WebsocketPeer(deflate=settings.allows_deflate)
+        self._pending_decision: AnswerFuture[HandshakeResult | HandshakeError] | None = None
+        self._early_data = b""  # received before the handshake was decided
 
     def data_received(self, data: bytes) -> None:
         """Execute the bytes received, and flush the output of all clients that they affect."""
-        if self._deciding is not None:
-            self._early += data
+        if self._pending_decision is not None:
+            self._early_data += data
             self._pause_reading()
             return
         if self._session is None:
-            self._shake_hands(data)
+            self._receive_request(data)
         elif self._session.is_open:
             self._feed(self._session, data)
         else:
-            self._peer.read_goodbye(data)
+            self._peer.receive_close(data)
         self._send_pending()
 
     def _resume_reading(self) -> None:
         super()._resume_reading()
         self._send_pending()
 
-    def _begin(self) -> None:
-        self._limit_handshake()
+    def _start_serving(self) -> None:
+        self._start_handshake_timeout()
 
-    def _give_up_handshake(self) -> None:
+    def _on_handshake_timeout(self) -> None:
         self._log_refusal(f"it did not end within {HANDSHAKE_TIMEOUT_S:.0f} seconds")
-        super()._give_up_handshake()
+        super()._on_handshake_timeout()
 
-    def _shake_hands(self, data: bytes) -> None:
+    def _receive_request(self, data: bytes) -> None:
         if self._peer.is_ended:
             return
         try:
@@ -83,67 +83,73 @@ class WebsocketConnection(TransportConnection):
             self._close()
             return
         if request is not None:
-            self._answer(request)
+            self._decide_handshake(request)
 
-    def _answer(self, request: Request) -> None:
+    def _decide_handshake(self, request: Request) -> None:
         try:
-            later = self._settings.doorkeeper.admit(request, self._address(), self._entrance)
+            later = self._settings.authenticator.authenticate(
+                request, self._peer_address(), self._connection_context
+            )
         except HandshakeError as refusal:
             later = refusal
         if not isinstance(later, AnswerFuture):
-            self._decided(request, later)
+            self._finish_handshake(request, later)
             return
-        self._deciding = later
-        self._end_handshake()  # from here on the delay is not the peer's
-        later.when_there(lambda found: self._decided_late(request, found))
+        self._pending_decision = later
+        self._stop_handshake_timeout()  # from here on the delay is not the peer's
+        later.add_done_callback(lambda found: self._finish_late_handshake(request, found))
 
     def connection_lost(self, exc: Exception | None) -> None:
         """See `TransportConnection`."""
         super().connection_lost(exc)
-        if self._deciding is not None:
-            self._deciding.give_up()
+        if self._pending_decision is not None:
+            self._pending_decision.cancel()
 
-    def _decided_late(self, request: Request, found: HandshakeResult | HandshakeError) -> None:
+    def _finish_late_handshake(
+        self, request: Request, found: HandshakeResult | HandshakeError
+    ) -> None:
         """Complete a handshake that had to wait for its decision."""
-        self._deciding = None
+        self._pending_decision = None
         if self._transport is None or self._transport.is_closing():
             return
-        self._decided(request, found)
+        self._finish_handshake(request, found)
         self._send_pending()
         self._flush()
         self._resume_reading()
-        if self._early:
-            early, self._early = self._early, b""
+        if self._early_data:
+            early, self._early_data = self._early_data, b""
             self.data_received(early)
 
-    def _decided(self, request: Request, found: HandshakeResult | HandshakeError) -> None:
+    def _finish_handshake(self, request: Request, found: HandshakeResult | HandshakeError) -> None:
         """Accept or refuse a connection, and begin its session."""
         settings = self._settings
         if self._peer.is_ended:
             return
         if isinstance(found, HandshakeError):
-            headers = (*settings.headers, *found.headers)
+            headers = (*settings.response_headers, *found.headers)
             self._peer.refuse(found.status, str(found), headers)
             self._log_refusal(str(found))
-            if found.logon is not None:
-                user, reason = found.logon
-                ours = self._entrance
-                party = AuditParty(user, self._address(), ours.transport, module=ours.module)
-                self._engine.audit.logon_refused(party, reason)
+            if found.refused_logon is not None:
+                user, reason = found.refused_logon
+                ours = self._connection_context
+                party = AuditParty(
+                    user, self._peer_address(), ours.transport, module=ours.auth_module
+                )
+                self._engine.audit.report_refused_logon(party, reason)
             return
         try:
-            self._peer.accept(request, (*settings.headers, *found.headers))
+            self._peer.accept(request, (*settings.response_headers, *found.headers))
         except FrameError as error:
             self._log_refusal(str(error))
             return
-        self._end_handshake()
-        self._begin_session(found.entrance, self._send_frames, self._peer)
+        self._stop_handshake_timeout()
+        self._begin_session(found.connection_context, self._send_frames, self._peer)
 
     def _log_refusal(self, reason: str) -> None:
         self._engine.log.emit(
             "11-0005",
-            transport=self._transport_context.entrance.transport,
-            address=self._address(),
+            transport=self._transport_context.connection_context.transport,
+            address=self._peer_address(),
             reason=reason,
         )
 
@@ -160,7 +166,7 @@ class WebsocketConnection(TransportConnection):
         if self._peer.is_ended:
             self._close()
 
-    def _hang_up(self) -> None:
+    def _close_after_flush(self) -> None:
         """Send a close frame; the peer's close frame, or a timeout, ends the connection."""
         self._flush()
         session = self._session
@@ -168,6 +174,6 @@ class WebsocketConnection(TransportConnection):
             self._peer.close("", at_fault=False)
         else:
             at_fault = session.close_reason == "unknown command"
-            self._peer.close(session.fault or session.close_reason, at_fault=at_fault)
+            self._peer.close(session.protocol_error or session.close_reason, at_fault=at_fault)
         self._send_pending()
         self._abort_later()

@@ -43,7 +43,7 @@ class HandshakeError(Exception):
     Attributes:
         status: the HTTP status code.
         headers: further headers for the response.
-        logon: the user name that is not accepted, and the reason; None for other refusals.
+        refused_logon: the user name that is not accepted, and the reason; None for other refusals.
     """
 
     def __init__(
@@ -51,12 +51,12 @@ class HandshakeError(Exception):
         status: int,
         text: str,
         headers: tuple[tuple[str, str], ...] = (),
-        logon: tuple[str, str] | None = None,
+        refused_logon: tuple[str, str] | None = None,
     ) -> None:
         super().__init__(text)
         self.status = status
         self.headers = headers
-        self.logon = logon
+        self.refused_logon = refused_logon
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,11 +64,11 @@ class HandshakeResult:
     """The permission to open a connection.
 
     Attributes:
-        entrance: the properties of the connection.
+        connection_context: the properties of the connection.
         headers: further headers for the response.
     """
 
-    entrance: ConnectionContext
+    connection_context: ConnectionContext
     headers: tuple[tuple[str, str], ...] = ()
 
 
@@ -92,7 +92,7 @@ class HandshakeAuthenticator:
     own_hosts: OwnHosts | None
     trusted_admin: TrustedAdmin | None
 
-    def admit(
+    def authenticate(
         self, request: Request, address: str, entrance: ConnectionContext
     ) -> AnswerOrFuture[HandshakeResult | HandshakeError]:
         """Decide on a request.
@@ -110,7 +110,7 @@ class HandshakeAuthenticator:
                 are no credentials.
         """
         self._check_origin(request.headers)
-        message_type = self._message_type(request.path, entrance.message_type)
+        message_type = self._read_message_type(request.path, entrance.message_type)
         origin = LogonOrigin(
             entrance.transport, address, certificate_user=entrance.certificate_user
         )
@@ -121,13 +121,13 @@ class HandshakeAuthenticator:
                 admission = Admission(True, user, "logged on to the admin interface")
                 trusted = _HandshakeLogon(admission)
                 return HandshakeResult(
-                    replace(entrance, authenticator=trusted, module="TrustedAdmin")
+                    replace(entrance, authenticator=trusted, auth_module="TrustedAdmin")
                 )
-        return self._authenticate(entrance, _credentials(request.headers, origin))
+        return self._check_credentials(entrance, _credentials(request.headers, origin))
 
     def _check_origin(self, headers: Headers) -> None:
         for origin in headers.get_all("Origin"):
-            if not self.origins.allow(origin):
+            if not self.origins.is_allowed(origin):
                 raise HandshakeError(
                     HTTPStatus.FORBIDDEN, f"Pages of {origin[:200]!r} may not connect."
                 )
@@ -141,7 +141,7 @@ class HandshakeAuthenticator:
                     "host belongs in ExternalInetAddr of Admin.",
                 )
 
-    def _message_type(self, path: str, fixed: str | None) -> str | None:
+    def _read_message_type(self, path: str, fixed: str | None) -> str | None:
         """Return the message type in a path, or the transport's own."""
         words = [unquote(word) for word in urlsplit(path).path.split("/") if word]
         if not words or (len(words) == 1 and words[0] in _PROTOCOLS):
@@ -163,25 +163,25 @@ class HandshakeAuthenticator:
             )
         return wanted
 
-    def _authenticate(
+    def _check_credentials(
         self, entrance: ConnectionContext, credentials: LogonCredentials | None
     ) -> AnswerOrFuture[HandshakeResult | HandshakeError]:
         if self.www_authenticate is None:
             in_hand = _HandshakeCredentials(entrance.authenticator, credentials)
             return HandshakeResult(replace(entrance, authenticator=in_hand))
         if credentials is None:
-            raise self._not_accepted("Credentials are required.")
+            raise self._make_refusal("Credentials are required.")
 
         def judge(admission: Admission) -> HandshakeResult | HandshakeError:
             if admission.granted:
                 admitted = replace(entrance, authenticator=_HandshakeLogon(admission))
                 return HandshakeResult(admitted, proof(self.www_authenticate, admission))
             why = admission.detail or admission.reason
-            return self._not_accepted("The credentials are not accepted.", (credentials.user, why))
+            return self._make_refusal("The credentials are not accepted.", (credentials.user, why))
 
-        return mapped(entrance.authenticator.begin().step(credentials), judge)
+        return mapped(entrance.authenticator.begin_logon().authenticate(credentials), judge)
 
-    def _not_accepted(self, text: str, logon: tuple[str, str] | None = None) -> HandshakeError:
+    def _make_refusal(self, text: str, logon: tuple[str, str] | None = None) -> HandshakeError:
         challenge = (("WWW-Authenticate", self.www_authenticate or ""),)
         return HandshakeError(HTTPStatus.UNAUTHORIZED, text, challenge, logon)
 
@@ -192,7 +192,7 @@ class _HandshakeLogon(ImmediateAuthenticator):
 
     admission: Admission
 
-    def step(self, credentials: LogonCredentials) -> Admission:  # noqa: ARG002 - decided before
+    def authenticate(self, credentials: LogonCredentials) -> Admission:  # noqa: ARG002 - decided before
         """See `LogonExchange`."""
         return self.admission
 
@@ -207,9 +207,9 @@ class _HandshakeCredentials:
     authenticator: LogonAuthenticator
     credentials: LogonCredentials | None
 
-    def begin(self) -> LogonExchange:
+    def begin_logon(self) -> LogonExchange:
         """See `LogonAuthenticator`."""
-        return _CredentialExchange(self.authenticator.begin(), self.credentials)
+        return _CredentialExchange(self.authenticator.begin_logon(), self.credentials)
 
     def forget(self) -> None:
         """See `LogonAuthenticator`."""
@@ -223,12 +223,12 @@ class _CredentialExchange:
     exchange: LogonExchange
     credentials: LogonCredentials | None
 
-    def step(self, credentials: LogonCredentials) -> AnswerOrFuture[Admission]:
+    def authenticate(self, credentials: LogonCredentials) -> AnswerOrFuture[Admission]:
         """See `LogonExchange`."""
         given = self.credentials
         if given is not None and not credentials.user and not credentials.password:
             credentials = replace(given, origin=credentials.origin)
-        return self.exchange.step(replace(credentials, explicit=True))
+        return self.exchange.authenticate(replace(credentials, explicit=True))
 
 
 def _credentials(headers: Headers, origin: LogonOrigin) -> LogonCredentials | None:

@@ -46,20 +46,20 @@ class Clock(Timer, Protocol):
     def now(self) -> WallSeconds:
         """Return the wall-clock time."""
 
-    def attentive(self) -> SteadySeconds:
+    def steady_unpaused(self) -> SteadySeconds:
         """Return the time of the steady clock without the pauses of this process.
 
         The silence of a peer is measured by it: data that came in a pause have not been read yet.
         """
 
     @property
-    def ahead(self) -> float:
+    def wall_offset_s(self) -> float:
         """Seconds that the wall clock has been set ahead since the start; negative: set back.
 
         A moment of the wall clock as it is set now, less this, is one of the steady clock.
         """
 
-    def on_step(self, notify: Callable[[float], None]) -> Callable[[], None]:
+    def on_wall_clock_step(self, notify: Callable[[float], None]) -> Callable[[], None]:
         """Call a function, with the seconds, whenever the wall clock has been set.
 
         It is called before `now` returns a time of the clock that has been set.

@@ -24,18 +24,19 @@ class DaemonThreadPool(ThreadPoolExecutor):
     """An executor whose threads are not waited for. An event loop can have it as its default.
 
     Args:
-        most: the maximum number of threads; they start when they are needed, and end when idle.
+        thread_limit: the maximum number of threads; they start when they are needed, and end when
+            idle.
         name: the name of the threads.
     """
 
-    def __init__(self, most: int, name: str) -> None:
-        super().__init__(most, name)  # which starts no thread: `submit` does
-        self._most: Final = most
+    def __init__(self, thread_limit: int, name: str) -> None:
+        super().__init__(thread_limit, name)  # which starts no thread: `submit` does
+        self._thread_limit: Final = thread_limit
         self._name: Final = name
-        self._calls: deque[Callable[[], None]] = deque()
+        self._queued_calls: deque[Callable[[], None]] = deque()
         self._changed = threading.Condition()
-        self._running = 0
-        self._idle = 0
+        self._thread_count = 0
+        self._idle_count = 0
         self._is_closed = False
 
     def submit(self, fn: Callable[_P, _T], /, *args: _P.args, **kwargs: _P.kwargs) -> Future[_T]:
@@ -55,32 +56,32 @@ class DaemonThreadPool(ThreadPoolExecutor):
         with self._changed:
             if self._is_closed:
                 raise RuntimeError("no calls are taken any more")
-            self._calls.append(call)
-            if self._idle >= len(self._calls):
+            self._queued_calls.append(call)
+            if self._idle_count >= len(self._queued_calls):
                 self._changed.notify()
-            elif self._running < self._most:
-                self._running += 1
-                threading.Thread(target=self._work, name=self._name, daemon=True).start()
+            elif self._thread_count < self._thread_limit:
+                self._thread_count += 1
+                threading.Thread(target=self._run_calls, name=self._name, daemon=True).start()
         return future
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:  # noqa: ARG002 - Executor's
         """Take no more calls. Calls in progress are not waited for, others are not begun."""
         with self._changed:
             self._is_closed = True
-            self._calls.clear()
+            self._queued_calls.clear()
             self._changed.notify_all()
 
-    def _work(self) -> None:
-        while (call := self._next()) is not None:
+    def _run_calls(self) -> None:
+        while (call := self._next_call()) is not None:
             call()
 
-    def _next(self) -> Callable[[], None] | None:
+    def _next_call(self) -> Callable[[], None] | None:
         """Wait for the next call and return it; None if the thread is to end."""
         with self._changed:
-            self._idle += 1
-            self._changed.wait_for(lambda: self._calls or self._is_closed, _IDLE_SECONDS)
-            self._idle -= 1
-            if self._calls:
-                return self._calls.popleft()
-            self._running -= 1
+            self._idle_count += 1
+            self._changed.wait_for(lambda: self._queued_calls or self._is_closed, _IDLE_SECONDS)
+            self._idle_count -= 1
+            if self._queued_calls:
+                return self._queued_calls.popleft()
+            self._thread_count -= 1
             return None

@@ -16,23 +16,23 @@ class Histogram:
         counts: the number of values per range; range n has the numbers from 2**(n - 1) up to, and
             without, 2**n, and range 0 the zeros. The last one also has numbers beyond all ranges.
         total: the sum of all numbers.
-        least: the smallest number; None as long as there is none.
-        most: the largest number.
+        minimum: the smallest number; None as long as there is none.
+        maximum: the largest number.
     """
 
-    __slots__ = ("counts", "least", "most", "total")
+    __slots__ = ("counts", "maximum", "minimum", "total")
 
     def __init__(self) -> None:
         self.counts = [0] * (_RANGES + 1)
         self.total = 0
-        self.least: int | None = None
-        self.most = 0
+        self.minimum: int | None = None
+        self.maximum = 0
 
     def add(self, number: int, times: int = 1) -> None:
         """Count a number, which must not be negative, `times` times."""
         self.counts[min(number.bit_length(), _RANGES)] += times
         self.total += number * times
-        if self.least is None or number < self.least:
-            self.least = number
-        if number > self.most:
-            self.most = number
+        if self.minimum is None or number < self.minimum:
+            self.minimum = number
+        if number > self.maximum:
+            self.maximum = number

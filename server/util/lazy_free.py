@@ -26,8 +26,8 @@ class LazyFree:
         self._contents = [some for some in contents if some]
 
     @property
-    def doing(self) -> tuple[str, str]:
-        """The client, and the kind of work. See `EngineTask.doing`."""
+    def task_label(self) -> tuple[str, str]:
+        """The client, and the kind of work. See `EngineTask.task_label`."""
         return self._client, "lazy free"
 
     def step(self) -> bool:

@@ -30,14 +30,14 @@ class Ranges:
         return zip(self._firsts, self._lasts, strict=True)
 
     def __contains__(self, number: object) -> bool:
-        return isinstance(number, int) and self.meets(number, number)
+        return isinstance(number, int) and self.overlaps(number, number)
 
     @property
     def first(self) -> int | None:
         """The lowest number; None if there is none."""
         return self._firsts[0] if self._firsts else None
 
-    def meets(self, first: int, last: int) -> bool:
+    def overlaps(self, first: int, last: int) -> bool:
         """Return whether any number from `first` to `last` is in the set."""
         place = bisect_left(self._lasts, first)
         return place < len(self._firsts) and self._firsts[place] <= last
@@ -75,6 +75,6 @@ class Ranges:
         firsts[start:end] = new_firsts
         lasts[start:end] = new_lasts
 
-    def forget_first(self) -> tuple[int, int]:
+    def pop_first(self) -> tuple[int, int]:
         """Remove and return the lowest range."""
         return self._firsts.pop(0), self._lasts.pop(0)

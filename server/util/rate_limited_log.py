@@ -25,8 +25,8 @@ _OTHERS: Final = "others"
 
 @dataclass(slots=True)
 class _Count:
-    said: int = 0
-    left_out: int = 0
+    written: int = 0
+    suppressed: int = 0
 
 
 class RateLimitedLog:
@@ -61,16 +61,16 @@ class RateLimitedLog:
         count = self._counts.get(key)
         if count is None:
             count = self._counts[key] = _Count()
-            self._call_later(MINUTE, lambda: self._minute_is_over(key))
-        if count.said >= MAX_ENTRIES_PER_MINUTE:
-            count.left_out += 1
+            self._call_later(MINUTE, lambda: self._end_minute(key))
+        if count.written >= MAX_ENTRIES_PER_MINUTE:
+            count.suppressed += 1
             return False
-        count.said += 1
+        count.written += 1
         self._log.emit(message_id, **fields)
         return True
 
-    def _minute_is_over(self, key: tuple[str, str]) -> None:
-        left_out = self._counts.pop(key).left_out
+    def _end_minute(self, key: tuple[str, str]) -> None:
+        left_out = self._counts.pop(key).suppressed
         if left_out:
             message_id, who = key
             self._log.emit("01-0012", count=left_out, message=message_id, who=who)

@@ -60,8 +60,8 @@ def shell_command(template: CommandTemplate) -> tuple[str, Mapping[str, str]]:
         quotes.read(before)
         variable = f"AMPERAGE_{number}"
         names[variable] = name
-        pieces += (before, _REFERENCES[quotes.open].format(variable))
-        quotes.pass_value()
+        pieces += (before, _REFERENCES[quotes.open_quotes].format(variable))
+        quotes.skip_reference()
     return "".join([*pieces, template.tail]), names
 
 
@@ -70,62 +70,66 @@ class _Quotes:
 
     def __init__(self) -> None:
         self._stack: list[str] = []
-        self._before = "\n"  # the character before
+        self._previous = "\n"  # the character before
         self._in_comment = False
-        self._announced: list[tuple[str, bool]] = []  # here-documents that begin with the next line
-        self._line: str | None = None  # of a here-document, as far as it has been read
+        self._here_documents: list[
+            tuple[str, bool]
+        ] = []  # here-documents that begin with the next line
+        self._here_document_line: str | None = (
+            None  # of a here-document, as far as it has been read
+        )
 
     @property
-    def open(self) -> str:
+    def open_quotes(self) -> str:
         """The quotes around a reference here: single, double (or the like), or none."""
-        if self._line is not None:
+        if self._here_document_line is not None:
             return _DOUBLE
         for kind in reversed(self._stack):
             if kind != _BRACE:
                 return kind if kind in (_SINGLE, _DOUBLE) else ""
         return ""
 
-    def pass_value(self) -> None:
+    def skip_reference(self) -> None:
         """Skip a reference at this position."""
-        self._before = "x"
-        if self._line is not None:
-            self._line += "\0"  # so that the line is no delimiter
+        self._previous = "x"
+        if self._here_document_line is not None:
+            self._here_document_line += "\0"  # so that the line is no delimiter
 
     def read(self, text: str) -> None:
         """Read the next part of the command."""
         position = 0
         while position < len(text):
             character = text[position]
-            if self._line is not None:
-                self._read_document(character)
+            if self._here_document_line is not None:
+                self._consume_here_document(character)
             elif self._in_comment and character != "\n":
                 pass
             elif character == "\\" and self._top != _SINGLE:
                 position += 1
-            elif (here := self._here(text, position)) is not None:
+            elif (here := self._match_here_document(text, position)) is not None:
                 position = here
                 continue
             else:
-                position += self._take(character, text[position + 1 : position + 2])
-            self._before = text[position : position + 1]
+                position += self._consume(character, text[position + 1 : position + 2])
+            self._previous = text[position : position + 1]
             position += 1
 
     @property
     def _top(self) -> str:
         return self._stack[-1] if self._stack else ""
 
-    def _take(self, character: str, following: str) -> int:
+    def _consume(self, character: str, following: str) -> int:
         """Take one character; return how many characters behind it belong to it."""
-        top, plain = self._top, self.open == ""
+        top, plain = self._top, self.open_quotes == ""
         if character == "\n":
             self._in_comment = False
-            if self._announced:
-                self._line = ""
+            if self._here_documents:
+                self._here_document_line = ""
         elif top == _SINGLE:
             if character == _SINGLE:
                 self._stack.pop()
         elif character == _BACKQUOTE:
-            self._take_backquote()
+            self._toggle_backquote()
         elif character == "$" and following and following in "({":
             self._stack.append(_PARENTHESIS if following == "(" else _BRACE)
             return 1
@@ -137,21 +141,21 @@ class _Quotes:
         elif character == "}" and top == _BRACE:
             self._stack.pop()
         elif plain:
-            self._take_plain(character)
+            self._consume_unquoted(character)
         return 0
 
-    def _take_plain(self, character: str) -> None:
+    def _consume_unquoted(self, character: str) -> None:
         if character == _SINGLE:
             self._stack.append(_SINGLE)
         elif character == _PARENTHESIS:
-            doubled = self._top == self._before == _PARENTHESIS
+            doubled = self._top == self._previous == _PARENTHESIS
             self._stack.append(_ARITHMETIC if doubled else _PARENTHESIS)
         elif character == ")" and self._top in (_PARENTHESIS, _ARITHMETIC):
             self._stack.pop()
-        elif character == "#" and self._before in _WORD_BEGINS_AFTER:
+        elif character == "#" and self._previous in _WORD_BEGINS_AFTER:
             self._in_comment = True
 
-    def _take_backquote(self) -> None:
+    def _toggle_backquote(self) -> None:
         """Begin a substitution, or end the open one with all quotes that are open in it."""
         if _BACKQUOTE in self._stack:
             while self._stack.pop() != _BACKQUOTE:
@@ -159,26 +163,26 @@ class _Quotes:
         else:
             self._stack.append(_BACKQUOTE)
 
-    def _here(self, text: str, position: int) -> int | None:
+    def _match_here_document(self, text: str, position: int) -> int | None:
         """Record the announcement of a here-document; return the position behind it, or None."""
-        if self.open or text[position] != "<" or _ARITHMETIC in self._stack:
+        if self.open_quotes or text[position] != "<" or _ARITHMETIC in self._stack:
             return None
         found = _HERE.match(text, position)
         if found is None:
             return None
         delimiter = re.sub(r"\\(.)|['\"]", r"\1", found[2])
-        self._announced.append((delimiter, bool(found[1])))
-        self._before = "x"
+        self._here_documents.append((delimiter, bool(found[1])))
+        self._previous = "x"
         return found.end()
 
-    def _read_document(self, character: str) -> None:
+    def _consume_here_document(self, character: str) -> None:
         if character != "\n":
-            self._line = f"{self._line}{character}"
+            self._here_document_line = f"{self._here_document_line}{character}"
             return
-        delimiter, without_tabs = self._announced[0]
-        line = self._line or ""
+        delimiter, without_tabs = self._here_documents[0]
+        line = self._here_document_line or ""
         if (line.lstrip("\t") if without_tabs else line) == delimiter:
-            self._announced.pop(0)
-            self._line = "" if self._announced else None
+            self._here_documents.pop(0)
+            self._here_document_line = "" if self._here_documents else None
         else:
-            self._line = ""
+            self._here_document_line = ""

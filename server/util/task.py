@@ -12,7 +12,7 @@ class EngineTask(Protocol):
     """Work that is done in slices."""
 
     @property
-    def doing(self) -> tuple[str, str]:
+    def task_label(self) -> tuple[str, str]:
         """The name of its client, or nothing; its command, or another word for the kind of work."""
 
     def step(self) -> bool:

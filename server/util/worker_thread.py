@@ -30,9 +30,9 @@ class WorkerThread:
         self._post = post
         self._executor = ThreadPoolExecutor(1, name)
         self._lock = Lock()
-        self._waiting: dict[int, deque[_Work]] = {}  # by owner, the work in progress first
+        self._queues: dict[int, deque[_Work]] = {}  # by owner, the work in progress first
 
-    def do(self, work: Callable[[], _T], then: Callable[[_T], None]) -> None:
+    def submit(self, work: Callable[[], _T], then: Callable[[_T], None]) -> None:
         """Schedule work on the thread.
 
         Args:
@@ -46,7 +46,7 @@ class WorkerThread:
 
         self._executor.submit(run)
 
-    def do_in_pieces(
+    def submit_incremental(
         self, owner: int, work: Generator[None, None, _T], then: Callable[[_T], None]
     ) -> None:
         """Schedule work on the thread that may take very long.
@@ -57,29 +57,29 @@ class WorkerThread:
             then: called on the engine's thread with the result.
         """
         with self._lock:
-            works = self._waiting.setdefault(owner, deque())
+            works = self._queues.setdefault(owner, deque())
             works.append((work, then))
             is_first = len(works) == 1
         if is_first:
-            self._executor.submit(self._do_piece, owner)
+            self._executor.submit(self._run_piece, owner)
 
-    def _do_piece(self, owner: int) -> None:
+    def _run_piece(self, owner: int) -> None:
         """Do the next piece of an owner's work, and queue the one after that."""
-        work, then = self._waiting[owner][0]
+        work, then = self._queues[owner][0]
         has_more = True
         try:
             next(work)
         except StopIteration as end:
             self._post(partial(then, end.value))
             with self._lock:
-                works = self._waiting[owner]
+                works = self._queues[owner]
                 works.popleft()
                 has_more = bool(works)
                 if not has_more:
-                    del self._waiting[owner]
+                    del self._queues[owner]
         if has_more:
             with suppress(RuntimeError):  # the thread has been closed
-                self._executor.submit(self._do_piece, owner)
+                self._executor.submit(self._run_piece, owner)
 
     def close(self) -> None:
         """Wait for the piece in progress; cancel pieces that have not begun."""

@@ -78,12 +78,12 @@ class Bench:
         self.actions: list[Action] = []
         self.services = ActionServices(
             engine=self.core.engine,
-            client=partial(InternalClient, self.core.engine),
+            make_client=partial(InternalClient, self.core.engine),
             transports=self.transports,
-            stop=self.stopped.append,
+            stop_instance=self.stopped.append,
             rotate_logs=self._rotate,
             write_minidump=lambda: Path("/dumps/one.txt"),
-            files=FileWatch(self.core.log),
+            file_watch=FileWatch(self.core.log),
         )
 
     def add(self, on: Use | None, *steps: Use) -> Action:
@@ -140,7 +140,7 @@ class Bench:
             await result
         for _ in range(5):  # one action may give work to another
             for action in self.actions:
-                await action.settle()
+                await action.wait_until_idle()
 
     def _rotate(self) -> None:
         self.rotations += 1
@@ -172,7 +172,7 @@ def with_records(**more: int | bool) -> tuple[Bench, CorePeer]:
     sow: SowTopicRecords = make_topic(
         topic_spec("/id", expiration_enabled=expiration is not None, expiration=expiration)
     )
-    bench.core.engine.stores.add(sow, sow.table.store.commit)
+    bench.core.engine.sow_registry.add(sow, sow.table.store.commit)
     return bench, bench.core.log_on("p")
 
 

@@ -166,7 +166,7 @@ def test_a_client_deletes_the_records_of_no_other_topic(topic: str) -> None:
     query = {**options, "Filter": "1 = 1", "CaptureData": "FOUND", "DefaultData": "nothing"}
     bench.add(None, ("amps-action-do-query-sow", query), ("amps-action-do-delete-sow", options))
     peer.send({"c": "publish", "t": "orders"}, b'{"id":1}')
-    (sow,) = bench.core.engine.stores.topics
+    (sow,) = bench.core.engine.sow_registry.topics
     for name in (b"nobody|^(orders|x)$", b".*", b"order."):
         bench.perform(X=name)
     assert len(sow.table) == 1

@@ -194,7 +194,7 @@ def holds(condition: str, value: str) -> bool:
     template = ExpressionTemplate(
         condition, lambda text: compile_filter(parse(text, ContextKind.CONDITION))
     )
-    return template.fill_in(ActionContext("i", 0.0, {"X": text_to_bytes(value)}, ""))(())
+    return template.compile_expanded(ActionContext("i", 0.0, {"X": text_to_bytes(value)}, ""))(())
 
 
 WORDS = st.text(alphabet="'\"\\rR= aOR1safe\n", max_size=16)

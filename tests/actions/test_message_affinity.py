@@ -97,7 +97,7 @@ def test_a_busy_action_is_told_later(monkeypatch: pytest.MonkeyPatch) -> None:
         action = bench.actions[0]
         worker(bench, "one")
         for _ in range(10):
-            await action.settle()
+            await action.wait_until_idle()
             bench.core.clock.advance(0.1)
 
     bench.run(live)
@@ -122,7 +122,7 @@ def test_what_is_told_adds_up(deeds: list[tuple[str, int]]) -> None:
         if told is None:
             return False
         key = told.record[1]
-        if told.begins:
+        if told.is_assignment:
             assert key not in owners
             assert told.client[0] in clients
             owners[key] = told.client[0]
@@ -134,18 +134,18 @@ def test_what_is_told_adds_up(deeds: list[tuple[str, int]]) -> None:
         key = "t", str(number)
         if deed == "join":
             clients.add(number)
-            affinities.join((number, ""))
+            affinities.add_client((number, ""))
         elif deed == "leave":
             clients.discard(number)
-            affinities.leave((number, ""), "unsubscribe")
+            affinities.remove_client((number, ""), "unsubscribe")
         elif deed == "add":
             records.add(number)
-            affinities.add(key, "match")
+            affinities.add_record(key, "match")
         elif deed == "drop":
             records.discard(number)
-            hear(affinities.drop(key, "oof"))
+            hear(affinities.remove_record(key, "oof"))
         else:
-            hear(affinities.next())
-    while hear(affinities.next()):
+            hear(affinities.next_change())
+    while hear(affinities.next_change()):
         pass
     assert set(owners) == ({str(number) for number in records} if clients else set())

@@ -76,7 +76,7 @@ def test_one_file_that_cannot_be_processed_does_not_keep_the_others(logs: Path) 
     (logs / "a.log.gz").write_text("in the way")
     step = DoCompressFiles(OPTIONS)
     with pytest.raises(StepError, match=r"a\.log: .*already"):
-        process_old_files(FileCriteria(str(logs / "?.log"), 86_400, None, None), step.process)
+        process_old_files(FileCriteria(str(logs / "?.log"), 86_400, None, None), step.process_file)
     assert (logs / "a.log").exists()
     assert gzip.decompress((logs / "b.log.gz").read_bytes()) == b"b.log"
     assert not (logs / "b.log").exists()
@@ -87,7 +87,7 @@ def test_a_compressed_file_is_as_old_as_it_was_and_not_compressed_again(logs: Pa
     changed = (logs / "a.log").stat().st_mtime
     step = DoCompressFiles(OPTIONS)
     for _ in range(2):
-        process_old_files(FileCriteria(str(logs / "a.log*"), 86_400, None, None), step.process)
+        process_old_files(FileCriteria(str(logs / "a.log*"), 86_400, None, None), step.process_file)
     status = (logs / "a.log.gz").stat()
     assert (status.st_mtime, status.st_mode & 0o777) == (changed, 0o600)
     assert not [name for name in os.listdir(logs) if "unfinished" in name or ".gz.gz" in name]

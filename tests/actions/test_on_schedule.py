@@ -18,7 +18,7 @@ from tests.engine.support import SimulatedClock
 class Firings:
     """An action that only notes when it ran."""
 
-    title = "noted"
+    name = "noted"
     is_busy = False
 
     def __init__(self, clock: SimulatedClock) -> None:
@@ -138,7 +138,7 @@ def test_a_clock_that_is_set_neither_stops_a_schedule_nor_makes_it_run_often(
     trigger.start()
     for moment, step in steps:
         clock.advance(begin + moment - clock.time)
-        clock.set_ahead(clock.ahead + step)
+        clock.set_ahead(clock.wall_offset_s + step)
     clock.advance(begin + 2 * HOUR - clock.time)
     expected_at = [
         datetime.fromtimestamp(begin + one, UTC).strftime("%Y-%m-%d %H:%M:%S") for one in expected

@@ -257,7 +257,7 @@ def test_deleting_without_a_filter_empties_the_topic() -> None:
     put(peer, 1, "a")
     bench.add(None, ("amps-action-do-delete-sow", ORDERS))
     bench.perform()
-    (sow,) = bench.core.engine.stores.topics
+    (sow,) = bench.core.engine.sow_registry.topics
     assert len(sow.table) == 0
 
 
@@ -268,7 +268,7 @@ def test_deleting_and_compacting() -> None:
     delete: Use = ("amps-action-do-delete-sow", {**ORDERS, "Topic": "^ord", "Filter": "/id < 3"})
     bench.add(None, delete, ("amps-action-do-compact-sow", {}), echo("done"))
     bench.perform()
-    (sow,) = bench.core.engine.stores.topics
+    (sow,) = bench.core.engine.sow_registry.topics
     assert (len(sow.table), bench.echoes()) == (1, ["done"])
 
 
@@ -277,7 +277,7 @@ def test_a_value_cannot_widen_a_filter() -> None:
     put(peer, 1, "a")
     bench.add(None, ("amps-action-do-delete-sow", {**ORDERS, "Filter": "/s = '{{X}}'"}))
     bench.perform(X=b"' OR 1=1 OR '")
-    (sow,) = bench.core.engine.stores.topics
+    (sow,) = bench.core.engine.sow_registry.topics
     assert len(sow.table) == 1
 
 
@@ -292,5 +292,5 @@ def test_a_delta_may_be_for_updates_only() -> None:
         ),
     )
     bench.perform()
-    (sow,) = bench.core.engine.stores.topics
-    assert sow.find_body(b'{"id":1}')[0].body == b'{"id":1,"s":"a","t":2}'
+    (sow,) = bench.core.engine.sow_registry.topics
+    assert sow.find_by_body(b'{"id":1}')[0].body == b'{"id":1,"s":"a","t":2}'

@@ -22,7 +22,7 @@ def test_statistics_of_an_age_are_removed_and_what_they_took_is_given_back(tmp_p
 
         bench.add(None, ("amps-action-do-truncate-statistics", {"Age": "{{AGE}}s"}))
         bench.perform(AGE=b"10")
-        assert keeper.ask(StatisticsHistory.timestamps).result(WAIT_SECONDS) == stamps[-1:]
+        assert keeper.query(StatisticsHistory.timestamps).result(WAIT_SECONDS) == stamps[-1:]
 
         before = other.execute("PRAGMA page_count").fetchone()[0]
         bench.actions.clear()

@@ -224,17 +224,17 @@ def test_entitlement_decides_about_what_is_shown(tmp_path: Path) -> None:
 
 
 def test_sessions_are_bounded_and_end() -> None:
-    sessions = CookieSessions(seconds=60)
-    first = sessions.begin("user", "credentials 0")
-    kept = sessions.begin("user", "kept")
+    sessions = CookieSessions(lifetime_s=60)
+    first = sessions.begin_session("user", "credentials 0")
+    kept = sessions.begin_session("user", "kept")
     for number in range(1_500):
-        sessions.begin("user", f"credentials {number}")
+        sessions.begin_session("user", f"credentials {number}")
         assert sessions.user_of(kept) == "user", "who is there stays"
     assert sessions.user_of(first) is None
     sessions.end_all()
     assert sessions.user_of(kept) is None
-    over = CookieSessions(seconds=-1)
-    assert over.user_of(over.begin("user", "x")) is None
+    over = CookieSessions(lifetime_s=-1)
+    assert over.user_of(over.begin_session("user", "x")) is None
 
 
 # other sites
@@ -280,21 +280,21 @@ OPEN_READING = [
 def test_pages_that_may_read_where_nobody_logs_on(
     pattern: str | None, headers: dict[str, str], granted: str, is_refused: bool
 ) -> None:
-    csrf = CsrfProtection(pattern, OwnHosts(["plant", "here"]), is_open=True)
+    csrf = CsrfProtection(pattern, OwnHosts(["plant", "here"]), is_unauthenticated=True)
     response = HttpResponse(HttpDocument(b"", ""))
-    csrf.grant(request(**headers), response)
+    csrf.add_cors_headers(request(**headers), response)
     assert dict(response.headers)["Access-Control-Allow-Origin"] == granted
     if is_refused:
         with pytest.raises(HttpError, match="AccessControlAllowOrigin"):
-            csrf.refuse_reader(request(**headers))
+            csrf.refuse_foreign_reader(request(**headers))
     else:
-        csrf.refuse_reader(request(**headers))
+        csrf.refuse_foreign_reader(request(**headers))
 
 
 @pytest.mark.parametrize(("pattern", "headers", "granted"), READING)
 def test_who_may_read(pattern: str | None, headers: dict[str, str], granted: str) -> None:
     response = HttpResponse(HttpDocument(b"", ""))
-    CsrfProtection(pattern).grant(request(**headers), response)
+    CsrfProtection(pattern).add_cors_headers(request(**headers), response)
     found = dict(response.headers)
     assert found["Access-Control-Allow-Origin"] == granted
     assert ("Vary" in found) is (pattern is not None)
@@ -325,10 +325,10 @@ ACTING = [
 def test_who_may_act(pattern: str | None, headers: dict[str, str], may: bool) -> None:
     csrf = CsrfProtection(pattern)
     if may:
-        csrf.refuse_foreign(request(**headers))
+        csrf.refuse_foreign_request(request(**headers))
         return
     with pytest.raises(HttpError) as refused:
-        csrf.refuse_foreign(request(**headers))
+        csrf.refuse_foreign_request(request(**headers))
     assert refused.value.status == 403
 
 
@@ -348,25 +348,25 @@ def test_who_may_act(pattern: str | None, headers: dict[str, str], may: bool) ->
 )
 def test_browsers_use_a_known_name_where_nobody_logs_on(host: str, may: bool) -> None:
     """A name that leads here may be anybody's, and its pages are on one site with us."""
-    guarded = CsrfProtection(None, OwnHosts(["plant"]), is_open=True)
+    guarded = CsrfProtection(None, OwnHosts(["plant"]), is_unauthenticated=True)
     open_to_all = CsrfProtection(None)
     for headers in ({"accept_language": "en"}, {"user_agent": "Mozilla/5.0"}):
         asked = request(host=host, **headers)
-        open_to_all.refuse_foreign(asked)
-        open_to_all.refuse_reader(asked)
-        for refuse in (guarded.refuse_foreign, guarded.refuse_reader):
+        open_to_all.refuse_foreign_request(asked)
+        open_to_all.refuse_foreign_reader(asked)
+        for refuse in (guarded.refuse_foreign_request, guarded.refuse_foreign_reader):
             if may:
                 refuse(asked)
             else:
                 with pytest.raises(HttpError, match="ExternalInetAddr"):
                     refuse(asked)
-    guarded.refuse_foreign(request(host=host, user_agent="curl/7.88"))
-    guarded.refuse_reader(request(host=host, user_agent="curl/7.88"))
+    guarded.refuse_foreign_request(request(host=host, user_agent="curl/7.88"))
+    guarded.refuse_foreign_reader(request(host=host, user_agent="curl/7.88"))
     asked = request(host=host, accept_language="en")
-    CsrfProtection("*", OwnHosts(["plant"]), is_open=True).refuse_reader(asked)
-    CsrfProtection(f"http://{re.escape(host)}", OwnHosts(["plant"]), is_open=True).refuse_reader(
-        asked
-    )
+    CsrfProtection("*", OwnHosts(["plant"]), is_unauthenticated=True).refuse_foreign_reader(asked)
+    CsrfProtection(
+        f"http://{re.escape(host)}", OwnHosts(["plant"]), is_unauthenticated=True
+    ).refuse_foreign_reader(asked)
 
 
 FORGEABLE = [

@@ -160,7 +160,7 @@ def test_an_engine_that_does_not_answer_is_told() -> None:
     stuck = EngineCalls(lambda _call: None)
     health = Health(cast("Any", _Open()), stuck, keeper, cast(TransportStates, None), None)
     request = HttpRequest("GET", "/healthz", {}, {})
-    response = asyncio.run(health.lives(request, Requester()))
+    response = asyncio.run(health.handle_health_request(request, Requester()))
     assert response.status == 503
     assert isinstance(response.body, HttpDocument)
     engine, statistics = response.body.content.decode().splitlines()

@@ -338,7 +338,7 @@ def test_what_has_not_changed_is_not_sent_again(peer: Peer) -> None:
 
 
 def test_who_sends_half_a_request_is_told_so_and_who_sends_nothing_is_let_go() -> None:
-    with http_server(answer, HttpLimits(arrival=0.2, idle=0.2)) as peer:
+    with http_server(answer, HttpLimits(arrival_timeout_s=0.2, idle_timeout_s=0.2)) as peer:
         with peer.connect() as connection:
             connection.sendall(b"GET / HTTP/1.1\r\nHo")
             assert status(read_all(connection)) == 408
@@ -353,7 +353,7 @@ def test_who_sends_half_a_request_is_told_so_and_who_sends_nothing_is_let_go() -
 
 
 def test_who_does_not_read_is_cut_off_and_nobody_else() -> None:
-    with http_server(answer, HttpLimits(write=0.3)) as peer, peer.connect() as slow:
+    with http_server(answer, HttpLimits(write_timeout_s=0.3)) as peer, peer.connect() as slow:
         slow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         slow.sendall(request("GET /large HTTP/1.1", "Host: a"))
         assert status(peer.exchange(GET)) == 200
@@ -363,17 +363,17 @@ def test_who_does_not_read_is_cut_off_and_nobody_else() -> None:
 def test_so_much_may_be_under_way_and_no_more() -> None:
     one, same, other = (HttpDocument(LARGE, TEXT) for _ in range(3))
     small = HttpDocument(b"small", TEXT)
-    under_way = SendBudget(most=len(LARGE) + 10)
-    assert under_way.begin(one)
-    assert under_way.begin(one), "which counts once"
-    assert not under_way.begin(other)
-    under_way.end(other)
-    assert under_way.begin(small)
-    under_way.end(one)
-    assert not under_way.begin(other)
-    under_way.end(one)
-    under_way.end(small)
-    assert under_way.begin(same)
+    under_way = SendBudget(max_bytes=len(LARGE) + 10)
+    assert under_way.reserve(one)
+    assert under_way.reserve(one), "which counts once"
+    assert not under_way.reserve(other)
+    under_way.release(other)
+    assert under_way.reserve(small)
+    under_way.release(one)
+    assert not under_way.reserve(other)
+    under_way.release(one)
+    under_way.release(small)
+    assert under_way.reserve(same)
 
 
 def _is_cut_off(connection: socket.socket) -> bool:
@@ -386,7 +386,7 @@ def _is_cut_off(connection: socket.socket) -> bool:
 
 
 def test_for_one_connection_too_many_the_one_goes_that_has_been_idle_longest() -> None:
-    with http_server(answer, HttpLimits(connections=3)) as peer:
+    with http_server(answer, HttpLimits(max_connections=3)) as peer:
         idle = [peer.connect() for _ in range(3)]
         for connection in [*idle, idle[0]]:
             assert is_served(connection)

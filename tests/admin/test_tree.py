@@ -175,7 +175,7 @@ def test_what_is_not_there_is_told_with_what_is(
     with pytest.raises(PathNotFoundError) as nothing:
         TREE.find(names)
     assert nothing.value.path == path
-    assert set(near) <= set(nothing.value.near)
+    assert set(near) <= set(nothing.value.suggestions)
 
 
 def test_other_spellings_lead_to_the_same_place() -> None:

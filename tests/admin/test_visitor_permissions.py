@@ -22,32 +22,32 @@ from tests.engine.support import Core
 class Counted:
     """A module that counts who is there."""
 
-    def __init__(self, answer: Permit = ALL_PERMISSIONS.answer) -> None:
+    def __init__(self, answer: Permit = ALL_PERMISSIONS.decision) -> None:
         self.answer = answer
         self.entered = 0
         self.left = asyncio.Event()
 
-    def enter(self, user: str) -> Counted:
+    def acquire_permissions(self, user: str) -> Counted:
         self.entered += 1
         return self
 
     def forget(self, user: str | None = None) -> None:
         """There is nothing to forget."""
 
-    def permit(self, permission: Permission, resource: str) -> Permit:
+    def get_permit(self, permission: Permission, resource: str) -> Permit:
         return self.answer
 
-    def is_instance(self, name: str) -> bool | None:
+    def allows_instance(self, name: str) -> bool | None:
         return None
 
-    def leave(self) -> None:
+    def release(self) -> None:
         self.left.set()
 
 
 def test_who_has_not_been_there_for_a_while_has_gone() -> None:
     async def visit() -> None:
         module = Counted()
-        permissions = AdminPermissionCache(module, idle=0.05)
+        permissions = AdminPermissionCache(module, idle_timeout_s=0.05)
         permissions.find("ann")
         permissions.find("ann")
         assert module.entered == 1
@@ -61,7 +61,7 @@ def test_who_has_not_been_there_for_a_while_has_gone() -> None:
 def test_who_is_there_stays() -> None:
     async def visit() -> None:
         module = Counted()
-        permissions = AdminPermissionCache(module, idle=3600)
+        permissions = AdminPermissionCache(module, idle_timeout_s=3600)
         permissions.find("ann")
         permissions.find("ann")
         assert (module.entered, module.left.is_set()) == (1, False)
@@ -74,7 +74,7 @@ def test_who_is_there_stays() -> None:
 def test_strangers_are_asked_about_again() -> None:
     async def visit() -> None:
         module = Counted(UNKNOWN_USER_PERMIT)
-        permissions = AdminPermissionCache(module, idle=3600)
+        permissions = AdminPermissionCache(module, idle_timeout_s=3600)
         permissions.find("ann")
         permissions.find("ann")
         assert module.entered == 2
@@ -107,7 +107,7 @@ def test_whom_nothing_is_known_of_is_asked_to_log_on(
             admin, None, permissions, engine_calls, trail, core.log, CookieSessions()
         )
         with pytest.raises(HttpError) as refused:
-            await access.require(Requester("ann", challenge=challenge), "/amps")
+            await access.require_access(Requester("ann", challenge=challenge), "/amps")
         assert refused.value.status == status
         assert bool(refused.value.headers) == (status == 401)
 

@@ -82,8 +82,8 @@ def _make_journals(directory: Path) -> None:
     """The first is full and compressed, the second is in use."""
     publisher = client_hash("pub")
     with opened(directory, with_topic_index=True) as bench:
-        topic = bench.journal.topic("json", "orders")
-        origin = bench.journal.origin("ann")
+        topic = bench.journal.topic_handle("json", "orders")
+        origin = bench.journal.origin_handle("ann")
         for sequence in range(1, 50):
             bench.journal.append(
                 topic, publisher, sequence, b"%d" % sequence * 15_000, origin=origin

@@ -232,7 +232,7 @@ def test_every_element_is_part_of_a_feature() -> None:
     lacking = {path for path in paths - sections if not [*features_of(path, "")]}
     assert lacking == set()
     for feature in FEATURES:
-        assert {place.partition("=")[0] for place in feature.places} <= paths
+        assert {place.partition("=")[0] for place in feature.element_paths} <= paths
 
 
 def test_every_section_that_is_named_is_there() -> None:

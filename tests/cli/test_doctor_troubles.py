@@ -239,7 +239,7 @@ def test_an_address_that_is_none(examine: Callable[..., Checks], url: str) -> No
 def write_journals(directory: Path, files: int) -> list[Path]:
     """The journals of an instance that has filled some."""
     with opened(directory) as bench:
-        topic = bench.journal.topic("json", "orders")
+        topic = bench.journal.topic_handle("json", "orders")
         sequence = 0
         while len([*directory.glob("*.journal")]) < files + 1:
             sequence += 1
@@ -533,7 +533,9 @@ def test_what_is_thought_of_a_file_system(
 
 def test_a_disk_without_room_for_two_more_files_is_wrong(tmp_path: Path) -> None:
     found = Examination()
-    disks.examine([InstanceDirectory("journals", tmp_path, needs=1 << 60)], found, kernel(tmp_path))
+    disks.examine(
+        [InstanceDirectory("journals", tmp_path, needed_bytes=1 << 60)], found, kernel(tmp_path)
+    )
     assert found.findings[0].verdict is CheckVerdict.WRONG
 
 

@@ -65,7 +65,7 @@ def test_a_journal(files: Mapping[str, Path], printed: Print) -> None:
 
 def test_bytes_that_are_no_text(tmp_path: Path, printed: Print) -> None:
     with opened(tmp_path) as bench:
-        topic = bench.journal.topic("binary", "caf\u00e9")
+        topic = bench.journal.topic_handle("binary", "caf\u00e9")
         bench.journal.append(topic, 1, 1, b"\xff\x00")
         bench.journal.append(topic, 1, 2, "caf\u00e9\n".encode())
         bench.journal.commit()

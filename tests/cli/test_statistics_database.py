@@ -60,7 +60,7 @@ def _entry(resource: Resource, name: str, number: int) -> StatisticsEntry:
     """An entry whose topic is its name."""
     values = [
         name if field.name == "topic" else value
-        for field, value in zip(resource.fixed, fixed(resource, "x"), strict=True)
+        for field, value in zip(resource.static_fields, fixed(resource, "x"), strict=True)
     ]
     return StatisticsEntry(name, tuple(values), moving(resource, number))
 
@@ -304,7 +304,7 @@ def test_a_file_that_is_being_written_to(run: Callable[..., Ran], tmp_path: Path
     with kept(path) as keeper:
         for number in range(1, 4):
             take(keeper, clients.sample(number, {"1": number}))
-            keeper.ask(lambda history: history.timestamps()).result()
+            keeper.query(lambda history: history.timestamps()).result()
             assert json.loads(run(amps_sqlite3, path, query, "--json").out) == {"most": number}
 
 

@@ -115,10 +115,10 @@ def test_a_mistake_leaves_nothing_behind(kind: str, call: Call, said: str) -> No
     protocol = ClientProtocol() if kind == "one connection" else online()
     with pytest.raises((TypeError, ValueError), match=said):
         call(protocol)
-    assert not protocol.is_waiting
+    assert not protocol.has_waiting_requests
     assert not protocol.has_inboxes
     if isinstance(protocol, RecoveringProtocol):
-        assert len(protocol.messages.store) == 0
+        assert len(protocol.publish_sequence.store) == 0
     protocol.publish("t", b"next")
     [(header, body)] = sent(protocol)
     assert (header["t"], body) == ("t", b"next")

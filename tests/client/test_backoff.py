@@ -58,14 +58,14 @@ def hosts(plan: Reconnection, errors: list[ClientError | None], limit: float = 1
     """Make attempts with these results, one after the other; give their times and hosts."""
     now, made = 0.0, []
     for error in errors:
-        delay = plan.due_in(now)
+        delay = plan.seconds_until_due(now)
         now += delay
         made.append(f"{now:g}{plan.server.uri.host}")
         if error is None:
-            plan.succeeded()
-            plan.lost()
+            plan.record_success()
+            plan.record_session_end()
         else:
-            plan.failed(now, error)
+            plan.record_failure(now, error)
         assert now < limit
     return made
 
@@ -107,25 +107,25 @@ def test_attempts_end_after_their_number() -> None:
     limited = plan(A, B, attempts=3)
     assert hosts(limited, [REFUSED] * 3) == ["0a", "0b", "1a"]
     with pytest.raises(GaveUpError, match="in 3 attempts; the last: connection refused"):
-        limited.due_in(1)
+        limited.seconds_until_due(1)
     limited.restart()
-    assert limited.due_in(2) == 0
+    assert limited.seconds_until_due(2) == 0
 
 
 def test_attempts_end_after_their_time() -> None:
     limited = plan(A, seconds=5)
     hosts(limited, [REFUSED] * 3)
     with pytest.raises(GaveUpError):
-        limited.due_in(7)
+        limited.seconds_until_due(7)
 
 
 def test_a_server_that_refuses_the_logon_is_left_out() -> None:
     refused = AuthenticationError("logon", "auth failure")
     picky = plan(A, B)
     assert hosts(picky, [refused, REFUSED, None]) == ["0a", "0b", "1b"]
-    picky.failed(1, refused)
+    picky.record_failure(1, refused)
     with pytest.raises(GaveUpError, match="every server has refused the logon"):
-        picky.due_in(1)
+        picky.seconds_until_due(1)
 
 
 def test_a_name_in_use_may_be_our_own_and_is_waited_for() -> None:

@@ -94,7 +94,7 @@ def opened(*, in_blocks: bool) -> tuple[ClientProtocol, StreamInbox]:
     protocol = ClientProtocol()
     first, _ = (protocol.sow_and_subscribe("t") for _ in range(2))
     if in_blocks:
-        protocol.in_blocks(first)
+        protocol.deliver_as_blocks(first)
     assert first.inbox is not None
     return protocol, first.inbox
 
@@ -160,7 +160,7 @@ def test_blocks_have_what_messages_have(frames: list[bytes], size: int) -> None:
     found, expected = seen_in(list(blocks.blocks)), seen_of(messages.messages)
     # Of a batch that breaks off, what stands before is not given.
     assert found == (expected if problem is None else expected[: len(found)])
-    assert blocks.waiting == len(found)
+    assert blocks.message_count == len(found)
 
 
 def test_a_block_can_be_made_of_messages() -> None:

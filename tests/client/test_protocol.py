@@ -186,13 +186,13 @@ def test_a_request_is_done_with_the_ack_of_its_command_id(
     first, second = protocol.flush(), protocol.flush()
     acks = ack(first, "completed") + ack(second, "completed") + ack(second, "persisted")
     feed(protocol, acks)
-    assert (first.done, second.done, protocol.is_waiting) == (False, True, True)
+    assert (first.is_done, second.is_done, protocol.has_waiting_requests) == (False, True, True)
 
 
 def test_a_deletion_is_answered_by_its_statistics(protocol: ClientProtocol, feed: Feed) -> None:
     request = protocol.sow_delete("t", filter="1=1")
     feed(protocol, ack(request) + ack(request, "stats", records_deleted=3))
-    assert request.done
+    assert request.is_done
     assert request.acks["stats"].records_deleted == 3
 
 
@@ -209,7 +209,7 @@ def test_a_deletion_with_a_number_is_persisted_with_the_numbers_above_it(
     ]
     acks = b"".join(ack(request) + ack(request, "stats") for request in (first, second, third))
     feed(protocol, acks + frame({"c": "ack", "a": "persisted", "s": 9, "status": "success"}))
-    assert (first.done, second.done, third.done) == (True, True, False)
+    assert (first.is_done, second.is_done, third.is_done) == (True, True, False)
     assert first.error is None
 
 
@@ -234,12 +234,12 @@ def test_a_refusal_has_the_type_of_its_reason(
     request = protocol.subscribe("t")
     keys = {"reason": reason, "detail": "why"}
     feed(protocol, ack(request, **{k: v for k, v in keys.items() if v}, status="failure"))
-    assert request.done
+    assert request.is_done
     assert type(request.error) is kind
     assert request.error.command == "subscribe"
     assert request.error.reason == reason or reason is None
     assert request.error.detail == "why"
-    assert inbox_of(request).ended
+    assert inbox_of(request).is_ended
 
 
 def test_a_refused_logon_is_a_logon_error_whatever_the_reason(protocol: ClientProtocol) -> None:
@@ -260,7 +260,7 @@ def test_conflated_acks_answer_every_publish_up_to_their_number(
         frame(conflated | {"s": 2, "status": "success"})
         + frame(conflated | {"s": 3, "status": "failure", "reason": "not entitled"}),
     )
-    assert [request.done for request in requests] == [True, True, True, False]
+    assert [request.is_done for request in requests] == [True, True, True, False]
     assert [type(request.error) for request in requests[:3]] == [
         type(None),
         type(None),
@@ -321,8 +321,8 @@ def test_a_query_hands_out_single_records_and_ends_with_its_group(
         + frame(batch | {"bs": 1}, records(b"last"))
         + frame({"c": "group_end", "query_id": "1"}),
     )
-    assert request.done
-    assert inbox_of(request).ended
+    assert request.is_done
+    assert inbox_of(request).is_ended
     found = inbox_of(request).messages
     assert [(it.command, it.topic, it.sow_key, it.body) for it in found] == [
         ("sow", "t", "0", b"{}"),
@@ -336,11 +336,11 @@ def test_a_query_hands_out_single_records_and_ends_with_its_group(
 def test_a_query_with_statistics_ends_when_they_have_come(protocol: ClientProtocol) -> None:
     request = protocol.sow("t", acks=["stats"])
     protocol.receive(ack(request) + frame({"c": "group_end", "query_id": "1"}))
-    assert not inbox_of(request).ended
+    assert not inbox_of(request).is_ended
     protocol.receive(ack(request, "stats", matches=0))
     [statistics] = inbox_of(request).messages
     assert (statistics.command, statistics.header.acks) == ("ack", "stats")
-    assert inbox_of(request).ended
+    assert inbox_of(request).is_ended
 
 
 def test_a_query_that_is_refused_after_it_began_ends_its_stream_with_the_error(
@@ -366,7 +366,7 @@ def test_a_query_with_a_subscription_marks_its_end_and_goes_on(
     )
     commands = [message.command for message in inbox_of(request).messages]
     assert commands == ["group_begin", "sow", "group_end", "publish"]
-    assert not inbox_of(request).ended
+    assert not inbox_of(request).is_ended
 
 
 def test_acks_that_the_caller_asked_for_stand_between_the_messages(
@@ -402,7 +402,7 @@ def test_an_ended_subscription_hands_out_what_had_come(protocol: ClientProtocol)
     protocol.receive(ack(request) + message)
     protocol.unsubscribe("1")
     protocol.receive(message)
-    assert inbox_of(request).ended
+    assert inbox_of(request).is_ended
     assert bodies(request) == [b"m"]
     assert sent(protocol)[-1][0]["sub_id"] == "1"
 
@@ -410,7 +410,7 @@ def test_an_ended_subscription_hands_out_what_had_come(protocol: ClientProtocol)
 def test_unsubscribing_from_all_ends_every_stream(protocol: ClientProtocol) -> None:
     requests = [protocol.subscribe("a"), protocol.sow("b")]
     protocol.unsubscribe("all")
-    assert all(inbox_of(request).ended for request in requests)
+    assert all(inbox_of(request).is_ended for request in requests)
 
 
 def test_heartbeats_are_answered(protocol: ClientProtocol, feed: Feed) -> None:
@@ -418,7 +418,7 @@ def test_heartbeats_are_answered(protocol: ClientProtocol, feed: Feed) -> None:
     [(header, _)] = sent(protocol)
     assert (header["c"], header["o"]) == ("heartbeat", "start,5")
     feed(protocol, ack(request) + frame({"c": "heartbeat"}))
-    assert request.done
+    assert request.is_done
     assert sent(protocol) == [({"c": "heartbeat", "o": "beat"}, b"")]
 
 
@@ -430,7 +430,7 @@ def test_what_nobody_knows_is_passed_over(protocol: ClientProtocol, feed: Feed) 
         + frame({"c": "new_command", "new_key": True})
         + frame({"c": "group_end", "query_id": "99"}),
     )
-    assert not protocol.is_waiting
+    assert not protocol.has_waiting_requests
 
 
 # Endings
@@ -449,7 +449,7 @@ def test_a_lost_connection_is_told_to_whoever_waits(protocol: ClientProtocol) ->
 def test_a_closed_client_ends_its_streams_without_an_error(protocol: ClientProtocol) -> None:
     stream = protocol.subscribe("t")
     protocol.close()
-    assert (inbox_of(stream).ended, inbox_of(stream).error) == (True, None)
+    assert (inbox_of(stream).is_ended, inbox_of(stream).error) == (True, None)
     assert isinstance(stream.error, ConnectionLostError)
 
 
@@ -510,6 +510,6 @@ def test_whatever_a_server_says_is_read_or_refused(pieces: list[bytes]) -> None:
         for piece in pieces:
             protocol.receive(piece)
     except ProtocolError:
-        assert all(request.done for request in requests)
+        assert all(request.is_done for request in requests)
     else:
         assert all(isinstance(it.error, ClientError | None) for it in requests)

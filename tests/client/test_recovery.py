@@ -31,7 +31,7 @@ def lose(protocol: RecoveringProtocol) -> None:
 def sent_again(protocol: RecoveringProtocol, **logon: Any) -> list[dict[str, Any]]:
     """Lose the connection, begin a session on another, and see what is sent."""
     lose(protocol)
-    protocol.logged_on(Header(command="ack", **logon))
+    protocol.begin_session(Header(command="ack", **logon))
     return [header for header, _ in sent(protocol)]
 
 
@@ -201,7 +201,7 @@ def test_commands_without_an_answer_are_given_again_after_subscriptions_and_mess
     again = sent_again(protocol)
     assert [header["c"] for header in again] == ["subscribe", "p", "flush", "unsubscribe", "sow"]
     protocol.receive(ack(flush, "completed") + ack(unsubscribe))
-    assert (flush.done, unsubscribe.done) == (True, True)
+    assert (flush.is_done, unsubscribe.is_done) == (True, True)
 
 
 def test_commands_given_without_a_connection_are_sent_with_the_next() -> None:
@@ -211,7 +211,7 @@ def test_commands_given_without_a_connection_are_sent_with_the_next() -> None:
     protocol.acknowledge("q", ["1|1|"])
     protocol.publish("t", b"")
     assert not protocol.output
-    protocol.logged_on(Header(command="ack"))
+    protocol.begin_session(Header(command="ack"))
     commands = [(header["c"], header.get("bm")) for header, _ in sent(protocol)]
     assert commands == [
         ("sow_delete", "1|1|"),
@@ -219,7 +219,7 @@ def test_commands_given_without_a_connection_are_sent_with_the_next() -> None:
         ("p", None),
         ("sow_delete", None),
     ]
-    assert not deletion.done
+    assert not deletion.is_done
 
 
 # Queues
@@ -242,10 +242,10 @@ def test_acknowledgements_that_have_collected_come_before_the_next_sessions_subs
     request = protocol.subscribe("q", sub_id="s", max_backlog=100, auto_ack=True)
     protocol.receive(ack(request, opts="max_backlog=100") + leased("s", 1, 2, 3, 4))
     sent(protocol)
-    protocol.settle(*taken(request), None, 0.0)
+    protocol.settle_message(*taken(request), None, 0.0)
     lose(protocol)
     assert bodies(request) == [], "they will be delivered again"
-    protocol.logged_on(Header(command="ack"))
+    protocol.begin_session(Header(command="ack"))
     again = [header for header, _ in sent(protocol)]
     assert [(header["c"], header.get("bm")) for header in again] == [
         ("sow_delete", "1|1|"),
@@ -296,8 +296,8 @@ def test_without_a_session_messages_are_done_with_but_have_gone_back_already(
     protocol.receive(ack(request) + leased("s", 1))
     inbox, message = taken(request)
     lose(protocol)
-    protocol.settle(inbox, message, options, 0.0)
-    protocol.logged_on(Header(command="ack"))
+    protocol.settle_message(inbox, message, options, 0.0)
+    protocol.begin_session(Header(command="ack"))
     said = [header for header, _ in sent(protocol) if header["c"] == "sow_delete"]
     assert [header["bm"] for header in said] == expected
 
@@ -316,7 +316,7 @@ def test_acknowledgements_are_sent_before_the_queue_waits_for_them(
     sent(protocol)
     for _ in range(together):
         assert not protocol.output
-        protocol.settle(*taken(request), None, 0.0)
+        protocol.settle_message(*taken(request), None, 0.0)
     [(header, _)] = sent(protocol)
     assert header["bm"] == ",".join(f"1|{n}|" for n in range(1, together + 1))
     assert protocol.acks_due is None
@@ -327,11 +327,11 @@ def test_acknowledgements_go_before_what_relies_on_them() -> None:
     request = protocol.subscribe("q", sub_id="s", max_backlog=100)
     protocol.receive(ack(request, opts="max_backlog=100") + leased("s", 1, 2))
     sent(protocol)
-    protocol.settle(*taken(request), None, 5.0)
+    protocol.settle_message(*taken(request), None, 5.0)
     assert protocol.acks_due == pytest.approx(5.1)
     protocol.flush()
     assert [header["c"] for header, _ in sent(protocol)] == ["sow_delete", "flush"]
-    protocol.settle(*taken(request), None, 6.0)
+    protocol.settle_message(*taken(request), None, 6.0)
     protocol.unsubscribe("s")
     assert [header["c"] for header, _ in sent(protocol)] == ["sow_delete", "unsubscribe"]
 
@@ -355,7 +355,7 @@ def test_a_query_that_has_handed_out_records_fails_and_keeps_them() -> None:
     protocol.receive(ack(begun) + record)
     assert [header["cid"] for header in sent_again(protocol)] == [fresh.command_id]
     assert (inbox_of(begun).error, bodies(begun)) == (LOST, [b"a"])
-    assert not inbox_of(fresh).ended
+    assert not inbox_of(fresh).is_ended
 
 
 def test_heartbeats_begin_again_with_every_session() -> None:
@@ -371,7 +371,7 @@ def test_half_a_frame_of_the_old_connection_does_not_spoil_the_new() -> None:
     protocol.receive(ack(request, "completed")[:-5])
     sent_again(protocol)
     protocol.receive(ack(request, "completed"))
-    assert request.done
+    assert request.is_done
 
 
 def test_whoever_waits_learns_that_there_will_be_no_more_connections() -> None:
@@ -379,7 +379,7 @@ def test_whoever_waits_learns_that_there_will_be_no_more_connections() -> None:
     stream, flush = protocol.subscribe("t"), protocol.flush()
     lose(protocol)
     error = GaveUpError("enough")
-    protocol.give_up(error)
+    protocol.close_permanently(error)
     assert (inbox_of(stream).error, flush.error) == (error, error)
     with pytest.raises(GaveUpError):
         protocol.publish("t", b"")
@@ -389,9 +389,9 @@ def test_a_closed_client_ends_its_streams_without_an_error() -> None:
     protocol = online()
     stream = inbox_of(protocol.subscribe("t"))
     lose(protocol)
-    assert not stream.ended
+    assert not stream.is_ended
     protocol.close()
-    assert (stream.ended, stream.error) == (True, None)
+    assert (stream.is_ended, stream.error) == (True, None)
 
 
 # Messages
@@ -438,7 +438,7 @@ def test_a_refused_message_is_told_and_not_sent_again() -> None:
     protocol.receive(frame(failure | {"s": 1, "reason": "not entitled"}))
     protocol.receive(frame(failure | {"s": 2, "reason": "duplicate"}))
     assert told == [], "the shell decides when"
-    protocol.messages.refusal_calls.make_all()
+    protocol.publish_sequence.refusal_calls.call_all()
     assert told == [(b"1", "not entitled")]
     assert [header["s"] for header in sent_again(protocol)] == [3]
 
@@ -455,7 +455,7 @@ def test_a_confirmed_message_is_confirmed_by_whichever_connection() -> None:
     )
     assert (second["cid"], second["s"]) == (by_logon.command_id, 2)
     protocol.receive(ack(by_ack, "processed"))
-    assert (by_ack.done, by_logon.done) == (True, False)
+    assert (by_ack.is_done, by_logon.is_done) == (True, False)
     sent_again(protocol, sequence=2)
     assert by_logon.acks["persisted"].status == "success"
 
@@ -510,8 +510,8 @@ class Network:
             return
         self._to_client += self._server.receive(self._some(protocol.output))
         protocol.receive(self._some(self._to_client))
-        if not protocol.is_online and self._logon.done and self._logon.error is None:
-            protocol.logged_on(self._logon.acks["processed"])
+        if not protocol.is_online and self._logon.is_done and self._logon.error is None:
+            protocol.begin_session(self._logon.acks["processed"])
 
     def _some(self, data: bytearray) -> bytes:
         size = self._chance.randint(0, min(len(data), 200))
@@ -549,7 +549,7 @@ def test_every_message_is_stored_once_and_delivered_once_in_order_wherever_conne
     flush = protocol.flush()
     for _ in range(2000):
         network.step()
-        if flush.done and len(stream.messages) >= len(server.log):
+        if flush.is_done and len(stream.messages) >= len(server.log):
             break
     own = [entry.body for entry in server.log if entry.client == "publisher"]
     assert own == [b"%d" % number for number in range(15) if not (refuse and number == 4)]

@@ -59,7 +59,7 @@ def make(store: PublishStore | None = None) -> RecoveringProtocol:
 def online(protocol: RecoveringProtocol | None = None, **logon: Any) -> RecoveringProtocol:
     """A protocol with a session, whose output so far has been taken."""
     protocol = protocol or make()
-    protocol.logged_on(Header(command="ack", **logon))
+    protocol.begin_session(Header(command="ack", **logon))
     protocol.output.clear()
     return protocol
 

@@ -174,10 +174,10 @@ def test_the_expanded_text_loads_to_the_same_tree(file: Path, text: str) -> None
     file.write_text(text)
     first, _ = read(file)
     assert first is not None
-    file.write_text(first.expanded)
+    file.write_text(first.expanded_text)
     second, _ = read(file)
     assert second is not None
-    assert second.expanded == first.expanded
+    assert second.expanded_text == first.expanded_text
     assert shape(second.root) == shape(first.root)
 
 
@@ -189,7 +189,7 @@ def test_comments_are_printed(file: Path) -> None:
     file.write_text("<!-- one -->\n<A><!-- two --><B/></A>\n<!-- three -->")
     document, _ = read(file)
     assert document is not None
-    assert document.expanded == (
+    assert document.expanded_text == (
         '<?xml version="1.0" encoding="UTF-8"?>\n'
         "<!-- one -->\n<A><!-- two --><B/></A>\n<!-- three -->\n"
     )
@@ -197,7 +197,7 @@ def test_comments_are_printed(file: Path) -> None:
 
 def test_problems_print_in_the_order_of_files_and_lines() -> None:
     problems = Problems()
-    problems.reading("main.xml")
+    problems.register_file("main.xml")
     problems.warning(Location("included.xml", 1), "Target", "is odd")
     problems.error(Location("main.xml", 9), "Transport/Type", "is missing", "add it")
     problems.info(Location("main.xml", 2), "", "hello")

@@ -52,7 +52,7 @@ def test_an_include_becomes_the_content_of_the_file(tmp_path: Path) -> None:
         " Another parts/one.xml:5",
         " After main.xml:4",
     ]
-    assert "Include" not in document.expanded
+    assert "Include" not in document.expanded_text
 
 
 def test_comments_say_what_was_included(tmp_path: Path) -> None:
@@ -64,7 +64,7 @@ def test_comments_say_what_was_included(tmp_path: Path) -> None:
         },
     )
     assert document is not None
-    assert document.expanded.splitlines()[1:] == [
+    assert document.expanded_text.splitlines()[1:] == [
         "<A>",
         "  <!-- Start <Include>b- -c.xml</Include> -->",
         "  <B/>",
@@ -94,7 +94,7 @@ def test_the_default_for_comments(
         tmp_path, {"main.xml": f"<A>{include}{option if default else ''}</A>", "b.xml": "<B/>"}
     )
     assert document is not None
-    assert ("Start <Include>b.xml</Include>" in document.expanded) is commented
+    assert ("Start <Include>b.xml</Include>" in document.expanded_text) is commented
 
 
 def test_the_expanded_text_loads_without_the_included_files(tmp_path: Path) -> None:
@@ -104,10 +104,10 @@ def test_the_expanded_text_loads_without_the_included_files(tmp_path: Path) -> N
     }
     first, _ = assemble(tmp_path / "all", files)
     assert first is not None
-    second, problems = assemble(tmp_path / "alone", {"main.xml": first.expanded})
+    second, problems = assemble(tmp_path / "alone", {"main.xml": first.expanded_text})
     assert problems == []
     assert second is not None
-    assert second.expanded == first.expanded
+    assert second.expanded_text == first.expanded_text
     assert [child.text for child in second.root.children] == ["<&", "<&"]
     assert second.root.text == first.root.text == "xy"
 
@@ -197,7 +197,7 @@ def test_what_is_wrong_with_an_include(
 ) -> None:
     document, problems = assemble(tmp_path, {"main.xml": f"<A>\n{main}</A>", "b.xml": included})
     assert document is not None
-    assert not document.complete
+    assert not document.is_complete
     assert len(problems) == 1
     assert problems[0].startswith(problem)
 

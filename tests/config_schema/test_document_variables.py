@@ -50,7 +50,7 @@ def test_expansion(tmp_path: Path, written: str, text: str) -> None:
     assert document is not None
     assert document.root.text == text
     assert document.root.children == ()
-    again, _ = expand(tmp_path / "expanded.xml", document.expanded)
+    again, _ = expand(tmp_path / "expanded.xml", document.expanded_text)
     assert again is not None
     assert again.root.text == text
 
@@ -101,8 +101,8 @@ def test_the_name_of_an_included_file_may_hold_a_variable(tmp_path: Path) -> Non
 def test_what_cannot_be_expanded(tmp_path: Path, written: str, problem: str) -> None:
     document, problems = expand(tmp_path / "amps.xml", f"<A>\n{written}</A>")
     assert document is not None
-    assert not document.complete
-    assert any(node.incomplete for node in (document.root, *document.root.children))
+    assert not document.is_complete
+    assert any(node.is_incomplete for node in (document.root, *document.root.children))
     assert len(problems) == 1
     line, _, message = problems[0].partition(": error: ")
     assert line in ("amps.xml:1", "amps.xml:2")

@@ -49,14 +49,14 @@ def run(files: Mapping[str, bytes]) -> None:
         main = Path(directory) / "main.xml"
         problems = Problems()
         document = load(str(main), defines=VARIABLES, environ={}, problems=problems)
-        assert (document is None or not document.complete) == problems.has_errors
+        assert (document is None or not document.is_complete) == problems.has_errors
         if document is not None:
             validate(document, problems)
-        if document is not None and document.complete:
-            main.write_text(document.expanded, encoding="utf-8")
+        if document is not None and document.is_complete:
+            main.write_text(document.expanded_text, encoding="utf-8")
             again = load(str(main), defines={}, environ={}, problems=Problems())
             assert again is not None
-            assert again.expanded == document.expanded
+            assert again.expanded_text == document.expanded_text
             assert shape(again.root) == shape(document.root)
         for problem in problems:
             lines = files[Path(problem.location.file).name].count(b"\n") + 1

@@ -67,14 +67,17 @@ def test_what_can_be_told(outer: str, inner: str, told: bool) -> None:
     ],
 )
 def test_what_is_an_expression(name: str, regex_topics: bool, is_expression: bool) -> None:
-    assert TopicPattern.of(name, "json", regex_topics=regex_topics).is_expression == is_expression
+    assert (
+        TopicPattern.from_name(name, "json", regex_topics=regex_topics).is_expression
+        == is_expression
+    )
 
 
 def test_types_keep_topics_apart() -> None:
     assert not expression(".*").includes(TopicPattern("orders", "xml", is_expression=False))
     assert not expression(".*").overlaps(TopicPattern(".*", "xml", is_expression=True))
     assert not list(
-        Coverage([expression(".*")]).parts(TopicPattern("a", "xml", is_expression=False))
+        Coverage([expression(".*")]).intersections(TopicPattern("a", "xml", is_expression=False))
     )
 
 
@@ -82,7 +85,9 @@ def test_parts_are_what_both_select() -> None:
     """A name as it is; an expression, the narrower one, or both where they overlap."""
     recorded = Coverage([expression("^x/"), TopicPattern("orders", "json", is_expression=False)])
     parts = {
-        text: ["&".join(one.name for one in part) for part in recorded.parts(expression(text))]
+        text: [
+            "&".join(one.name for one in part) for part in recorded.intersections(expression(text))
+        ]
         for text in ("^x/y", ".*", "^y|x", "s$", "^ord", "^z")
     }
     assert parts == {

@@ -593,7 +593,7 @@ def test_words(
     problems = Problems()
     paths = sorted(Path().glob("*.xml"))
     for path in paths:
-        problems.reading(str(path))
+        problems.register_file(str(path))
     for finding in check_topology([described(path) for path in paths]):
         finding.report(problems)
     printed = "".join(f"{problem}\n" for problem in problems)

@@ -344,14 +344,14 @@ READING_TRANSPORT = """
 class ReadingOnly:
     """Lets everybody do everything but publish."""
 
-    def permit(self, permission: Permission, resource: str) -> Permit:
+    def get_permit(self, permission: Permission, resource: str) -> Permit:
         """See `Permissions`."""
         return Permit(permission is not Permission.WRITE_TOPIC)
 
-    def is_instance(self, name: str) -> bool | None:
+    def allows_instance(self, name: str) -> bool | None:
         return None
 
-    def leave(self) -> None:
+    def release(self) -> None:
         """See `Permissions`."""
 
 

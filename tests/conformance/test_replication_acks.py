@@ -83,7 +83,11 @@ def lacking(instance: Instance, destination: str) -> int | None:
     """Return how many entries a destination lacks by what is stored; None if nothing is yet."""
     path = instance.directory / "journal" / f"{instance.name}.replication.ack"
     remembered = unpack(path.read_bytes())
-    return remembered.txid - remembered.acknowledged[destination] if remembered.had else None
+    return (
+        remembered.txid - remembered.acknowledged[destination]
+        if remembered.publisher_windows
+        else None
+    )
 
 
 def is_remembered(instance: Instance, destination: str) -> bool:

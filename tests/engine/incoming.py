@@ -63,7 +63,7 @@ def at_sub_ids(
 
 def records(replica: Replica, topic: str = "orders") -> dict[str, tuple[bytes, str, str]]:
     """The records of a topic by key."""
-    keeper = replica.core.engine.stores.find("json", topic)
+    keeper = replica.core.engine.sow_registry.find("json", topic)
     assert keeper is not None
     return contents(keeper)
 
@@ -71,7 +71,7 @@ def records(replica: Replica, topic: str = "orders") -> dict[str, tuple[bytes, s
 def contents(keeper: RecordSource) -> dict[str, tuple[bytes, str, str]]:
     """The records of a topic by key."""
     table = keeper.table
-    found = [table.store.record(row) for _, row in table.store.identities()]
+    found = [table.store.read_record(row) for _, row in table.store.identities()]
     return {one.key: (one.body, one.bookmark, one.correlation_id) for one in found}
 
 

@@ -57,8 +57,8 @@ class Replica:
         self.known = DedupWindow(self.journal.last_sequence)
         self.recent = RecentEntries()
         log = self.core.transaction_log
-        log.notes = PublishTracker(
-            self.known, self.recent, DurableWatermarks(), log.settled, log.made_identity
+        log.publish_tracker = PublishTracker(
+            self.known, self.recent, DurableWatermarks(), log.settled_txid, log.generated_identity
         )
         self.incoming = ReplicationApplier(
             self.core.engine.topics,
@@ -114,13 +114,13 @@ class Road:
             destination.recent,
             destination.incoming,
         )
-        begin = self.sender.connected(destination.peer)
+        begin = self.sender.begin_link(destination.peer)
         settled = destination.journal.durable_txid
-        for answer in self.receiver.begin(source.peer, begin, settled):
+        for answer in self.receiver.begin_link(source.peer, begin, settled):
             if isinstance(answer, PositionResponse):
                 self.sender.resume(answer)
             else:
-                self.sender.learn(answer)
+                self.sender.process_dedup_state(answer)
 
     def carry(self) -> BatchCounts:
         """Bring everything that there is, unless it is held up; what came with the last batch."""
@@ -129,13 +129,13 @@ class Road:
         reader = ReplicationFrameReader(1 << 30)
         taken = BatchCounts()
         while not self.receiver.is_stalled:
-            batch = self.sender.pull(int(clock.now() * 1e6), flush=True)
+            batch = self.sender.next_frame(int(clock.now() * 1e6), flush=True)
             if batch is None:
                 break
             reader.feed(encode(batch))
-            frame = reader.next()
+            frame = reader.next_frame()
             assert isinstance(frame, ReplicationBatch)
-            taken = self.receiver.take(frame)
+            taken = self.receiver.receive_batch(frame)
             self.settle()
         return taken
 
@@ -143,6 +143,6 @@ class Road:
         """Let the destination commit, deliver and acknowledge."""
         core = self._destination.core
         core.commit()
-        ack = self.receiver.acknowledge(self._destination.journal.durable_txid, lambda *_: True)
+        ack = self.receiver.make_ack(self._destination.journal.durable_txid, lambda *_: True)
         if ack is not None:
-            self.sender.acknowledge(ack)
+            self.sender.process_ack(ack)

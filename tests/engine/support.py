@@ -56,7 +56,7 @@ class SimulatedClock:
     Attributes:
         time: what it is now, in seconds.
         lateness: by how many seconds calls come later than asked for.
-        ahead: seconds that the wall clock has been set ahead, or back.
+        wall_offset_s: seconds that the wall clock has been set ahead, or back.
         paused: seconds of a pause of the process, during which nothing has been read yet.
     """
 
@@ -65,7 +65,7 @@ class SimulatedClock:
         self.worked = 0.0
         self.work_per_look = 0.0
         self.lateness = 0.0
-        self.ahead = 0.0
+        self.wall_offset_s = 0.0
         self.paused = 0.0
         self._begun = self.time
         self._calls: list[tuple[float, int, Callable[[], None]]] = []
@@ -74,24 +74,24 @@ class SimulatedClock:
 
     def now(self) -> WallSeconds:
         """Return the simulated time of the wall clock."""
-        return WallSeconds(self.time + self.ahead + self.paused)
+        return WallSeconds(self.time + self.wall_offset_s + self.paused)
 
     def steady(self) -> SteadySeconds:
         """Return the simulated time of the steady clock."""
         return SteadySeconds(self.time)
 
-    def attentive(self) -> SteadySeconds:
+    def steady_unpaused(self) -> SteadySeconds:
         """Return the same: a simulated process is never paused."""
         return SteadySeconds(self.time)
 
-    def on_step(self, notify: Callable[[float], None]) -> Callable[[], None]:
+    def on_wall_clock_step(self, notify: Callable[[float], None]) -> Callable[[], None]:
         """Call back when the wall clock is set."""
         self._listeners.append(notify)
         return lambda: self._listeners.remove(notify)
 
     def set_ahead(self, ahead: float) -> None:
         """Set the wall clock."""
-        step, self.ahead = ahead - self.ahead, ahead
+        step, self.wall_offset_s = ahead - self.wall_offset_s, ahead
         for notify in self._listeners:
             notify(step)
 
@@ -163,7 +163,7 @@ class Core:
             message_type = self.types[spec.message_type]
             records = MemoryStore() if store is None else store
             sow = SowTopicRecords(spec, message_type, records, BUILTINS, keys)
-            self.engine.stores.add(sow, sow.table.store.commit)
+            self.engine.sow_registry.add(sow, sow.table.store.commit)
 
     def record(
         self, directory: Path, pattern: str, instance: str = "core", disk: Disk | None = None
@@ -186,7 +186,7 @@ class Core:
         """Put what has been recorded on stable storage, and tell the engine."""
         log = self.transaction_log
         log.journal.commit()
-        log.reached(log.journal.durable_txid)
+        log.advance_durable(log.journal.durable_txid)
         self.engine.flush()
 
     def wait_for_helper(self) -> None:
@@ -197,8 +197,8 @@ class Core:
     def derive(self, *specs: ConflatedTopicSpec | ViewSpec) -> None:
         """Give the engine topics that are made from those, and have them made."""
         for spec in specs:
-            self.engine.derive(spec)
-        self.engine.stores.begin_derived()
+            self.engine.add_derived_topic(spec)
+        self.engine.sow_registry.populate_derived()
 
     def connect(self) -> CorePeer:
         """A new connection."""
@@ -228,10 +228,10 @@ class CorePeer:
             self._hang_up,
             lambda: self.is_behind,
             self._hold,
-            pause=self._pause,
-            resume=self._resume,
+            pause_reading=self._pause,
+            resume_reading=self._resume,
         )
-        self._session = core.engine.connect(core.entrance, link)
+        self._session = core.engine.begin_session(core.entrance, link)
 
     def send(self, header: dict[str, Any], body: bytes = b"") -> None:
         """Send one frame."""
@@ -239,12 +239,12 @@ class CorePeer:
 
     def send_bytes(self, data: bytes) -> None:
         """Send any bytes."""
-        self._session.intake.feed(data)
+        self._session.input.feed(data)
         self._core.engine.flush()
 
     def read_compressed(self, compression: Compression) -> None:
         """Send compressed bytes from now on."""
-        self._session.intake.read_compressed(compression)
+        self._session.input.read_compressed(compression)
 
     @property
     def messages_out(self) -> int:
@@ -253,7 +253,7 @@ class CorePeer:
 
     def leave(self) -> None:
         """Close the connection from this end."""
-        self._session.intake.lost()
+        self._session.input.on_connection_lost()
 
     def take_frames(self) -> list[tuple[dict[str, Any], bytes]]:
         """What has been received since the last time."""

@@ -81,17 +81,19 @@ class Singly(Road):
         self._source.core.commit()
         now = int(self._source.core.clock.now() * 1e6)
         reader = ReplicationFrameReader(1 << 30)
-        while (batch := self.sender.pull(now, flush=True)) is not None:
+        while (batch := self.sender.next_frame(now, flush=True)) is not None:
             reader.feed(encode(batch))
-            frame = reader.next()
+            frame = reader.next_frame()
             assert isinstance(frame, ReplicationBatch)
             after = frame.after
             if (columns := frame.columns) is not None:
                 for place, txid in enumerate(columns.txids):
-                    self.receiver.take(ReplicationBatch(after, txid, columns.pick([place])))
+                    self.receiver.receive_batch(
+                        ReplicationBatch(after, txid, columns.pick([place]))
+                    )
                     after = txid
             if after < frame.upto:
-                self.receiver.take(ReplicationBatch(after, frame.upto, None))
+                self.receiver.receive_batch(ReplicationBatch(after, frame.upto, None))
             self.settle()
 
 

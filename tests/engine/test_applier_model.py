@@ -120,10 +120,10 @@ def content(entries: Sequence[JournalEntry]) -> dict[str, tuple[object, ...]]:
 
 def records(replica: Replica) -> dict[str, tuple[bytes, str]]:
     """The records of an instance."""
-    keeper = replica.core.engine.stores.find("json", "orders")
+    keeper = replica.core.engine.sow_registry.find("json", "orders")
     assert keeper is not None
     store = keeper.table.store
-    found = [store.record(row) for _, row in store.identities()]
+    found = [store.read_record(row) for _, row in store.identities()]
     return {one.key: (one.body, one.bookmark) for one in found}
 
 
@@ -155,7 +155,7 @@ def check(world: World) -> None:
             if entry.topic.name == "orders":
                 apply_entry(again, entry)
         store = again.table.store
-        found = [store.record(row) for _, row in store.identities()]
+        found = [store.read_record(row) for _, row in store.identities()]
         assert {one.key: (one.body, one.bookmark) for one in found} == records(replica)
         came: dict[str, list[bytes]] = {"orders": [], "log": [], "live": []}
         for head, body in reader.take_frames():

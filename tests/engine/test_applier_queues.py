@@ -63,7 +63,7 @@ def serve_jobs(core: Core) -> None:
         core.transaction_log,
         engine.topics,
         core.clock,
-        engine.turns.queue,
+        engine.scheduler.queue_task,
         core.log,
         QueuePeers(),
         "group",

@@ -82,10 +82,10 @@ def test_a_full_disk_holds_up_what_comes(
         assert 0 < before < count
         assert before == len(records(two))
         assert two.said() == ["1D-0024"]
-        assert road.receiver.go_on().new == 0
+        assert road.receiver.resume_batch().new == 0
         two.core.clock.advance(61)
         assert two.said() == ["1D-0024", "1D-0024"]
-    road.receiver.go_on()
+    road.receiver.resume_batch()
     road.carry()
     assert two.said()[2:] == ["1D-0025"]
     assert [entry.sequence for entry in two.entries()] == list(range(1, count + 1))
@@ -110,7 +110,7 @@ def test_a_full_journal_holds_up_what_comes(make: Make) -> None:
     assert 0 < len(two.entries()) < count
     disk.full = False
     while road.receiver.is_stalled:
-        road.receiver.go_on()
+        road.receiver.resume_batch()
         road.settle()
     road.carry()
     assert [entry.sequence for entry in two.entries()] == list(range(1, count + 1))

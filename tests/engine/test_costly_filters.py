@@ -173,7 +173,7 @@ def test_whose_filters_take_too_long_has_none_tried_any_more(
     for peer in busy, quiet:
         peer.take_frames()
     texts: list[int] = []
-    look_at_clock = SearchAttempt.look_at_clock
+    look_at_clock = SearchAttempt.check_time_limit
 
     def count(attempt: SearchAttempt) -> None:
         texts.append(len(attempt.octets))

@@ -27,7 +27,7 @@ def unexpected(filter_: Filter, error: Exception) -> None:
 
 def match(filters: FilterSet, bodies: list[bytes]) -> list[tuple[Filter, ...]]:
     """Match a run of messages."""
-    filters.expect(len(bodies))
+    filters.count_messages(len(bodies))
     return [filters.match(body) for body in bodies]
 
 
@@ -35,7 +35,7 @@ def look_until_seen(filters: FilterSet, filter_: Filter, looks: int = 10) -> Non
     """Match messages until some have been looked at; looks that were interrupted do not count."""
     for _ in range(100_000):
         match(filters, [BODY])
-        if filters.cost(filter_, "t").looks >= looks:
+        if filters.cost(filter_, "t").sample_count >= looks:
             return
     pytest.fail("nobody looks")
 
@@ -46,7 +46,7 @@ def test_messages_are_matched_as_ever_while_they_are_looked_at() -> None:
     matched = [set(found) for body in bodies for found in match(filters, [body])]
     expected = [{0: {long}, 3: {three, long}, 4: {four, long}} for _ in bodies]
     assert matched == [every.get(number % 5, {long}) for number, every in enumerate(expected)]
-    assert filters.cost(three, "t").looks > 10
+    assert filters.cost(three, "t").sample_count > 10
 
 
 def test_the_costly_one_of_some_filters_is_known() -> None:
@@ -55,18 +55,22 @@ def test_the_costly_one_of_some_filters_is_known() -> None:
     costs = [filters.cost(one, "t") for one in (cheap, costly)]
     first, second = costliest(costs, 2)
     assert (first.filter, second.filter) == (costly.text, cheap.text)
-    assert first.seconds_each > 2 * second.seconds_each > 0
-    assert 0 < first.share == pytest.approx(first.seconds_each * first.per_second)
-    assert first.seconds == pytest.approx(first.seconds_each * first.messages)
-    assert (first.users, first.sharers, first.topic) == (1, 2, "t")
+    assert first.seconds_per_message > 2 * second.seconds_per_message > 0
+    assert (
+        0
+        < first.engine_share
+        == pytest.approx(first.seconds_per_message * first.messages_per_second)
+    )
+    assert first.total_seconds == pytest.approx(first.seconds_per_message * first.messages)
+    assert (first.user_count, first.filter_count, first.topic) == (1, 2, "t")
     assert first.reading_seconds > 0
 
 
 def test_a_filter_that_an_index_does_not_find_costs_nothing() -> None:
     filters, [found, other] = filters_of("/id = 3 AND /text LIKE 'x'", "/id = 4 AND /text LIKE 'x'")
     look_until_seen(filters, found)
-    assert filters.cost(found, "t").seconds_each > 0
-    assert filters.cost(other, "t").seconds_each == 0
+    assert filters.cost(found, "t").seconds_per_message > 0
+    assert filters.cost(other, "t").seconds_per_message == 0
 
 
 def test_a_filter_answers_for_messages_since_it_came() -> None:
@@ -82,9 +86,11 @@ def test_of_very_many_filters_some_are_looked_at_and_stand_for_the_others() -> N
     filters, added = filters_of(*(f"/id > {number}" for number in range(600)))
     look_until_seen(filters, added[0], looks=30)
     costs = [filters.cost(one, "t") for one in added]
-    looked_at = [one for one in costs if one.seconds_each > 0]
+    looked_at = [one for one in costs if one.seconds_per_message > 0]
     assert 256 < len(looked_at) <= 600
-    assert sum(one.seconds_each for one in costs) > 256 * min(one.seconds_each for one in looked_at)
+    assert sum(one.seconds_per_message for one in costs) > 256 * min(
+        one.seconds_per_message for one in looked_at
+    )
 
 
 def test_one_that_fails_in_a_look_leaves_the_others_as_they_are() -> None:

@@ -18,12 +18,12 @@ class Subscriber:
     def __init__(self, core: Core, *, takes_parts: bool) -> None:
         self.pieces: list[bytes] = []
         link = ConnectionHandle("test", self.pieces.append, lambda: None, takes_parts=takes_parts)
-        self.session: Session = core.engine.connect(core.entrance, link)
+        self.session: Session = core.engine.begin_session(core.entrance, link)
         for header in (
             {"c": "logon", "client_name": f"subscriber {id(self)}", "mt": "json"},
             {"c": "subscribe", "t": "large", "sub_id": "s"},
         ):
-            self.session.intake.feed(frame(header))
+            self.session.input.feed(frame(header))
         core.engine.flush()
         self.pieces.clear()
 

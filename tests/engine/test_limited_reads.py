@@ -152,7 +152,7 @@ def test_filters_read_what_the_select_list_leaves(name: str) -> None:
         left = message_type.select(body, selection)
         for asked in ("{0}/s = 'ss'", "{0}/s IS NULL", "NOT ({0}/s = {0}/a)", "{0}/id > {0}/s"):
             expr = parse(asked.format(prefix), ContextKind.FILTER, BUILTINS)
-            hidden = hide(expr, selection.shows)
+            hidden = hide(expr, selection.includes_whole)
             results = [
                 compile_filter(one)(message_type.extractor(paths(one))(some))
                 for one, some in ((hidden, body), (expr, left))
@@ -172,7 +172,7 @@ def test_equal_limits_are_decided_once() -> None:
         one for session in core.engine.sessions for one in session.subscriptions.values()
     ]
     costs = {topic.cost_of(one) for one in subscriptions}
-    assert {(cost.filter, cost.users) for cost in costs if cost is not None} == {
+    assert {(cost.filter, cost.user_count) for cost in costs if cost is not None} == {
         ("/n > 1", 3),
         ("/n > 1 AND /m = 1", 3),
     }
@@ -181,7 +181,7 @@ def test_equal_limits_are_decided_once() -> None:
 def test_topics_are_forgotten_and_found_again_with_their_limits() -> None:
     core = Core()
     core.engine.topics = topic_table.TopicTable(
-        core.types, BUILTINS, core.engine.stores, core.engine.turns.queue, 2
+        core.types, BUILTINS, core.engine.sow_registry, core.engine.scheduler.queue_task, 2
     )
     reader = log_on_limited(core, [{"topic": "^t", "read": "/n > 1", "select": "-/s"}])
     publisher = core.log_on("publisher")

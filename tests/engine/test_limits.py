@@ -52,7 +52,7 @@ def test_a_frame_before_the_logon_is_small() -> None:
     ack = only_ack(peer)
     assert (ack["status"], ack["reason"]) == ("failure", "limit exceeded")
     assert str(limits.MAX_FRAME_SIZE_BEFORE_LOGON) in logged(core, "18-0002")[0]
-    assert core.engine.pre_logon.unfinished == 0
+    assert core.engine.pre_logon_limits.unfinished_bytes == 0
     assert not other.hung_up
 
 
@@ -81,13 +81,16 @@ def test_unfinished_frames_have_a_limit_together() -> None:
         for _ in range(4):
             if not peer.hung_up:
                 peer.send_bytes(PART)
-        assert core.engine.pre_logon.unfinished <= limits.MAX_UNFINISHED_BYTES_BEFORE_LOGON
+        assert (
+            core.engine.pre_logon_limits.unfinished_bytes
+            <= limits.MAX_UNFINISHED_BYTES_BEFORE_LOGON
+        )
     assert not peers[0].hung_up
     assert peers[-1].hung_up
     assert not large.hung_up
     for peer in peers:
         peer.leave()
-    assert core.engine.pre_logon.unfinished == 0
+    assert core.engine.pre_logon_limits.unfinished_bytes == 0
 
 
 def test_a_partial_frame_goes_with_its_connection() -> None:
@@ -231,7 +234,7 @@ def test_queries_under_way_have_a_limit() -> None:
         other.send({"c": "p", "t": "records"}, json.dumps({"id": number}).encode())
     query = {"c": "sow", "t": "records", "a": "completed", "bs": 1000, "orderby": "/id"}
     peer.send_bytes(b"".join(frame({**query, "cid": str(n)}) for n in range(count)))
-    session = core.engine.client("many")
+    session = core.engine.find_client("many")
     most = len(session.queries) if session else 0
     assert most == limits.MAX_QUERIES
     assert peer.is_paused

@@ -87,12 +87,12 @@ def record(bench: Bench, messages: list[Message]) -> None:
         bench.clock.now += one.passed
         sequences[one.client] += 1
         journal.append(
-            journal.topic("json", one.topic),
+            journal.topic_handle("json", one.topic),
             one.client,
             sequences[one.client] if one.client else 0,
             one.body,
             sow_key=one.key,
-            origin=None if one.user is None else journal.origin(one.user),
+            origin=None if one.user is None else journal.origin_handle(one.user),
         )
     journal.commit()
 
@@ -103,11 +103,11 @@ def in_runs(
     """Frames of some of what a cursor gives, made in one go for each run, and all its entries."""
     written, entries = Written(), list[JournalEntry]()
     while not cursor.is_caught_up:
-        for run in cursor.read_packed(most).runs():
+        for run in cursor.read_raw_range(most).batches():
             delivery = DirectDelivery(written, run.topic.name, ["s%", "t"], presentation)
             positions = [at for at in range(len(run)) if chosen[(len(entries) + at) % len(chosen)]]
             delivery.deliver_run(LoggedBatch(run.pick(positions)))
-            entries += map(run.entry, range(len(run)))
+            entries += map(run.entry_at, range(len(run)))
     return written, entries
 
 

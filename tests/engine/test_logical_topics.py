@@ -15,14 +15,14 @@ from tests.storage.sow.support import topic_spec
 class OnlyContainer:
     """Lets everybody use the topic `allowed`, and no other."""
 
-    def permit(self, permission: Permission, resource: str) -> Permit:
+    def get_permit(self, permission: Permission, resource: str) -> Permit:
         """See `Permissions`."""
         return Permit(permission is Permission.LOGON or resource == "allowed")
 
-    def is_instance(self, name: str) -> bool | None:
+    def allows_instance(self, name: str) -> bool | None:
         return None
 
-    def leave(self) -> None:
+    def release(self) -> None:
         """See `Permissions`."""
 
 

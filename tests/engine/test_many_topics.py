@@ -40,7 +40,7 @@ def core() -> Core:
 def attached(core: Core) -> int:
     """To how many topics there is a subscription by regular expression."""
     topics = [core.engine.topics.find("json", f"t/{n}") for n in range(TOPICS)]
-    return sum(isinstance(topic, Topic) and topic.size > 1 for topic in topics)
+    return sum(isinstance(topic, Topic) and topic.subscription_count > 1 for topic in topics)
 
 
 def kinds(peer: CorePeer) -> list[str]:
@@ -125,7 +125,7 @@ def test_it_ends_in_steps_with_its_client(core: Core, when: str) -> None:
         assert len(counts) < 100
     core.clock.advance(0)
     assert max(before - after for before, after in pairwise(counts)) <= MAX_IN_A_TURN
-    assert core.engine.ending == 0
+    assert core.engine.sessions_ending == 0
     after = core.engine.topics.find("json", "t/after")
     assert not after.has_subscriptions
 

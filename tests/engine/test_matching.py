@@ -77,7 +77,7 @@ def test_filters_match_together_as_they_do_alone(
     added = [filters.add(expr) for expr in exprs]
     for body in map(encode, bodies):
         expected = {f for f, expr in zip(added, exprs, strict=True) if matches(expr, body)}
-        filters.expect(1)  # some are looked at closely
+        filters.count_messages(1)  # some are looked at closely
         matched = filters.match(body)
         assert set(matched) == expected
         assert len(matched) == len(expected)
@@ -166,7 +166,7 @@ def test_a_filter_that_fails_is_decided_no_more() -> None:
         raise RuntimeError("a defect")
 
     broken = Function("BROKEN", "Tests", "Fails.", fails, (Parameter.ANY,))
-    functions = BUILTINS.adding([broken])
+    functions = BUILTINS.with_functions([broken])
     failed: list[tuple[str, str]] = []
     filters = FilterSet(JSON, functions, lambda one, error: failed.append((one.text, str(error))))
     texts = ["/a = 1", "BROKEN(/a)", "/a = 1 AND BROKEN(/b)", "/a > 0"]

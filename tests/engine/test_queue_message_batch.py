@@ -43,5 +43,5 @@ def test_messages_count_with_what_holds_them(together: int, length: int) -> None
         used = tracemalloc.get_traced_memory()[0] - before
     finally:
         tracemalloc.stop()
-    counted = sum(batch.size for batch in batches)
+    counted = sum(batch.memory_bytes for batch in batches)
     assert 0.7 < counted / used < 1.4

@@ -22,19 +22,19 @@ class Fed:
     def __init__(self, core: Core) -> None:
         log = core.transaction_log
         self.large = MessageCache(log, lambda topic: topic.name == "jobs")
-        self.none = MessageCache(log, lambda topic: topic.name == "jobs", room=0)
+        self.none = MessageCache(log, lambda topic: topic.name == "jobs", max_bytes=0)
         self.txids: list[int] = []
 
-    def published_twice(
+    def report_double_publish(
         self, marks: Sequence[tuple[int, int]], publishers: tuple[str, str]
     ) -> None:
         """Not told here: nothing comes from another instance."""
         raise NotImplementedError
 
-    def take(self, recorded: RecordedBatch) -> None:
-        """See `LogFeed.take`."""
-        self.large.put(recorded)
-        self.none.put(recorded)
+    def receive_batch(self, recorded: RecordedBatch) -> None:
+        """See `LogFeed.receive_batch`."""
+        self.large.cache_recorded(recorded)
+        self.none.cache_recorded(recorded)
         self.txids += recorded.txids
 
 
@@ -94,13 +94,17 @@ def test_messages_are_read_back_as_they_were(
     kept, read = ([message for message in s.get(txids) if message] for s in (fed.large, fed.none))
     assert len(kept) == len(read) == len(txids)
     for before, after in zip(kept, read, strict=True):
-        assert (before.body, before.mark, before.moment) == (after.body, after.mark, after.moment)
+        assert (before.body, before.bookmark, before.recorded_us) == (
+            after.body,
+            after.bookmark,
+            after.recorded_us,
+        )
         assert before.context.bookmark == after.context.bookmark
         assert before.context.correlation_id == after.context.correlation_id
     for position, part in enumerate(part for part in fed.none.find(txids) if part):
         run = QueueDeliveryBatch([part], b"")
         message = run.envelope(0)
-        assert message.bookmark.encode() in message.keys, position
+        assert message.bookmark.encode() in message.header_keys, position
         assert len(run.bodies) == len(part.positions)
 
 
@@ -108,10 +112,10 @@ def test_what_is_gone_is_let_go_of(fed: Fed) -> None:
     """When all of it is that came together."""
     first, then = (part.batch.txids for part in fed.large.find(fed.txids[2:5]) if part)
     assert len(first) > 1
-    fed.large.clear_up(first[-1])
-    assert fed.large.at_hand(first[0]) is not None
-    fed.large.clear_up(then[0])
-    assert fed.large.at_hand(first[0]) is None
-    assert fed.large.at_hand(then[0]) is not None
-    fed.large.clear_up(None)
-    assert fed.large.at_hand(fed.txids[-1]) is None
+    fed.large.evict_before(first[-1])
+    assert fed.large.find_cached(first[0]) is not None
+    fed.large.evict_before(then[0])
+    assert fed.large.find_cached(first[0]) is None
+    assert fed.large.find_cached(then[0]) is not None
+    fed.large.evict_before(None)
+    assert fed.large.find_cached(fed.txids[-1]) is None

@@ -12,4 +12,4 @@ def test_what_was_redriven_at_any_instance_is_known() -> None:
     for path, publisher in (("", "here"), ("A", "A"), ("A@group,B", "A")):
         for run in (0, 1, 2**32 - 1):
             identity = server_made_identity(author.client_hash, publisher, run)
-            assert publisher_part(identity) in strangers.on(path), (path, run)
+            assert publisher_part(identity) in strangers.publisher_parts(path), (path, run)

@@ -80,10 +80,10 @@ PUBLISHES = st.builds(
     st.integers(0, 3),
     st.sampled_from([b"x", b"y"]),
 )
-SOME = Permit(allowed=True, filter=parse("/a > 1"), filter_text="/a > 1")
+SOME = Permit(is_allowed=True, filter=parse("/a > 1"), filter_text="/a > 1")
 PERMITS = st.tuples(
     st.sampled_from(["t", "records"]),
-    st.sampled_from([UNLIMITED, Permit(allowed=False), SOME]),
+    st.sampled_from([UNLIMITED, Permit(is_allowed=False), SOME]),
 )
 HABITS = st.builds(
     lambda command, common: {"c": command} | common,
@@ -105,15 +105,15 @@ class Fickle:
 
     permits: dict[str, Permit] = field(default_factory=dict)
 
-    def permit(self, permission: Permission, resource: str) -> Permit:
+    def get_permit(self, permission: Permission, resource: str) -> Permit:
         """See `Permissions`."""
         reads = permission is Permission.READ_TOPIC
         return self.permits.get(resource, UNLIMITED) if reads else UNLIMITED
 
-    def is_instance(self, name: str) -> bool | None:
+    def allows_instance(self, name: str) -> bool | None:
         return None
 
-    def leave(self) -> None:
+    def release(self) -> None:
         """See `Permissions`."""
 
 

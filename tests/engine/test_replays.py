@@ -299,7 +299,7 @@ def test_a_file_that_is_removed_while_a_bookmark_is_searched_for_leaves_no_gap(c
     bookmark = next(head["bm"] for head, body in peer.take_frames() if body)
     peer.send({"c": "unsubscribe", "sub_id": "live"})
     peer.take_frames()
-    with core.transaction_log.removing():
+    with core.transaction_log.during_removal():
         subscribe(peer, "r", "log-a", bookmark, "bookmark_not_found=fail")
         journal.remove(journal.files[0].number)
     core.wait_for_helper()

@@ -84,7 +84,7 @@ def test_messages_go_where_the_model_says(most_kept: int, steps: list[tuple[Any,
     """Subscriptions come, are replaced and go, peers leave, topics are forgotten in between."""
     core = Core()
     core.engine.topics = topic_table.TopicTable(
-        core.types, BUILTINS, core.engine.stores, core.engine.turns.queue, most_kept
+        core.types, BUILTINS, core.engine.sow_registry, core.engine.scheduler.queue_task, most_kept
     )
     model = Model()
     peers = [core.log_on(f"peer {number}") for number in range(3)]

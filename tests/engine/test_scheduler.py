@@ -290,7 +290,7 @@ class Failing:
 def test_a_defect_that_shows_in_a_turn_costs_its_connection_only(core: Core) -> None:
     """It is closed rather than left waiting, and the turns go on."""
     good = log_on(core, "good")
-    core.entrance = replace(core.entrance, filters=(Failing(),))
+    core.entrance = replace(core.entrance, transport_filters=(Failing(),))
     bad = log_on(core, "bad")
     for peer in bad, good:
         peer.send_bytes(heartbeats(100))
@@ -310,14 +310,14 @@ def test_a_defect_that_shows_in_a_turn_costs_its_connection_only(core: Core) -> 
 def test_what_takes_long_is_said(core: Core) -> None:
     """With whose it was and the command's name, and nothing else of the command."""
     peer = log_on(core, "slow")
-    longest = core.engine.turns.longest
-    assert longest.count == 0
-    assert longest.work == "logon"
+    longest = core.engine.scheduler.longest_task
+    assert longest.long_task_count == 0
+    assert longest.task_name == "logon"
     core.clock.work_per_look = LONG_TASK_SECONDS
     peer.send({"c": "sow", "t": "records", "f": "/secret = 1"})
     core.clock.work_per_look = 0.0
     peer.send({"c": "heartbeat"})
-    assert (longest.client, longest.work, longest.count) == ("slow", "sow", 1)
+    assert (longest.client_name, longest.task_name, longest.long_task_count) == ("slow", "sow", 1)
     (entry,) = [fields for entry_id, fields in core.log.entries if entry_id == "01-0010"]
     assert (entry["client"], entry["work"]) == ("slow", "sow")
     assert entry["milliseconds"] == round(longest.seconds * 1000)

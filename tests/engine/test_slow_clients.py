@@ -14,7 +14,9 @@ from server.topics.subscriptions.limits.client_limits import ClientLimits
 from server.topics.subscriptions.limits.slow_clients import ClientBacklog, ClientPool
 from tests.engine.support import RecordingLog, SimulatedClock
 
-ROOMY = ClientLimits(memory=10**9, disk=10**9, directory="/tmp", share=1.0, age=None)
+ROOMY = ClientLimits(
+    memory_bytes=10**9, disk_bytes=10**9, directory="/tmp", client_share=1.0, max_age_s=None
+)
 
 
 class Client:
@@ -74,9 +76,9 @@ def test_bytes_arrive_in_order_and_none_is_lost(steps: list[tuple[str, int]]) ->
             client.read(size)
         elif step == "turn":
             clock.turn()
-        elif client.backlog.is_waiting:
+        elif client.backlog.has_pending_bytes:
             client.backlog.go_offline()
-    while client.backlog.is_waiting:
+    while client.backlog.has_pending_bytes:
         client.read(1)
     assert client.taken == sent
     assert (client.backlog.memory_used, client.backlog.disk_used) == (0, 0)
@@ -84,7 +86,13 @@ def test_bytes_arrive_in_order_and_none_is_lost(steps: list[tuple[str, int]]) ->
 
 def test_the_largest_is_offlined_and_then_disconnected(tmp_path: Path) -> None:
     """When a pool is used up, it is not the latest but the largest client that pays."""
-    limits = ClientLimits(memory=1000, disk=2000, directory=str(tmp_path), share=1.0, age=None)
+    limits = ClientLimits(
+        memory_bytes=1000,
+        disk_bytes=2000,
+        directory=str(tmp_path),
+        client_share=1.0,
+        max_age_s=None,
+    )
     pool, clock, log = ClientPool(limits), SimulatedClock(), RecordingLog()
     large, small = (Client(pool, clock, log, name) for name in ("large", "small"))
     for client in (large, small):
@@ -121,7 +129,13 @@ def test_what_waits_goes_to_the_file_a_piece_at_a_time(monkeypatch: pytest.Monke
 
 def test_one_client_may_use_its_share_only(tmp_path: Path) -> None:
     """Over its share it is treated as if everything were used up."""
-    limits = ClientLimits(memory=1000, disk=2000, directory=str(tmp_path), share=0.5, age=None)
+    limits = ClientLimits(
+        memory_bytes=1000,
+        disk_bytes=2000,
+        directory=str(tmp_path),
+        client_share=0.5,
+        max_age_s=None,
+    )
     client = Client(ClientPool(limits), SimulatedClock(), RecordingLog(), "one")
     client.backlog.stall()
     client.backlog.send(b"x" * 500)
@@ -136,7 +150,9 @@ def test_one_client_may_use_its_share_only(tmp_path: Path) -> None:
 @pytest.mark.parametrize("reads", [False, True])
 def test_bytes_may_wait_for_a_while_only(reads: bool) -> None:
     """The oldest byte counts; a client that reads in time stays, however much there is."""
-    limits = ClientLimits(memory=10**9, disk=10**9, directory="/tmp", share=1.0, age=10.0)
+    limits = ClientLimits(
+        memory_bytes=10**9, disk_bytes=10**9, directory="/tmp", client_share=1.0, max_age_s=10.0
+    )
     clock = SimulatedClock()
     client = Client(ClientPool(limits), clock, RecordingLog(), "one")
     client.backlog.stall()
@@ -150,7 +166,13 @@ def test_bytes_may_wait_for_a_while_only(reads: bool) -> None:
 
 def test_a_directory_that_is_not_there_costs_the_slow_client_only() -> None:
     """The entry says why; the client is disconnected."""
-    limits = ClientLimits(memory=10, disk=10**9, directory="/no/such/place", share=1.0, age=None)
+    limits = ClientLimits(
+        memory_bytes=10,
+        disk_bytes=10**9,
+        directory="/no/such/place",
+        client_share=1.0,
+        max_age_s=None,
+    )
     log = RecordingLog()
     client = Client(ClientPool(limits), SimulatedClock(), log, "one")
     client.backlog.stall()

@@ -60,10 +60,10 @@ def test_acks_that_wait_for_a_file_go_on_in_slices(core: Core, tmp_path: Path) -
     def synchronise(_: int) -> None:
         may_begin.wait(WAIT_SECONDS)
 
-    disk = Disk(tmp_path, synchronise, start=core.engine.turns.start)
+    disk = Disk(tmp_path, synchronise, start=core.engine.scheduler.start_task)
     store, _ = disk.open(slab_size=1 << 20)
     topic = SowTopicRecords(topic_spec("/id", name="kept"), core.types["json"], store, BUILTINS)
-    core.engine.stores.add(topic, store.commit)
+    core.engine.sow_registry.add(topic, store.commit)
     peer = log_on(core, "publisher")
     publish = {"c": "publish", "t": "kept", "a": "persisted"}
     for number in range(1000):
@@ -92,7 +92,11 @@ def test_idle_topics_are_forgotten_in_slices(core: Core) -> None:
     """Whoever publishes to one of them, or subscribes, does so as ever."""
     core.clock.work_per_look = 0.0
     topics = core.engine.topics = TopicTable(
-        core.types, BUILTINS, core.engine.stores, core.engine.turns.queue, most_kept=43_822_240
+        core.types,
+        BUILTINS,
+        core.engine.sow_registry,
+        core.engine.scheduler.queue_task,
+        max_kept_bytes=43_822_240,
     )
     publisher, subscriber = log_on(core, "publisher"), log_on(core, "subscriber")
     subscriber.send({"c": "subscribe", "sub_id": "any", "t": "^any/"})
@@ -122,7 +126,11 @@ def test_idle_topics_are_forgotten_in_slices(core: Core) -> None:
 def test_topics_that_are_forgotten_are_let_go_of(core: Core) -> None:
     """Also by subscriptions to regular expressions, which may stay for very long."""
     topics = core.engine.topics = TopicTable(
-        core.types, BUILTINS, core.engine.stores, core.engine.turns.queue, most_kept=100
+        core.types,
+        BUILTINS,
+        core.engine.sow_registry,
+        core.engine.scheduler.queue_task,
+        max_kept_bytes=100,
     )
     publisher, subscriber = log_on(core, "publisher"), log_on(core, "subscriber")
     for number in range(10):
@@ -171,7 +179,7 @@ def test_the_end_of_a_session_with_many_subscriptions_takes_turns(core: Core, ho
     assert len([count for count in ended_in if count]) > 5
     assert sum(ended_in) == 1000
     assert holder.take_frames() == []
-    assert core.engine.ending == 0
+    assert core.engine.sessions_ending == 0
     (said,) = [fields for entry, fields in core.log.entries if entry == "07-0013"]
     assert said["client"] == "holder"
 

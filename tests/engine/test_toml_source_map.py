@@ -89,4 +89,4 @@ def test_a_value_is_where_it_is_said_to_be() -> None:
     ],
 )
 def test_lines(place: TomlPath, line: int) -> None:
-    assert find_places(DOCUMENT).line(place) == line
+    assert find_places(DOCUMENT).line_of(place) == line

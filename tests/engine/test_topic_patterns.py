@@ -146,8 +146,8 @@ def test_topics_without_subscribers_are_let_go_of() -> None:
     core.engine.topics = topic_table.TopicTable(
         core.types,
         core.engine.settings.functions,
-        core.engine.stores,
-        core.engine.turns.queue,
+        core.engine.sow_registry,
+        core.engine.scheduler.queue_task,
         1_000_000,
     )
     subscriber, publisher = core.log_on("subscriber"), core.log_on("publisher")

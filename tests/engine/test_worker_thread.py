@@ -28,10 +28,10 @@ def test_owners_take_turns() -> None:
     helper = WorkerThread(posted.put, "test")
     done: list[str] = []
     begin = Event()
-    helper.do_in_pieces(1, pieces(50, "much", begin), done.append)
-    helper.do_in_pieces(1, pieces(0, "behind it"), done.append)
-    helper.do_in_pieces(2, pieces(20, "some"), done.append)
-    helper.do_in_pieces(3, pieces(0, "little"), done.append)
+    helper.submit_incremental(1, pieces(50, "much", begin), done.append)
+    helper.submit_incremental(1, pieces(0, "behind it"), done.append)
+    helper.submit_incremental(2, pieces(20, "some"), done.append)
+    helper.submit_incremental(3, pieces(0, "little"), done.append)
     begin.set()
     for _ in range(4):
         posted.get(timeout=WAIT_SECONDS)()
@@ -44,7 +44,7 @@ def test_a_thread_that_is_closed_does_no_more_pieces() -> None:
     posted: SimpleQueue[Callable[[], None]] = SimpleQueue()
     helper = WorkerThread(posted.put, "test")
     begin = Event()
-    helper.do_in_pieces(1, pieces(1_000_000, "never", begin), lambda _: None)
+    helper.submit_incremental(1, pieces(1_000_000, "never", begin), lambda _: None)
     begin.set()
     helper.close()
     assert posted.empty()

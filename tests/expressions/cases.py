@@ -23,7 +23,7 @@ def clock() -> float:
     return 1_700_000_000.25
 
 
-FUNCTIONS: Functions = built_in(clock, "node-1", "group-1").adding(legacy(clock))
+FUNCTIONS: Functions = built_in(clock, "node-1", "group-1").with_functions(legacy(clock))
 
 
 @dataclass(frozen=True)

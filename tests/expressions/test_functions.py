@@ -41,7 +41,7 @@ def test_user_defined_functions_are_called_by_any_spelling_of_their_names() -> N
         failures.append((name, reason))
 
     module = _module()
-    functions = BUILTINS.adding(
+    functions = BUILTINS.with_functions(
         [
             load_function("FWD_PRICE", module, "forward", 3, on_failure),
             load_function("join", module, "join", None, on_failure),
@@ -85,7 +85,7 @@ def test_lookups_find_a_field_of_another_record() -> None:
         return 42.5 if keys == ("7",) else None
 
     lookup = parse_lookup("by-id;1;json;data;/value;/id")
-    functions = BUILTINS.adding([value_lookup([lookup], find)])
+    functions = BUILTINS.with_functions([value_lookup([lookup], find)])
     text = "VALUE_LOOKUP('by-id', /thisId) AS /v"
     source = parse_field(text, ContextKind.ENRICHMENT, functions).source
     evaluate = compile_value(source, functions)
@@ -183,7 +183,7 @@ def test_only_the_branch_that_is_needed_is_evaluated() -> None:
 
     module = ModuleType("m")
     vars(module)["note"] = note
-    functions = BUILTINS.adding([load_function("NOTE", module, "note", 1, lambda *_: None)])
+    functions = BUILTINS.with_functions([load_function("NOTE", module, "note", 1, lambda *_: None)])
     text = "IF(/a > 1, NOTE('then'), NOTE('else')) = 1 OR NOTE('or') = 1"
     predicate = compile_filter(parse(text, functions=functions), functions)
     assert predicate((2,))

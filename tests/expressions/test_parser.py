@@ -156,7 +156,7 @@ def test_fields_of_an_option_are_separated_by_commas() -> None:
         ContextKind.PROJECTION,
     )
     assert [path_to_text(field.destination) for field in fields] == ["/max", "/ticker", "/optional"]
-    assert [(field.optional, field.set_current) for field in fields] == [
+    assert [(field.is_optional, field.set_current) for field in fields] == [
         (True, False),
         (False, False),
         (False, True),
@@ -185,7 +185,7 @@ def test_states_of_a_record() -> None:
 
 def test_orders_keys_and_joins() -> None:
     terms = parse_order_by("/a DESC, /b[0] asc, [/c d]")
-    assert [(term.identifier.path, term.descending) for term in terms] == [
+    assert [(term.identifier.path, term.is_descending) for term in terms] == [
         (("a",), True),
         (("b", 0), False),
         (("c d",), False),
@@ -278,7 +278,8 @@ def test_errors_of_a_check_show_variables_as_they_were_written() -> None:
 def test_functions_of_a_module_can_be_called_once_it_is_loaded() -> None:
     assert check("YEAR(/t) = 2010", ContextKind.FILTER) is not None
     assert (
-        check("YEAR(/t) = 2010", ContextKind.FILTER, BUILTINS.adding(legacy(lambda: 0.0))) is None
+        check("YEAR(/t) = 2010", ContextKind.FILTER, BUILTINS.with_functions(legacy(lambda: 0.0)))
+        is None
     )
 
 

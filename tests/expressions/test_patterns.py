@@ -72,7 +72,7 @@ class Count:
 
     def __init__(self) -> None:
         self.searches = 0
-        self.left = LONG_SEARCHES
+        self.remaining = LONG_SEARCHES
 
     def spend(self, searches: int = 1) -> None:
         assert searches > 0
@@ -82,7 +82,7 @@ class Count:
 def long_searches(pattern: str, text: str) -> int:
     """How many long searches it takes to look for a pattern in a text."""
     count = Count()
-    compile_regex(pattern, effort=count).found(text)
+    compile_regex(pattern, effort=count).has_match(text)
     return count.searches
 
 
@@ -169,7 +169,9 @@ def test_the_form_with_short_steps_finds_the_same(
     short = bound_repetitions(pattern.encode())
     assert short is not None
     text = "".join(letter * times for letter, times in runs[:3])
-    assert compile_regex(short.decode()).first(text) == compile_regex(pattern).first(text)
+    assert compile_regex(short.decode()).first_match(text) == compile_regex(pattern).first_match(
+        text
+    )
 
 
 @pytest.mark.parametrize(

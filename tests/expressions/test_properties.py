@@ -164,10 +164,10 @@ def test_simple_patterns_match_as_the_engine_does(
     start: str, literal: str, end: str, text: str
 ) -> None:
     pattern = Pattern(start + literal + end)
-    assert matcher(pattern)(text) is compile_pattern(pattern).found(text)
-    quoted = Pattern(literal, quoted=True)
+    assert matcher(pattern)(text) is compile_pattern(pattern).has_match(text)
+    quoted = Pattern(literal, is_quoted=True)
     assert matcher(quoted)(text) is (literal in text)
-    assert compile_pattern(quoted).found(text) is (literal in text)
+    assert compile_pattern(quoted).has_match(text) is (literal in text)
 
 
 @pytest.mark.parametrize(

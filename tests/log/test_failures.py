@@ -182,7 +182,7 @@ def test_a_stalled_target_silences_no_other(
             log.emit("29-0103", text="")
         log.emit("29-0103", text="afterwards")
         wait_until(lambda: "afterwards" in good.read_text())
-        wait_until(lambda: any(b"afterwards" in kept.line.text for kept in recent.since(0)))
+        wait_until(lambda: any(b"afterwards" in kept.line.text for kept in recent.entries_after(0)))
         assert ids(good).count("2C-0001") == 2
         assert ids(good).count("29-0103") == MAX_ENTRIES + 2
         reader = drain(descriptor)

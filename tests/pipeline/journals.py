@@ -93,5 +93,5 @@ class Writer:
         """Append an entry; gives its txid."""
         self.clock.now += 1000
         sequence = self._sequences[client] = self._sequences.get(client, 0) + 1
-        handle = self.journal.topic(message_type, topic)
+        handle = self.journal.topic_handle(message_type, topic)
         return self.journal.append(handle, client, sequence, body, kind=kind, sow_key=key, **extra)

@@ -203,10 +203,10 @@ def test_a_lifetime_below_zero() -> None:
 
 def test_a_checkpoint_that_was_set_back() -> None:
     """The server has later batches of the query: those of this one would be taken for sent."""
-    assert TaskIdentity("me", 7).already_sent((7 << 32) + 5) == 5
-    assert TaskIdentity("me", 7).already_sent((6 << 32) + 5) == 0
+    assert TaskIdentity("me", 7).count_sent((7 << 32) + 5) == 5
+    assert TaskIdentity("me", 7).count_sent((6 << 32) + 5) == 0
     with pytest.raises(PipelineError, match="micro-batch 7, and the server has micro-batch 8"):
-        TaskIdentity("me", 7).already_sent((8 << 32) + 1)
+        TaskIdentity("me", 7).count_sent((8 << 32) + 1)
 
 
 def test_reads_that_the_server_refuses(spark: SparkSession, server: RunningServer) -> None:

@@ -140,7 +140,8 @@ def test_fields_of_other_types_than_json(spark: SparkSession, server: RunningSer
 
 def read_one(reader: FieldReader, body: bytes) -> dict[str, Any]:
     return {
-        name: column[0].as_py() for name, column in reader.columns(PackedBodies.of([body])).items()
+        name: column[0].as_py()
+        for name, column in reader.columns(PackedBodies.from_bodies([body])).items()
     }
 
 

@@ -28,42 +28,42 @@ SOME_STEPS = 5 if GIVEN_SEED else 15
 
 
 def state_of(target: DeltaTarget) -> JobState:
-    return target.state() or JobState("export", "one", "journals", format="delta")
+    return target.read_state() or JobState("export", "one", "journals", format="delta")
 
 
 def stage(target: DeltaTarget, ids: range) -> None:
     """Do what a run of an export does before it is finished."""
-    target.staging.mkdir(parents=True)
+    target.staging_folder.mkdir(parents=True)
     table = pa.table({"id": list(ids), "topic": ["orders"] * len(ids)})
-    pq.write_table(table, target.staging / "part-0.parquet")
+    pq.write_table(table, target.staging_folder / "part-0.parquet")
 
 
 def some_runs(table: Path) -> None:
     """A table that some runs have added ten rows each to."""
     target = DeltaTarget(table, ["topic"])
-    with target.possession():
+    with target.lock():
         for number in range(MERGE_FACTOR):
             stage(target, range(10 * number, 10 * number + 10))
-            target.finish(state_of(target))
+            target.append_staged(state_of(target))
 
 
 def add(table: Path) -> None:
     """What has not been added yet."""
     target = DeltaTarget(table, ["topic"])
-    with target.possession():
+    with target.lock():
         state = state_of(target)
         if "A" in state.reached:
             return
         stage(target, range(1000, 1010))
         state.reached["A"] = 1010
-        target.finish(state)
+        target.append_staged(state)
 
 
 def replace(table: Path) -> None:
     target = DeltaTarget(table, ["topic"])
-    with target.possession():
+    with target.lock():
         stage(target, range(2000, 2010))
-        target.replace(state_of(target))
+        target.replace_with_staged(state_of(target))
 
 
 BEFORE = [*range(10 * MERGE_FACTOR)]
@@ -99,12 +99,12 @@ def test_no_row_is_lost_or_doubled_wherever_a_run_is_killed(
 def forget_a_run(table: Path) -> None:
     """What a table has that was put back as it was earlier, but for the rows."""
     target = DeltaTarget(table, ["topic"])
-    with target.possession():
+    with target.lock():
         state = state_of(target)
         state.runs -= 1
         stage(target, range(5))
         with pytest.raises(PipelineError, match="has rows of runs that are not remembered"):
-            target.finish(state)
+            target.append_staged(state)
 
 
 def test_a_table_that_is_ahead_of_what_is_remembered_gets_nothing(tmp_path: Path) -> None:

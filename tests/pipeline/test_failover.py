@@ -99,7 +99,7 @@ def read(
     """So many messages behind a bookmark, and the bookmark of the last."""
     found: list[int] = []
     while len(found) < count:
-        for messages in follower.take(place, count - len(found), end):
+        for messages in follower.read_messages(place, count - len(found), end):
             place = messages[-1].bookmark or ""
             found += [message.json()["id"] for message in messages]
     return found, place
@@ -127,13 +127,13 @@ def test_a_stream_goes_on_where_what_it_has_read_stands_together(
         follower = LogFollower(options, "bookmark_not_found=fail")
         found, place = read(follower, EPOCH, count_read)
         assert found == list(range(count_read))
-        behind = follower.behind()
+        behind = follower.measure_backlog()
         assert behind is not None
         assert behind.rows == total - count_read
-        end = follower.end
+        end = follower.read_end
         one.kill()
         publish(other, range(9, 12))
-        for running, known in ((follower, follower.end), (LogFollower(options, None), end)):
+        for running, known in ((follower, follower.read_end), (LogFollower(options, None), end)):
             if count_read == total:
                 assert read(running, place, 3, known)[0] == [9, 10, 11]
             else:

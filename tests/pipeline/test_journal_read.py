@@ -439,7 +439,7 @@ def test_a_range_of_times_across_a_step_of_the_clock(
         for number in range(10):
             writer.publish("t", message(number))
         writer.clock.now += step * 1_000_000
-        writer.journal.clock_was_set(step)
+        writer.journal.record_clock_step(step)
         for number in range(10, 20):
             writer.publish("t", message(number))
     path = tmp_path / "TEST.steps.ack"

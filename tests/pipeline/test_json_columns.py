@@ -43,7 +43,7 @@ READER: Final = read_fields(SCHEMA, "json")
 
 
 def read(*bodies: bytes) -> list[dict[str, Any]]:
-    columns = READER.columns(PackedBodies.of(bodies))
+    columns = READER.columns(PackedBodies.from_bodies(bodies))
     values = [column.to_pylist() for column in columns.values()]
     return [dict(zip(columns, row, strict=True)) for row in zip(*values, strict=True)]
 

@@ -55,7 +55,7 @@ def written(message_type: str, document: dict[str, Any]) -> bytes:
 
 def read(message_type: str, kind: DataType, *bodies: bytes) -> list[Any]:
     reader = read_fields(StructType([StructField("a", kind)]), message_type)
-    return list(reader.columns(PackedBodies.of(bodies))["a"].to_pylist())
+    return list(reader.columns(PackedBodies.from_bodies(bodies))["a"].to_pylist())
 
 
 @pytest.mark.parametrize("message_type", ["bson", "msgpack"])

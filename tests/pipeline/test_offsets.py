@@ -59,5 +59,5 @@ def test_the_last_messages_are_known_as_a_stream_goes_on() -> None:
                 digest_of(bookmarks[-end.rows :]),
             )
             assert last.last == bookmarks[-1]
-    last.begin(["2|1|"])
+    last.reset(["2|1|"])
     assert last.end == ("2|1|", 1, digest_of(["2|1|"]))

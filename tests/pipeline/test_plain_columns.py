@@ -99,7 +99,7 @@ def readers(
 def outcome(reader: FieldReader, bodies: Sequence[bytes]) -> object:
     """The columns as texts, so that NaN is NaN; or that a body does not fit."""
     try:
-        columns = reader.columns(PackedBodies.of(bodies))
+        columns = reader.columns(PackedBodies.from_bodies(bodies))
     except PipelineError:
         return "does not fit"
     return {name: (str(column.type), repr(column.to_pylist())) for name, column in columns.items()}
@@ -252,12 +252,13 @@ def test_a_body_costs_the_others_nothing() -> None:
     reader = read_fields(schema, "nvfix")
     bodies = [b"i=1\x01s=a", b"i=5.0\x01x=1.5\x01", b"", b"s=c\x01s2=d\x01i=2"]
     assert {
-        name: column.to_pylist() for name, column in reader.columns(PackedBodies.of(bodies)).items()
+        name: column.to_pylist()
+        for name, column in reader.columns(PackedBodies.from_bodies(bodies)).items()
     } == {
         "i": [1, 5, None, 2],
         "x": [None, Decimal("1.50"), None, None],
         "s": ["a", None, None, "c"],
     }
     with pytest.raises(PipelineError, match=r"column 'i'.*'x'") as caught:
-        reader.columns(PackedBodies.of([*bodies, b"i=x", b"i=y"]))
+        reader.columns(PackedBodies.from_bodies([*bodies, b"i=x", b"i=y"]))
     assert getattr(caught.value, "number", None) == 4

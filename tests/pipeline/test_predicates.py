@@ -21,4 +21,4 @@ def test_texts(values: list[str | None], operation: str, literal: str, negated: 
     is_affix = operation[-2:] in ("th", "__")
     one = ColumnPredicate("s", operation, (literal,), negated and is_affix)
     column = pa.array(values, pa.string())
-    assert one.mask(column).tolist() == [bool(one.test()(value)) for value in values]
+    assert one.match_mask(column).tolist() == [bool(one.test()(value)) for value in values]

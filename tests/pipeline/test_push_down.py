@@ -206,12 +206,12 @@ def test_no_row_is_lost_and_none_too_many_where_spark_does_not_look(
     reader = read_fields(SCHEMA, "json")
     for fields in bodies:
         body = json.dumps(fields).encode()
-        columns = reader.columns(PackedBodies.of([body]))
+        columns = reader.columns(PackedBodies.from_bodies([body]))
         row = {name: values[0].as_py() for name, values in columns.items()}
         kept = pushed.filter is None or server_filter(pushed.filter)(body)
         wanted = in_spark(one, row) is True
         assert kept or not wanted, (pushed.filter, body)
-        assert pushed.handed_back or kept == wanted, (pushed.filter, body)
+        assert pushed.unsupported_filters or kept == wanted, (pushed.filter, body)
 
 
 @pytest.mark.parametrize(
@@ -231,7 +231,7 @@ def test_what_the_server_is_told(
     """Some of what the property above is about, to be read."""
     pushed = push_down(filters_, SCHEMA)
     assert pushed.filter == expected
-    assert pushed.handed_back == [filters_[number] for number in handed_back]
+    assert pushed.unsupported_filters == [filters_[number] for number in handed_back]
 
 
 PREDICATES = [

@@ -30,48 +30,50 @@ def rows(table: Path) -> list[int]:
 
 def stage(target: JobTarget, ids: range, day: Path = DAY) -> None:
     """Do what a run of an export does before it is finished."""
-    folder = target.staging / day
+    folder = target.staging_folder / day
     folder.mkdir(parents=True)
     pq.write_table(pa.table({"id": list(ids)}), folder / f"part-{ids.start:06}.parquet")
 
 
 def state_of(target: JobTarget) -> JobState:
-    return target.state() or JobState("export", "one", "journals")
+    return target.read_state() or JobState("export", "one", "journals")
 
 
 def some_files(table: Path, count: int) -> None:
     """A table that some runs have added ten rows each to."""
     target = JobTarget(table)
-    with target.possession():
+    with target.lock():
         for number in range(count):
             stage(target, range(10 * number, 10 * number + 10))
-            target.finish(state_of(target))
+            target.append_staged(state_of(target))
 
 
 def add(table: Path) -> None:
     """What has not been added yet."""
     target = JobTarget(table)
-    with target.possession():
+    with target.lock():
         if "A" in state_of(target).reached:
             return
         stage(target, range(1000, 1010))
-        shutil.copytree(target.staging / DAY, target.staging / "topic=other" / "date=2026-01-02")
+        shutil.copytree(
+            target.staging_folder / DAY, target.staging_folder / "topic=other" / "date=2026-01-02"
+        )
         state = state_of(target)
         state.reached["A"] = 1010
-        target.finish(state)
+        target.append_staged(state)
 
 
 def put_together(table: Path) -> None:
     target = CompactedTable(table)
-    with target.possession():
+    with target.lock():
         target.compact(state_of(target))
 
 
 def replace(table: Path) -> None:
     target = JobTarget(table)
-    with target.possession():
+    with target.lock():
         stage(target, range(2000, 2010))
-        target.replace(state_of(target))
+        target.replace_with_staged(state_of(target))
 
 
 ADDED = [*range(1000, 1010)] * 2

@@ -165,7 +165,7 @@ class InServer:
         compiled = view.compiled
         self._aggregation = Aggregation(
             compiled.projection,
-            compiled.rows(),
+            compiled.make_row_source(),
             view.message_type,
             view.spec.key_domain,
             is_joined=len(compiled.topics) > 1,
@@ -180,9 +180,9 @@ class InServer:
             if record is not None:
                 self._there[place, key] = record
             change = RecordChange(key, "t", previous, record)
-            for group in list(self._aggregation.change(place, change, None)):
-                if self._aggregation.settle(group):
-                    self.records[group.sow_key] = self._aggregation.body(group)
+            for group in list(self._aggregation.apply_change(place, change, None)):
+                if self._aggregation.remove_if_empty(group):
+                    self.records[group.sow_key] = self._aggregation.build_body(group)
                 else:
                     self.records.pop(group.sow_key, None)
 

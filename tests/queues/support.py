@@ -46,7 +46,7 @@ class CountingMatching:
     def discard(self, content_filter: Hashable) -> None:
         del self.filters[content_filter]
 
-    def may_change(self, content_filter: Hashable) -> bool:
+    def is_volatile(self, content_filter: Hashable) -> bool:
         return False
 
     def match(self, txids: Sequence[int]) -> Sequence[Collection[Hashable]]:
@@ -69,8 +69,8 @@ class Drawer:
         self.held = 0
         self._asked = 0
 
-    def take(self, size: int) -> memoryview | None:
-        """See `ColumnStorage.take`."""
+    def allocate(self, size: int) -> memoryview | None:
+        """See `ColumnStorage.allocate`."""
         self._asked += 1
         if self._asked % 4 == 0:
             return None
@@ -78,8 +78,8 @@ class Drawer:
         self.held += 1
         return memoryview(bytearray(b"\xee" * size))
 
-    def give_back(self, room: memoryview) -> None:
-        """See `ColumnStorage.give_back`."""
+    def release(self, room: memoryview) -> None:
+        """See `ColumnStorage.release`."""
         self.held -= 1
         room[:] = b"\xdd" * len(room)
 

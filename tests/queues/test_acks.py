@@ -18,7 +18,7 @@ def leased(**settings: Any) -> Bench:
     bench.consumer("b", 2)
     bench.publish(5)
     bench.deliver()
-    bench.queue.take_events()
+    bench.queue.drain_events()
     return bench
 
 
@@ -44,17 +44,17 @@ def test_who_may_acknowledge_what(
     result = bench.queue.acknowledge(marks(txid), bench.now, "a", way)
 
     if reason is None:
-        assert (result.done, result.refused) == (1, [])
+        assert (result.affected_count, result.refusals) == (1, [])
     else:
-        assert result.done == 0
-        ((mark, said),) = result.refused
+        assert result.affected_count == 0
+        ((mark, said),) = result.refusals
         assert mark == (PUBLISHER, txid)
         assert reason in said
 
 
 def test_the_server_itself_may_acknowledge_whatever_is_leased() -> None:
     bench = leased(strict=True)
-    assert bench.queue.acknowledge(marks(1, 3, 5), bench.now).done == 3
+    assert bench.queue.acknowledge(marks(1, 3, 5), bench.now).affected_count == 3
 
 
 def test_it_is_counted_how_long_consumers_had_what_they_acknowledge() -> None:
@@ -63,8 +63,8 @@ def test_it_is_counted_how_long_consumers_had_what_they_acknowledge() -> None:
     bench.queue.acknowledge(marks(1, 2), bench.now, "a")
     bench.now += 5_000
     bench.queue.acknowledge(marks(3), bench.now, "b")
-    held = bench.queue.lifecycle.leases.held
-    assert (sum(held.counts), held.total, held.least, held.most) == (3, 8_000, 1_000, 6_000)
+    held = bench.queue.lifecycle.leases.hold_times_us
+    assert (sum(held.counts), held.total, held.minimum, held.maximum) == (3, 8_000, 1_000, 6_000)
 
 
 @pytest.mark.parametrize("way", AckOutcome)
@@ -72,9 +72,9 @@ def test_a_message_is_acknowledged_once(way: AckOutcome) -> None:
     bench = leased()
     refused = [((PUBLISHER, 1), "the message has left the queue")]
     result = bench.queue.acknowledge(marks(1, 1), bench.now, "a", AckOutcome.DONE)
-    assert (result.done, result.refused) == (1, refused)
+    assert (result.affected_count, result.refusals) == (1, refused)
     again = bench.queue.acknowledge(marks(1), bench.now, "a", way)
-    assert (again.done, again.deferred, again.refused) == (0, [], refused)
+    assert (again.affected_count, again.deferred_bookmarks, again.refusals) == (0, [], refused)
 
 
 def test_an_early_acknowledgement_waits_for_its_message() -> None:
@@ -82,7 +82,7 @@ def test_an_early_acknowledgement_waits_for_its_message() -> None:
     bench.consumer("a", 5)
     result = bench.queue.acknowledge(marks(2), bench.now, "a")
 
-    assert (result.done, result.deferred) == (0, marks(2))
+    assert (result.affected_count, result.deferred_bookmarks) == (0, marks(2))
     bench.publish(3)
     assert bench.deliver() == {"a": [1, 3]}
     assert bench.queue.counters.acknowledged == 1
@@ -95,18 +95,18 @@ def test_what_comes_with_messages_that_leave_at_once_can_be_acknowledged() -> No
     bench.publish(2000)
 
     result = bench.queue.acknowledge(marks(*range(1501, 2001)), bench.now, "a")
-    assert (result.done, result.refused, bench.queue.depth) == (500, [], 0)
+    assert (result.affected_count, result.refusals, bench.queue.depth) == (500, [], 0)
 
 
 def test_what_the_log_has_had_is_not_waited_for() -> None:
     """Of messages that have left, the queue need not know anything; of inactive ones neither."""
     for settings, deferred in (({}, []), ({"target_depth": 1000}, marks(1500))):
         bench = Bench(was_recorded=lambda mark: mark[1] <= 1500, **settings)
-        assert not bench.queue.acknowledge(marks(900), bench.now).deferred
+        assert not bench.queue.acknowledge(marks(900), bench.now).deferred_bookmarks
         bench.publish(1500)
         bench.queue.acknowledge(marks(*range(1001, 1500)), bench.now)
-        assert bench.queue.acknowledge(marks(1500), bench.now).deferred == deferred
-        assert bench.queue.acknowledge(marks(1501), bench.now).deferred == marks(1501)
+        assert bench.queue.acknowledge(marks(1500), bench.now).deferred_bookmarks == deferred
+        assert bench.queue.acknowledge(marks(1501), bench.now).deferred_bookmarks == marks(1501)
 
 
 def test_what_has_been_sent_once_makes_room_whenever_it_is_acknowledged() -> None:
@@ -118,17 +118,17 @@ def test_what_has_been_sent_once_makes_room_whenever_it_is_acknowledged() -> Non
     for first in range(11, 3991, 10):
         bench.queue.acknowledge(marks(*range(first, first + 10)), bench.now)
     assert consumer.outstanding == 20
-    assert bench.queue.acknowledge(marks(*range(1, 11)), bench.now).done == 10
+    assert bench.queue.acknowledge(marks(*range(1, 11)), bench.now).affected_count == 10
     assert consumer.outstanding == 10
 
 
 def test_an_early_acknowledgement_is_forgotten_in_the_end() -> None:
     bench = Bench(deferred_ack_expiration=60 * SECOND)
     bench.queue.acknowledge(marks(1), bench.now, "a")
-    assert bench.queue.next_moment == bench.now + 60 * SECOND
+    assert bench.queue.next_deadline == bench.now + 60 * SECOND
     bench.later(60 * SECOND)
     bench.deliver()
-    assert bench.queue.next_moment is None
+    assert bench.queue.next_deadline is None
     bench.consumer("a", 5)
     bench.publish(1)
     assert bench.deliver() == {"a": [1]}
@@ -157,17 +157,17 @@ def test_a_message_that_fails_too_often_is_expired_and_says_why(
     for number, act in enumerate(acts, 1):
         consumer = bench.consumer(f"c{number}", 1)
         assert bench.deliver() == {f"c{number}": [1]}
-        assert not [event for event in bench.queue.take_events() if isinstance(event, Expired)]
+        assert not [event for event in bench.queue.drain_events() if isinstance(event, Expired)]
         if act == "lapse":
-            consumer.request(0)
+            consumer.set_requested_backlog(0)
             bench.later(10 * SECOND)
             bench.deliver()
         elif act != "leave":
             bench.queue.acknowledge(marks(1), bench.now, f"c{number}", AckOutcome(act))
         bench.queue.detach(consumer, bench.now)
 
-    (event,) = [event for event in bench.queue.take_events() if isinstance(event, Expired)]
-    assert event.marks == marks(1)
+    (event,) = [event for event in bench.queue.drain_events() if isinstance(event, Expired)]
+    assert event.bookmarks == marks(1)
     (departure,) = event.departures
     assert departure.reasons == reasons
     assert departure.deliveries == len(acts)
@@ -203,7 +203,7 @@ def test_models_of_expiration(
     bench.publish(1, lifetimes=[None if own is None else own * SECOND])
 
     moment = None if expected is None else bench.now + expected * SECOND
-    assert bench.queue.next_moment == moment
+    assert bench.queue.next_deadline == moment
     if expected is not None:
         bench.later(expected * SECOND - 1)
         bench.deliver()
@@ -221,7 +221,7 @@ def test_a_leased_message_expires_when_its_lease_ends() -> None:
     bench.later(5 * SECOND)
     bench.deliver()
     assert bench.queue.depth == 1
-    assert bench.queue.acknowledge(marks(1), bench.now, "a").done == 1
+    assert bench.queue.acknowledge(marks(1), bench.now, "a").affected_count == 1
     assert bench.queue.counters.expired == 0
 
 
@@ -232,19 +232,19 @@ def test_messages_are_found_by_key_and_one_by_one() -> None:
     entries = queue.lifecycle.entries
     of_seven = [place for place in everything(queue) if entries.sow_key(place) == 7]
 
-    assert queue.acknowledge_places(of_seven, bench.now).done == 2
+    assert queue.acknowledge_places(of_seven, bench.now).affected_count == 2
     result = queue.acknowledge_places(everything(queue), bench.now, "a")
-    assert result.done == 4
-    assert [mark for mark, _ in result.refused] == marks(3, 4)
+    assert result.affected_count == 4
+    assert [mark for mark, _ in result.refusals] == marks(3, 4)
 
 
 def test_a_consumer_that_goes_gives_its_room_back() -> None:
     bench = leased()
     consumer: Consumer = bench.consumers["a"]
     bench.queue.detach(consumer, bench.now)
-    assert (consumer.outstanding, consumer.seats) == (0, [])
+    assert (consumer.outstanding, consumer.slots) == (0, [])
     bench.queue.detach(consumer, bench.now)
-    assert bench.queue.leased == 2
+    assert bench.queue.leased_count == 2
 
 
 @pytest.mark.parametrize(
@@ -275,8 +275,8 @@ def test_messages_named_twice_are_acknowledged_once() -> None:
     """What a list says again is refused, like what an earlier one has said."""
     bench = leased()
     result = bench.queue.acknowledge(marks(1, 2, 1, 2, 2), bench.now, "a")
-    assert result.done == 2
-    assert [mark for mark, _ in result.refused] == marks(1, 2, 2)
+    assert result.affected_count == 2
+    assert [mark for mark, _ in result.refusals] == marks(1, 2, 2)
 
 
 def test_what_was_sent_is_known_however_much_was_acknowledged_before() -> None:
@@ -286,5 +286,5 @@ def test_what_was_sent_is_known_however_much_was_acknowledged_before() -> None:
     bench.publish(4000)
     bench.deliver()
     bench.queue.acknowledge(marks(*range(4000, 1000, -1)), bench.now)
-    assert bench.queue.acknowledge(marks(*range(1, 1001)), bench.now).done == 1000
+    assert bench.queue.acknowledge(marks(*range(1, 1001)), bench.now).affected_count == 1000
     assert consumer.outstanding == 0

@@ -28,7 +28,7 @@ def test_the_backlog_is_the_least_of_what_is_wanted_and_allowed(
     consumer = bench.consumer("a", requested)
     bench.publish(20)
 
-    assert consumer.limit == limit
+    assert consumer.max_backlog == limit
     assert len(bench.deliver().get("a", [])) == limit
 
 
@@ -38,7 +38,7 @@ def test_a_paused_consumer_gets_nothing_until_it_asks_for_more() -> None:
     bench.publish(2)
 
     assert bench.deliver() == {}
-    consumer.request(5)
+    consumer.set_requested_backlog(5)
     assert bench.deliver() == {"a": [1, 2]}
 
 
@@ -48,7 +48,7 @@ def test_a_smaller_backlog_keeps_what_is_held() -> None:
     bench.publish(9)
     bench.deliver()
 
-    consumer.request(2)
+    consumer.set_requested_backlog(2)
     bench.queue.attach(consumer, "even")
     bench.queue.acknowledge(marks(1, 2), bench.now)
     assert (consumer.outstanding, bench.deliver()) == (2, {})
@@ -78,15 +78,15 @@ def test_a_backlog_counts_over_all_queues_of_a_subscription() -> None:
         queue.attach(consumer)
         queue.lifecycle.enqueue(range(1, 9), [SECOND] * 8, PUBLISHER, range(1, 9))
 
-    assert consumer.limit == 3
+    assert consumer.max_backlog == 3
     assert [list(each.txids) for each in queues[0].deliver(SECOND)] == [[1, 2, 3]]
     assert queues[1].deliver(SECOND) == []
     queues[0].acknowledge(marks(1), SECOND, "a")
     assert [list(each.txids) for each in queues[1].deliver(SECOND)] == [[1]]
     queues[1].retire(consumer)
-    assert consumer.limit == 5, "the queue that it has left does not count any more"
+    assert consumer.max_backlog == 5, "the queue that it has left does not count any more"
     queues[1].acknowledge(marks(1), SECOND, "a")
-    assert len(consumer.seats) == 1
+    assert len(consumer.slots) == 1
 
 
 @pytest.mark.parametrize(
@@ -156,8 +156,8 @@ def test_what_a_consumer_had_comes_back_a_few_at_a_time() -> None:
     bench.deliver()
     bench.consumer("b", 80)
     queue, seen = bench.queue, [70]
-    while queue.detach_some(gone, bench.now, 20):
-        seen.append(sum(len(seat.held) for seat in gone.seats))
+    while queue.detach_batch(gone, bench.now, 20):
+        seen.append(sum(len(seat.held_places) for seat in gone.slots))
     assert seen == [70, 50, 30, 10]
     bench.publish(1)
     assert bench.deliver() == {"b": [*range(1, 61), 71]}
@@ -172,7 +172,7 @@ def test_a_lease_ends_and_the_message_goes_to_whoever_has_room() -> None:
     (delivery,) = bench.deliveries()
 
     assert delivery.lease_until == bench.now + 10 * SECOND
-    assert bench.queue.next_moment == delivery.lease_until
+    assert bench.queue.next_deadline == delivery.lease_until
     bench.consumer("b", 1)
     bench.later(10 * SECOND - 1)
     assert bench.deliver() == {}
@@ -209,8 +209,8 @@ def test_a_lease_can_be_extended_by_its_holder() -> None:
     bench.deliver()
 
     until = bench.now + 60 * SECOND
-    assert bench.queue.extend(marks(1), until, bench.now, "b").done == 0
-    assert bench.queue.extend(marks(1), until, bench.now, "a").done == 1
+    assert bench.queue.extend_leases(marks(1), until, bench.now, "b").affected_count == 0
+    assert bench.queue.extend_leases(marks(1), until, bench.now, "a").affected_count == 1
     bench.later(10 * SECOND)
     assert bench.deliver() == {"a": [2]}
     bench.later(50 * SECOND)
@@ -317,11 +317,11 @@ def test_leases_by_the_thousand_end_in_portions() -> None:
     bench.consumer("a", 1000)
     for _ in range(20):
         bench.queue.deliver(bench.now, most=50)
-    assert bench.queue.leased == 1000
-    bench.consumers["a"].request(0)
+    assert bench.queue.leased_count == 1000
+    bench.consumers["a"].set_requested_backlog(0)
     bench.later(2 * SECOND)
     for left in range(950, -1, -50):
         bench.queue.deliver(bench.now, most=50)
-        assert (bench.queue.leased, bench.queue.is_behind) == (left, left > 0)
-    bench.consumers["a"].request(1000)
+        assert (bench.queue.leased_count, bench.queue.is_behind) == (left, left > 0)
+    bench.consumers["a"].set_requested_backlog(1000)
     assert bench.deliver() == {"a": list(range(1, 1001))}

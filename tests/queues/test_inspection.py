@@ -24,7 +24,7 @@ def test_a_query_sees_what_is_unleased_in_the_order_of_delivery() -> None:
     bench.queue.acknowledge(marks(2), bench.now, way=AckOutcome.CANCEL, delay=SECOND)
     assert seen(bench) == [4, 3, 1, 5]
     bench.later(SECOND)
-    bench.consumers["a"].request(0)
+    bench.consumers["a"].set_requested_backlog(0)
     bench.deliver()
     assert seen(bench) == [2, 4, 3, 1, 5]
 
@@ -74,10 +74,10 @@ def test_the_status_counts_everything() -> None:
     bench.queue.acknowledge(marks(1), bench.now)
     shown = status(bench.queue, bench.now)
 
-    assert shown.states == {"available": 1, "leased": 1, "owned elsewhere": 1}
+    assert shown.counts_by_state == {"available": 1, "leased": 1, "owned elsewhere": 1}
     assert (shown.depth, shown.oldest_txid, shown.oldest_age) == (3, 2, 3 * SECOND)
     assert shown.oldest_lease_age == 3 * SECOND
-    assert [(each.name, each.held, each.limit) for each in shown.consumers] == [
+    assert [(each.name, each.held_count, each.max_backlog) for each in shown.consumers] == [
         ("a", 1, 2),
         ("b", 0, 7),
     ]

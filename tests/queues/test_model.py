@@ -85,7 +85,7 @@ class RandomWork(RuleBasedStateMachine):
         return self.bench.queue
 
     def record(self) -> list[QueueEvent]:
-        events = self.queue.take_events()
+        events = self.queue.drain_events()
         self.log += map(encode, events)
         return events
 
@@ -101,7 +101,7 @@ class RandomWork(RuleBasedStateMachine):
             is_barrier = not settings.prioritized and data.draw(st.integers(0, 9)) == 0
             is_ours = data.draw(st.integers(0, 9)) > 0 or is_barrier
             key = 0 if is_barrier else txid % 3
-            expires = settings.expires(now, lifetime) or NEVER
+            expires = settings.expiration_time(now, lifetime) or NEVER
             messages.append(Message(txid, now, expires, priority, key, is_barrier, is_ours))
         details = MessageDetails(
             barriers=[one.is_barrier for one in messages],
@@ -126,7 +126,7 @@ class RandomWork(RuleBasedStateMachine):
             self.model.join(name, backlog, content_filter)
             return
         consumer = self.bench.consumers[name]
-        consumer.request(backlog)
+        consumer.set_requested_backlog(backlog)
         self.queue.attach(consumer, content_filter)
         worker = self.model.workers[name]
         worker.backlog = min(backlog, self.settings.max_per_subscription_backlog)
@@ -199,7 +199,7 @@ class RandomWork(RuleBasedStateMachine):
                 self.queue.replay(decode(entry))
             else:
                 self.enqueue(*entry)
-        assert not self.queue.take_events(), "what is replayed is not recorded again"
+        assert not self.queue.drain_events(), "what is replayed is not recorded again"
         self.queue.finish_recovery(self.bench.now)
         self.record()
         self.model.restart(self.bench.now)

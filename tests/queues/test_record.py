@@ -67,7 +67,7 @@ def test_what_is_unleased_leaves_no_trace_in_the_record_unless_something_counts_
         bench.publish(2)
         bench.deliver()
         bench.queue.detach(consumer, bench.now)
-        assert [type(event) for event in bench.queue.take_events()] == kinds
+        assert [type(event) for event in bench.queue.drain_events()] == kinds
 
 
 def test_at_most_once_is_recorded_with_the_delivery() -> None:
@@ -75,10 +75,10 @@ def test_at_most_once_is_recorded_with_the_delivery() -> None:
     bench.consumer("a", 2)
     bench.publish(3)
     bench.deliver()
-    (event,) = bench.queue.take_events()
+    (event,) = bench.queue.drain_events()
     assert event == Sent(bench.now, marks(1, 2))
     bench.queue.acknowledge(marks(1), bench.now)
-    assert bench.queue.take_events() == [], "the acknowledgement only makes room"
+    assert bench.queue.drain_events() == [], "the acknowledgement only makes room"
 
 
 def test_counts_survive_and_a_message_that_was_delivered_too_often_goes() -> None:
@@ -93,7 +93,7 @@ def test_counts_survive_and_a_message_that_was_delivered_too_often_goes() -> Non
     queue = folded(settings, log)
     queue.finish_recovery(2 * SECOND)
 
-    (event,) = queue.take_events()
+    (event,) = queue.drain_events()
     assert isinstance(event, Expired)
     assert event.departures == [RemovalDetails(1, ("max_deliveries",), 2, 0, "b")]
     (place,) = everything(queue)
@@ -109,7 +109,7 @@ def test_a_delay_survives() -> None:
     bench.consumer("a", 1)
     bench.now = 8
     assert bench.deliver() == {}
-    assert queue.next_moment == 9
+    assert queue.next_deadline == 9
     bench.now = 9
     assert bench.deliver() == {"a": [1]}
 
@@ -127,12 +127,15 @@ def test_any_part_of_a_record_brings_back_everything_that_it_does_not_say_is_don
             bench.queue.acknowledge(marks(txid - 2), bench.now)
         if txid % 5 == 0:
             bench.queue.acknowledge(marks(txid + 2), bench.now)
-        log += bench.queue.take_events()
+        log += bench.queue.drain_events()
     for end in range(len(log)):
         part = log[:end]
         came = {entry[0] for entry in part if isinstance(entry, tuple)}
         acked = {
-            mark[1] for event in part if isinstance(event, Acked | Deferred) for mark in event.marks
+            mark[1]
+            for event in part
+            if isinstance(event, Acked | Deferred)
+            for mark in event.bookmarks
         }
         assert txids(folded(QueueSettings(), part)) == sorted(came - acked)
 
@@ -143,16 +146,16 @@ def test_the_record_is_needed_from_the_oldest_message_on() -> None:
     bench.publish(5)
     bench.deliver()
     bench.queue.acknowledge(marks(1, 2, 4, 9), bench.now)
-    deferred = list(bench.queue.lifecycle.deferred)
+    deferred = list(bench.queue.lifecycle.early_acks)
     assert (bench.queue.oldest_txid, deferred) == (3, [((PUBLISHER, 9), bench.now)])
 
     queue = Queue(QueueSettings(), CountingMatching)
-    queue.restore_deferred(deferred)
+    queue.restore_early_acks(deferred)
     queue.lifecycle.enqueue([3, 4, 5], [1, 1, 1], PUBLISHER, [3, 4, 5])
     queue.replay(Acked(bench.now, marks(1, 2, 4)))
     queue.lifecycle.enqueue([9, 10], [1, 1], PUBLISHER, [9, 10])
     assert txids(queue) == [3, 5, 10]
-    assert (queue.oldest_txid, list(queue.lifecycle.deferred)) == (3, [])
+    assert (queue.oldest_txid, list(queue.lifecycle.early_acks)) == (3, [])
 
 
 def test_an_empty_queue_needs_no_record() -> None:
@@ -168,28 +171,38 @@ def test_messages_beyond_the_target_depth_are_read_again_later() -> None:
     bench.consumer("a", 2, "even")
     bench.publish(10)
     queue, lifecycle = bench.queue, bench.queue.lifecycle
-    assert (queue.depth, lifecycle.inactive, lifecycle.resume_txid, lifecycle.wanted) == (
+    assert (
+        queue.depth,
+        lifecycle.inactive_count,
+        lifecycle.resume_txid,
+        lifecycle.refill_count,
+    ) == (
         4,
         6,
         5,
         0,
     )
     assert bench.deliver() == {"a": [2, 4]}
-    assert queue.acknowledge(marks(6), bench.now).deferred == marks(6)
+    assert queue.acknowledge(marks(6), bench.now).deferred_bookmarks == marks(6)
     queue.acknowledge(marks(1, 2, 3), bench.now)
 
-    assert lifecycle.wanted == 3
-    lifecycle.admit([5, 6, 7], [bench.now] * 3, PUBLISHER, [5, 6, 7])
-    assert (queue.depth, lifecycle.inactive, lifecycle.resume_txid, lifecycle.wanted) == (
+    assert lifecycle.refill_count == 3
+    lifecycle.enqueue_inactive([5, 6, 7], [bench.now] * 3, PUBLISHER, [5, 6, 7])
+    assert (
+        queue.depth,
+        lifecycle.inactive_count,
+        lifecycle.resume_txid,
+        lifecycle.refill_count,
+    ) == (
         3,
         3,
         8,
         1,
     )
-    lifecycle.admit([8], [bench.now], PUBLISHER, [8])
+    lifecycle.enqueue_inactive([8], [bench.now], PUBLISHER, [8])
     assert bench.deliver() == {"a": [8]}
     bench.publish(1)
-    assert (lifecycle.inactive, lifecycle.resume_txid) == (3, 9), (
+    assert (lifecycle.inactive_count, lifecycle.resume_txid) == (3, 9), (
         "what comes waits behind the others"
     )
 
@@ -199,16 +212,16 @@ def test_what_was_done_to_messages_that_are_inactive_again_after_a_restart_stays
     bench.consumer("a", 2)
     bench.publish(5)
     bench.queue.acknowledge(marks(1, 2), bench.now)
-    bench.queue.lifecycle.admit([3, 4], [bench.now] * 2, PUBLISHER, [3, 4])
+    bench.queue.lifecycle.enqueue_inactive([3, 4], [bench.now] * 2, PUBLISHER, [3, 4])
     bench.queue.acknowledge(marks(3), bench.now)
     bench.queue.acknowledge(marks(4), bench.now, way=AckOutcome.EXPIRE)
 
     came: list[tuple[int, int] | QueueEvent] = [(txid, bench.now) for txid in range(1, 6)]
-    queue = folded(QueueSettings(target_depth=2), [*came, *bench.queue.take_events()])
+    queue = folded(QueueSettings(target_depth=2), [*came, *bench.queue.drain_events()])
     lifecycle = queue.lifecycle
-    assert (queue.depth, lifecycle.inactive, lifecycle.resume_txid) == (0, 3, 3)
-    lifecycle.admit([3, 4], [bench.now] * 2, PUBLISHER, [3, 4])
-    lifecycle.admit([5], [bench.now], PUBLISHER, [5])
+    assert (queue.depth, lifecycle.inactive_count, lifecycle.resume_txid) == (0, 3, 3)
+    lifecycle.enqueue_inactive([3, 4], [bench.now] * 2, PUBLISHER, [3, 4])
+    lifecycle.enqueue_inactive([5], [bench.now], PUBLISHER, [5])
     assert txids(queue) == [5]
 
 
@@ -221,10 +234,13 @@ def test_publishers_of_whom_nothing_is_left_are_forgotten() -> None:
     bench.publish(1)
 
     assert (
-        sum(bench.queue.lifecycle.entries.publisher(client) is not None for client in range(26_000))
+        sum(
+            bench.queue.lifecycle.entries.find_publisher(client) is not None
+            for client in range(26_000)
+        )
         < 11_000
     )
-    assert bench.queue.acknowledge(marks(1, 2), bench.now).done == 2
+    assert bench.queue.acknowledge(marks(1, 2), bench.now).affected_count == 2
 
 
 def test_a_message_that_another_instance_owns_is_not_delivered_here() -> None:
@@ -238,7 +254,7 @@ def test_a_message_that_another_instance_owns_is_not_delivered_here() -> None:
 
     queue = Queue(QueueSettings(), CountingMatching, "here")
     queue.lifecycle.enqueue([2], [1], PUBLISHER, [2], MessageDetails(owners=["there"]))
-    for event in bench.queue.take_events():
+    for event in bench.queue.drain_events():
         queue.replay(event)
     (place,) = everything(queue)
     assert queue.lifecycle.entries.owner(place) == ""
@@ -250,7 +266,7 @@ def test_what_expires_at_once_is_recorded_in_pieces() -> None:
     bench.publish(10_000)
     bench.now += 2 * SECOND
     bench.deliver()
-    events = bench.queue.take_events()
+    events = bench.queue.drain_events()
     assert len(events) > 1
-    assert max(len(event.marks) for event in events) < 5_000
-    assert sum(len(event.marks) for event in events) == 10_000
+    assert max(len(event.bookmarks) for event in events) < 5_000
+    assert sum(len(event.bookmarks) for event in events) == 10_000

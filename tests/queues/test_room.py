@@ -39,9 +39,9 @@ def known(queue: Queue) -> list[tuple[int, ...]]:
     return [
         (
             entries.txid(place),
-            entries.time(place),
-            *entries.mark(place),
-            entries.expires(place),
+            entries.recorded_at(place),
+            *entries.bookmark(place),
+            entries.expires_at(place),
             entries.priority(place),
             entries.key(place),
             entries.sow_key(place),
@@ -81,7 +81,7 @@ def test_what_is_on_its_way_outlives_its_room() -> None:
     deliveries = queue.deliver(SECOND)
     while queue.is_behind:
         deliveries += queue.deliver(SECOND)
-    assert queue.acknowledge(marks(*range(COUNT)), SECOND).done == COUNT
+    assert queue.acknowledge(marks(*range(COUNT)), SECOND).affected_count == COUNT
     assert not room.held
     assert [txid for delivery in deliveries for txid in delivery.txids] == [*range(COUNT)]
 
@@ -89,7 +89,7 @@ def test_what_is_on_its_way_outlives_its_room() -> None:
 def test_a_file_has_room_and_gives_it_back(tmp_path: Path) -> None:
     """It has no name, and no bytes when nobody uses it."""
     scratch = ScratchMemory(tmp_path, raise_it)
-    rooms = [scratch.take(3_000_000) for _ in range(10)]
+    rooms = [scratch.allocate(3_000_000) for _ in range(10)]
     for number, room in enumerate(rooms):
         assert room is not None
         room[:] = bytes((number,)) * len(room)
@@ -98,11 +98,11 @@ def test_a_file_has_room_and_gives_it_back(tmp_path: Path) -> None:
     descriptors = len(os.listdir("/proc/self/fd"))
     again = rooms.pop()
     assert again is not None
-    scratch.give_back(again)
-    assert scratch.take(3_000_000) is again
+    scratch.release(again)
+    assert scratch.allocate(3_000_000) is again
     for room in (again, *rooms):
         assert room is not None
-        scratch.give_back(room)
+        scratch.release(room)
     del again, room, rooms
     assert len(os.listdir("/proc/self/fd")) < descriptors
 

@@ -44,25 +44,27 @@ class Part:
     def step(self) -> list[OutboundPeerMessage]:
         """Deliver, and say something."""
         self.bench.deliveries()
-        return self.sharing.step(self.bench.now)
+        return self.sharing.process_transfers(self.bench.now)
 
     def asked(self) -> dict[str, list[int]]:
         """The messages that are asked for, by owner."""
-        return {to: [mark[1] for mark in word.marks] for to, word in self.step()}
+        return {to: [mark[1] for mark in word.bookmarks] for to, word in self.step()}
 
     def hears_ask(
         self, *txids: int, most: int = 100
     ) -> tuple[list[PublisherSequence], TransferResponse]:
         """What is handed on to somebody who asks, and the answer."""
-        self.bench.queue.take_events()
-        self.sharing.hear(TransferRequest(7, marks(*txids), most), "asker", self.bench.now)
+        self.bench.queue.drain_events()
+        self.sharing.handle_peer_message(
+            TransferRequest(7, marks(*txids), most), "asker", self.bench.now
+        )
         ((to, answer),) = self.step()
         assert to == "asker"
         assert isinstance(answer, TransferResponse)
-        events = self.bench.queue.take_events()
+        events = self.bench.queue.drain_events()
         transfers = [event for event in events if isinstance(event, Transferred)]
         assert all(event.owner == "asker" for event in transfers)
-        return [mark for event in transfers for mark in event.marks], answer
+        return [mark for event in transfers for mark in event.bookmarks], answer
 
 
 def test_nothing_is_asked_for_without_anybody_to_have_it() -> None:
@@ -117,9 +119,9 @@ def test_a_large_queue_is_asked_for_in_portions() -> None:
     part.publish("there", 3_000)
     part.bench.later(SECOND)
     ((_, word),) = part.step()
-    assert len(word.marks) == MAX_REQUESTED_MESSAGES
+    assert len(word.bookmarks) == MAX_REQUESTED_MESSAGES
     assert isinstance(word, TransferRequest)
-    assert word.most == MAX_REQUESTED_MESSAGES
+    assert word.max_transferred == MAX_REQUESTED_MESSAGES
 
 
 def test_what_nobody_has_room_for_is_handed_on() -> None:
@@ -129,8 +131,8 @@ def test_what_nobody_has_room_for_is_handed_on() -> None:
     part.step()
     granted, answer = part.hears_ask(1, 2, 3, 4, 5, 9, most=2)
     assert granted == marks(3, 4)
-    assert answer.granted == 2
-    assert list(zip(answer.marks, answer.owners, strict=True)) == [
+    assert answer.granted_count == 2
+    assert list(zip(answer.bookmarks, answer.owners, strict=True)) == [
         (mark, "here") for mark in marks(1, 2, 5)
     ]
     assert part.hears_ask(3)[1].owners == ["asker"], "it is told what it missed"
@@ -152,11 +154,13 @@ def test_what_another_one_owns_is_asked_for_there() -> None:
     part.bench.later(SECOND)
     ((_, word),) = part.step()
     answer = TransferResponse(word.number, 0, marks(1), [3], ["elsewhere"])
-    part.sharing.hear(answer, "there", part.bench.now)
+    part.sharing.handle_peer_message(answer, "there", part.bench.now)
     assert part.asked() == {"elsewhere": [1]}
-    part.sharing.hear(TransferResponse(99, 0, marks(1), [2], ["there"]), "there", part.bench.now)
+    part.sharing.handle_peer_message(
+        TransferResponse(99, 0, marks(1), [2], ["there"]), "there", part.bench.now
+    )
     (place,) = part.bench.queue.lifecycle.entries.places()
-    assert part.bench.queue.lifecycle.title(place) == OwnershipClaim(3, "elsewhere"), (
+    assert part.bench.queue.lifecycle.ownership_claim(place) == OwnershipClaim(3, "elsewhere"), (
         "that is older"
     )
 
@@ -171,16 +175,16 @@ def test_what_was_named_beyond_what_was_wanted_is_asked_for_as_soon_as_there_is_
     part.bench.later(LONG)
     ((_, word),) = part.step()
     assert isinstance(word, TransferRequest)
-    assert (word.marks, word.most) == (marks(1, 2, 3), 1)
+    assert (word.bookmarks, word.max_transferred) == (marks(1, 2, 3), 1)
     answer = TransferResponse(word.number, 1, marks(2, 3), [0, 0], ["there", "there"])
     handed_on = Transferred(1, marks(1), "here", [1])
     if answer_comes_first:
-        part.sharing.hear(answer, "there", part.bench.now)
-    part.bench.queue.hear(handed_on, part.bench.now)
+        part.sharing.handle_peer_message(answer, "there", part.bench.now)
+    part.bench.queue.apply_remote_event(handed_on, part.bench.now)
     assert part.step() == [], "the consumer is busy"
     if not answer_comes_first:
-        part.sharing.hear(answer, "there", part.bench.now)
-    assert part.bench.queue.acknowledge(marks(1), part.bench.now).done == 1
+        part.sharing.handle_peer_message(answer, "there", part.bench.now)
+    assert part.bench.queue.acknowledge(marks(1), part.bench.now).affected_count == 1
     assert part.asked() == {"there": [2, 3]}
 
 
@@ -191,7 +195,7 @@ def test_what_an_owner_refuses_is_not_asked_for_at_once() -> None:
     part.bench.later(LONG)
     ((_, word),) = part.step()
     answer = TransferResponse(word.number, 0, marks(1, 2), [0, 0], ["there", "there"])
-    part.sharing.hear(answer, "there", part.bench.now)
+    part.sharing.handle_peer_message(answer, "there", part.bench.now)
     assert part.step() == []
 
 
@@ -201,9 +205,9 @@ def test_of_two_titles_all_believe_the_same(order: tuple[int, int]) -> None:
     part.publish("there")
     events = [Transferred(1, marks(1), owner, [1]) for owner in ("one", "two")]
     for index in order:
-        part.bench.queue.hear(events[index], part.bench.now)
+        part.bench.queue.apply_remote_event(events[index], part.bench.now)
     (place,) = part.bench.queue.lifecycle.entries.places()
-    assert part.bench.queue.lifecycle.title(place) == OwnershipClaim(1, "two")
+    assert part.bench.queue.lifecycle.ownership_claim(place) == OwnershipClaim(1, "two")
 
 
 @pytest.mark.parametrize(
@@ -214,7 +218,7 @@ def test_one_that_is_gone_is_acted_for_if_that_is_wanted(
     proxied: bool, reach: bool | None, takes: bool
 ) -> None:
     part = Part(reach)
-    part.sharing.proxied = proxied
+    part.sharing.is_proxy = proxied
     part.publish("there", 2)
     part.bench.later(SECOND)
     granted, _ = part.hears_ask(1)
@@ -229,7 +233,7 @@ def test_one_that_is_gone_is_acted_for_if_that_is_wanted(
 def test_a_barrier_that_others_have_passed_waits_for_nobody_here() -> None:
     part = Part()
     part.publish("there", 2, barriers=[True, False])
-    part.bench.queue.hear(Released(1, marks(1)), part.bench.now)
+    part.bench.queue.apply_remote_event(Released(1, marks(1)), part.bench.now)
     part.bench.consumer("a", 10)
     assert part.bench.deliver() == {"a": [1]}
 
@@ -237,7 +241,7 @@ def test_a_barrier_that_others_have_passed_waits_for_nobody_here() -> None:
     other.publish("there", 2, barriers=[True, False])
     assert other.bench.deliver() == {}
     assert other.bench.queue.depth == 2, "nobody has had it"
-    other.bench.queue.hear(Released(1, marks(1)), other.bench.now)
+    other.bench.queue.apply_remote_event(Released(1, marks(1)), other.bench.now)
     other.bench.deliver()
     assert other.bench.queue.depth == 1
 
@@ -248,7 +252,7 @@ def test_a_delay_is_counted_from_when_it_is_heard_of() -> None:
     part.publish("there")
     part.bench.later(SECOND)
     cancelled = Cancelled(99 * SECOND, marks(1), [2], [102 * SECOND])
-    part.bench.queue.hear(cancelled, part.bench.now)
+    part.bench.queue.apply_remote_event(cancelled, part.bench.now)
     assert part.asked() == {}
     part.bench.later(3 * SECOND)
     assert part.asked() == {"there": [1]}

@@ -24,15 +24,15 @@ def test_what_falls_due_at_one_moment_comes_a_few_at_a_time() -> None:
     moments = TimerBuckets(moment_of)
     for place in range(count):
         moments.add(place, 5 * SECOND + 7)
-    assert moments.due(5 * SECOND, most) == []
+    assert moments.pop_due(5 * SECOND, most) == []
     came: list[int] = []
     while len(came) < count:
-        assert moments.next is not None
+        assert moments.next_deadline is not None
         looks = 0
-        came += moments.due(6 * SECOND, most)
+        came += moments.pop_due(6 * SECOND, most)
         assert looks <= most
     assert came == list(range(count))
-    assert moments.next is None
+    assert moments.next_deadline is None
 
 
 def test_those_that_are_not_due_are_not_looked_at_again_before_they_are() -> None:
@@ -43,11 +43,11 @@ def test_those_that_are_not_due_are_not_looked_at_again_before_they_are() -> Non
         moments.add(place, moment)
     now = 5 * SECOND + 10
     calls = 0
-    while moments.next is not None and moments.next <= now:
-        assert moments.due(now, 256) == []
+    while moments.next_deadline is not None and moments.next_deadline <= now:
+        assert moments.pop_due(now, 256) == []
         calls += 1
     assert calls <= 5_000 // 256 + 1
-    assert moments.next == 5 * SECOND + 1000
+    assert moments.next_deadline == 5 * SECOND + 1000
 
 
 @given(st.randoms(use_true_random=False), st.integers(1, 20))
@@ -61,13 +61,13 @@ def test_every_place_comes_once_when_it_is_due(chance: random.Random, most: int)
         moments.add(place, of[place])
         if chance.random() < 0.3:
             now += chance.randrange(SECOND)
-        for one in moments.due(now, most):
+        for one in moments.pop_due(now, most):
             assert of.pop(one) <= now
             came.append(one)
     while of:
-        assert moments.next is not None
-        now = max(now, moments.next)
-        for one in moments.due(now, most):
+        assert moments.next_deadline is not None
+        now = max(now, moments.next_deadline)
+        for one in moments.pop_due(now, most):
             assert of.pop(one) <= now
             came.append(one)
     assert sorted(came) == list(range(60))

@@ -135,7 +135,9 @@ def test_an_event_that_cannot_be_read_is_logged(tmp_path: Path) -> None:
     settings = JournalSettings("test-instance", tmp_path / "journal", file_size=10 << 20)
     journal = Journal(settings, lambda: 2_000_000_000_000_000, lambda _: None, lambda _: None)
     journal.start()
-    journal.append(journal.topic("json", "jobs"), 0, 0, b"no event", JournalEntryKind.QUEUE_EVENT)
+    journal.append(
+        journal.topic_handle("json", "jobs"), 0, 0, b"no event", JournalEntryKind.QUEUE_EVENT
+    )
     journal.close()
     with running_server(tmp_path, elements=elements()) as server:
         assert server.logs("1D-0017 Entry")

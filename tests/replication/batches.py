@@ -22,7 +22,7 @@ def received(sent: PackedBatch | SkippedRanges) -> ReplicationBatch:
     """A batch as the other end gets it."""
     reader = ReplicationFrameReader(1 << 24)
     reader.feed(encode(sent))
-    batch = reader.next()
+    batch = reader.next_frame()
     assert isinstance(batch, ReplicationBatch)
     return batch
 
@@ -31,7 +31,7 @@ def together(*parts: BatchColumns) -> BatchColumns | None:
     """Entries one after the other as one; None if there are none."""
     if not parts:
         return None
-    named = [part.name(place) for part in parts for place in range(len(part.data))]
+    named = [part.properties_of(place) for part in parts for place in range(len(part.data))]
     names = list(dict.fromkeys(named))
     columns: list[Any] = [list(chain(*column)) for column in zip(*parts, strict=True)]
     return BatchColumns(names, [names.index(one) for one in named], *columns[2:])

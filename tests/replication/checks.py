@@ -31,10 +31,10 @@ def is_quiet(world: World) -> bool:
     return all(clients) and all(
         instance.log.durable == instance.log.last_txid
         and all(
-            sender.resynchronized and sender.settled >= instance.log.last_txid
+            sender.is_resynchronized and sender.settled_txid >= instance.log.last_txid
             for sender in instance.senders.values()
         )
-        and not any(sender.arrears.owed for sender in instance.senders.values())
+        and not any(sender.skipped_entries.skipped_txids for sender in instance.senders.values())
         and not any(
             receiver.cursor is None or receiver.cursor.owed
             for receiver in instance.receivers.values()
@@ -52,7 +52,7 @@ def describe(world: World) -> str:
         log = instance.log
         parts.append(f"{instance.name}: log to {log.durable}, {log.last_txid} in memory")
         parts += [
-            f"  to {name} {one.state.value} settled {one.settled} stored {one.stored}"
+            f"  to {name} {one.state.value} settled {one.settled_txid} stored {one.stored_txid}"
             for name, one in instance.senders.items()
         ]
     return "\n".join(parts)

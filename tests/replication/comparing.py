@@ -75,12 +75,12 @@ class Site:
 
     # What the core is told.
 
-    def portion(self, place: int) -> RecordPortion:
+    def read_portion(self, place: int) -> RecordPortion:
         keys = sorted((key for key in self.records if int(key) >= place), key=int)[:3]
         bodies = [self.records[key].body or b"" for key in keys]
         return RecordPortion(keys, bodies, int(keys[-1]) + 1 if keys else None)
 
-    def state(self, key: str) -> RecordState:
+    def record_state(self, key: str) -> RecordState:
         found = self.records.get(key)
         if found is None or found.body is None:
             return RecordState()
@@ -90,10 +90,10 @@ class Site:
     def last_txid(self) -> int:
         return len(self.log)
 
-    def has_taken(self, peer: str, txid: int) -> bool:
+    def has_received(self, peer: str, txid: int) -> bool:
         return self.taken.get(peer, 0) >= txid
 
-    def had(self, client: int, sequence: int) -> bool:
+    def has_message(self, client: int, sequence: int) -> bool:
         return (client, sequence) in self.come
 
     def find(self, message_type: str, topic: str) -> ComparableRecords | None:
@@ -169,16 +169,16 @@ class World:
             comparison = site.comparison
             if comparison is not None:
                 for _ in range(self.random.randrange(4)):
-                    comparison.step(self.now)
-                self._post(site.name, comparison.peer, comparison.outgoing)
+                    comparison.run_slice(self.now)
+                self._post(site.name, comparison.peer, comparison.outgoing_messages)
                 if comparison.result is not None:
                     self.claims.append((site.name, comparison.peer, comparison.result))
                     self.check(site.name, comparison.peer, comparison.result)
                     site.comparison = None
             for peer, answering in site.answering.items():
                 for _ in range(self.random.randrange(4)):
-                    answering.step()
-                self._post(site.name, peer, answering.outgoing)
+                    answering.run_slice()
+                self._post(site.name, peer, answering.outgoing_messages)
         for one, other in self.ways:
             self.flush(one, other)
         while self.words and self.random.random() < 0.7:
@@ -191,12 +191,12 @@ class World:
     def _read(self, one: str, other: str, data: bytes) -> None:
         site, word = self.sites[other], unpack(data)
         if isinstance(word, DigestRequest | KeyListRequest | KeyListContinuation | StateRequest):
-            site.answering[one].take(word)
+            site.answering[one].receive_request(word)
         elif isinstance(word, RepublishRequest):
             for key, digest in zip(word.keys, word.digests, strict=True):
                 self.publish_again(other, key, digest)
         elif not isinstance(word, ComparisonReport) and site.comparison is not None:
-            site.comparison.take(word)
+            site.comparison.receive_message(word)
 
     def check(self, name: str, peer: str, result: ComparisonResult) -> None:
         """See that what is said was true."""
@@ -218,7 +218,7 @@ class World:
 
     def publish_again(self, name: str, key: str, digest: int) -> None:
         site = self.sites[name]
-        if site.state(key).digest == digest != 0:
+        if site.record_state(key).digest == digest != 0:
             self.repairs += 1
             self.number += 1
             client = REPAIRS + self.names.index(name)
@@ -228,7 +228,8 @@ class World:
         return {
             key
             for key in map(str, range(12))
-            if self.sites[one].state(key).digest != self.sites[other].state(key).digest
+            if self.sites[one].record_state(key).digest
+            != self.sites[other].record_state(key).digest
         }
 
 

@@ -74,7 +74,7 @@ class Connection:
                 place = self.world.random.randrange(len(frame) + 1)
                 for part in (frame[:place], frame[place:]):
                     reader.feed(part)
-                    while (whole := reader.next()) is not None:
+                    while (whole := reader.next_frame()) is not None:
                         instance.receive(self, whole)
             else:
                 instance.receive(self, frame)

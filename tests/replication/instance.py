@@ -92,14 +92,14 @@ class Instance:
                 remembered = found
         self.recent = RecentEntries(1000)
         is_whole = log.first_txid <= max(remembered.txid + 1, log.began)
-        recollection = DedupWindowRecovery(remembered, self.recent, is_whole=is_whole)
+        recollection = DedupWindowRecovery(remembered, self.recent, is_log_complete=is_whole)
         start = min([remembered.txid, *remembered.acknowledged.values()])
         reader = LogReader(log, max(start, log.first_txid - 1), lambda topic: True)
         while not reader.is_caught_up:
-            for run in reader.read_passage(100).stretch().runs():
-                recollection.take(run)
-        self.known = recollection.known
-        self.known.highest = lambda client: self.log.sequences.get(client, 0)
+            for run in reader.read_for_forwarding(100).to_entry_range().batches():
+                recollection.replay_batch(run)
+        self.known = recollection.dedup_window
+        self.known.highest_sequence = lambda client: self.log.sequences.get(client, 0)
         self.known.__class__ = self.known_type
         self.senders = {
             link.destination: self.sender_type(
@@ -107,7 +107,7 @@ class Instance:
                 f"{log.identity}/{link.destination}",
                 Routes([TopicRoute("json", "orders")], link.pass_through),
                 remembered.acknowledged.get(link.destination, 0),
-                most_under_way=400,
+                max_in_flight_bytes=400,
             )
             for link in self.links
         }
@@ -159,7 +159,7 @@ class Instance:
         """Whether it is there, and has got from all its sources what these had."""
         return self.is_up and all(
             self.world.instances[source].is_up
-            and self.world.instances[source].senders[self.name].resynchronized
+            and self.world.instances[source].senders[self.name].is_resynchronized
             for source in self.sources
         )
 
@@ -190,9 +190,9 @@ class Instance:
             txid = self.log.append(topic, client, sequence, body, now=self.world.now)
             if sequence:
                 if sequence != before + 1:
-                    self.known.noted(client, before, (sequence,))
+                    self.known.record_sequences(client, before, (sequence,))
                 checksum = self.log.rows[-1][15]
-                self.recent.note(
+                self.recent.add_batch(
                     client, (sequence,), (checksum,), (txid, txid), topic, JournalOrigin()
                 )
                 self.waiting.append((txid, publisher, sequence))
@@ -203,11 +203,13 @@ class Instance:
         """Whether a number may be recorded, or has been; the log is told of those that are not."""
         missing, highest = self.log.missing, self.log.sequences.get(client, 0)
         if sequence <= highest:
-            return not missing.lacks(client, sequence)
-        if missing.is_full(client) or (self.refuses and self.world.random.random() < self.refuses):
-            missing.refuse(client, sequence)
+            return not missing.is_missing(client, sequence)
+        if missing.is_over_limit(client) or (
+            self.refuses and self.world.random.random() < self.refuses
+        ):
+            missing.add_refused(client, sequence)
             return False
-        due = missing.due(client, sequence)
+        due = missing.refused_before(client, sequence)
         if due:
             self.note(client, GapRecord(missing=list(due)))
         return True
@@ -219,7 +221,7 @@ class Instance:
             NOTES, client, 0, encode_note(note), JournalEntryKind.MISSING, now=self.world.now
         )
         identity, checksum = log.rows[-1][CLIENT], log.rows[-1][BODY_CRC]
-        self.recent.note(identity, (txid,), (checksum,), (txid, txid), NOTES, JournalOrigin())
+        self.recent.add_batch(identity, (txid,), (checksum,), (txid, txid), NOTES, JournalOrigin())
         self.wake()
 
     def log_on(self, publisher: Publisher) -> tuple[SequenceRanges, int]:
@@ -229,16 +231,16 @@ class Instance:
             Which of its numbers have failed, and up to where all others are settled.
         """
         log, client = self.log, publisher.client
-        log.missing.begin(client)
+        log.missing.drop_refused(client)
         watermarks = [
             row[SEQUENCE]
             for row in log.rows
             if row[CLIENT] == client
-            and row[TXID] > self.settlement.settled
+            and row[TXID] > self.settlement.settled_txid
             and not log.names.origins[row[ORIGIN]].path
         ]
         settled = min([number - 1 for number in watermarks] + [log.sequences.get(client, 0)])
-        told = log.missing.upto(client, settled)
+        told = log.missing.missing_up_to(client, settled)
         there = {row[SEQUENCE] for row in log.rows if row[CLIENT] == client}
         there |= {number for one, number in log.removed if one == client}
         for number in publisher.store:
@@ -250,7 +252,7 @@ class Instance:
     def heard(self, client: int, told: SequenceRanges) -> None:
         """A publisher goes on after it has been told what has failed."""
         if self.is_up:
-            self.note(client, GapRecord(heard=list(told)))
+            self.note(client, GapRecord(announced=list(told)))
 
     def applied(self, first_txid: int) -> None:
         """Entries have been appended, from one on."""
@@ -274,7 +276,7 @@ class Instance:
             return
         self.is_awake = False
         log = self.log
-        self.settlement.recorded(log.last_txid, ElapsedMicroseconds(self.world.now))
+        self.settlement.record_append(log.last_txid, ElapsedMicroseconds(self.world.now))
         if log.durable < log.last_txid and not self.is_committing:
             self.is_committing = True
             end = log.last_txid
@@ -283,9 +285,9 @@ class Instance:
         for connection in list(self.world.connections):
             if self.name in connection.ends:
                 self._serve(connection)
-        if self.settlement.find_out() and self.settlement.downgraded:
-            self.released = self.settlement.settled
-        while self.waiting and self.waiting[0][0] <= self.settlement.settled:
+        if self.settlement.update_settled() and self.settlement.downgraded_destinations:
+            self.released = self.settlement.settled_txid
+        while self.waiting and self.waiting[0][0] <= self.settlement.settled_txid:
             txid, publisher, sequence = self.waiting.pop(0)
             self._check_ack(publisher, sequence, is_released=txid <= self.released)
             publisher.acknowledged(self, sequence)
@@ -295,7 +297,7 @@ class Instance:
             return
         self.is_committing = False
         self.log.durable = end
-        self.settlement.reached(end)
+        self.settlement.advance_durable(end)
         if self.snapshot is not None and self.snapshot[0] <= end:
             self.remembered = self.snapshot[1]
             self.snapshot = None
@@ -310,8 +312,8 @@ class Instance:
                 log.identity,
                 log.last_txid,
                 {s: c for s, r in self.receivers.items() if (c := r.cursor) is not None},
-                {name: sender.needed_from - 1 for name, sender in self.senders.items()},
-                list(self.known.summary(log.sequences)),
+                {name: sender.first_needed_txid - 1 for name, sender in self.senders.items()},
+                list(self.known.publisher_windows(log.sequences)),
             )
             self.snapshot = log.last_txid, pack(remembered)
             if log.last_txid <= log.durable:
@@ -333,14 +335,14 @@ class Instance:
         if self.is_up:
             for receiver in self.receivers.values():
                 if receiver.is_stalled:
-                    self._note(receiver.go_on())
+                    self._note(receiver.resume_batch())
             self.wake()
 
     def mend(self, log: Log, txid: int) -> None:
         """An entry of a log can be read again."""
         if log.damaged.pop(txid, None) is not None and self.is_up and log is self.log:
             for sender in self.senders.values():
-                sender.look_again(txid)
+                sender.retry_damaged(txid)
             self.wake()
 
     def give_up(self, txid: int) -> None:
@@ -348,13 +350,13 @@ class Instance:
         self.log.lost.add(txid)
         if self.is_up:
             for sender in self.senders.values():
-                sender.look_again()
+                sender.retry_damaged()
             self.wake()
 
     def remove_journals(self) -> None:
         """Remove what nobody needs."""
         if self.is_up:
-            needed = [sender.needed_from for sender in self.senders.values()]
+            needed = [sender.first_needed_txid for sender in self.senders.values()]
             self.log.remove_before(min([*needed, self.log.durable + 1]))
 
     # Links.
@@ -392,21 +394,21 @@ class Instance:
             case Hello():
                 self._meet(connection, frame)
             case PositionRequest():
-                for answer in self.receivers[peer].begin(
-                    peer_of(connection.hello[self.name]), frame, self.settlement.settled
+                for answer in self.receivers[peer].begin_link(
+                    peer_of(connection.hello[self.name]), frame, self.settlement.settled_txid
                 ):
                     connection.send(self.name, answer)
             case PositionResponse():
                 self.senders[peer].resume(frame)
             case DedupState():
-                self.senders[peer].learn(frame)
+                self.senders[peer].process_dedup_state(frame)
             case Ack():
-                self.senders[peer].acknowledge(frame)
+                self.senders[peer].process_ack(frame)
             case SkippedRanges():
                 if self.receivers[peer].is_stalled:
                     connection.close(self.name)
                     return
-                self.receivers[peer].owe(frame)
+                self.receivers[peer].record_skipped(frame)
             case ReplicationBatch():
                 receiver = self.receivers[peer]
                 if receiver.is_stalled:
@@ -414,7 +416,7 @@ class Instance:
                     connection.close(self.name)
                     return
                 self.check_batch(frame, peer)
-                self._note(receiver.take(frame))
+                self._note(receiver.receive_batch(frame))
             case HelloRefusal(reason):
                 raise Violation(reason)
         self.wake()
@@ -426,9 +428,9 @@ class Instance:
             raise Violation(reason)
         connection.hello[self.name] = hello
         if peer in self.receivers:
-            self.receivers[peer].disconnected()
+            self.receivers[peer].end_link()
         if peer in self.senders:
-            connection.send(self.name, self.senders[peer].connected(peer_of(hello)))
+            connection.send(self.name, self.senders[peer].begin_link(peer_of(hello)))
 
     def _note(self, taken: Any) -> None:
         for conflict in taken.conflicts:
@@ -436,7 +438,7 @@ class Instance:
 
     def check_batch(self, batch: ReplicationBatch, peer: str) -> None:
         """See that nothing comes back to where it has been."""
-        for name in batch.columns.used().values() if batch.columns is not None else ():
+        for name in batch.columns.used_properties().values() if batch.columns is not None else ():
             is_back = any(hop.name == self.name for hop in hops(name.origin.path))
             if is_back and not self.world.disk_losses:
                 raise Violation(f"{peer} sent to {self.name} what came from there")
@@ -449,9 +451,9 @@ class Instance:
         if current is not None and current is not connection and current.open[self.name]:
             return
         if peer in self.senders:
-            self.senders[peer].disconnected()
+            self.senders[peer].end_link()
         if peer in self.receivers:
-            self.receivers[peer].disconnected()
+            self.receivers[peer].end_link()
 
     def _serve(self, connection: Connection, *, flush: bool = False) -> None:
         if not connection.open[self.name] or connection.lives[self.name] != self.life:
@@ -459,11 +461,11 @@ class Instance:
         peer = connection.other(self.name)
         sender = self.senders.get(peer)
         if sender is not None:
-            while (batch := sender.pull(self.world.now, flush=flush)) is not None:
+            while (batch := sender.next_frame(self.world.now, flush=flush)) is not None:
                 connection.send(self.name, batch)
         receiver = self.receivers.get(peer)
         if receiver is not None and self.name in connection.hello:
-            ack = receiver.acknowledge(self.log.durable, self.settlement.is_settled)
+            ack = receiver.make_ack(self.log.durable, self.settlement.is_settled)
             if ack is not None:
                 connection.send(self.name, ack)
 
@@ -475,7 +477,7 @@ class Instance:
             raise Violation(f"{self.name} acknowledges {message}, which is not on its disk")
         if is_released:
             return  # once and for all, by a downgrade, whoever is waited for by now
-        for name in self.settlement.waited_for:
+        for name in self.settlement.awaited_destinations:
             other = self.world.instances[name]
             if message not in other.on_disk() and not other.loss:
                 raise Violation(f"{self.name} acknowledges {message}, which {name} does not have")
@@ -491,7 +493,7 @@ class Instance:
             passed = instance.path_of(message)
             if passed is None or (passed and instance is self):
                 continue  # what came from elsewhere, the one that it came from sees to
-            for name in sorted(instance.settlement.waited_for - seen - passed):
+            for name in sorted(instance.settlement.awaited_destinations - seen - passed):
                 seen.add(name)
                 other = self.world.instances[name]
                 following.append(other)
@@ -512,10 +514,10 @@ class SimulatedRecorder:
     def last_txid(self) -> int:
         return self._instance.log.last_txid
 
-    def highest(self) -> dict[int, int]:
+    def highest_sequences(self) -> dict[int, int]:
         return self._instance.log.sequences
 
-    def published_twice(
+    def report_duplicates(
         self, topic: JournalTopic, marks: Sequence[tuple[int, int]], publishers: tuple[str, str]
     ) -> None:
         self._instance.published_twice(marks, publishers)
@@ -525,25 +527,31 @@ class SimulatedRecorder:
         first = self.last_txid + 1
         recorded = instance.log.take(run, source, instance.room, instance.world.now)
         if instance.room is not None:
-            instance.room -= recorded.done
-        if recorded.done:
+            instance.room -= recorded.processed_count
+        if recorded.processed_count:
             instance.applied(first)
-        for place in range(recorded.done):
+        for place in range(recorded.processed_count):
             if run.kinds[place] == JournalEntryKind.MISSING:
                 self._take_away(run.source_txids[place], decode_note(run.data[place]))
         return recorded
 
     def _take_away(self, client: int, note: GapRecord) -> None:
         """Of what another instance lacks, this one may have some."""
-        there = [pair for one in note.missing for pair in self._instance.known.there(client, *one)]
+        there = [
+            pair
+            for one in note.missing
+            for pair in self._instance.known.received_ranges(client, *one)
+        ]
         if there:
-            self._instance.note(client, GapRecord(here=there))
+            self._instance.note(client, GapRecord(present_here=there))
 
-    def lost(self, client: int, sequences: SequenceRanges) -> bool:
+    def record_lost_sequences(self, client: int, sequences: SequenceRanges) -> bool:
         instance = self._instance
         if instance.room == 0:
             return False
-        lacking = [pair for one in sequences for pair in instance.known.lacking(client, *one)]
+        lacking = [
+            pair for one in sequences for pair in instance.known.missing_ranges(client, *one)
+        ]
         if lacking:
             instance.note(client, GapRecord(missing=lacking))
         return True

@@ -125,7 +125,7 @@ class Log:
         count = len(run.data) if room is None else min(len(run.data), room)
         first = self.last_txid + 1
         for place in range(count):
-            topic, origin, extras_length = run.name(place)
+            topic, origin, extras_length = run.properties_of(place)
             self.append(
                 topic,
                 run.clients[place],
@@ -175,9 +175,9 @@ class Log:
 def take_note(missing: SequenceGaps, row: EntryRow, body: bytes) -> None:
     """Learn what is missing, and what is not any more."""
     if row[KIND] == JournalEntryKind.MISSING:
-        missing.take(row[SOURCE_TXID], decode_note(body), is_own=not row[SOURCE])
+        missing.apply_record(row[SOURCE_TXID], decode_note(body), is_own=not row[SOURCE])
     else:
-        missing.came(row[CLIENT], row[SEQUENCE], row[SEQUENCE])
+        missing.remove_recorded(row[CLIENT], row[SEQUENCE], row[SEQUENCE])
 
 
 class LogReader:
@@ -199,7 +199,7 @@ class LogReader:
     def is_caught_up(self) -> bool:
         return self.position >= self._log.durable
 
-    def read_passage(self, most_entries: int, most_bytes: int = 1 << 20) -> RawEntryRange:
+    def read_for_forwarding(self, most_entries: int, most_bytes: int = 1 << 20) -> RawEntryRange:
         log = self._log
         start = max(self.position + 1 - log.first_txid, 0)
         end = min(start + most_entries, log.durable + 1 - log.first_txid)
@@ -214,7 +214,7 @@ class LogReader:
         places = [p for p in places if log.rows[p][TXID] not in self._damaged]
         rows, data = [log.rows[p] for p in places], [log.data[p] for p in places]
         passage = passage_of(rows, data, log.names)
-        passage.unread = unread
+        passage.damaged_entries = unread
         return passage
 
     def _unread(self, place: int) -> DamagedEntry:

@@ -29,18 +29,18 @@ if TYPE_CHECKING:
 class AcksBeforeStable(ReplicationReceiver):
     """Acknowledges what it has received, be it on stable storage or not."""
 
-    def acknowledge(self, durable: int, is_settled: Any) -> Ack | None:
-        return super().acknowledge(1 << 60, lambda *_: True)
+    def make_ack(self, durable: int, is_settled: Any) -> Ack | None:
+        return super().make_ack(1 << 60, lambda *_: True)
 
 
 class AcksBeforeOthers(ReplicationReceiver):
     """Waits for its disk, and not for the instances that acknowledge to it."""
 
-    def acknowledge(self, durable: int, is_settled: Any) -> Ack | None:
+    def make_ack(self, durable: int, is_settled: Any) -> Ack | None:
         def stored(last: int, *_: object) -> bool:
             return last <= durable
 
-        return super().acknowledge(durable, stored)
+        return super().make_ack(durable, stored)
 
 
 class AcksDuplicatesAtOnce(ReplicationReceiver):
@@ -49,29 +49,29 @@ class AcksDuplicatesAtOnce(ReplicationReceiver):
     _newest = 0
     _drops = False
 
-    def _move_to(self, txid: int) -> None:
-        self._received = txid
-        self._storing.append((txid, self._newest))
+    def _advance_to(self, txid: int) -> None:
+        self._received_txid = txid
+        self._unsynced_txids.append((txid, self._newest))
 
-    def _drop(self, run: Any, places: Any, source: Any) -> None:
+    def _drop_duplicates(self, run: Any, places: Any, source: Any) -> None:
         self._drops = True
-        super()._drop(run, places, source)
+        super()._drop_duplicates(run, places, source)
         self._drops = False
 
-    def _wait_for(
+    def _track_unsettled(
         self, lane: int, txids: tuple[int, int], own_last: int, kinds: set[EntryRoutingKey]
     ) -> None:
         if not self._drops:
             self._newest = own_last
-            super()._wait_for(lane, txids, own_last, kinds)
+            super()._track_unsettled(lane, txids, own_last, kinds)
 
 
 class AcksInOrderOfLog(ReplicationReceiver):
     """Has what came on one path wait for what came before it on another."""
 
-    def acknowledge(self, durable: int, is_settled: Any) -> Ack | None:
-        ack = super().acknowledge(durable, is_settled)
-        return None if ack is None else Ack(ack.settled)
+    def make_ack(self, durable: int, is_settled: Any) -> Ack | None:
+        ack = super().make_ack(durable, is_settled)
+        return None if ack is None else Ack(ack.settled_txid)
 
 
 class _WithBacklog(ReplicationReceiver):
@@ -79,20 +79,20 @@ class _WithBacklog(ReplicationReceiver):
 
     def __init__(self, *args: Any, most_units: int) -> None:
         super().__init__(*args)
-        self._backlog = self.backlog_type(most_units)
+        self._unacknowledged_entries = self.backlog_type(most_units)
 
 
 class _JoinsLanes(UnacknowledgedEntries):
     def add(
         self, lane: int, txids: tuple[int, int], own_last: int, kinds: Collection[EntryRoutingKey]
     ) -> None:
-        is_much = self._count >= self._most_units
+        is_much = self._unit_count >= self._max_units
         super().add(lane, txids, own_last, kinds)
         if is_much:
             units = [units[-1] for units in self._lanes.values()]
-            kinds = set[EntryRoutingKey]().union(*(unit.kinds for unit in units))
+            kinds = set[EntryRoutingKey]().union(*(unit.routing_keys for unit in units))
             for unit in units:
-                unit.kinds, unit.own_last = kinds, max(unit.own_last, own_last)
+                unit.routing_keys, unit.own_last_txid = kinds, max(unit.own_last_txid, own_last)
 
 
 class JoinsLanes(_WithBacklog):
@@ -105,7 +105,7 @@ class _ForgetsUnits(UnacknowledgedEntries):
     def add(
         self, lane: int, txids: tuple[int, int], own_last: int, kinds: Collection[EntryRoutingKey]
     ) -> None:
-        if self._count < self._most_units:
+        if self._unit_count < self._max_units:
             super().add(lane, txids, own_last, kinds)
 
 
@@ -121,17 +121,17 @@ class StoresCursorTooEarly(ReplicationReceiver):
     @property
     def cursor(self) -> ReceiveCursor | None:
         found = super().cursor
-        return None if found is None else found._replace(txid=self._received + 2)
+        return None if found is None else found._replace(txid=self._received_txid + 2)
 
 
 class AsksForTooLittle(ReplicationReceiver):
     """After an interruption, asks for what comes behind the next entry."""
 
-    def begin(
+    def begin_link(
         self, source: Any, frame: PositionRequest, settled: int, *rest: Any, **options: Any
     ) -> Any:
-        self._received += self._stream == frame.stream and self._received < frame.last
-        return super().begin(source, frame, settled, *rest, **options)
+        self._received_txid += self._stream == frame.stream and self._received_txid < frame.last
+        return super().begin_link(source, frame, settled, *rest, **options)
 
 
 class LosesRange(ReplicationSender):
@@ -140,7 +140,7 @@ class LosesRange(ReplicationSender):
     def resume(self, frame: PositionResponse) -> Any:
         found = super().resume(frame)
         if found is not None and self._reader is not None:
-            self._reader = self._log.read_from(found.after + 1, self._routes.takes)
+            self._reader = self._log.read_from(found.after_txid + 1, self._routes.includes)
         return found
 
 
@@ -150,78 +150,78 @@ class RepeatsRange(ReplicationSender):
     def resume(self, frame: PositionResponse) -> Any:
         found = super().resume(frame)
         if found is not None and self._reader is not None:
-            start = max(found.after - 3, self._log.first_txid - 1)
-            self._reader = self._log.read_from(start, self._routes.takes)
+            start = max(found.after_txid - 3, self._log.first_txid - 1)
+            self._reader = self._log.read_from(start, self._routes.includes)
         return found
 
 
 class ForgetsUnderWay(ReplicationSender):
     """Takes what has been sent for what has been acknowledged, once the link is gone."""
 
-    def disconnected(self) -> None:
-        super().disconnected()
-        self._under_way = InFlightEntries(self._told)
+    def end_link(self) -> None:
+        super().end_link()
+        self._in_flight_entries = InFlightEntries(self._sent_txid)
 
 
 class IgnoresLanes(ReplicationSender):
     """Takes what is stored for settled."""
 
-    def acknowledge(self, ack: Ack) -> None:
-        super().acknowledge(Ack(ack.stored))
+    def process_ack(self, ack: Ack) -> None:
+        super().process_ack(Ack(ack.stored))
 
 
 class TakesTwice(DedupWindow):
     """Takes everything that comes for new."""
 
-    def unknown(self, client: int, sequences: Sequence[int]) -> Sequence[int]:
+    def new_positions(self, client: int, sequences: Sequence[int]) -> Sequence[int]:
         return range(len(sequences))
 
 
 class IgnoresGaps(DedupWindow):
     """Takes nothing that is below the highest number."""
 
-    def unknown(self, client: int, sequences: Sequence[int]) -> Sequence[int]:
-        highest = self.highest(client)
+    def new_positions(self, client: int, sequences: Sequence[int]) -> Sequence[int]:
+        highest = self.highest_sequence(client)
         return [place for place, number in enumerate(sequences) if number > highest]
 
 
 class ForgetsGaps(DedupWindow):
     """Does not see which numbers are missing."""
 
-    def noted(self, client: int, before: int, sequences: Sequence[int]) -> None:
+    def record_sequences(self, client: int, before: int, sequences: Sequence[int]) -> None:
         return
 
 
 class IgnoresPath(ReplicationSender):
     """Sends entries back to where they have been."""
 
-    def connected(self, peer: Any) -> PositionRequest:
-        begin = super().connected(peer)
-        self._way = LinkRoute(self._routes, "nobody")
+    def begin_link(self, peer: Any) -> PositionRequest:
+        begin = super().begin_link(peer)
+        self._route = LinkRoute(self._routes, "nobody")
         return begin
 
 
 class ForgetsWhatItOwes(ReplicationSender):
     """Leaves out what nobody has, and thinks no more of it."""
 
-    def _leave_out(self, owed: Any, first: int, last: int) -> None:
+    def _record_skipped(self, owed: Any, first: int, last: int) -> None:
         return
 
 
 class WaitsForNothing(ReplicationSender):
     """Goes on behind what it cannot read without waiting for it to be mended."""
 
-    def _owed(self, unread: Any, end: int) -> Any:
+    def _find_lost(self, unread: Any, end: int) -> Any:
         return unread, end
 
 
 class ForgetsWhatItIsOwed(ReplicationReceiver):
     """Does not say what the source has left out, when that asks where to go on."""
 
-    def begin(
+    def begin_link(
         self, source: Any, frame: PositionRequest, settled: int, *rest: Any, **options: Any
     ) -> Any:
-        for one in super().begin(source, frame, settled, *rest, **options):
+        for one in super().begin_link(source, frame, settled, *rest, **options):
             yield PositionResponse(one.after, one.ack) if isinstance(one, PositionResponse) else one
 
 
@@ -246,7 +246,7 @@ class DropsNotes(Instance):
 
     def receive(self, connection: Connection, frame: Any) -> None:
         super().receive(connection, frame)
-        self.log.missing.forget([publisher.client for publisher in self.world.publishers])
+        self.log.missing.drop_publishers([publisher.client for publisher in self.world.publishers])
 
 
 def with_receiver(kind: type[ReplicationReceiver]) -> type[Instance]:

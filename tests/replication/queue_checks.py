@@ -80,8 +80,9 @@ def state(world: Workshop) -> str:
     for host in world.hosts:
         entries = host.core.lifecycle.entries
         left = [
-            f"{entries.mark(place)} of {entries.owner(place) or host.name} "
-            f"{entries.state(place)} turn {host.core.lifecycle.title(place).turn}"
+            f"{entries.bookmark(place)} of {entries.owner(place) or host.name} "
+            f"{entries.state(place)} turn"
+            f" {host.core.lifecycle.ownership_claim(place).transfer_count}"
             for place in host.core.lifecycle.entries.places()
         ]
         parts.append(f"{host.name}: {left}, neighbours {sorted(host.router.neighbours)}")

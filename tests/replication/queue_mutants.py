@@ -31,47 +31,49 @@ class OwnsEverything(OwnershipTransfers):
 class HandsOnWhatIsLeased(OwnershipTransfers):
     """Hands on what a consumer has."""
 
-    def _may_hand_on(self, place: int, asker: str) -> bool:
+    def _may_transfer(self, place: int, asker: str) -> bool:
         lifecycle = self._queue.lifecycle
         if lifecycle.entries.state(place) == LEASED and not lifecycle.entries.owner(place):
-            title = OwnershipClaim(lifecycle.title(place).turn + 1, asker)
-            lifecycle.transfer(place, title, 0)
-            event = Transferred(0, [lifecycle.entries.mark(place)], asker, [title.turn])
+            title = OwnershipClaim(lifecycle.ownership_claim(place).transfer_count + 1, asker)
+            lifecycle.change_owner(place, title, 0)
+            event = Transferred(
+                0, [lifecycle.entries.bookmark(place)], asker, [title.transfer_count]
+            )
             lifecycle.events.append(event)
-        return super()._may_hand_on(place, asker)
+        return super()._may_transfer(place, asker)
 
 
 class TakesForGranted(OwnershipTransfers):
     """Takes what it has asked for without a word of the owner."""
 
-    def step(self, now: int) -> list[OutboundPeerMessage]:
-        said = super().step(now)
+    def process_transfers(self, now: int) -> list[OutboundPeerMessage]:
+        said = super().process_transfers(now)
         for _, word in said:
             if isinstance(word, TransferRequest):
-                self._queue.transfer(word.marks[: word.most], self._queue.owner, now)
+                self._queue.transfer(word.bookmarks[: word.max_transferred], self._queue.owner, now)
         return said
 
 
 class ActsForEverybody(OwnershipTransfers):
     """Takes over messages whose owners can be reached."""
 
-    def _acts_for(self, owner: str) -> bool:
+    def _is_proxy_for(self, owner: str) -> bool:
         return True
 
 
 class HandsNothingOn(OwnershipTransfers):
     """Keeps what it has nobody for."""
 
-    def _may_hand_on(self, place: int, asker: str) -> bool:
+    def _may_transfer(self, place: int, asker: str) -> bool:
         return False
 
 
 class AsksOnce(OwnershipTransfers):
     """Does not ask again when there is no answer."""
 
-    def _forget(self, now: int) -> None:
-        self._later = dict.fromkeys(self._later, 1 << 60)
-        super()._forget(now)
+    def _drop_finished_requests(self, now: int) -> None:
+        self._retry_times = dict.fromkeys(self._retry_times, 1 << 60)
+        super()._drop_finished_requests(now)
 
 
 class DeliversTooEarly(Host):
@@ -85,28 +87,28 @@ class DeliversTooEarly(Host):
 class _Deaf(RemoteEvents):
     """Does not wait for what has not come."""
 
-    def _end(self, marks: Iterable[PublisherSequence], now: int, *, is_over: bool) -> None:
+    def _remove_ended(self, marks: Iterable[PublisherSequence], now: int, *, is_over: bool) -> None:
         here = [mark for mark in marks if self._lifecycle.entries.find(mark) is not None]
-        super()._end(here, now, is_over=is_over)
+        super()._remove_ended(here, now, is_over=is_over)
 
 
 class _LastWord(MessageLifecycle):
     """Believes whoever spoke last."""
 
-    def claim(
+    def apply_claim(
         self, mark: PublisherSequence, title: OwnershipClaim, now: int, *, may_come: bool
     ) -> bool:
         place = self.entries.find(mark)
-        if place is not None and self.entries.is_there(place):
-            self.transfer(place, title, now)
+        if place is not None and self.entries.is_present(place):
+            self.change_owner(place, title, now)
             return True
-        return super().claim(mark, title, now, may_come=may_come)
+        return super().apply_claim(mark, title, now, may_come=may_come)
 
 
 class _Stubborn(RemoteEvents):
     """Lets nobody else end what its consumers have."""
 
-    def _end(self, marks: Iterable[PublisherSequence], now: int, *, is_over: bool) -> None:
+    def _remove_ended(self, marks: Iterable[PublisherSequence], now: int, *, is_over: bool) -> None:
         entries = self._lifecycle.entries
         places = {mark: entries.find(mark) for mark in marks}
         others = [
@@ -114,29 +116,29 @@ class _Stubborn(RemoteEvents):
             for mark, place in places.items()
             if place is None or entries.state(place) != LEASED
         ]
-        super()._end(others, now, is_over=is_over)
+        super()._remove_ended(others, now, is_over=is_over)
 
 
 class _Generous(MessageLifecycle):
     """Goes on delivering what it has handed on."""
 
-    def transfer(self, place: int, title: OwnershipClaim, now: int) -> None:
+    def change_owner(self, place: int, title: OwnershipClaim, now: int) -> None:
         was_ours = not self.entries.owner(place) and self.entries.state(place) in (
             AVAILABLE,
             BEHIND,
         )
-        super().transfer(place, title, now)
+        super().change_owner(place, title, now)
         if was_ours and title.owner != self._instance:
             self.entries.set_owner(place, "")
-            self.offer(place, now)
+            self.make_available(place, now)
 
 
 class _Forgetful(RemoteEvents):
     """Does not take up what others have recorded when it is started anew."""
 
-    def hear(self, event: QueueEvent, now: int, *, is_over: bool = False) -> None:
+    def apply_event(self, event: QueueEvent, now: int, *, is_over: bool = False) -> None:
         if not is_over:
-            super().hear(event, now)
+            super().apply_event(event, now)
 
 
 def with_sharing(kind: type[OwnershipTransfers]) -> type[Host]:
@@ -146,7 +148,7 @@ def with_sharing(kind: type[OwnershipTransfers]) -> type[Host]:
 def with_part(kind: type[RemoteEvents | MessageLifecycle]) -> type[Host]:
     def make_queue(self: Host) -> tuple[Queue, OwnershipTransfers]:
         core, sharing = Host.make_queue(self)
-        part = core.lifecycle if issubclass(kind, MessageLifecycle) else core.elsewhere
+        part = core.lifecycle if issubclass(kind, MessageLifecycle) else core.remote_events
         part.__class__ = kind
         return core, sharing
 

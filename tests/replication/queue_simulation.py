@@ -139,7 +139,7 @@ class Matching:
     def discard(self, content_filter: Hashable) -> None:
         self._has_filter = False
 
-    def may_change(self, content_filter: Hashable) -> bool:
+    def is_volatile(self, content_filter: Hashable) -> bool:
         return False
 
     def match(self, txids: Sequence[int]) -> Sequence[Collection[Hashable]]:
@@ -184,7 +184,9 @@ class Host(Instance):
         core, _ = self.make_queue()
         self.fold(core)
         entries = core.lifecycle.entries
-        self.owned = {entries.mark(place) for place in everything(core) if not entries.owner(place)}
+        self.owned = {
+            entries.bookmark(place) for place in everything(core) if not entries.owner(place)
+        }
 
     def make_queue(self) -> tuple[Queue, OwnershipTransfers]:
         core = Queue(
@@ -196,7 +198,7 @@ class Host(Instance):
         )
 
         def reach(name: str) -> bool | None:
-            return self.router.reach(name, self.world.now)
+            return self.router.is_reachable(name, self.world.now)
 
         return core, self.sharing_type(core, reach, self.world.initial_owner)
 
@@ -234,7 +236,7 @@ class Host(Instance):
         self, marks: Sequence[tuple[int, int]], publishers: tuple[str, str]
     ) -> None:
         owner = max(self.first_owner(one) or self.name for one in publishers)
-        self.core.settle_ownership(marks, owner, self.world.now)
+        self.core.resolve_dual_ownership(marks, owner, self.world.now)
         self.record()
         self.wake()
 
@@ -246,14 +248,14 @@ class Host(Instance):
         if row[KIND] == JournalEntryKind.QUEUE_EVENT:
             event = decode(self.log.data[place])
             if isinstance(event, Acked | Deferred | Expired | Sent):
-                self.ended.update(event.marks)
+                self.ended.update(event.bookmarks)
             if not path:
                 if is_over:
                     core.replay(event)
             elif is_over:
                 core.replay(event, row[TIMESTAMP])
             else:
-                core.hear(event, self.world.now)
+                core.apply_remote_event(event, self.world.now)
             return
         owner = self.first_owner(path[0].name if path else self.name)
         core.lifecycle.enqueue(
@@ -273,11 +275,11 @@ class Host(Instance):
         return self.sharing.initial_owner(publisher)
 
     def record(self) -> None:
-        for event in self.core.take_events():
+        for event in self.core.drain_events():
             if isinstance(event, Acked | Deferred | Expired):
-                self.ended.update(event.marks)
-            if self.sharing.proxied and isinstance(event, Transferred):
-                self.world.taken_over.update(event.marks)
+                self.ended.update(event.bookmarks)
+            if self.sharing.is_proxy and isinstance(event, Transferred):
+                self.world.taken_over.update(event.bookmarks)
             self.log.append(
                 ORDERS, 0, 0, encode(event), JournalEntryKind.QUEUE_EVENT, now=self.world.now
             )
@@ -288,7 +290,7 @@ class Host(Instance):
         if self.is_up:
             entries = self.core.lifecycle.entries
             place = entries.find(mark)
-            return place is not None and entries.is_there(place) and not entries.owner(place)
+            return place is not None and entries.is_present(place) and not entries.owner(place)
         return mark in self.owned
 
     def has_leased(self, mark: PublisherSequence) -> bool:
@@ -306,10 +308,10 @@ class Host(Instance):
     def work(self) -> None:
         now = self.world.now
         for place, lease in self.core.lifecycle.leases.by_place.items():
-            if lease.until is not None and lease.until <= now:
-                self.world.reasons[self.core.lifecycle.entries.mark(place)] += 1
+            if lease.expires_at is not None and lease.expires_at <= now:
+                self.world.reasons[self.core.lifecycle.entries.bookmark(place)] += 1
         deliveries = self.core.deliver(now)
-        said = self.sharing.step(now)
+        said = self.sharing.process_transfers(now)
         self.record()
         last = self.log.last_txid
         self.words += [(last, one) for one in said]
@@ -322,7 +324,7 @@ class Host(Instance):
         if said or self.log.last_txid > self.log.durable or self.core.is_behind:
             self.wake()
         moments = [
-            one for one in (self.core.next_moment, self.sharing.next_moment) if one is not None
+            one for one in (self.core.next_deadline, self.sharing.next_deadline) if one is not None
         ]
         if moments and (self.timer is None or min(moments) < self.timer or self.timer <= now):
             self.timer = max(min(moments), now + MILLISECOND)
@@ -335,7 +337,7 @@ class Host(Instance):
         while self.words and self.words[0][0] <= self.log.durable:
             _, (to, word) = self.words.pop(0)
             self.world.words[type(word).__name__] += 1
-            self.dispatch(self.router.send(to, "orders", encode_peer_message(word)))
+            self.dispatch(self.router.route_message(to, "orders", encode_peer_message(word)))
 
     def hand_out(self, delivery: QueueDelivery) -> None:
         worker = delivery.consumer.subscription
@@ -363,9 +365,9 @@ class Host(Instance):
 
     def leave(self, worker: Worker) -> None:
         consumer = self.consumers.pop(worker)
-        for seat in consumer.seats:
-            for place in seat.held:
-                self.world.reasons[self.core.lifecycle.entries.mark(place)] += 1
+        for seat in consumer.slots:
+            for place in seat.held_places:
+                self.world.reasons[self.core.lifecycle.entries.bookmark(place)] += 1
         self.core.detach(consumer, self.world.now)
         self.record()
         self.wake()
@@ -379,7 +381,7 @@ class Host(Instance):
 
     def _beat(self, life: int) -> None:
         if life == self.life:
-            self.dispatch(self.router.step(self.world.now))
+            self.dispatch(self.router.make_probes(self.world.now))
             self.world.at(300 * MILLISECOND, lambda: self._beat(life))
 
     def dispatch(self, parcels: list[RoutedMessage]) -> None:
@@ -395,25 +397,25 @@ class Host(Instance):
         now = self.world.now
         if self.world.random.random() < 0.1:
             return  # it is lost
-        received = self.router.receive(frame, connection.other(self.name), now)
-        self.dispatch(received.parcels)
-        if received.sender and (frame.to == self.name or self.sharing.proxied):
+        received = self.router.receive_message(frame, connection.other(self.name), now)
+        self.dispatch(received.messages)
+        if received.sender and (frame.to == self.name or self.sharing.is_proxy):
             word = decode_peer_message(frame.body)
             assert isinstance(word, TransferRequest | TransferResponse)
             if frame.to == self.name or isinstance(word, TransferRequest):
-                self.sharing.hear(word, received.sender, now)
+                self.sharing.handle_peer_message(word, received.sender, now)
                 self.wake()
 
     def _meet(self, connection: Connection, hello: Any) -> None:
         super()._meet(connection, hello)
-        self.router.connected(hello.instance)
+        self.router.add_peer(hello.instance)
 
     def disconnected(self, connection: Connection) -> None:
         super().disconnected(connection)
         peer = connection.other(self.name)
         current = self.world.find(self.name, peer)
         if current is None or current is connection or not current.open[self.name]:
-            self.router.disconnected(peer)
+            self.router.remove_peer(peer)
 
 
 class Worker:

@@ -222,7 +222,7 @@ class World:
     def _downgrade(self, name: str, other: str) -> None:
         instance = self.instances[name]
         if instance.is_up:
-            for destination in sorted(instance.settlement.waited_for):
+            for destination in sorted(instance.settlement.awaited_destinations):
                 if self.random.random() < 0.5:
                     self.was_downgraded = True
                     instance.settlement.downgrade(destination)
@@ -255,5 +255,5 @@ class World:
             for txid in list(instance.log.damaged):
                 instance.mend(instance.log, txid)
             if instance.is_up:
-                for name in list(instance.settlement.downgraded):
+                for name in list(instance.settlement.downgraded_destinations):
                     instance.settlement.upgrade(name)

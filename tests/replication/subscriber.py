@@ -83,20 +83,22 @@ class Subscriber:
                 self.before = set(self.world.published)
         request = parse_bookmark(self.trail.resume_from)
         span = resolve(request, NamedLog(home.log), "now", home.log.last_txid)
-        self._position = min(span.after, home.log.durable)
+        self._position = min(span.after_txid, home.log.durable)
         self._be_told_places()
 
     def _has_met(self, home: Instance) -> bool:
         """Whether an instance knows the others' logs, without which it cannot tell places there."""
         others = (home.receivers[name] for name in self.homes if name in home.receivers)
-        return all(receiver.place_of(0) is not None for receiver in others)
+        return all(receiver.source_position(0) is not None for receiver in others)
 
     def _be_told_places(self) -> None:
         """As of an ack: how far this log has been read, and what goes with that elsewhere."""
         home = self._home
         assert home is not None
         places = [(home.log.identity, self._position)]
-        places += [one for r in home.receivers.values() if (one := r.place_of(self._position))]
+        places += [
+            one for r in home.receivers.values() if (one := r.source_position(self._position))
+        ]
         self.trail.persisted(None, [f"{client_hash(log)}|{txid}|" for log, txid in places])
 
     def _read(self, count: int) -> None:
@@ -124,13 +126,13 @@ class NamedLog:
     def first_txid(self) -> int:
         return self._log.first_txid
 
-    def is_place(self, client: int) -> bool:
+    def is_log_position(self, client: int) -> bool:
         return client == self.number
 
-    def parting(self, client: int, sequence: int) -> int | None:
+    def last_common_txid(self, client: int, sequence: int) -> int | None:
         return None
 
-    def damaged_at(self, client: int, sequence: int) -> int | None:
+    def find_damaged_entry(self, client: int, sequence: int) -> int | None:
         return None
 
     def find(self, client: int, sequence: int) -> int | None:

@@ -44,7 +44,7 @@ class Waiting:
         """Some of the entries have been acknowledged by other instances."""
         self.watermarks -= {one for one in self.entries if one[1] in places}
         self.asked = 0
-        self.backlog.settle(1 << 60, self._is_settled, "source")
+        self.backlog.release_settled(1 << 60, self._is_settled, "source")
 
     def _is_settled(self, last: int, kinds: Collection[EntryRoutingKey], source: str) -> bool:
         self.asked += 1
@@ -53,7 +53,7 @@ class Waiting:
     def settled(self) -> dict[int, int]:
         """Up to where what is acknowledged of each lane."""
         stored = len(self.entries)
-        return dict.fromkeys(LANES, stored) | dict(self.backlog.lanes(stored))
+        return dict.fromkeys(LANES, stored) | dict(self.backlog.pending_lanes(stored))
 
 
 STEPS = st.one_of(
@@ -107,15 +107,15 @@ def test_what_comes_and_comes_does_not_put_off_what_is_there() -> None:
 
 def test_a_source_knows_of_each_lane_what_is_under_way() -> None:
     under_way = InFlightEntries(9)
-    under_way.send([0], 12)
-    under_way.send([0, 1], 20)
-    assert [under_way.has(lane, 12) for lane in LANES] == [False, False, True]
-    assert under_way.settled == 9
-    under_way.acknowledge(Ack(20, [(0, 11), (1, 18)]))
-    assert [under_way.has(lane, 12) for lane in LANES] == [False, True, True]
-    assert (under_way.stored, under_way.settled) == (20, 11)
-    under_way.acknowledge(Ack(20))
-    assert under_way.settled is None
+    under_way.record_sent([0], 12)
+    under_way.record_sent([0, 1], 20)
+    assert [under_way.has_lane_up_to(lane, 12) for lane in LANES] == [False, False, True]
+    assert under_way.settled_txid == 9
+    under_way.process_ack(Ack(20, [(0, 11), (1, 18)]))
+    assert [under_way.has_lane_up_to(lane, 12) for lane in LANES] == [False, True, True]
+    assert (under_way.stored_txid, under_way.settled_txid) == (20, 11)
+    under_way.process_ack(Ack(20))
+    assert under_way.settled_txid is None
     under_way.resume(20, Ack(15, [(1, 13)]))
     assert [under_way.has(lane, 14) for lane in LANES] == [True, False, True]
     assert [under_way.has(lane, 16) for lane in LANES] == [False] * 3, "not stored"

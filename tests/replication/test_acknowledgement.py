@@ -36,14 +36,14 @@ SECOND = 1_000_000
 class Destination:
     """A destination that has everything up to a txid."""
 
-    def __init__(self, instance: str, settled: int = 0) -> None:
+    def __init__(self, instance: str, settled_txid: int = 0) -> None:
         self.instance = instance
-        self.settled = settled
+        self.settled_txid = settled_txid
 
-    def has(self, last: int, kinds: Collection[EntryRoutingKey]) -> bool:
-        return last <= self.settled or all(kind.topic != ORDERS for kind in kinds)
+    def has_entries(self, last: int, kinds: Collection[EntryRoutingKey]) -> bool:
+        return last <= self.settled_txid or all(kind.topic != ORDERS for kind in kinds)
 
-    def leads_to(self, instance: str) -> bool:
+    def is_peer(self, instance: str) -> bool:
         return self.instance == instance
 
 
@@ -59,79 +59,79 @@ def bench(least_sync: int = 0) -> tuple[AcknowledgementTracker, dict[str, Destin
 
 def test_sync_is_waited_for_and_async_is_not() -> None:
     settlement, destinations = bench()
-    settlement.reached(10)
-    assert not settlement.find_out()
-    destinations["B"].settled = 8
-    destinations["C"].settled = 9
-    assert settlement.find_out()
-    assert settlement.settled == 8
-    destinations["B"].settled = destinations["C"].settled = 20
-    assert settlement.find_out()
-    assert settlement.settled == 10, "not before it is on stable storage here"
+    settlement.advance_durable(10)
+    assert not settlement.update_settled()
+    destinations["B"].settled_txid = 8
+    destinations["C"].settled_txid = 9
+    assert settlement.update_settled()
+    assert settlement.settled_txid == 8
+    destinations["B"].settled_txid = destinations["C"].settled_txid = 20
+    assert settlement.update_settled()
+    assert settlement.settled_txid == 10, "not before it is on stable storage here"
 
 
 def test_entries_that_do_not_go_there_do_not_wait() -> None:
     settlement, destinations = bench()
-    settlement.reached(5)
+    settlement.advance_durable(5)
     other, order = EntryRoutingKey(JournalTopic("json", "other"), ""), EntryRoutingKey(ORDERS, "")
     assert settlement.is_settled(4, (other,), "X")
     assert not settlement.is_settled(6, (other,), "X")
     assert not settlement.is_settled(4, (order,), "X")
     assert not settlement.is_settled(4, (other, order), "X"), "one of them goes there"
-    destinations["B"].settled = destinations["C"].settled = 4
+    destinations["B"].settled_txid = destinations["C"].settled_txid = 4
     assert settlement.is_settled(4, (other, order), "X")
 
 
 def test_the_source_of_an_entry_is_not_waited_for() -> None:
     settlement, destinations = bench()
-    settlement.reached(5)
+    settlement.advance_durable(5)
     kinds = (EntryRoutingKey(ORDERS, ""),)
-    destinations["B"].settled = 4
+    destinations["B"].settled_txid = 4
     assert not settlement.is_settled(4, kinds, "B")
     assert settlement.is_settled(4, kinds, "C")
 
 
 def test_a_downgrade_releases_at_once_and_an_upgrade_takes_nothing_back() -> None:
     settlement, destinations = bench()
-    settlement.reached(10)
-    destinations["B"].settled = 10
+    settlement.advance_durable(10)
+    destinations["B"].settled_txid = 10
     assert settlement.downgrade("C")
     assert not settlement.downgrade("C")
     assert not settlement.downgrade("D"), "it is async"
-    assert settlement.find_out()
-    assert settlement.settled == 10
+    assert settlement.update_settled()
+    assert settlement.settled_txid == 10
     assert settlement.upgrade("C")
     assert not settlement.upgrade("C")
-    assert not settlement.find_out()
-    assert settlement.settled == 10
-    settlement.reached(11)
-    destinations["B"].settled = 11
-    assert not settlement.find_out()
+    assert not settlement.update_settled()
+    assert settlement.settled_txid == 10
+    settlement.advance_durable(11)
+    destinations["B"].settled_txid = 11
+    assert not settlement.update_settled()
 
 
 def test_what_waits_too_long_is_downgraded_and_upgraded_when_it_has_caught_up() -> None:
     settlement, destinations = bench()
-    settlement.recorded(10, seconds(1))
-    settlement.recorded(20, seconds(4))
-    destinations["B"].settled = 20
-    destinations["C"].settled = 15
-    assert settlement.waiting() == [
+    settlement.record_append(10, seconds(1))
+    settlement.record_append(20, seconds(4))
+    destinations["B"].settled_txid = 20
+    destinations["C"].settled_txid = 15
+    assert settlement.destination_lags() == [
         DestinationLag("C", 15, seconds(4)),
         DestinationLag("D", 0, seconds(1)),
     ]
     assert not settlement.downgrade_late(3 * SECOND, seconds(7))
     assert settlement.downgrade_late(3 * SECOND, seconds(8)) == ["C"]
     assert not settlement.upgrade_recovered(2 * SECOND, seconds(9))
-    destinations["C"].settled = 20
+    destinations["C"].settled_txid = 20
     assert settlement.upgrade_recovered(2 * SECOND, seconds(9)) == ["C"]
-    assert settlement.waited_for == {"B", "C"}
+    assert settlement.awaited_destinations == {"B", "C"}
 
 
 def test_some_are_waited_for_however_long_that_takes() -> None:
     settlement, destinations = bench(least_sync=1)
-    settlement.recorded(10, seconds(1))
-    settlement.recorded(20, seconds(2))
-    destinations["C"].settled = 10
+    settlement.record_append(10, seconds(1))
+    settlement.record_append(20, seconds(2))
+    destinations["C"].settled_txid = 10
     assert settlement.downgrade_late(SECOND, seconds(60)) == ["B"], "it is later than C"
     assert not settlement.downgrade_late(SECOND, seconds(99))
 
@@ -139,12 +139,12 @@ def test_some_are_waited_for_however_long_that_takes() -> None:
 def test_when_things_were_recorded_is_kept_within_bounds() -> None:
     settlement, destinations = bench()
     for second in range(1, 20_000):
-        settlement.recorded(second, seconds(second))
-    destinations["B"].settled = 19_998
-    assert abs(settlement.waiting()[0].since - 19_999 * SECOND) < 100 * SECOND
+        settlement.record_append(second, seconds(second))
+    destinations["B"].settled_txid = 19_998
+    assert abs(settlement.destination_lags()[0].since_us - 19_999 * SECOND) < 100 * SECOND
     for after in (0, 100, 9_000):
-        destinations["B"].settled = after
-        assert abs(settlement.waiting()[0].since - (after + 1) * SECOND) < 100 * SECOND
+        destinations["B"].settled_txid = after
+        assert abs(settlement.destination_lags()[0].since_us - (after + 1) * SECOND) < 100 * SECOND
 
 
 REMEMBERED = PersistentState(
@@ -198,13 +198,20 @@ def test_the_log_tells_what_was_not_remembered() -> None:
         (1002, [PublisherWindow(7, 6, [(1, 1), (3, 5)])]),
     ):
         recollection = DedupWindowRecovery(
-            PersistentState("A/1000", txid, had=had), RecentEntries(), is_whole=True
+            PersistentState("A/1000", txid, publisher_windows=had),
+            RecentEntries(),
+            is_log_complete=True,
         )
-        for run in log.read_from(999, lambda topic: True).read_passage(100).stretch().runs():
-            recollection.take(run)
-        assert recollection.known.gaps(7) == ((1, 1), (3, 3), (5, 5))
-        assert recollection.known.highest(7) == 6
-        assert recollection.known.highest(9) == 1003
+        for run in (
+            log.read_from(999, lambda topic: True)
+            .read_for_forwarding(100)
+            .to_entry_range()
+            .batches()
+        ):
+            recollection.replay_batch(run)
+        assert recollection.dedup_window.gaps(7) == ((1, 1), (3, 3), (5, 5))
+        assert recollection.dedup_window.highest_sequence(7) == 6
+        assert recollection.dedup_window.highest_sequence(9) == 1003
 
 
 def test_what_publishers_sent_before_the_log_begins_counts_as_had() -> None:
@@ -215,13 +222,15 @@ def test_what_publishers_sent_before_the_log_begins_counts_as_had() -> None:
     log.durable = log.last_txid
     log.remove_before(1001)
     recollection = DedupWindowRecovery(
-        PersistentState("A/1000", 0), RecentEntries(), is_whole=False
+        PersistentState("A/1000", 0), RecentEntries(), is_log_complete=False
     )
-    for run in log.read_from(1000, lambda topic: True).read_passage(100).stretch().runs():
-        recollection.take(run)
-    assert not recollection.known.gaps(7)
-    assert not recollection.known.unknown(7, [5, 8, 10])
-    assert not recollection.known.gaps(8)
+    for run in (
+        log.read_from(1000, lambda topic: True).read_for_forwarding(100).to_entry_range().batches()
+    ):
+        recollection.replay_batch(run)
+    assert not recollection.dedup_window.gaps(7)
+    assert not recollection.dedup_window.new_positions(7, [5, 8, 10])
+    assert not recollection.dedup_window.gaps(8)
 
 
 OURS = Hello(VERSION, "A", "North", "A/1", 1, nonce=1)

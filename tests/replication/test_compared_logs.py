@@ -46,13 +46,13 @@ class Shown:
                 shown[key] = client, sequence, body
         return shown
 
-    def portion(self, place: int) -> RecordPortion:
+    def read_portion(self, place: int) -> RecordPortion:
         records = sorted(self.records.items())
         return RecordPortion(
             [key for key, _ in records], [body for _, (_, _, body) in records], None
         )
 
-    def state(self, identity: str) -> RecordState:
+    def record_state(self, identity: str) -> RecordState:
         found = self.records.get(identity)
         if found is None:
             return RecordState()
@@ -63,12 +63,12 @@ class Shown:
     def last_txid(self) -> int:
         return self._instance.log.last_txid
 
-    def has_taken(self, peer: str, txid: int) -> bool:
-        return self._instance.receivers[peer].received >= txid
+    def has_received(self, peer: str, txid: int) -> bool:
+        return self._instance.receivers[peer].received_txid >= txid
 
-    def had(self, client: int, sequence: int) -> bool:
-        if self._instance.known.highest(client):
-            return not self._instance.known.unknown(client, (sequence,))
+    def has_message(self, client: int, sequence: int) -> bool:
+        if self._instance.known.highest_sequence(client):
+            return not self._instance.known.new_positions(client, (sequence,))
         return self._instance.log.began <= sequence <= self.last_txid
 
     def find(self, message_type: str, topic: str) -> Shown:
@@ -83,20 +83,20 @@ def compare(world: World, one: str, other: str) -> RecordComparison:
     while not comparison.is_over:
         world.run(lambda: False, 50 * MILLISECOND)
         world.now += 50 * MILLISECOND
-        while comparison.step(world.now):
+        while comparison.run_slice(world.now):
             pass
-        for word in comparison.outgoing:
+        for word in comparison.outgoing_messages:
             heard = unpack(pack(word))
             assert isinstance(
                 heard, DigestRequest | KeyListRequest | KeyListContinuation | StateRequest
             )
-            answering.take(heard)
-        comparison.outgoing.clear()
-        while answering.step():
+            answering.receive_request(heard)
+        comparison.outgoing_messages.clear()
+        while answering.run_slice():
             pass
-        for answer in answering.outgoing:
-            comparison.take(unpack(pack(answer)))
-        answering.outgoing.clear()
+        for answer in answering.outgoing_messages:
+            comparison.receive_message(unpack(pack(answer)))
+        answering.outgoing_messages.clear()
     return comparison
 
 

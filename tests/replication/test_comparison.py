@@ -135,11 +135,11 @@ class Table:
     def __init__(self, **states: RecordState) -> None:
         self.states = states
 
-    def portion(self, place: int) -> RecordPortion:
+    def read_portion(self, place: int) -> RecordPortion:
         there = {key: state for key, state in self.states.items() if state.digest}
         return RecordPortion(list(there), [b"%d" % state.digest for state in there.values()], None)
 
-    def state(self, identity: str) -> RecordState:
+    def record_state(self, identity: str) -> RecordState:
         found = self.states.get(identity, RecordState())
         if not found.digest:
             return found
@@ -147,10 +147,10 @@ class Table:
             digest_of(identity, b"%d" % found.digest), found.client, found.sequence, found.ages
         )
 
-    def has_taken(self, peer: str, txid: int) -> bool:
+    def has_received(self, peer: str, txid: int) -> bool:
         return True
 
-    def had(self, client: int, sequence: int) -> bool:
+    def has_message(self, client: int, sequence: int) -> bool:
         return sequence < 100
 
     def find(self, message_type: str, topic: str) -> Table:
@@ -186,15 +186,15 @@ def test_what_counts_as_a_difference(
     now = 0
     while not comparison.is_over:
         now += 1_000_000
-        comparison.step(now)
-        for word in comparison.outgoing:
-            answering.take(word)  # type: ignore[arg-type]  # what asks is among them, and no other
-        comparison.outgoing.clear()
-        while answering.step() or answering.is_waiting:
+        comparison.run_slice(now)
+        for word in comparison.outgoing_messages:
+            answering.receive_request(word)  # type: ignore[arg-type]  # what asks is among them, and no other
+        comparison.outgoing_messages.clear()
+        while answering.run_slice() or answering.is_awaiting_entries:
             pass
-        for word in answering.outgoing:
-            comparison.take(word)
-        answering.outgoing.clear()
+        for word in answering.outgoing_messages:
+            comparison.receive_message(word)
+        answering.outgoing_messages.clear()
     assert comparison.result is not None
     assert (comparison.result.differing, comparison.result.unclear) == (differs, unclear)
 
@@ -205,8 +205,8 @@ def test_who_gets_no_answer_gives_up() -> None:
     now = 0
     while not comparison.is_over:
         now += RESPONSE_TIMEOUT_US // 2
-        comparison.step(now)
-        comparison.take(DigestResponse(2, 1, b""))  # about something else
+        comparison.run_slice(now)
+        comparison.receive_message(DigestResponse(2, 1, b""))  # about something else
     assert comparison.failure == "B has not answered, or not caught up, in time"
 
 
@@ -222,8 +222,8 @@ def test_an_answer_that_is_none_ends_the_comparison(answer: Any, failure: str) -
     here = Table(a=RecordState(1, 7, 1))
     comparison = RecordComparison(1, TOPIC, "B", here, here, 0)
     while not comparison.is_over:
-        comparison.step(0)
-        comparison.take(answer)
+        comparison.run_slice(0)
+        comparison.receive_message(answer)
     assert comparison.failure == failure
 
 
@@ -255,7 +255,7 @@ class JudgesAtOnce(RecordComparison):
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
-        self._services: Any = Hasty(self._services)
+        self._context: Any = Hasty(self._context)
 
 
 class Hasty:
@@ -279,14 +279,14 @@ class AnswersAtOnce(ComparisonResponder):
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
-        self._services: Any = Hasty(self._services)
+        self._context: Any = Hasty(self._context)
 
 
 class ForgetsOwn(RecordComparison):
     """Does not look at every key that may differ."""
 
-    def _find(self, ranges: Sequence[int], keys: dict[str, None]) -> Any:
-        yield from super()._find(ranges, keys)
+    def _find_differing_keys(self, ranges: Sequence[int], keys: dict[str, None]) -> Any:
+        yield from super()._find_differing_keys(ranges, keys)
         for key in [key for key in keys if int(key) % 2]:
             del keys[key]
 
@@ -294,8 +294,8 @@ class ForgetsOwn(RecordComparison):
 class SurveysLess(RecordComparison):
     """Takes ranges of keys for the same that are not."""
 
-    def _groups(self, ranges: Sequence[int]) -> Iterator[Sequence[int]]:
-        return super()._groups(ranges[1:])
+    def _range_batches(self, ranges: Sequence[int]) -> Iterator[Sequence[int]]:
+        return super()._range_batches(ranges[1:])
 
 
 class RepairsTwice(World):

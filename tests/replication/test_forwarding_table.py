@@ -126,7 +126,7 @@ def run_of(row: EntryRow, data: bytes) -> BatchColumns:
 def one_by_one(columns: BatchColumns | None) -> list[tuple[object, ...]]:
     if columns is None:
         return []
-    names = [columns.name(place) for place in range(len(columns.data))]
+    names = [columns.properties_of(place) for place in range(len(columns.data))]
     return list(zip(names, *columns[2:], strict=True))
 
 
@@ -139,7 +139,7 @@ def test_what_goes_comes_as_it_is_in_the_log(entries: list[Drawn]) -> None:
         if TOPICS[row[10] - 1].name != "elsewhere" and "B" not in ORIGINS[row[11]].path
     ]
     sent = pack_passage(
-        999, 5000, passage_of(rows, data, names), ForwardingTable(names, WAY, all_go=False), NOW
+        999, 5000, passage_of(rows, data, names), ForwardingTable(names, WAY, sends_all=False), NOW
     )
     expected = ReplicationBatch(999, 5000, together(*(run_of(row, body) for row, body in going)))
     came = batches.received(sent)
@@ -153,7 +153,7 @@ def test_entries_come_in_the_order_of_the_log_and_what_is_common_is_said_once() 
     other = one._replace(topic=1)
     rows, data, names = log_of([one] * 3 + [other, one, other] + [one] * 2)
     sent = pack_passage(
-        999, 5000, passage_of(rows, data, names), ForwardingTable(names, WAY, all_go=False), NOW
+        999, 5000, passage_of(rows, data, names), ForwardingTable(names, WAY, sends_all=False), NOW
     )
     columns = batches.received(sent).columns
     assert columns is not None
@@ -161,8 +161,8 @@ def test_entries_come_in_the_order_of_the_log_and_what_is_common_is_said_once() 
         SharedProperties(TOPICS[0], ORIGINS[0]),
         SharedProperties(TOPICS[1], ORIGINS[0]),
     )
-    came = [columns.name(place) for place in range(8)]
+    came = [columns.properties_of(place) for place in range(8)]
     assert came == [orders] * 3 + [others, orders, others] + [orders] * 2
-    assert list(columns.names) == [orders, others]
+    assert list(columns.properties) == [orders, others]
     assert columns.txids == range(1001, 1009)
     assert columns.clients == ConstantColumn(7, 8)

@@ -75,7 +75,9 @@ FRAMES: list[ControlFrame | ReplicationBatch] = [
         20,
         together(
             RUN,
-            RUN._replace(names=[SharedProperties(JournalTopic("fix", "other"), JournalOrigin())]),
+            RUN._replace(
+                properties=[SharedProperties(JournalTopic("fix", "other"), JournalOrigin())]
+            ),
         ),
     ),
     ReplicationBatch(9, 20, together(RUN, ALONE, RUN._replace(txids=[14, 16, 19]))),
@@ -104,7 +106,7 @@ def test_frames_come_as_they_were_sent(step: int, compress: bool) -> None:
     came = []
     for start in range(0, len(data), step):
         reader.feed(data[start : start + step])
-        while (frame := reader.next()) is not None:
+        while (frame := reader.next_frame()) is not None:
             came.append(frame)
     assert list(map(type, came)) == list(map(type, FRAMES))
     for frame, expected in zip(came, FRAMES, strict=True):
@@ -137,7 +139,7 @@ def test_what_is_no_frame_is_refused(data: bytes, why: str) -> None:
     reader = ReplicationFrameReader()
     reader.feed(data)
     with pytest.raises(ReplicationFrameError, match=why):
-        reader.next()
+        reader.next_frame()
 
 
 def test_a_frame_that_grows_beyond_the_limit_is_refused() -> None:
@@ -145,7 +147,7 @@ def test_a_frame_that_grows_beyond_the_limit_is_refused() -> None:
     reader = ReplicationFrameReader()
     reader.feed(data)
     with pytest.raises(ReplicationFrameError, match="longer than 16777216 bytes"):
-        reader.next()
+        reader.next_frame()
 
 
 @given(st.sampled_from(FRAMES), st.data())
@@ -158,4 +160,4 @@ def test_damage_raises_nothing_else(
     reader = ReplicationFrameReader()
     reader.feed(bytes(damaged))
     with suppress(ReplicationFrameError):
-        reader.next()
+        reader.next_frame()

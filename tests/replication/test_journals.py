@@ -41,23 +41,23 @@ class Destination:
     def last_txid(self) -> int:
         return self._journal.last_txid
 
-    def published_twice(
+    def report_duplicates(
         self, topic: JournalTopic, marks: Sequence[tuple[int, int]], publishers: tuple[str, str]
     ) -> None:
         """No queue is concerned."""
 
-    def lost(self, client: int, sequences: Sequence[tuple[int, int]]) -> bool:
+    def record_lost_sequences(self, client: int, sequences: Sequence[tuple[int, int]]) -> bool:
         return True
 
-    def highest(self) -> dict[int, int]:
+    def highest_sequences(self) -> dict[int, int]:
         return {client: number for client, (number, _) in self._journal.sequences.items()}
 
     def record(self, run: BatchColumns, source: PeerInstance) -> RecorderResult:
         journal, txids = self._journal, []
         for place, data in enumerate(run.data):
-            named, came, extras_length = run.name(place)
-            topic = journal.topic(named.message_type, named.name)
-            origin = journal.origin(came.auth_id, came.path)
+            named, came, extras_length = run.properties_of(place)
+            topic = journal.topic_handle(named.message_type, named.name)
+            origin = journal.origin_handle(came.auth_id, came.path)
             body = data[: len(data) - extras_length]
             extras = data[len(body) :]
             correlation_id, given_key = unpack_extras(extras) if extras else (b"", b"")
@@ -82,8 +82,8 @@ class Destination:
 def test_a_log_of_several_files_is_replicated_as_it_is(tmp_path: Path) -> None:
     with opened(tmp_path / "a", instance="A") as one, opened(tmp_path / "b", instance="B") as two:
         source, destination = one.journal, two.journal
-        orders, other = source.topic("json", "orders"), source.topic("json", "other")
-        user = source.origin("bob")
+        orders, other = source.topic_handle("json", "orders"), source.topic_handle("json", "other")
+        user = source.origin_handle("bob")
         for number in range(1, 1500):
             source.append(orders, 7, number, BODY, sow_key=number, origin=user)
             source.append(orders, 8, 0, b"{}", correlation_id=b"c", given_key=b"k")
@@ -98,22 +98,22 @@ def test_a_log_of_several_files_is_replicated_as_it_is(tmp_path: Path) -> None:
         )
         log = JournalSource(source, lambda _: True)
         sender = ReplicationSender(log, "A>B", Routes([TopicRoute("json", "orders")]))
-        begin = sender.connected(peer_of(Hello(2, "B", "B", "B/1", 1)))
-        for answer in receiver.begin(PeerInstance("A", "A", "A/1", 1), begin, 0):
+        begin = sender.begin_link(peer_of(Hello(2, "B", "B", "B/1", 1)))
+        for answer in receiver.begin_link(PeerInstance("A", "A", "A/1", 1), begin, 0):
             if isinstance(answer, PositionResponse):
                 sender.resume(answer)
             else:
-                sender.learn(answer)
+                sender.process_dedup_state(answer)
         reader = ReplicationFrameReader(1 << 26)
-        while (batch := sender.pull(one.clock.now)) is not None:
+        while (batch := sender.next_frame(one.clock.now)) is not None:
             reader.feed(encode(batch, compress=True))
-            frame = reader.next()
+            frame = reader.next_frame()
             assert isinstance(frame, ReplicationBatch)
-            receiver.take(frame)
+            receiver.receive_batch(frame)
             assert destination.commit()
-            ack = receiver.acknowledge(destination.durable_txid, lambda *_: True)
+            ack = receiver.make_ack(destination.durable_txid, lambda *_: True)
             assert ack is not None
-            sender.acknowledge(ack)
+            sender.process_ack(ack)
 
         sent = [entry for entry in source.entries() if entry.topic.name == "orders"]
         came = list(destination.entries())
@@ -130,5 +130,5 @@ def test_a_log_of_several_files_is_replicated_as_it_is(tmp_path: Path) -> None:
             assert copy.source == client_hash("A")
             assert copy.source_txid == (entry.txid if entry.client == 7 else 8)
             assert (copy.origin.auth_id, copy.origin.path) == (entry.origin.auth_id, "A")
-        assert sender.resynchronized
-        assert sender.settled == source.last_txid
+        assert sender.is_resynchronized
+        assert sender.settled_txid == source.last_txid

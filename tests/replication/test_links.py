@@ -68,20 +68,20 @@ class End:
     def last_txid(self) -> int:
         return self.log.last_txid
 
-    def highest(self) -> dict[int, int]:
+    def highest_sequences(self) -> dict[int, int]:
         return self.log.sequences
 
     def record(self, run: BatchColumns, source: PeerInstance) -> RecorderResult:
         recorded = self.log.take(run, source, self.room)
-        self.room -= recorded.done
+        self.room -= recorded.processed_count
         return recorded
 
-    def published_twice(
+    def report_duplicates(
         self, topic: JournalTopic, marks: Sequence[tuple[int, int]], publishers: tuple[str, str]
     ) -> None:
         """No queue is concerned."""
 
-    def lost(self, client: int, sequences: Sequence[tuple[int, int]]) -> bool:
+    def record_lost_sequences(self, client: int, sequences: Sequence[tuple[int, int]]) -> bool:
         return True
 
     def has(self) -> list[tuple[int, int]]:
@@ -98,7 +98,7 @@ class Pair:
     def __init__(self, routes: Routes = ALL, most_under_way: int = 1 << 20) -> None:
         self.log = Log("A")
         self.destination = End("B")
-        self.sender = ReplicationSender(self.log, "A>B", routes, most_under_way=most_under_way)
+        self.sender = ReplicationSender(self.log, "A>B", routes, max_in_flight_bytes=most_under_way)
 
     @property
     def receiver(self) -> ReplicationReceiver:
@@ -110,22 +110,22 @@ class Pair:
         self.log.durable = self.log.last_txid
 
     def connect(self) -> Any:
-        begin = self.sender.connected(self.destination.peer)
+        begin = self.sender.begin_link(self.destination.peer)
         resumed = None
         source, settled = (
             PeerInstance("A", "A", self.log.identity, 1000),
             self.destination.last_txid,
         )
-        for frame in self.receiver.begin(source, begin, settled):
+        for frame in self.receiver.begin_link(source, begin, settled):
             if isinstance(frame, PositionResponse):
                 resumed = self.sender.resume(frame)
             else:
-                resumed = self.sender.learn(frame)
+                resumed = self.sender.process_dedup_state(frame)
         return resumed
 
     def pull(self, now: int = 0, *, flush: bool = False) -> ReplicationBatch | None:
         """What is sent next, as it comes."""
-        sent = self.sender.pull(now, flush=flush)
+        sent = self.sender.next_frame(now, flush=flush)
         return None if sent is None else received(sent)
 
     def go(self, now: int = 0) -> list[ReplicationBatch]:
@@ -133,11 +133,11 @@ class Pair:
         batches = []
         while (batch := self.pull(now, flush=True)) is not None:
             batches.append(batch)
-            self.receiver.take(batch)
+            self.receiver.receive_batch(batch)
             self.destination.log.durable = self.destination.last_txid
-            ack = self.receiver.acknowledge(self.destination.last_txid, settled)
+            ack = self.receiver.make_ack(self.destination.last_txid, settled)
             if ack is not None:
-                self.sender.acknowledge(ack)
+                self.sender.process_ack(ack)
         return batches
 
 
@@ -145,10 +145,10 @@ def test_a_new_destination_gets_everything_and_says_so() -> None:
     pair = Pair()
     pair.publish(1, 2, 3)
     assert pair.connect().by_difference
-    assert not pair.sender.resynchronized
+    assert not pair.sender.is_resynchronized
     pair.go()
     assert pair.destination.has() == [(7, 1), (7, 2), (7, 3)]
-    assert pair.sender.resynchronized
+    assert pair.sender.is_resynchronized
     assert pair.sender.settled == pair.sender.stored == pair.log.last_txid
     assert pair.receiver.cursor == ReceiveCursor("A>B", pair.log.last_txid)
 
@@ -191,20 +191,20 @@ def test_after_an_interruption_nothing_is_sent_again() -> None:
     pair.publish(1, 2)
     pair.connect()
     pair.go()
-    pair.sender.disconnected()
-    pair.receiver.disconnected()
+    pair.sender.end_link()
+    pair.receiver.end_link()
     pair.publish(3)
     assert not pair.connect().by_difference
-    assert [batch.entries for batch in pair.go()] == [1]
+    assert [batch.entry_count for batch in pair.go()] == [1]
 
 
 def test_a_batch_that_is_lost_with_the_connection_is_sent_again() -> None:
     pair = Pair()
     pair.connect()
     pair.publish(1, 2)
-    assert pair.sender.pull(0) is not None
-    pair.sender.disconnected()
-    assert not pair.sender.has(1000, PUBLISHED)
+    assert pair.sender.next_frame(0) is not None
+    pair.sender.end_link()
+    assert not pair.sender.has_entries(1000, PUBLISHED)
     pair.connect()
     pair.go()
     assert pair.destination.has() == [(7, 1), (7, 2)]
@@ -219,8 +219,8 @@ def test_a_destination_without_a_cursor_gets_the_difference() -> None:
     pair.publish(100)
     pair.destination.new_receiver()
     assert pair.connect().by_difference
-    assert sum(batch.entries for batch in pair.go()) == 2
-    assert pair.sender.resynchronized
+    assert sum(batch.entry_count for batch in pair.go()) == 2
+    assert pair.sender.is_resynchronized
 
 
 def test_what_the_destination_knows_and_has_not_stored_is_not_acknowledged() -> None:
@@ -230,10 +230,10 @@ def test_what_the_destination_knows_and_has_not_stored_is_not_acknowledged() -> 
     pair.connect()
     batch = pair.pull()
     assert batch is not None
-    assert not batch.entries
-    pair.receiver.take(batch)
-    assert pair.receiver.acknowledge(pair.destination.log.durable, settled) == Ack(999)
-    assert not pair.sender.has(1000, PUBLISHED)
+    assert not batch.entry_count
+    pair.receiver.receive_batch(batch)
+    assert pair.receiver.make_ack(pair.destination.log.durable, settled) == Ack(999)
+    assert not pair.sender.has_entries(1000, PUBLISHED)
 
 
 def test_another_log_of_the_same_name_is_another_stream() -> None:
@@ -272,8 +272,8 @@ def test_journals_may_be_removed_while_a_destination_says_where_it_is() -> None:
     pair = Pair()
     pair.publish(*range(1, 10))
     pair.destination.new_receiver(ReceiveCursor("A>B", 1001))
-    begin = pair.sender.connected(pair.destination.peer)
-    (resume,) = pair.receiver.begin(PeerInstance("A", "A", "A/1000", 1000), begin, 0)
+    begin = pair.sender.begin_link(pair.destination.peer)
+    (resume,) = pair.receiver.begin_link(PeerInstance("A", "A", "A/1000", 1000), begin, 0)
     assert isinstance(resume, PositionResponse)
     pair.log.remove_before(1005)
     assert pair.sender.resume(resume) == (1001, False, (1002, 1004))
@@ -295,7 +295,7 @@ def test_an_instance_that_lost_its_log_gets_back_what_it_had() -> None:
     assert pair.destination.has() == [(7, 1), (identity, 101)]  # its log begins with entry 500
     pair.log.append(ORDERS, 7, 2, b"{}", 1, JournalOrigin("", "B"), 501, 1)
     pair.log.durable = pair.log.last_txid
-    assert not sum(batch.entries for batch in pair.go()), "what comes from there now stays here"
+    assert not sum(batch.entry_count for batch in pair.go()), "what comes from there now stays here"
 
 
 def test_filters_are_about_messages() -> None:
@@ -310,7 +310,7 @@ def test_filters_are_about_messages() -> None:
     pair.connect()
     pair.go()
     assert pair.destination.has() == [(7, 1), (7, 3)]
-    assert pair.sender.settled == pair.log.last_txid
+    assert pair.sender.settled_txid == pair.log.last_txid
 
 
 def test_a_filter_that_fails_loses_nothing() -> None:
@@ -325,7 +325,7 @@ def test_a_filter_that_fails_loses_nothing() -> None:
     pair.publish(1, 2)
     pair.connect()
     with pytest.raises(OSError, match="not now"):
-        pair.sender.pull(0)
+        pair.sender.next_frame(0)
     fails = False
     pair.go()
     assert pair.destination.has() == [(7, 1), (7, 2)]
@@ -335,14 +335,14 @@ def test_two_messages_of_one_name_are_reported() -> None:
     pair = Pair()
     end = pair.destination
     txid = end.log.append(ORDERS, 7, 1, b"what B has")
-    end.recent.note(7, (1,), (end.log.rows[0][15],), (txid, txid), ORDERS, JournalOrigin())
+    end.recent.add_batch(7, (1,), (end.log.rows[0][15],), (txid, txid), ORDERS, JournalOrigin())
     end.new_receiver(ReceiveCursor("A>B", 999))
     pair.publish(1, body=b"what A has")
     pair.publish(2)
     pair.connect()
     batch = pair.pull()
     assert batch is not None
-    assert end.receiver.take(batch) == (1, 1, [DuplicateConflict(7, 1, ORDERS)])
+    assert end.receiver.receive_batch(batch) == (1, 1, [DuplicateConflict(7, 1, ORDERS)])
 
 
 def test_a_log_that_is_full_holds_up_the_source_and_nothing_else() -> None:
@@ -353,13 +353,13 @@ def test_a_log_that_is_full_holds_up_the_source_and_nothing_else() -> None:
     end.room = 2
     batch = pair.pull()
     assert batch is not None
-    assert end.receiver.take(batch).new == 2
+    assert end.receiver.receive_batch(batch).new == 2
     assert end.receiver.is_stalled
     end.log.durable = end.last_txid
-    assert end.receiver.acknowledge(end.last_txid, settled) == Ack(999)
-    assert end.receiver.go_on().new == 0
+    assert end.receiver.make_ack(end.last_txid, settled) == Ack(999)
+    assert end.receiver.resume_batch().new == 0
     end.room = 9
-    assert end.receiver.go_on().new == 2
+    assert end.receiver.resume_batch().new == 2
     assert not end.receiver.is_stalled
     assert end.has() == [(7, number) for number in range(1, 5)]
 
@@ -371,9 +371,9 @@ def test_a_destination_that_never_acknowledges_is_sent_no_more_than_a_window() -
     for number in range(1, 200):
         pair.publish(number, body=b"x" * 1000)
         batch = pair.pull()
-        sent += 0 if batch is None else batch.entries
+        sent += 0 if batch is None else batch.entry_count
     assert 8 <= sent <= 11
-    assert pair.sender.needed_from == 1000
+    assert pair.sender.first_needed_txid == 1000
 
 
 def test_entries_of_one_path_do_not_wait_for_those_of_another() -> None:
@@ -384,14 +384,14 @@ def test_entries_of_one_path_do_not_wait_for_those_of_another() -> None:
         pair.publish(number, origin=JournalOrigin("", path))
         batch = pair.pull()
         assert batch is not None
-        pair.receiver.take(batch)
+        pair.receiver.receive_batch(batch)
     pair.destination.log.durable = pair.destination.last_txid
     end = pair.log.last_txid
 
     def has(path: str) -> int:
         """Up to which entry the destination has those of a path."""
         kinds = [EntryRoutingKey(ORDERS, path)]
-        return max(txid for txid in range(end + 1) if pair.sender.has(txid, kinds))
+        return max(txid for txid in range(end + 1) if pair.sender.has_entries(txid, kinds))
 
     for held, acked in (
         ((1001, 1002, 1004), {"": 1001, "X": 1000, "Y,X": 1003}),
@@ -408,46 +408,50 @@ def test_entries_of_one_path_do_not_wait_for_those_of_another() -> None:
                 own <= last and EntryRoutingKey(ORDERS, path) in kinds for own, path in lacking
             )
 
-        ack = pair.receiver.acknowledge(pair.destination.last_txid, is_settled)
+        ack = pair.receiver.make_ack(pair.destination.last_txid, is_settled)
         assert ack == Ack(end, [(lane_of(path), txid) for path, txid in acked.items()])
-        pair.sender.acknowledge(ack)
+        pair.sender.process_ack(ack)
         assert {path: has(path) for path in paths} == dict.fromkeys(paths, end) | acked
-        assert pair.sender.stored == end
-        assert pair.sender.settled == ack.settled == min([end, *acked.values()])
+        assert pair.sender.stored_txid == end
+        assert pair.sender.settled_txid == ack.settled_txid == min([end, *acked.values()])
 
 
 def asked(pair: Pair) -> None:
     pair.publish(1, 2)
-    pair.sender.connected(pair.destination.peer)
+    pair.sender.begin_link(pair.destination.peer)
 
 
 def sending(pair: Pair) -> None:
     pair.publish(1, 2)
     pair.connect()
-    pair.sender.pull(0)
+    pair.sender.next_frame(0)
 
 
 LIES: dict[str, tuple[Callable[[Pair], None], Callable[[ReplicationSender], object], str]] = {
-    "acks what was not sent": (sending, lambda s: s.acknowledge(Ack(1002)), "entry 1002"),
+    "acks what was not sent": (sending, lambda s: s.process_ack(Ack(1002)), "entry 1002"),
     "acks lanes in disorder": (
         sending,
-        lambda s: s.acknowledge(Ack(1001, [(1, 999), (0, 999)])),
+        lambda s: s.process_ack(Ack(1001, [(1, 999), (0, 999)])),
         "no order",
     ),
     "acks a lane twice": (
         sending,
-        lambda s: s.acknowledge(Ack(1001, [(0, 1000), (0, 999)])),
+        lambda s: s.process_ack(Ack(1001, [(0, 1000), (0, 999)])),
         "no order",
     ),
     "acks more than it stored": (
         sending,
-        lambda s: s.acknowledge(Ack(999, [(0, 1000)])),
+        lambda s: s.process_ack(Ack(999, [(0, 1000)])),
         "not stored",
     ),
-    "acks before it is sent anything": (asked, lambda s: s.acknowledge(Ack(999)), "nothing"),
+    "acks before it is sent anything": (asked, lambda s: s.process_ack(Ack(999)), "nothing"),
     "has more than there is": (asked, lambda s: s.resume(PositionResponse(5000)), "entry 5000"),
     "says twice where it is": (sending, lambda s: s.resume(PositionResponse(999)), "not asked"),
-    "tells what it has unasked": (sending, lambda s: s.learn(DedupState([], True)), "not asked"),
+    "tells what it has unasked": (
+        sending,
+        lambda s: s.process_dedup_state(DedupState([], True)),
+        "not asked",
+    ),
 }
 
 
@@ -459,7 +463,7 @@ def test_a_destination_that_lies_is_refused(
     begin(pair)
     with pytest.raises(ReplicationProtocolError, match=why):
         lie(pair.sender)
-    assert not pair.sender.has(1000, PUBLISHED)
+    assert not pair.sender.has_entries(1000, PUBLISHED)
 
 
 def changed(batch: ReplicationBatch, **columns: Any) -> ReplicationBatch:
@@ -501,14 +505,14 @@ def test_a_source_that_lies_is_refused(
     batch = pair.pull()
     assert batch is not None
     with pytest.raises(ReplicationProtocolError, match=why):
-        pair.receiver.take(damage(batch))
+        pair.receiver.receive_batch(damage(batch))
     assert not pair.destination.has()
 
 
 def test_a_source_that_was_not_heard_of_is_refused() -> None:
     with pytest.raises(ReplicationProtocolError, match="out of turn"):
-        End("B").receiver.take(ReplicationBatch(999, 1000, None))
-    assert ReplicationSender(Log("A"), "A>B", ALL).state is SenderState.APART
-    assert PositionRequest("A>B", 1000, 999) == ReplicationSender(Log("A"), "A>B", ALL).connected(
+        End("B").receiver.receive_batch(ReplicationBatch(999, 1000, None))
+    assert ReplicationSender(Log("A"), "A>B", ALL).state is SenderState.DISCONNECTED
+    assert PositionRequest("A>B", 1000, 999) == ReplicationSender(Log("A"), "A>B", ALL).begin_link(
         End("B").peer
     )

@@ -46,7 +46,7 @@ def told(lost: LostSequences) -> list[tuple[int, int]]:
         found.extend(ranges)
         return True
 
-    assert lost.tell(take)
+    assert lost.record_pending(take)
     return sorted(found)
 
 
@@ -56,15 +56,15 @@ def lost() -> LostSequences:
 
 
 def test_what_the_source_says_is_noted_once(lost: LostSequences) -> None:
-    lost.lose([(CLIENT, 12), (CLIENT, 15)], [(99, 100)], 0)
-    lost.comes(run(11, 20), "A")
+    lost.add_skipped([(CLIENT, 12), (CLIENT, 15)], [(99, 100)], 0)
+    lost.detect_gaps(run(11, 20), "A")
     assert told(lost) == [(12, 12), (15, 15)]
     assert told(lost) == []
 
 
 def test_what_cannot_be_noted_is_noted_later(lost: LostSequences) -> None:
-    lost.lose([(CLIENT, 12)], [(99, 99)], 0)
-    assert not lost.tell(lambda *_: False)
+    lost.add_skipped([(CLIENT, 12)], [(99, 99)], 0)
+    assert not lost.record_pending(lambda *_: False)
     assert told(lost) == [(12, 12)]
 
 
@@ -87,24 +87,24 @@ def test_what_cannot_be_noted_is_noted_later(lost: LostSequences) -> None:
 def test_what_is_skipped_may_be_lost(
     lost: LostSequences, unknown: int, numbers: tuple[int, ...], expected: list[tuple[int, int]]
 ) -> None:
-    lost.lose((), [(101, 110)] if unknown else (), unknown)
-    lost.comes(run(*numbers), "A")
+    lost.add_skipped((), [(101, 110)] if unknown else (), unknown)
+    lost.detect_gaps(run(*numbers), "A")
     assert told(lost) == expected
 
 
 def test_who_has_gone_on_behind_it_lacks_nothing_more(lost: LostSequences) -> None:
-    lost.lose((), [(105, 105)], 1)
-    lost.comes(run(12, first=106), "A")
+    lost.add_skipped((), [(105, 105)], 1)
+    lost.detect_gaps(run(12, first=106), "A")
     assert told(lost) == [(11, 11)]
-    lost.comes(run(20, first=107), "A")
+    lost.detect_gaps(run(20, first=107), "A")
     assert told(lost) == []
-    lost.lose((), [(105, 105), (108, 108)], 1)
-    lost.comes(run(22, first=109), "A")
+    lost.add_skipped((), [(105, 105), (108, 108)], 1)
+    lost.detect_gaps(run(22, first=109), "A")
     assert told(lost) == [(11, 12), (20, 21)]  # the highest number is what the log has
 
 
 def test_publishers_without_numbers_skip_nothing(lost: LostSequences) -> None:
-    lost.lose((), [(105, 105)], 1)
+    lost.add_skipped((), [(105, 105)], 1)
     identity = server_made_identity(CLIENT, "A")
-    lost.comes(run(1 << 40, client=identity, hash_=CLIENT), "A")
+    lost.detect_gaps(run(1 << 40, client=identity, hash_=CLIENT), "A")
     assert told(lost) == []

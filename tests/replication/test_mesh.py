@@ -64,12 +64,12 @@ class Net:
         for _ in range(round(seconds)):
             self.now += SECOND
             for name, mesh in list(self.meshes.items()):
-                mesh.forget(self.now)
-                if mesh.is_due(self.now):
+                mesh.remove_expired(self.now)
+                if mesh.is_report_due(self.now):
                     others = self.neighbours(name)
-                    mesh.renew(report(name, *others), self.now)
+                    mesh.replace_own_report(report(name, *others), self.now)
                     for other in others:
-                        self._carry(name, other, mesh.have())
+                        self._carry(name, other, mesh.make_offers())
 
     def _carry(self, sender: str, to: str, words: list[bytes]) -> None:
         for word in words:
@@ -77,14 +77,14 @@ class Net:
             self.bytes += len(word)
             assert len(word) <= MAX_PEER_MESSAGE_SIZE
             if self._random.random() >= self._losing:
-                self._carry(to, sender, self.meshes[to].receive(sender, word, self.now))
+                self._carry(to, sender, self.meshes[to].receive_message(sender, word, self.now))
 
     def knows(self, name: str) -> set[str]:
         """Of whom an instance has a report."""
-        return {name, *self.meshes[name].known}
+        return {name, *self.meshes[name].peer_reports}
 
     def reaches(self, name: str) -> set[str]:
-        return set(self.meshes[name].reachable())
+        return set(self.meshes[name].reachable_instances())
 
 
 def report(name: str, *neighbours: str, links: int = 1) -> MeshReport:
@@ -165,10 +165,10 @@ def test_who_is_started_anew_is_heard_at_once() -> None:
     """Its reports begin with 1, and others remember a greater number."""
     net = Net(("A", "B"), ("B", "C"))
     net.later(1000)
-    before = net.meshes["A"].known["C"]
+    before = net.meshes["A"].peer_reports["C"]
     net.start("C")
     net.later(4)
-    after = net.meshes["A"].known["C"]
+    after = net.meshes["A"].peer_reports["C"]
     assert after.report.run != before.report.run
     assert after.report.number > before.report.number
 
@@ -182,7 +182,7 @@ def test_how_old_a_report_is_goes_with_it() -> None:
     net.start("A")
     net.links.add(frozenset(("A", "B")))
     net.later(5)
-    age = net.now - net.meshes["A"].known["C"].made_at
+    age = net.now - net.meshes["A"].peer_reports["C"].made_at_us
     assert 100 * SECOND <= age <= 110 * SECOND
 
 
@@ -221,10 +221,10 @@ LIES = {
 @pytest.mark.parametrize("lie", LIES.values(), ids=LIES)
 def test_what_makes_no_sense_is_passed_over(lie: bytes) -> None:
     mesh = Mesh("A", 1)
-    mesh.renew(report("A", "B"), 0)
-    assert mesh.receive("B", lie, 0) == []
-    assert mesh.known == {}
-    assert set(mesh.reachable()) == {"A", "B"}
+    mesh.replace_own_report(report("A", "B"), 0)
+    assert mesh.receive_message("B", lie, 0) == []
+    assert mesh.peer_reports == {}
+    assert set(mesh.reachable_instances()) == {"A", "B"}
 
 
 @pytest.mark.parametrize(
@@ -240,51 +240,51 @@ def test_what_others_say_of_a_neighbour_is_not_believed(
 ) -> None:
     """It says that itself. Of those behind neighbours, these tell."""
     mesh = Mesh("A", 1)
-    mesh.renew(report("A", "B", "C"), 0)
+    mesh.replace_own_report(report("A", "B", "C"), 0)
     have = msgspec.msgpack.encode((1, [(name, 1, 1 << 50)]))
-    assert bool(mesh.receive("B", have, 0, neighbours)) is is_believed
+    assert bool(mesh.receive_message("B", have, 0, neighbours)) is is_believed
     word = tell(msgspec.structs.replace(report(name), number=1 << 50))
-    mesh.receive("B", word, 0, neighbours)
-    assert (name in mesh.known) is is_believed
+    mesh.receive_message("B", word, 0, neighbours)
+    assert (name in mesh.peer_reports) is is_believed
 
 
 def test_a_number_that_is_too_large_keeps_nobody_from_being_heard() -> None:
     mesh, other = Mesh("A", 1), Mesh("B", 2)
-    mesh.receive("B", msgspec.msgpack.encode((1, [("A", 7, 1 << 61)])), 0)
-    mesh.renew(report("A", "B"), 0)
-    [have] = mesh.have()
-    [want] = other.receive("A", have, 0)
-    [told] = mesh.receive("B", want, 0)
-    other.receive("A", told, 0)
-    assert "A" in other.known
+    mesh.receive_message("B", msgspec.msgpack.encode((1, [("A", 7, 1 << 61)])), 0)
+    mesh.replace_own_report(report("A", "B"), 0)
+    [have] = mesh.make_offers()
+    [want] = other.receive_message("A", have, 0)
+    [told] = mesh.receive_message("B", want, 0)
+    other.receive_message("A", told, 0)
+    assert "A" in other.peer_reports
 
 
 def test_somebody_who_asks_again_and_again_is_answered_once() -> None:
     mesh = Mesh("A", 1)
-    mesh.renew(report("A", "B"), 0)
+    mesh.replace_own_report(report("A", "B"), 0)
     want = msgspec.msgpack.encode((2, ["A"] * 5000))
-    [told] = mesh.receive("B", want, 0)
+    [told] = mesh.receive_message("B", want, 0)
     assert len(told) < 1000
-    assert mesh.receive("B", want, 0) == []
-    mesh.renew(report("A", "B"), SECOND)
-    assert len(mesh.receive("B", want, SECOND)) == 1
+    assert mesh.receive_message("B", want, 0) == []
+    mesh.replace_own_report(report("A", "B"), SECOND)
+    assert len(mesh.receive_message("B", want, SECOND)) == 1
 
 
 def test_invented_instances_are_bounded_and_make_room_for_real_ones() -> None:
     mesh = Mesh("A", 1)
-    mesh.renew(report("A", "B"), 0)
+    mesh.replace_own_report(report("A", "B"), 0)
     invented = [f"x{number}" for number in range(3 * MAX_INSTANCES)]
     for name in invented:
-        mesh.receive("B", tell(msgspec.structs.replace(report(name), number=1)), 0)
-    assert len(mesh.known) == MAX_INSTANCES
+        mesh.receive_message("B", tell(msgspec.structs.replace(report(name), number=1)), 0)
+    assert len(mesh.peer_reports) == MAX_INSTANCES
     for number in range(100):
         have = [(f"y{number}-{one}", 1, 1) for one in range(1000)]
-        words = mesh.receive("B", msgspec.msgpack.encode((1, have)), 0)
+        words = mesh.receive_message("B", msgspec.msgpack.encode((1, have)), 0)
         assert sum(map(len, words)) < 2 * MAX_PEER_MESSAGE_SIZE
-    mesh.receive("B", tell(msgspec.structs.replace(report("B", "C"), number=1)), 0)
-    mesh.receive("B", tell(msgspec.structs.replace(report("C"), number=1)), 0)
-    assert {"B", "C"} <= set(mesh.known)
-    assert len(mesh.known) == MAX_INSTANCES
+    mesh.receive_message("B", tell(msgspec.structs.replace(report("B", "C"), number=1)), 0)
+    mesh.receive_message("B", tell(msgspec.structs.replace(report("C"), number=1)), 0)
+    assert {"B", "C"} <= set(mesh.peer_reports)
+    assert len(mesh.peer_reports) == MAX_INSTANCES
 
 
 def test_what_is_too_much_for_a_report_is_left_out() -> None:
@@ -304,22 +304,22 @@ def test_what_is_too_much_for_a_report_is_left_out() -> None:
         "",
     )
     many = msgspec.structs.replace(report("A", *map(str, range(1000))), links=[link] * 1000)
-    mesh.renew(many, 0)
-    [want] = other.receive("A", mesh.have()[0], 0)
-    [told] = mesh.receive("B", want, 0)
+    mesh.replace_own_report(many, 0)
+    [want] = other.receive_message("A", mesh.make_offers()[0], 0)
+    [told] = mesh.receive_message("B", want, 0)
     assert len(told) <= MAX_PEER_MESSAGE_SIZE
-    other.receive("A", told, 0)
-    assert 10 < len(other.known["A"].report.links) <= 256
+    other.receive_message("A", told, 0)
+    assert 10 < len(other.peer_reports["A"].report.links) <= 256
 
 
 def test_who_had_a_link_knows_still_where_the_other_one_is() -> None:
     mesh = Mesh("A", 1)
     gone = Neighbour("C", "C", "gone:8085", False, False)
-    mesh.renew(msgspec.structs.replace(report("A"), neighbours=[gone]), 0)
-    assert mesh.reachable() == {"A"}
-    assert mesh.seen() == {"C": [gone]}
+    mesh.replace_own_report(msgspec.structs.replace(report("A"), neighbours=[gone]), 0)
+    assert mesh.reachable_instances() == {"A"}
+    assert mesh.neighbours_by_name() == {"C": [gone]}
     there = report("A", "B").neighbours
-    mesh.renew(msgspec.structs.replace(report("A"), neighbours=[gone, *there]), 1)
-    mesh.receive("B", tell(msgspec.structs.replace(report("B", "C"), number=1)), 1)
-    assert mesh.reachable() == {"A", "B", "C"}
-    assert [one.admin for one in mesh.seen()["C"]] == ["C:8085", "gone:8085"]
+    mesh.replace_own_report(msgspec.structs.replace(report("A"), neighbours=[gone, *there]), 1)
+    mesh.receive_message("B", tell(msgspec.structs.replace(report("B", "C"), number=1)), 1)
+    assert mesh.reachable_instances() == {"A", "B", "C"}
+    assert [one.admin for one in mesh.neighbours_by_name()["C"]] == ["C:8085", "gone:8085"]

@@ -44,17 +44,17 @@ def test_each_is_found_where_it_is(
             checksum = client * 1000 + number
             model[client, number] = checksum, txid, topic, origin
             if singly:
-                recent.note_one(client, number, checksum, txid, topic, origin)
+                recent.add_entry(client, number, checksum, txid, topic, origin)
         if not singly:
             checksums = [client * 1000 + number for number in numbers]
-            recent.note(client, numbers, checksums, (begin, txid), topic, origin)
+            recent.add_batch(client, numbers, checksums, (begin, txid), topic, origin)
     for (client, number), (checksum, own, topic, origin) in model.items():
         found = recent.find(client, number)
         assert found == (checksum, own, own, topic, origin)
     assert recent.find(1, 500) is None
     told = {
         (client, number, origin)
-        for client, numbers, origin in recent.behind(behind)
+        for client, numbers, origin in recent.entries_after(behind)
         for number in numbers
     }
     expected = {
@@ -69,6 +69,6 @@ def test_each_is_found_where_it_is(
 def test_the_older_half_is_forgotten() -> None:
     recent = RecentEntries(1000)
     for number in range(1, 3001):
-        recent.note_one(7, number, number, number, TOPICS[0], ORIGINS[0])
+        recent.add_entry(7, number, number, number, TOPICS[0], ORIGINS[0])
     assert recent.find(7, 1) is None
     assert recent.find(7, 2500) is not None

@@ -22,34 +22,34 @@ class Net:
 
     def connect(self, link: str) -> None:
         one, other = tuple(link)
-        self.couriers[one].connected(other)
-        self.couriers[other].connected(one)
+        self.couriers[one].add_peer(other)
+        self.couriers[other].add_peer(one)
 
     def cut(self, link: str) -> None:
         one, other = tuple(link)
-        self.couriers[one].disconnected(other)
-        self.couriers[other].disconnected(one)
+        self.couriers[one].remove_peer(other)
+        self.couriers[other].remove_peer(one)
 
     def say(self, sender: str, to: str, body: bytes = b"hello") -> None:
-        self.carry(sender, self.couriers[sender].send(to, "queue", body))
+        self.carry(sender, self.couriers[sender].route_message(to, "queue", body))
 
     def carry(self, source: str, parcels: list[RoutedMessage]) -> None:
         for peer, word in parcels:
             self.carried += 1
-            received = self.couriers[peer].receive(word, source, self.now)
+            received = self.couriers[peer].receive_message(word, source, self.now)
             if received.sender:
                 self.told.append((peer, word.to, received.sender, word.body))
-            self.carry(peer, received.parcels)
+            self.carry(peer, received.messages)
 
     def later(self, seconds: float) -> None:
         """Let time pass, in which everybody asks who is there."""
         for _ in range(round(seconds * 2)):
             self.now += SECOND // 2
             for name, router in self.couriers.items():
-                self.carry(name, router.step(self.now))
+                self.carry(name, router.make_probes(self.now))
 
     def reach(self, one: str, other: str) -> bool | None:
-        return self.couriers[one].reach(other, self.now)
+        return self.couriers[one].is_reachable(other, self.now)
 
 
 @pytest.mark.parametrize("links", [("AB",), ("AB", "BC"), ("AB", "BC", "CD", "DA", "AC", "BD")])
@@ -80,10 +80,10 @@ def test_what_cannot_have_come_this_way_is_dropped() -> None:
         PeerMessage("C", ["A"], 5, "queue", bytes(MAX_PEER_MESSAGE_SIZE + 1)),
     ]
     for word in cases:
-        assert router.receive(word, "A", 0) == ([], ""), word
+        assert router.receive_message(word, "A", 0) == ([], ""), word
     word = PeerMessage("C", ["A"], 6, "queue", b"")
-    assert [peer for peer, _ in router.receive(word, "A", 0).parcels] == ["C"]
-    assert router.receive(word, "A", 0).parcels == []
+    assert [peer for peer, _ in router.receive_message(word, "A", 0).messages] == ["C"]
+    assert router.receive_message(word, "A", 0).messages == []
 
 
 def test_who_can_be_reached_is_found_out() -> None:

@@ -24,8 +24,10 @@ CASES = {
 @pytest.mark.parametrize(("path", "goes", "returns"), CASES.values(), ids=CASES)
 def test_where_entries_go_by_their_path(path: str, goes: bool, returns: bool) -> None:
     routes = Routes([TopicRoute("json", "orders")], ["^North$"])
-    assert (LinkRoute(routes, "B").goes(ORDERS, path) == ()) == goes
-    assert (LinkRoute(routes, "B", returns=True).goes(ORDERS, path) == ()) == returns
+    assert (LinkRoute(routes, "B").filters_for(ORDERS, path) == ()) == goes
+    assert (
+        LinkRoute(routes, "B", is_return_allowed=True).filters_for(ORDERS, path) == ()
+    ) == returns
 
 
 @pytest.mark.parametrize(
@@ -40,7 +42,7 @@ def test_where_entries_go_by_their_path(path: str, goes: bool, returns: bool) ->
 )
 def test_where_entries_go_by_their_topic(message_type: str, name: str, goes: bool) -> None:
     routes = Routes([TopicRoute("json", "orders"), TopicRoute("json", "^/eu/")])
-    assert routes.takes(JournalTopic(message_type, name)) == goes
+    assert routes.includes(JournalTopic(message_type, name)) == goes
 
 
 def test_a_topic_without_a_filter_among_those_that_match_takes_all() -> None:
@@ -48,8 +50,8 @@ def test_a_topic_without_a_filter_among_those_that_match_takes_all() -> None:
         return []
 
     filtered = TopicRoute("json", "orders", nothing)
-    assert Routes([filtered]).filters(ORDERS) == (nothing,)
-    assert Routes([filtered, TopicRoute("json", "^ord")]).filters(ORDERS) == ()
+    assert Routes([filtered]).filters_for(ORDERS) == (nothing,)
+    assert Routes([filtered, TopicRoute("json", "^ord")]).filters_for(ORDERS) == ()
 
 
 @pytest.mark.parametrize(

@@ -62,62 +62,69 @@ def failures(clock: Clock) -> FailedLogons:
 
 def fail(failures: FailedLogons, times: int, user: str = "ann", address: str = HERE) -> None:
     for _ in range(times):
-        failures.failed(address, user)
+        failures.record_failure(address, user)
 
 
 def test_some_failures_have_no_consequence(failures: FailedLogons) -> None:
-    fail(failures, USER_FAILURE_LIMITS.failures)
-    assert failures.wait(HERE, "ann") == 0
+    fail(failures, USER_FAILURE_LIMITS.failures_before_backoff)
+    assert failures.remaining_backoff_s(HERE, "ann") == 0
 
 
 def test_the_time_doubles_with_each_further_failure(failures: FailedLogons) -> None:
-    fail(failures, USER_FAILURE_LIMITS.failures)
-    waits = [failures.failed(HERE, "ann")[1] for _ in range(9)]
+    fail(failures, USER_FAILURE_LIMITS.failures_before_backoff)
+    waits = [failures.record_failure(HERE, "ann")[1] for _ in range(9)]
     assert waits == [1, 2, 4, 8, 16, 32, 60, 60, 60]
-    assert failures.wait(HERE, "ann") == 60
-    assert failures.wait(HERE, "bob") == failures.wait("10.0.0.2", "ann") == 0
+    assert failures.remaining_backoff_s(HERE, "ann") == 60
+    assert (
+        failures.remaining_backoff_s(HERE, "bob")
+        == failures.remaining_backoff_s("10.0.0.2", "ann")
+        == 0
+    )
 
 
 def test_the_time_passes(failures: FailedLogons, clock: Clock) -> None:
-    fail(failures, USER_FAILURE_LIMITS.failures + 3)
+    fail(failures, USER_FAILURE_LIMITS.failures_before_backoff + 3)
     clock.now = 3.0
-    assert failures.wait(HERE, "ann") == 1
+    assert failures.remaining_backoff_s(HERE, "ann") == 1
     clock.now = 4.0
-    assert failures.wait(HERE, "ann") == 0
+    assert failures.remaining_backoff_s(HERE, "ann") == 0
 
 
 def test_failures_are_forgiven_and_forgotten(failures: FailedLogons, clock: Clock) -> None:
-    fail(failures, USER_FAILURE_LIMITS.failures)
-    failures.succeeded(HERE, "ann")
-    fail(failures, USER_FAILURE_LIMITS.failures)
-    assert failures.wait(HERE, "ann") == 0
+    fail(failures, USER_FAILURE_LIMITS.failures_before_backoff)
+    failures.record_success(HERE, "ann")
+    fail(failures, USER_FAILURE_LIMITS.failures_before_backoff)
+    assert failures.remaining_backoff_s(HERE, "ann") == 0
     clock.now = FAILURE_LIFETIME_S + 1
     fail(failures, 1)
-    assert failures.wait(HERE, "ann") == 0
+    assert failures.remaining_backoff_s(HERE, "ann") == 0
 
 
 def test_many_users_from_one_address_wait_together(failures: FailedLogons) -> None:
-    for number in range(ADDRESS_FAILURE_LIMITS.failures):
+    for number in range(ADDRESS_FAILURE_LIMITS.failures_before_backoff):
         fail(failures, 1, f"user {number}")
-    failures.succeeded(HERE, "user 1")
-    assert failures.wait(HERE, "anybody") == 0
-    assert failures.failed(HERE, "one more") == (ADDRESS_FAILURE_LIMITS.failures + 1, 1)
-    assert failures.wait(HERE, "anybody") == 1
-    assert failures.wait("10.0.0.2", "anybody") == 0
+    failures.record_success(HERE, "user 1")
+    assert failures.remaining_backoff_s(HERE, "anybody") == 0
+    assert failures.record_failure(HERE, "one more") == (
+        ADDRESS_FAILURE_LIMITS.failures_before_backoff + 1,
+        1,
+    )
+    assert failures.remaining_backoff_s(HERE, "anybody") == 1
+    assert failures.remaining_backoff_s("10.0.0.2", "anybody") == 0
 
 
 def test_those_who_give_no_name_are_not_one_user(failures: FailedLogons) -> None:
-    fail(failures, USER_FAILURE_LIMITS.failures + 5, "")
-    assert failures.wait(HERE, "") == 0
-    fail(failures, ADDRESS_FAILURE_LIMITS.failures, "")
-    assert failures.wait(HERE, "") > 0
+    fail(failures, USER_FAILURE_LIMITS.failures_before_backoff + 5, "")
+    assert failures.remaining_backoff_s(HERE, "") == 0
+    fail(failures, ADDRESS_FAILURE_LIMITS.failures_before_backoff, "")
+    assert failures.remaining_backoff_s(HERE, "") > 0
 
 
 def test_what_is_remembered_has_a_bound(failures: FailedLogons) -> None:
-    fail(failures, USER_FAILURE_LIMITS.failures + 1)
+    fail(failures, USER_FAILURE_LIMITS.failures_before_backoff + 1)
     for number in range(MAX_TRACKED_FAILURES):
         fail(failures, 1, "ann", f"address {number}")
-    assert failures.wait(HERE, "ann") == 0
+    assert failures.remaining_backoff_s(HERE, "ann") == 0
 
 
 @pytest.fixture
@@ -128,7 +135,7 @@ def server(tmp_path: Path) -> Iterator[RunningServer]:
 
 
 def test_a_guesser_is_refused_also_with_the_right_password(server: RunningServer) -> None:
-    for number in range(USER_FAILURE_LIMITS.failures + 4):
+    for number in range(USER_FAILURE_LIMITS.failures_before_backoff + 4):
         if not server.log().count("25-0063"):
             assert not may_log_on(server, "ann", f"guess {number}")
     assert server.logs("logons of user 'ann' from 127.0.0.1 are refused for 1 s, after 10 failed")
@@ -151,10 +158,10 @@ def test_a_module_that_cannot_decide_is_no_failure_of_the_user(tmp_path: Path) -
     (tmp_path / "door.py").write_text(DOOR)
     with running_server(tmp_path, elements=CUSTOM) as server:
         for password in ("outage", ""):
-            for _ in range(USER_FAILURE_LIMITS.failures + 3):
+            for _ in range(USER_FAILURE_LIMITS.failures_before_backoff + 3):
                 assert not may_log_on(server, "ann", password)
         assert may_log_on(server, "ann", "good")
-        for _ in range(USER_FAILURE_LIMITS.failures + 1):
+        for _ in range(USER_FAILURE_LIMITS.failures_before_backoff + 1):
             assert not may_log_on(server, "ann", "bad")
         assert server.logs("25-0063")
 
@@ -163,7 +170,7 @@ def test_who_asks_for_no_password_counts_nothing(tmp_path: Path) -> None:
     module = "<Module>amps-default-no-authentication-module</Module>"
     elements = f"<Authentication>{module}</Authentication>"
     with running_server(tmp_path, elements=elements) as server:
-        for _ in range(USER_FAILURE_LIMITS.failures + 3):
+        for _ in range(USER_FAILURE_LIMITS.failures_before_backoff + 3):
             assert refusal(server, "x") == "no user may log on, 'ann' included"
 
 
@@ -172,13 +179,13 @@ def test_logons_of_one_address_do_not_take_all_places() -> None:
     pending: list[AnswerFuture[Admission]] = []
 
     class Slow:
-        def begin(self) -> Self:
+        def begin_logon(self) -> Self:
             return self
 
         def forget(self) -> None:
             pass
 
-        def step(self, credentials: LogonCredentials) -> AnswerFuture[Admission]:
+        def authenticate(self, credentials: LogonCredentials) -> AnswerFuture[Admission]:
             pending.append(AnswerFuture())
             return pending[-1]
 
@@ -186,7 +193,7 @@ def test_logons_of_one_address_do_not_take_all_places() -> None:
 
     def step(address: str) -> AnswerOrFuture[Admission]:
         shown = LogonCredentials("ann", "x", explicit=True, origin=LogonOrigin(address=address))
-        return guarded.begin().step(shown)
+        return guarded.begin_logon().authenticate(shown)
 
     for number in range(MAX_PENDING_LOGONS_PER_ADDRESS):
         assert isinstance(step(f"{HERE}:{number}"), AnswerFuture)
@@ -194,5 +201,5 @@ def test_logons_of_one_address_do_not_take_all_places() -> None:
     assert isinstance(refused, Admission)
     assert refused.reason == "too many logons at a time: try again"
     assert isinstance(step("10.0.0.2:1"), AnswerFuture)
-    pending[0].give(Admission(True, "ann", ""))
+    pending[0].set_result(Admission(True, "ann", ""))
     assert isinstance(step(f"{HERE}:1"), AnswerFuture)

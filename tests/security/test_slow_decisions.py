@@ -356,7 +356,7 @@ def test_a_module_that_does_not_heed_its_end_is_not_waited_for(
 
         async def answer(make: Callable[[], Coroutine[None, None, str]]) -> str:
             answered: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-            worker.ask(make, str).when_there(answered.set_result)
+            worker.submit(make, str).add_done_callback(answered.set_result)
             return await answered
 
         assert await answer(stubborn) == "no decision within 0 seconds"
@@ -381,17 +381,17 @@ def test_a_question_that_nobody_waits_for_makes_room(monkeypatch: pytest.MonkeyP
     async def ask() -> None:
         worker = AsyncWorker()
         for _ in range(5):
-            first, second = (worker.ask(never, str) for _ in range(2))
-            full = worker.ask(at_once, str)
-            assert full.is_there
-            assert full.answer == "2 logons wait for a decision already"
+            first, second = (worker.submit(never, str) for _ in range(2))
+            full = worker.submit(at_once, str)
+            assert full.is_done
+            assert full.result == "2 logons wait for a decision already"
             for pending in (first, second, second):
-                pending.give_up()
+                pending.cancel()
             answered: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-            asked = worker.ask(at_once, str)
-            asked.when_there(answered.set_result)
+            asked = worker.submit(at_once, str)
+            asked.add_done_callback(answered.set_result)
             assert await answered == "yes"
-            asked.give_up()
-            assert not first.is_there
+            asked.cancel()
+            assert not first.is_done
 
     asyncio.run(asyncio.wait_for(ask(), WAIT_SECONDS))

@@ -268,18 +268,18 @@ def test_the_same_credentials_are_checked_once() -> None:
         checks, expected = PasswordChecks(AsyncWorker()), read_hash(hashed("secret", 12))
         ann, bob = (LogonCredentials(name, "secret", explicit=True) for name in ("ann", "bob"))
         problems: list[str] = []
-        first = checks.check(ann, expected, problems.append)
+        first = checks.check_password(ann, expected, problems.append)
         assert isinstance(first, AnswerFuture)
-        assert checks.check(ann, expected, problems.append) is first
-        assert checks.check(bob, expected, problems.append) is not first
+        assert checks.check_password(ann, expected, problems.append) is first
+        assert checks.check_password(bob, expected, problems.append) is not first
         answer: asyncio.Future[bool | None] = asyncio.get_running_loop().create_future()
-        first.when_there(answer.set_result)
+        first.add_done_callback(answer.set_result)
         assert await answer is True
-        assert checks.check(ann, expected, problems.append) is True
+        assert checks.check_password(ann, expected, problems.append) is True
         other = read_hash(hashed("other", 12))
-        assert isinstance(checks.check(ann, other, problems.append), AnswerFuture)
+        assert isinstance(checks.check_password(ann, other, problems.append), AnswerFuture)
         checks.forget()
-        assert isinstance(checks.check(ann, expected, problems.append), AnswerFuture)
+        assert isinstance(checks.check_password(ann, expected, problems.append), AnswerFuture)
         assert not problems
 
     asyncio.run(run())
@@ -299,7 +299,7 @@ def test_addresses_take_turns() -> None:
             shown = LogonCredentials(
                 "ann", f"{place} {number}", explicit=True, origin=LogonOrigin(address=place)
             )
-            pending = checks.check(shown, expected, order.append)
+            pending = checks.check_password(shown, expected, order.append)
             assert isinstance(pending, AnswerFuture)
             answer: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             every.append(answer)
@@ -310,7 +310,7 @@ def test_addresses_take_turns() -> None:
                 order.append(place)
                 answer.set_result(None)
 
-            pending.when_there(take_note)
+            pending.add_done_callback(take_note)
         await asyncio.gather(*every)
         assert order.index("10.0.0.2:1000") < 20
 
@@ -321,7 +321,7 @@ def test_whom_nobody_knows_costs_as_much_as_others(tmp_path: Path) -> None:
     text = USERS.replace('"ANN"', f'"{hashed("ann", 9)}"').replace('"BOB"', f'"{hashed("b", 9)}"')
     path = write_users(tmp_path, text)
     file = UsersFile(str(path), BUILTINS, AsyncWorker(), RecordingLog())
-    assert file.nobody.cost.ln == 9
+    assert file.decoy_hash.cost.ln == 9
 
 
 def test_a_hash_of_another_program_can_be_read() -> None:

@@ -46,7 +46,7 @@ def _keep(path: str) -> None:
     with kept(path, PrintingLog()) as keeper:
         for at in count(round(time.time() - NOON)):
             taken = take(keeper, clients.sample(at, _present(at))).timestamp
-            asked = keeper.ask(partial(StatisticsHistory.timestamps, first=taken, last=taken))
+            asked = keeper.query(partial(StatisticsHistory.timestamps, first=taken, last=taken))
             with suppress(sqlite3.Error):  # the file may be changed for another
                 print(*asked.result(), flush=True)
 

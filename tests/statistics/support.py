@@ -28,7 +28,9 @@ LATER: Final = 1_000
 
 def fixed(resource: Resource, name: str) -> tuple[StatisticValue, ...]:
     """The values of an entry that never change."""
-    return tuple(name if one.type is ColumnType.TEXT else len(name) for one in resource.fixed)
+    return tuple(
+        name if one.type is ColumnType.TEXT else len(name) for one in resource.static_fields
+    )
 
 
 def moving(resource: Resource, number: int) -> tuple[StatisticValue, ...]:
@@ -38,7 +40,7 @@ def moving(resource: Resource, number: int) -> tuple[StatisticValue, ...]:
         ColumnType.INTEGER: number,
         ColumnType.REAL: number + 0.5,
     }
-    return tuple(values[one.type] for one in resource.given)
+    return tuple(values[one.type] for one in resource.source_fields)
 
 
 def sample(at: float, entries: Mapping[Resource, Sequence[StatisticsEntry]]) -> StatisticsSample:
@@ -105,8 +107,8 @@ def kept(path: Path | str, log: ServerLog | None = None) -> Iterator[StatisticsT
 def take(keeper: StatisticsThread, one: StatisticsSample) -> StatisticsSnapshot:
     """Hand a keeper a sample, and wait until it has become a snapshot."""
     told = threading.Event()
-    stop = keeper.watch(lambda _: told.set())
-    keeper.take(one)
+    stop = keeper.add_watcher(lambda _: told.set())
+    keeper.add_sample(one)
     wait_until(told.is_set)
     stop()
     assert keeper.latest is not None

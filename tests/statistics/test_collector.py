@@ -38,7 +38,7 @@ class Collecting:
 
     def __init__(self, core: Core, *sources: Numbers) -> None:
         self.samples: list[StatisticsSample] = []
-        turns, clock = core.engine.turns, core.clock
+        turns, clock = core.engine.scheduler, core.clock
         self.collector = StatisticsCollector(
             1.0,
             self.samples.append,
@@ -103,7 +103,7 @@ def test_an_interval_that_comes_too_early_is_skipped_and_counted(core: Core) -> 
     core.clock.time += 1  # a whole Interval, in which there has been one turn
     core.clock.turn()
     assert collecting.samples == []
-    assert collecting.collector.skipped == 1
+    assert collecting.collector.skipped_samples == 1
     until(core, lambda: bool(collecting.samples))
     assert len(collecting.ids(API)[0]) == 1_000
 
@@ -131,4 +131,4 @@ def test_how_late_a_sample_was_begun_is_known(core: Core) -> None:
     core.clock.work_per_look = 0.25
     collecting = Collecting(core, Numbers(API, 1))
     until(core, lambda: bool(collecting.samples))
-    assert collecting.collector.lag > 0
+    assert collecting.collector.lag_s > 0

@@ -40,11 +40,11 @@ def test_tables_have_the_names_and_columns_of_amps(tmp_path: Path) -> None:
     for resource in RECORDED:
         assert columns(path, f"{resource.table}_STATIC") == [
             *("static_id", "oid"),
-            *(one.name for one in resource.fixed),
+            *(one.name for one in resource.static_fields),
         ]
         assert columns(path, f"{resource.table}_DYNAMIC") == [
             *("timestamp", "static_id"),
-            *(one.name for one in resource.moving),
+            *(one.name for one in resource.dynamic_fields),
         ]
     known = {f"{one.table}_{kind}" for one in RECORDED for kind in ("STATIC", "DYNAMIC")}
     assert all(one.startswith(("AMPERAGE_", "sqlite_")) for one in names(path) - known)
@@ -77,7 +77,10 @@ def test_a_file_of_an_earlier_version_gets_what_it_lacks(tmp_path: Path) -> None
     assert "1" in snapshot.entries[CLIENTS.path]
     assert log.entries == []
     for resource in RECORDED:
-        for kind, fields in (("STATIC", resource.fixed), ("DYNAMIC", resource.moving)):
+        for kind, fields in (
+            ("STATIC", resource.static_fields),
+            ("DYNAMIC", resource.dynamic_fields),
+        ):
             there = columns(path, f"{resource.table}_{kind}")
             assert {one.name for one in fields} <= set(there)
 
@@ -111,7 +114,7 @@ def test_a_snapshot_is_read_back_as_it_was(tmp_path: Path) -> None:
 
 def test_what_has_no_number_is_no_number_in_sql(tmp_path: Path) -> None:
     path = tmp_path / "stats.db"
-    nothing = tuple("" for _ in SOW.given)
+    nothing = tuple("" for _ in SOW.source_fields)
     with recorded(path) as writing:
         one = writing.write(sample(0, {SOW: [StatisticsEntry("x", fixed(SOW, "x"), nothing)]}))
         [(_, value)] = writing.recording.history.values(SOW, "x", "valid_keys")

@@ -27,7 +27,7 @@ def test_the_sum_and_the_ends_of_all_numbers_are_known() -> None:
         histogram.add(number)
     histogram.add(5, times=4)
     assert (sum(histogram.counts), histogram.total) == (7, 120)
-    assert (histogram.least, histogram.most) == (3, 90)
+    assert (histogram.minimum, histogram.maximum) == (3, 90)
 
 
 def test_what_an_instance_does_is_distributed(tmp_path: Path) -> None:

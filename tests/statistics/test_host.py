@@ -48,10 +48,11 @@ class Host:
         path.write_text(text)
 
     def read(self, resource: Resource) -> Figures:
-        names = [field.name for field in (*resource.fixed, *resource.given)]
+        names = [field.name for field in (*resource.static_fields, *resource.source_fields)]
         entries = self._sources[resource.path].entries()
         return {
-            entry.id: dict(zip(names, entry.fixed + entry.moving, strict=True)) for entry in entries
+            entry.id: dict(zip(names, entry.static_values + entry.dynamic_values, strict=True))
+            for entry in entries
         }
 
 
@@ -218,4 +219,4 @@ def test_the_process_shows_what_it_used(host: Host) -> None:
 
 
 def _names(resource: Resource) -> list[str]:
-    return [field.name for field in resource.given]
+    return [field.name for field in resource.source_fields]

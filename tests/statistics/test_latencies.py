@@ -12,7 +12,7 @@ from server.util.histogram import Histogram
 def moving(source: LatenciesSource) -> tuple[object, ...]:
     """Count, mean, 99th percentile and total of the only entry."""
     (entry,) = source.entries()
-    return entry.moving
+    return entry.dynamic_values
 
 
 def test_an_interval_knows_nothing_of_those_before() -> None:

@@ -62,9 +62,11 @@ def test_all_fields_are_in_their_place() -> None:
     given = {one: [StatisticsEntry("x", fixed(one, "name"), moving(one, 7))] for one in RESOURCES}
     snapshot = SampleRates().complete(sample(0, given))
     for resource in RESOURCES:
-        wanted: dict[str, StatisticValue] = {one.name: 0 for one in resource.moving if one.of}
-        wanted |= _by_name(resource.fixed, fixed(resource, "name"))
-        wanted |= _by_name(resource.given, moving(resource, 7))
+        wanted: dict[str, StatisticValue] = {
+            one.name: 0 for one in resource.dynamic_fields if one.cumulative_field
+        }
+        wanted |= _by_name(resource.static_fields, fixed(resource, "name"))
+        wanted |= _by_name(resource.source_fields, moving(resource, 7))
         assert _by_name(resource.fields, snapshot.entries[resource.path]["x"]) == wanted
 
 

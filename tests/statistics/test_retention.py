@@ -28,7 +28,7 @@ SMALL: Final = RetentionLimits(((0, 2 * MINUTE), (MINUTE, 2 * HOUR), (HOUR, 5 * 
 
 def thin_out(database: StatisticsDatabase, now: int, retention: RetentionLimits = SMALL) -> None:
     thinning = SampleRetention(database, retention)
-    while thinning.step(now):
+    while thinning.thin_out_step(now):
         pass
 
 
@@ -121,9 +121,9 @@ def test_a_database_that_is_too_large_is_thinned_out_earlier(most_bytes: int) ->
         thinning = SampleRetention(database, RetentionLimits(SMALL.tiers, most_bytes))
         largest = 0
         for timestamp in _many(writing, 1000):
-            while thinning.step(timestamp):
+            while thinning.thin_out_step(timestamp):
                 pass
-            largest = max(largest, database.used)
+            largest = max(largest, database.used_bytes)
         assert largest < most_bytes * 1.2
         stamps = writing.recording.history.timestamps()
         assert stamps[-1] == timestamp

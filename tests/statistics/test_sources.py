@@ -26,8 +26,8 @@ def core() -> Core:
 
 def values(resource: Resource, entry: StatisticsEntry) -> Mapping[str, StatisticValue]:
     """The values of an entry that a source gives, by name."""
-    names = [field.name for field in (*resource.fixed, *resource.given)]
-    return dict(zip(names, (*entry.fixed, *entry.moving), strict=True))
+    names = [field.name for field in (*resource.static_fields, *resource.source_fields)]
+    return dict(zip(names, (*entry.static_values, *entry.dynamic_values), strict=True))
 
 
 def taken(source: StatisticsSource) -> dict[str, Mapping[str, StatisticValue]]:
@@ -66,7 +66,7 @@ def test_records_that_are_there_at_the_start_do_not_count(core: Core) -> None:
     peer = core.log_on()
     for number in (1, 2, 1):
         peer.send({"c": "publish", "t": "records"}, b'{"id":%d}' % number)
-    source = SowSource(core.engine.stores, core.engine.topics, core.clock.elapsed)
+    source = SowSource(core.engine.sow_registry, core.engine.topics, core.clock.elapsed)
     counts = "insert_count", "update_count", "delete_count", "valid_keys"
 
     def counted() -> tuple[StatisticValue, ...]:
@@ -104,7 +104,7 @@ def test_an_entry_that_lives_on_keeps_its_fixed_values(core: Core) -> None:
         (first,) = source.entries()
         (second,) = source.entries()
         assert second.id == first.id
-        assert second.fixed is first.fixed
+        assert second.static_values is first.static_values
 
 
 def test_a_subscription_that_replaces_another_is_another(core: Core) -> None:
@@ -178,7 +178,9 @@ def test_a_client_that_logs_on_becomes_another(core: Core) -> None:
 
 def test_a_topic_is_named_as_it_is(core: Core) -> None:
     core.keep(topic_spec("/id", name="records"))
-    found = taken(SowSource(core.engine.stores, core.engine.topics, core.clock.elapsed))
+    found = taken(SowSource(core.engine.sow_registry, core.engine.topics, core.clock.elapsed))
     assert found["records!json"]["topic"] == "records"
     assert found["records!json"]["resident_percent"] == 100
-    assert set(found["records!json"]) == {field.name for field in (*SOW.fixed, *SOW.given)}
+    assert set(found["records!json"]) == {
+        field.name for field in (*SOW.static_fields, *SOW.source_fields)
+    }

@@ -30,7 +30,7 @@ class Held:
 
     def __init__(self, keeper: StatisticsThread) -> None:
         self._begun, self._end = threading.Event(), threading.Event()
-        self.answer = keeper.ask(self._hold)
+        self.answer = keeper.query(self._hold)
         assert self._begun.wait(WAIT_SECONDS)
 
     def _hold(self, _history: StatisticsHistory) -> None:
@@ -52,7 +52,9 @@ def test_a_sample_becomes_the_latest_snapshot_and_is_recorded() -> None:
         take(keeper, clients.sample(0, {"1": 5}))
         latest = take(keeper, clients.sample(10, {"1": 25}))
         assert named(CLIENTS, latest.entries[CLIENTS.path]["1"])["bytes_in_per_sec"] == 2
-        found = keeper.ask(lambda history: history.snapshot(latest.timestamp)).result(WAIT_SECONDS)
+        found = keeper.query(lambda history: history.snapshot(latest.timestamp)).result(
+            WAIT_SECONDS
+        )
         assert found is not None
         assert found.entries[CLIENTS.path] == latest.entries[CLIENTS.path]
 
@@ -62,7 +64,7 @@ def test_the_thread_counts_what_it_does() -> None:
     with kept(":memory:") as keeper:
         for at in range(3):
             latest = take(keeper, clients.sample(at, {"1": 5}))
-            keeper.ask(StatisticsHistory.timestamps).result(WAIT_SECONDS)
+            keeper.query(StatisticsHistory.timestamps).result(WAIT_SECONDS)
         [values] = latest.entries[STATISTICS.path].values()
         found = named(STATISTICS, values)
         assert (found["file_name"], found["interval"], found["file_size"]) == (":memory:", 1000, 0)
@@ -90,12 +92,12 @@ def test_when_samples_come_too_fast_the_oldest_is_dropped() -> None:
     with kept(":memory:", log) as keeper:
         held = Held(keeper)
         for at in range(5):
-            keeper.take(clients.sample(at, {"1": at}))
+            keeper.add_sample(clients.sample(at, {"1": at}))
         held.release()
         wait_until(lambda: keeper.latest is not None)
-        values = keeper.ask(lambda history: history.values(CLIENTS, "1", "bytes_in"))
+        values = keeper.query(lambda history: history.values(CLIENTS, "1", "bytes_in"))
         assert [value for _, value in values.result(WAIT_SECONDS)] == [3, 4]
-        assert keeper.dropped == 3
+        assert keeper.dropped_samples == 3
         assert [fields["count"] for one, fields in log.entries if one == "05-0002"] == [3]
 
 
@@ -103,10 +105,10 @@ def test_questions_are_refused_when_too_many_wait() -> None:
     with kept(":memory:") as keeper:
         held = Held(keeper)
         waiting = [
-            keeper.ask(StatisticsHistory.timestamps) for _ in range(MAX_PENDING_HISTORY_QUERIES)
+            keeper.query(StatisticsHistory.timestamps) for _ in range(MAX_PENDING_HISTORY_QUERIES)
         ]
         with pytest.raises(ReaderBusyError):
-            keeper.ask(StatisticsHistory.timestamps).result(WAIT_SECONDS)
+            keeper.query(StatisticsHistory.timestamps).result(WAIT_SECONDS)
         assert waiting[0].cancel()
         held.release()
         assert waiting[-1].result(WAIT_SECONDS) == []
@@ -117,9 +119,9 @@ def test_samples_go_on_while_a_question_reads_the_file(tmp_path: Path) -> None:
     clients = Clients()
     with kept(tmp_path / "stats.db") as keeper:
         take(keeper, clients.sample(0, {"1": 1}))
-        wait_until(lambda: keeper.ask(StatisticsHistory.timestamps).result(WAIT_SECONDS) != [])
+        wait_until(lambda: keeper.query(StatisticsHistory.timestamps).result(WAIT_SECONDS) != [])
         held = Held(keeper)
-        behind = keeper.ask(StatisticsHistory.timestamps)
+        behind = keeper.query(StatisticsHistory.timestamps)
         for at in range(1, 4):
             take(keeper, clients.sample(at, {"1": at}))
         with closing(sqlite3.connect(tmp_path / "stats.db")) as other:
@@ -135,7 +137,7 @@ def test_what_has_been_told_is_found(tmp_path: Path) -> None:
     with kept(tmp_path / "stats.db") as keeper:
         for at in range(30):
             latest = take(keeper, clients.sample(at, {"1": at}))
-            found = keeper.ask(StatisticsHistory.timestamps).result(WAIT_SECONDS)
+            found = keeper.query(StatisticsHistory.timestamps).result(WAIT_SECONDS)
             assert found[-1] == latest.timestamp
 
 
@@ -143,11 +145,11 @@ def test_a_file_that_takes_the_place_of_another_is_read(tmp_path: Path) -> None:
     clients, path = Clients(), tmp_path / "stats.db"
     with kept(path) as keeper:
         take(keeper, clients.sample(0, {"1": 1}))
-        assert len(keeper.ask(StatisticsHistory.timestamps).result(WAIT_SECONDS)) == 1
+        assert len(keeper.query(StatisticsHistory.timestamps).result(WAIT_SECONDS)) == 1
         for file in tmp_path.iterdir():
             file.unlink()
         latest = take(keeper, clients.sample(1, {"1": 2}))
-        assert keeper.ask(StatisticsHistory.timestamps).result(WAIT_SECONDS) == [latest.timestamp]
+        assert keeper.query(StatisticsHistory.timestamps).result(WAIT_SECONDS) == [latest.timestamp]
 
 
 def test_too_many_questions_about_a_file_are_refused(tmp_path: Path) -> None:
@@ -155,10 +157,10 @@ def test_too_many_questions_about_a_file_are_refused(tmp_path: Path) -> None:
         take(keeper, Clients().sample(0, {}))
         held = Held(keeper)
         waiting = [
-            keeper.ask(StatisticsHistory.timestamps) for _ in range(MAX_PENDING_HISTORY_QUERIES)
+            keeper.query(StatisticsHistory.timestamps) for _ in range(MAX_PENDING_HISTORY_QUERIES)
         ]
         with pytest.raises(ReaderBusyError):
-            keeper.ask(StatisticsHistory.timestamps).result(WAIT_SECONDS)
+            keeper.query(StatisticsHistory.timestamps).result(WAIT_SECONDS)
         held.release()
         assert len(waiting[-1].result(WAIT_SECONDS)) == 1
 
@@ -171,11 +173,11 @@ def test_what_fails_fails_for_whoever_asked() -> None:
 
     with kept(":memory:", log) as keeper:
         with pytest.raises(ValueError, match="no"):
-            keeper.ask(fail).result(WAIT_SECONDS)
-        keeper.watch(fail)
+            keeper.query(fail).result(WAIT_SECONDS)
+        keeper.add_watcher(fail)
         take(keeper, clients.sample(0, {}))
         assert [one for one, _ in log.entries] == ["05-0003"]
-        assert len(keeper.ask(StatisticsHistory.timestamps).result(WAIT_SECONDS)) == 1
+        assert len(keeper.query(StatisticsHistory.timestamps).result(WAIT_SECONDS)) == 1
 
 
 class Broken:
@@ -207,7 +209,7 @@ def test_a_source_that_fails_is_missing_and_named_once() -> None:
 def test_watchers_hear_of_snapshots_until_they_stop() -> None:
     clients, heard = Clients(), list[int]()
     with kept(":memory:") as keeper:
-        stop = keeper.watch(lambda snapshot: heard.append(snapshot.timestamp))
+        stop = keeper.add_watcher(lambda snapshot: heard.append(snapshot.timestamp))
         first = take(keeper, clients.sample(0, {}))
         stop()
         stop()
@@ -228,7 +230,7 @@ def test_lives_of_the_instance_are_remembered(tmp_path: Path) -> None:
             assert list(latest.entries[LIFETIMES.path]) == [
                 str(1 + at) for at in range(len(events))
             ]
-            values = keeper.ask(lambda history: history.values(LIFETIMES, "1", "event"))
+            values = keeper.query(lambda history: history.values(LIFETIMES, "1", "event"))
             assert [value for _, value in values.result(WAIT_SECONDS)] == ["started"]
     assert sorted(one.name for one in tmp_path.iterdir()) == ["stats.db"]
 
@@ -242,7 +244,7 @@ def test_truncating_removes_what_is_older_than_an_age(tmp_path: Path) -> None:
             take(keeper, clients.sample(at, {"1": at})).timestamp for at in range(0, LATER, 10)
         ]
         assert keeper.truncate(LATER - 800).result(WAIT_SECONDS) == 80
-        assert keeper.ask(StatisticsHistory.timestamps).result(WAIT_SECONDS) == stamps[80:]
+        assert keeper.query(StatisticsHistory.timestamps).result(WAIT_SECONDS) == stamps[80:]
         assert [fields["count"] for one, fields in log.entries if one == "1B-0004"] == [80]
         latest = take(keeper, clients.sample(LATER, {}))
         assert latest.entries[LIFETIMES.path]
@@ -254,7 +256,7 @@ def test_what_is_old_is_thinned_out_without_being_asked_for() -> None:
     keeper.start()
     for at in range(0, 600, 10):
         take(keeper, clients.sample(at, {"1": at}))
-    wait_until(lambda: len(keeper.ask(StatisticsHistory.timestamps).result(WAIT_SECONDS)) <= 11)
+    wait_until(lambda: len(keeper.query(StatisticsHistory.timestamps).result(WAIT_SECONDS)) <= 11)
     keeper.close()
 
 
@@ -265,7 +267,7 @@ def test_questions_do_not_keep_the_thread_from_tidying_up() -> None:
 
         def ask_again(_: object = None) -> None:
             if not is_done.is_set():
-                keeper.ask(StatisticsHistory.timestamps).add_done_callback(ask_again)
+                keeper.query(StatisticsHistory.timestamps).add_done_callback(ask_again)
 
         ask_again()
         assert keeper.truncate(0).result(WAIT_SECONDS) == 0
@@ -284,20 +286,20 @@ def test_vacuuming_makes_the_file_smaller_and_truncating_does_not(tmp_path: Path
             keeper.vacuum().result(WAIT_SECONDS)
             after = other.execute("PRAGMA page_count").fetchone()
         assert after[0] < before[0] / 4
-        assert keeper.ask(StatisticsHistory.timestamps).result(WAIT_SECONDS) == []
+        assert keeper.query(StatisticsHistory.timestamps).result(WAIT_SECONDS) == []
 
 
 def test_what_is_asked_of_a_keeper_that_closes_is_cancelled() -> None:
     with kept(":memory:") as keeper:
         held = Held(keeper)
         waiting: list[Future[Any]] = [
-            keeper.ask(StatisticsHistory.timestamps),
+            keeper.query(StatisticsHistory.timestamps),
             keeper.truncate(0),
             keeper.vacuum(),
         ]
         closing_thread = threading.Thread(target=keeper.close)
         closing_thread.start()
-        wait_until(lambda: keeper.ask(StatisticsHistory.timestamps).cancelled())
+        wait_until(lambda: keeper.query(StatisticsHistory.timestamps).cancelled())
         held.release()
         closing_thread.join()
         for future in waiting:
@@ -311,7 +313,7 @@ def test_samples_that_wait_when_it_closes_are_recorded(tmp_path: Path) -> None:
     path, clients = tmp_path / "stats.db", Clients()
     with kept(path) as keeper:
         held = Held(keeper)
-        keeper.take(clients.sample(0, {"1": 1}))
+        keeper.add_sample(clients.sample(0, {"1": 1}))
         held.release()
     with closing(sqlite3.connect(path)) as connection:
         assert connection.execute("SELECT count(*) FROM ICLIENTS_DYNAMIC").fetchone() == (1,)

@@ -299,5 +299,5 @@ def test_a_message_has_a_limit_of_fragments() -> None:
     client.receive_data(server.take_output())
     assert client.close_rcvd is not None
     assert client.close_rcvd.code == 1009
-    server.drop()
+    server.drop_partial()
     assert server.partial_size == 0

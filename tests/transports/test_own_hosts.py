@@ -36,4 +36,4 @@ def test_pages_of_this_host(origin: str, authority: str, expected: bool) -> None
 
 
 def test_the_name_of_this_machine_is_its_own() -> None:
-    assert OwnHosts(own_names(None)).has(f"{platform.node()}:8085")
+    assert OwnHosts(own_names(None)).has_host(f"{platform.node()}:8085")

@@ -41,7 +41,7 @@ def feed_all(reader: FrameReader, piece: bytes) -> list[Frame]:
     is_new = True
     while is_new or reader.has_more:
         some = reader.feed(piece if is_new else b"")
-        run = reader.take_run()
+        run = reader.take_batch()
         frames += [*(run.frames() if run else ()), *some]
         is_new = False
     return frames

@@ -43,11 +43,11 @@ def feed_core(dialect: Dialect, chunks: list[bytes]) -> bytes:
     peer = LegacyPeer(dialect)
     out: list[bytes] = []
     link = ConnectionHandle("test", lambda data: out.append(peer.encode(data)), lambda: None)
-    session = core.engine.connect(core.entrance, link, peer)
+    session = core.engine.begin_session(core.entrance, link, peer)
     for chunk in chunks:
-        session.intake.feed(chunk)
+        session.input.feed(chunk)
         core.engine.flush()
-    session.intake.lost()
+    session.input.on_connection_lost()
     return b"".join(out)
 
 

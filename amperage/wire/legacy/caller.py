@@ -43,10 +43,10 @@ class LegacyCaller(LegacyMessageReader):
         while position < size:
             header, body, position = first_frame(frames, position)
             fields, _, body = open_header(header, body)
-            messages.append(self._message(fields, body))
+            messages.append(self._encode_message(fields, body))
         return b"".join(messages)
 
-    def _message(self, fields: HeaderFields, body: bytes) -> bytes:
+    def _encode_message(self, fields: HeaderFields, body: bytes) -> bytes:
         dialect = self._dialect
         if fields["c"] == "p":
             fields["c"] = "publish"

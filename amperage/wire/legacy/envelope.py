@@ -132,9 +132,9 @@ class _Header:
         self._text: list[str] = []
         self._parser = parser = expat.ParserCreate(encoding)
         parser.buffer_text = True
-        parser.StartElementHandler = self._start
-        parser.EndElementHandler = self._end
-        parser.CharacterDataHandler = self._take_text
+        parser.StartElementHandler = self._on_start_element
+        parser.EndElementHandler = self._on_end_element
+        parser.CharacterDataHandler = self._append_text
         parser.StartDoctypeDeclHandler = _refuse_doctype
 
     def parse(self, piece: bytes, *, is_last: bool = False) -> None:
@@ -147,7 +147,7 @@ class _Header:
         """
         self._parser.Parse(piece, is_last)
 
-    def _start(self, name: str, _attributes: dict[str, str]) -> None:
+    def _on_start_element(self, name: str, _attributes: dict[str, str]) -> None:
         name = _local(name)
         if self._depth == 0 and name != "Envelope":
             raise FrameError("the outermost element is no Envelope")
@@ -157,7 +157,7 @@ class _Header:
             raise FrameError("the envelope has something else than a Header or a Body in it")
         self._depth += 1
 
-    def _end(self, name: str) -> None:
+    def _on_end_element(self, name: str) -> None:
         if self._depth == _FIELD_DEPTH:
             key = _KEYS.get(_local(name))
             value = "".join(self._text).strip()
@@ -166,7 +166,7 @@ class _Header:
             self._text.clear()
         self._depth -= 1
 
-    def _take_text(self, text: str) -> None:
+    def _append_text(self, text: str) -> None:
         if self._depth == _FIELD_DEPTH:
             self._text.append(text)
 

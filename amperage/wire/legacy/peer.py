@@ -46,7 +46,7 @@ class LegacyPeer(LegacyMessageReader):
         limit: the maximum size of a message, in bytes.
     """
 
-    __slots__ = ("_data_only", "_ids_made", "_last_header", "_last_start", "_wrappings")
+    __slots__ = ("_data_only", "_generated_id_count", "_last_header", "_last_start", "_wrappings")
 
     def __init__(self, dialect: Dialect, limit: int = MAX_AMPS_FRAME_SIZE) -> None:
         super().__init__(dialect, limit)
@@ -54,7 +54,7 @@ class LegacyPeer(LegacyMessageReader):
         self._last_header = b""
         self._wrappings: dict[tuple[bytes, int], _Wrapping] = {}
         self._data_only: set[str] = set()  # subscriptions to bodies without headers
-        self._ids_made = 0
+        self._generated_id_count = 0
 
     def encode(self, frames: bytes) -> bytes:
         """Encode frames of the amps protocol as messages for the peer.
@@ -66,7 +66,7 @@ class LegacyPeer(LegacyMessageReader):
         position, size = 0, len(frames)
         while position < size:
             header, body, position = first_frame(frames, position)
-            messages += self._messages(header, body)
+            messages += self._encode_frame(header, body)
         return b"".join(messages)
 
     def _translate(self, message: bytes) -> Frame:
@@ -76,7 +76,7 @@ class LegacyPeer(LegacyMessageReader):
             return self._last_header, dialect.body(message, len(last_start))
         fields, body_start = dialect.read(message)
         header = as_amps(fields)
-        self._note(header)
+        self._apply_form_settings(header)
         encoded = _encode_fields(header)
         if body_start is None:
             return encoded, b""
@@ -84,7 +84,7 @@ class LegacyPeer(LegacyMessageReader):
             self._last_start, self._last_header = message[:body_start], encoded
         return encoded, dialect.body(message, body_start)
 
-    def _note(self, header: dict[str, str]) -> None:
+    def _apply_form_settings(self, header: dict[str, str]) -> None:
         """Remove the settings for the form of messages from a command's header, and apply them."""
         use_namespaces = header.pop("use_ns", None)
         if use_namespaces is not None:
@@ -93,12 +93,12 @@ class LegacyPeer(LegacyMessageReader):
         data_only = is_true(header.pop("data_only", ""))
         command = header.get("c")
         if command in _SUBSCRIBES:
-            self._note_subscription(header, data_only=data_only)
+            self._record_data_only(header, data_only=data_only)
         elif command == "unsubscribe":
             ended = {sub_id.strip() for sub_id in header.get("sub_id", "").split(",")}
             self._data_only = set() if ended == {"all"} else self._data_only - ended
 
-    def _note_subscription(self, header: dict[str, str], *, data_only: bool) -> None:
+    def _record_data_only(self, header: dict[str, str], *, data_only: bool) -> None:
         self._wrappings.clear()
         if data_only and len(self._data_only) < _MAX_DATA_ONLY:
             self._data_only.add(header.setdefault("sub_id", header.get("cid") or self._make_id()))
@@ -106,10 +106,10 @@ class LegacyPeer(LegacyMessageReader):
             self._data_only.discard(header.get("sub_id") or header.get("cid", ""))
 
     def _make_id(self) -> str:
-        self._ids_made += 1
-        return f"data-only-{self._ids_made}"
+        self._generated_id_count += 1
+        return f"data-only-{self._generated_id_count}"
 
-    def _messages(self, header: bytes, body: bytes) -> list[bytes]:
+    def _encode_frame(self, header: bytes, body: bytes) -> list[bytes]:
         """Return the messages for a frame: one, or one for each record of a batch."""
         embedded = self._dialect.embed(body)
         wrapping = self._wrappings.get((header, len(embedded)))
@@ -118,24 +118,24 @@ class LegacyPeer(LegacyMessageReader):
         fields, whole_header, body = open_header(header, body)
         if fields.get("c") == "sow":
             return [
-                self._message({**fields, **record, "bs": 1}, record_body)
+                self._encode_message({**fields, **record, "bs": 1}, record_body)
                 for record, record_body in _records(body)
             ]
-        message = self._message(fields, body)
+        message = self._encode_message(fields, body)
         if whole_header == header:
-            self._remember(header, fields, len(embedded))
+            self._cache_wrapping(header, fields, len(embedded))
         return [message]
 
-    def _message(self, fields: HeaderFields, body: bytes) -> bytes:
+    def _encode_message(self, fields: HeaderFields, body: bytes) -> bytes:
         embedded = self._dialect.embed(body)
-        return _framed(self._wrapping(fields, len(embedded)), embedded)
+        return _framed(self._make_wrapping(fields, len(embedded)), embedded)
 
-    def _remember(self, header: bytes, fields: HeaderFields, body_length: int) -> None:
+    def _cache_wrapping(self, header: bytes, fields: HeaderFields, body_length: int) -> None:
         if len(self._wrappings) >= _MAX_WRAPPINGS_KEPT:
             self._wrappings.clear()
-        self._wrappings[header, body_length] = self._wrapping(fields, body_length)
+        self._wrappings[header, body_length] = self._make_wrapping(fields, body_length)
 
-    def _wrapping(self, fields: HeaderFields, body_length: int) -> _Wrapping:
+    def _make_wrapping(self, fields: HeaderFields, body_length: int) -> _Wrapping:
         """Return the bytes before and after a body of a message with these fields."""
         if fields.get("c") == "p":
             if self._data_only.issuperset(str(fields.get("sids", "")).split(",")):

@@ -64,7 +64,7 @@ class LegacyMessageReader(FrameReader, ABC):
                 )
                 return frames
             if end > size:
-                self._wait_for(end - size, chunk, position)
+                self._buffer_partial(end - size, chunk, position)
                 return frames
             try:
                 frames.append(self._translate(chunk[start:end]))
@@ -73,7 +73,7 @@ class LegacyMessageReader(FrameReader, ABC):
                 return frames
             position = end
         if position < size:
-            self._wait_for(LENGTH.size - (size - position), chunk, position)
+            self._buffer_partial(LENGTH.size - (size - position), chunk, position)
         return frames
 
 

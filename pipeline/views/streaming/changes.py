@@ -45,7 +45,7 @@ class StreamChange(NamedTuple):
     sequence: int
     timestamp: int
 
-    def spark(self) -> Row:
+    def to_spark_row(self) -> Row:
         """Return the change as a Spark row."""
         return _ROW(*self)
 
@@ -110,25 +110,25 @@ class RoutingKeys:
         self._projection: Final = compiled.projection
         self._hash: Final = KeyHash(view.spec.key_domain)
         self._nulls_match: Final = view.spec.join_null_equivalency
-        self._nothing: Final[Sequence[Values]] = [
-            (None,) * len(compiled.inputs(place)) for place in range(len(compiled.topics))
+        self._null_values: Final[Sequence[Values]] = [
+            (None,) * len(compiled.topic_inputs(place)) for place in range(len(compiled.topics))
         ]
-        fields = compiled.joined_fields()
+        fields = compiled.join_conditions()
         paths = [joined_paths(view, place) for place in range(len(compiled.topics))]
-        self._left: Final = [
+        self._left_fields: Final = [
             [
-                (one.left_topic, paths[one.left_topic].index(one.left))
+                (one.left_topic, paths[one.left_topic].index(one.left_field))
                 for one in fields
                 if one.right_topic == place
             ]
             for place in range(len(compiled.topics))
         ]
-        self._right: Final = [
-            [paths[place].index(one.right) for one in fields if one.right_topic == place]
+        self._right_fields: Final = [
+            [paths[place].index(one.right_field) for one in fields if one.right_topic == place]
             for place in range(len(compiled.topics))
         ]
 
-    def of_row(self, row: JoinedRow, packed: bytes) -> str:
+    def key_of_row(self, row: JoinedRow, packed: bytes) -> str:
         """Return the key of a row.
 
         Args:
@@ -136,28 +136,28 @@ class RoutingKeys:
             packed: the row, serialized.
         """
         place = len(row.parts)
-        if place == len(self._left):
-            return self._hash.of_values(self._projection.group_of(self.values(row)))
+        if place == len(self._left_fields):
+            return self._hash.hash_values(self._projection.group_key(self.row_values(row)))
         texts: list[bytes | None] = []
-        for topic, text in self._left[place]:
+        for topic, text in self._left_fields[place]:
             part = row.parts[topic]
             if part is None:  # where there is no record, nothing matches
                 return _nothing_for(packed)
             texts.append(part.texts[text])
-        return self._joined(texts) or _nothing_for(packed)
+        return self._join_key(texts) or _nothing_for(packed)
 
-    def of_part(self, place: int, part: RowPart) -> str | None:
+    def key_of_part(self, place: int, part: RowPart) -> str | None:
         """Return the key of a part that a topic adds; None if it matches no row."""
-        return self._joined([part.texts[text] for text in self._right[place]])
+        return self._join_key([part.texts[text] for text in self._right_fields[place]])
 
-    def values(self, row: JoinedRow) -> Values:
+    def row_values(self, row: JoinedRow) -> Values:
         """Return the values of a complete row."""
         values: Values = ()
-        for part, nothing in zip(row.parts, self._nothing, strict=True):
+        for part, nothing in zip(row.parts, self._null_values, strict=True):
             values += nothing if part is None else part.values
         return values
 
-    def _joined(self, texts: Sequence[bytes | None]) -> str | None:
+    def _join_key(self, texts: Sequence[bytes | None]) -> str | None:
         if None in texts and not self._nulls_match:
             return None
         return ",".join("-" if text is None else text.hex() for text in texts)

@@ -49,7 +49,7 @@ class GroupProcessor(StatefulProcessor):
     def init(self, handle: StatefulProcessorHandle) -> None:
         """See `StatefulProcessor.init`."""
         self._keys = RoutingKeys(self._view)
-        self._kept = handle.getValueState("group", "members binary, body binary")
+        self._group_state = handle.getValueState("group", "members binary, body binary")
 
     def handleInputRows(  # noqa: N802 - Spark's name
         self,
@@ -60,35 +60,39 @@ class GroupProcessor(StatefulProcessor):
         """Apply all changes of a group in a micro-batch."""
         view = self._view
         grouping = GroupTable(view.compiled.projection, view.spec.key_domain)
-        kept = self._kept.get()
+        kept = self._group_state.get()
         before = None if kept is None else bytes(kept[1])
         if kept is not None:
-            grouping.adopt(pickle.loads(kept[0]))  # noqa: S301 - made below, in this query or an earlier run
+            grouping.restore_group(pickle.loads(kept[0]))  # noqa: S301 - made below, in this query or an earlier run
         group: Group | None = None
         sequence = timestamp = 0
         for one in in_order(rows):
             grown = unpack(one.row)
-            values = self._keys.values(grown)
+            values = self._keys.row_values(grown)
             context = NO_CONTEXT if grown.context is None else grown.context
             for _ in range(abs(one.times)):
-                group = (grouping.enter if one.times > 0 else grouping.leave)(values, context)
+                group = (grouping.add_row if one.times > 0 else grouping.remove_row)(
+                    values, context
+                )
             sequence, timestamp = max(sequence, one.sequence), max(timestamp, one.timestamp)
         if group is None:
             return
-        if not grouping.settle(group):
-            self._kept.clear()
+        if not grouping.remove_if_empty(group):
+            self._group_state.clear()
             if before is not None:
-                yield self._event(key[0], before, timestamp, sequence, is_gone=True)
+                yield self._make_event(key[0], before, timestamp, sequence, is_gone=True)
             return
-        body = view.message_type.build(grouping.fields(group))
-        self._kept.update((pickle.dumps(group), body))
+        body = view.message_type.build(grouping.compute_fields(group))
+        self._group_state.update((pickle.dumps(group), body))
         if body != before:
-            yield self._event(key[0], body, timestamp, sequence, is_gone=False)
+            yield self._make_event(key[0], body, timestamp, sequence, is_gone=False)
 
     def close(self) -> None:
         """See `StatefulProcessor.close`."""
 
-    def _event(self, key: str, body: bytes, timestamp: int, sequence: int, *, is_gone: bool) -> Row:
+    def _make_event(
+        self, key: str, body: bytes, timestamp: int, sequence: int, *, is_gone: bool
+    ) -> Row:
         name = self._view.spec.name
         return _EVENT(key, body, name, timestamp, sequence, "", "", is_gone, None)
 

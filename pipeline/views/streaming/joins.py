@@ -71,8 +71,8 @@ class JoinProcessor(StatefulProcessor):
     def init(self, handle: StatefulProcessorHandle) -> None:
         """See `StatefulProcessor.init`."""
         self._keys = RoutingKeys(self._view)
-        self._left = handle.getMapState("left", "row binary", "count long")
-        self._right = handle.getMapState("right", "row binary", "count long")
+        self._left_state = handle.getMapState("left", "row binary", "count long")
+        self._right_state = handle.getMapState("right", "row binary", "count long")
 
     def handleInputRows(  # noqa: N802 - Spark's name
         self,
@@ -85,17 +85,17 @@ class JoinProcessor(StatefulProcessor):
         left = [one for one in together if not one.is_right]
         if key[0].startswith(NOTHING):
             for one in left:
-                yield self._grown(one.row, None, one)
+                yield self._extended_change(one.row, None, one)
             return
         right = [one for one in together if one.is_right]
-        before = _counts(self._right)
+        before = _counts(self._right_state)
         after = _changed(before, right)
         yield from self._left_changes([one for one in left if one.times < 0], before)
         if right:
             yield from self._right_changes(left, right, before, after)
         yield from self._left_changes([one for one in left if one.times > 0], after)
-        _store(self._right, right, before)
-        _store(self._left, left)
+        _store(self._right_state, right, before)
+        _store(self._left_state, left)
 
     def close(self) -> None:
         """See `StatefulProcessor.close`."""
@@ -106,9 +106,9 @@ class JoinProcessor(StatefulProcessor):
         """Yield changes for rows added or removed on the left, with the existing parts."""
         for one in left:
             if not parts:
-                yield self._grown(one.row, None, one)
+                yield self._extended_change(one.row, None, one)
             for part, times in parts.items():
-                yield self._grown(one.row, part, one, times)
+                yield self._extended_change(one.row, part, one, times)
 
     def _right_changes(
         self,
@@ -118,28 +118,30 @@ class JoinProcessor(StatefulProcessor):
         after: Mapping[bytes, int],
     ) -> Iterator[Row]:
         """Yield changes for parts added or removed, for all rows that stay on the left."""
-        stay = _changed(_counts(self._left), [one for one in left if one.times < 0])
+        stay = _changed(_counts(self._left_state), [one for one in left if one.times < 0])
         for row, times in stay.items():
             if not before and after:
-                yield self._grown(row, None, right[0], -times)
+                yield self._extended_change(row, None, right[0], -times)
             for one in right:
-                yield self._grown(row, one.row, one, times)
+                yield self._extended_change(row, one.row, one, times)
             if before and not after:
-                yield self._grown(row, None, right[-1]._replace(times=1), times)
+                yield self._extended_change(row, None, right[-1]._replace(times=1), times)
 
-    def _grown(self, row: bytes, part: bytes | None, cause: StreamChange, times: int = 1) -> Row:
+    def _extended_change(
+        self, row: bytes, part: bytes | None, cause: StreamChange, times: int = 1
+    ) -> Row:
         """Return the change of a row with a part appended."""
         so_far = unpack(row)
         added = None if part is None else unpack_part(part)
         grown = so_far._replace(parts=(*so_far.parts, added))
         packed = pack(grown)
         change = cause._replace(
-            key=self._keys.of_row(grown, packed),
+            key=self._keys.key_of_row(grown, packed),
             is_right=False,
             row=packed,
             times=cause.times * times,
         )
-        return change.spark()
+        return change.to_spark_row()
 
 
 def _counts(side: MapState) -> dict[bytes, int]:

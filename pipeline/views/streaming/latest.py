@@ -73,13 +73,13 @@ def latest_rows(view: ViewDefinition, place: int, events: DataFrame, *, expire: 
 class PartExtractor:
     """Reads the parts of rows from bodies, in the workers that have the events."""
 
-    def __init__(self, view: ViewDefinition, place: int) -> None:
+    def __init__(self, view: ViewDefinition, topic_index: int) -> None:
         self._view = view
-        self._place = place
+        self._topic_index = topic_index
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Read batches of events."""
-        read = self._reader()
+        read = self._row_reader()
         for batch in batches:
             gone = batch.column("is_gone").to_pylist()
             keyed = [
@@ -99,14 +99,14 @@ class PartExtractor:
                 schema=_READ,
             )
 
-    def _reader(self) -> Callable[[Record], tuple[str | None, bytes | None]]:
+    def _row_reader(self) -> Callable[[Record], tuple[str | None, bytes | None]]:
         """Return a function that gives the key and the row of a record; no row if it has none."""
-        view, place = self._view, self._place
+        view, place = self._view, self._topic_index
         keys = RoutingKeys(view)
         if len(view.compiled.topics) == 1:
             read_row = row_reader(view)
             projection = view.compiled.projection
-            asks = projection.arguments_ask or projection.fields_ask
+            asks = projection.arguments_need_context or projection.fields_need_context
 
             def whole(record: Record) -> tuple[str | None, bytes | None]:
                 found = read_row(record)
@@ -114,7 +114,7 @@ class PartExtractor:
                     return None, None
                 row = JoinedRow((RowPart(found[0], ()),), found[1] if asks else None)
                 packed = pack(row)
-                return keys.of_row(row, packed), packed
+                return keys.key_of_row(row, packed), packed
 
             return whole
         read_part = part_reader(view, place)
@@ -122,11 +122,11 @@ class PartExtractor:
         def first(record: Record) -> tuple[str | None, bytes | None]:
             row = JoinedRow((read_part(record),))
             packed = pack(row)
-            return keys.of_row(row, packed), packed
+            return keys.key_of_row(row, packed), packed
 
         def further(record: Record) -> tuple[str | None, bytes | None]:
             part = read_part(record)
-            key = keys.of_part(place, part)
+            key = keys.key_of_part(place, part)
             return key, None if key is None else pack(part)
 
         return further if place else first
@@ -141,7 +141,7 @@ class LatestProcessor(StatefulProcessor):
     def init(self, handle: StatefulProcessorHandle) -> None:
         """See `StatefulProcessor.init`."""
         self._handle = handle
-        self._kept = handle.getValueState("row", "key string, row binary, expires long")
+        self._row_state = handle.getValueState("row", "key string, row binary, expires long")
 
     def handleInputRows(  # noqa: N802 - Spark's name
         self,
@@ -151,24 +151,26 @@ class LatestProcessor(StatefulProcessor):
     ) -> Iterator[Row]:
         """Apply the last event of a micro-batch."""
         last = max(rows, key=lambda one: one.sequence)
-        before = self._kept.get()
+        before = self._row_state.get()
         if before is not None:
             row = bytes(before[1])
             gone = StreamChange(before[0], self._is_right, row, -1, last.sequence, last.timestamp)
-            yield gone.spark()
+            yield gone.to_spark_row()
             if before[2] is not None:
                 self._handle.deleteTimer(before[2])
         expires = last.expires
         is_over = expires is not None and expires <= timerValues.getCurrentProcessingTimeInMs()
         if last.row is None or is_over:
             if before is not None:
-                self._kept.clear()
+                self._row_state.clear()
             return
         row = bytes(last.row)
-        self._kept.update((last.key, row, expires))
+        self._row_state.update((last.key, row, expires))
         if expires is not None:
             self._handle.registerTimer(expires)
-        yield StreamChange(last.key, self._is_right, row, 1, last.sequence, last.timestamp).spark()
+        yield StreamChange(
+            last.key, self._is_right, row, 1, last.sequence, last.timestamp
+        ).to_spark_row()
 
     def handleExpiredTimer(  # noqa: N802 - Spark's name
         self,
@@ -177,11 +179,13 @@ class LatestProcessor(StatefulProcessor):
         expiredTimerInfo: ExpiredTimerInfo,  # noqa: N803 - Spark's name
     ) -> Iterator[Row]:
         """Remove the row of an expired record."""
-        before = self._kept.get()
+        before = self._row_state.get()
         if before is not None:
             moment = expiredTimerInfo.getExpiryTimeInMs() * _MICRO
-            yield StreamChange(before[0], self._is_right, bytes(before[1]), -1, 0, moment).spark()
-            self._kept.clear()
+            yield StreamChange(
+                before[0], self._is_right, bytes(before[1]), -1, 0, moment
+            ).to_spark_row()
+            self._row_state.clear()
 
     def close(self) -> None:
         """See `StatefulProcessor.close`."""

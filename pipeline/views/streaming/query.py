@@ -82,7 +82,7 @@ def stream_view(
         note(checkpoint, identity)
         events = view_events(spec, view, lambda topic: source.events(spark, spec, topic))
         writer = events.writeStream.outputMode("append").foreachBatch(
-            shorten_java_errors(target.take)
+            shorten_java_errors(target.apply_batch)
         )
         writer = writer.option("checkpointLocation", str(checkpoint.resolve()))
         expires = any(topic.expiration_enabled for topic in topics)

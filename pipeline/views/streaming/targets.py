@@ -52,7 +52,7 @@ class ViewEventTarget(Protocol):
             PipelineError: it cannot.
         """
 
-    def take(self, events: DataFrame, batch: int) -> None:
+    def apply_batch(self, events: DataFrame, batch: int) -> None:
         """Apply the events of a micro-batch, all of them, once.
 
         Args:
@@ -87,8 +87,8 @@ class Publication:
             for _ in client.sow(topic, filter="1=0"):
                 pass  # a topic without SOW refuses the query
 
-    def take(self, events: DataFrame, batch: int) -> None:  # noqa: ARG002 - tasks know
-        """See `ViewEventTarget.take`."""
+    def apply_batch(self, events: DataFrame, batch: int) -> None:  # noqa: ARG002 - tasks know
+        """See `ViewEventTarget.apply_batch`."""
         rows = events.select("body", "is_gone")
         reports = rows.mapInArrow(_sender(self._options), _REPORT_SCHEMA).collect()
         refusals = [RefusedMessage(one.topic, bytes(one.body), one.error) for one in reports]
@@ -151,8 +151,8 @@ class ParquetFiles:
         if self._path.exists() and not self._path.is_dir():
             raise PipelineError(f"{self._path}: is no directory")
 
-    def take(self, events: DataFrame, batch: int) -> None:
-        """See `ViewEventTarget.take`."""
+    def apply_batch(self, events: DataFrame, batch: int) -> None:
+        """See `ViewEventTarget.apply_batch`."""
         folder = self._path / f"batch={batch}"
         half_made = self._path / f"_batch={batch}.tmp"
         rows = events.select("key", "body", "timestamp", "is_gone")
@@ -181,8 +181,8 @@ class LineTarget:
     def check(self, *, is_new: bool) -> None:
         """See `ViewEventTarget.check`."""
 
-    def take(self, events: DataFrame, batch: int) -> None:  # noqa: ARG002 - all are told alike
-        """See `ViewEventTarget.take`."""
+    def apply_batch(self, events: DataFrame, batch: int) -> None:  # noqa: ARG002 - all are told alike
+        """See `ViewEventTarget.apply_batch`."""
         for row in events.toLocalIterator():
             self._tell(row.key, None if row.is_gone else bytes(row.body))
 

@@ -24,28 +24,28 @@ class ActionStatesPage:
     """Serves the states of the actions.
 
     Args:
-        states: returns the states; called on the engine's thread.
+        list_states: returns the states; called on the engine's thread.
         access: checks the visitor's permissions.
         engine_calls: calls `states` on the engine's thread.
     """
 
     def __init__(
         self,
-        states: Callable[[], Sequence[ActionState]],
+        list_states: Callable[[], Sequence[ActionState]],
         access: AccessControl,
         engine_calls: EngineCalls,
     ) -> None:
-        self._states = states
+        self._list_states = list_states
         self._access = access
         self._engine_calls = engine_calls
 
-    async def answer(self, _request: HttpRequest, visitor: Requester) -> HttpResponse:
+    async def handle_request(self, _request: HttpRequest, visitor: Requester) -> HttpResponse:
         """Return the states.
 
         Raises:
             HttpError: the visitor may not read this path.
         """
-        await self._access.require(visitor, "/" + "/".join(PATH).removesuffix(".json"))
-        states = await self._engine_calls.ask(self._states)
+        await self._access.require_access(visitor, "/" + "/".join(PATH).removesuffix(".json"))
+        states = await self._engine_calls.call(self._list_states)
         content = msgspec.json.encode({"actions": states})
         return HttpResponse(HttpDocument(content, JSON), headers=[("Cache-Control", "no-store")])

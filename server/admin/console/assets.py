@@ -39,7 +39,7 @@ class ConsoleAssets:
         policy: the Content-Security-Policy sent with the files; workers use that of their script.
 
     Attributes:
-        base: the common prefix of their paths.
+        base_path: the common prefix of their paths.
     """
 
     def __init__(self, access: AccessControl, policy: str) -> None:
@@ -55,15 +55,15 @@ class ConsoleAssets:
             digest.update(f"{'/'.join(parts)}\0{len(document.content)}\0".encode())
             digest.update(document.content)
         self._version = digest.hexdigest()
-        self.base: Final = f"/{CONSOLE}/{self._version}"
+        self.base_path: Final = f"/{CONSOLE}/{self._version}"
 
-    async def answer(self, request: HttpRequest, visitor: Requester) -> HttpResponse:
+    async def handle_request(self, request: HttpRequest, visitor: Requester) -> HttpResponse:
         """Return one file.
 
         Raises:
             HttpError: no file has this path, or the visitor may not read the console.
         """
-        await self._access.require(visitor, f"/{CONSOLE}")
+        await self._access.require_access(visitor, f"/{CONSOLE}")
         _, *below = request.segments
         document = self._documents.get(tuple(below[1:]))
         if document is None or below[0] != self._version:

@@ -34,30 +34,30 @@ class ExpressionCheckPage:
 
     def __init__(self, functions: Functions, access: AccessControl) -> None:
         self._access = access
-        self._readers: Mapping[str, Callable[[str], object]] = {
+        self._parsers: Mapping[str, Callable[[str], object]] = {
             "filter": lambda text: parse(text, ContextKind.FILTER, functions),
             "order_by": parse_order_by,
             "projection": lambda text: parse_field(text, ContextKind.PROJECTION, functions),
             "select": parse_selection,
         }
 
-    async def answer(self, request: HttpRequest, visitor: Requester) -> HttpResponse:
+    async def handle_request(self, request: HttpRequest, visitor: Requester) -> HttpResponse:
         """Check the parameter `text` as a text of the kind in the parameter `kind`.
 
         Raises:
             HttpError: the visitor may not read this path, or the kind is unknown.
         """
-        await self._access.require(visitor, "/" + "/".join(PATH).removesuffix(".json"))
-        reader = self._readers.get(request.query.get("kind", ""))
+        await self._access.require_access(visitor, "/" + "/".join(PATH).removesuffix(".json"))
+        reader = self._parsers.get(request.query.get("kind", ""))
         if reader is None:
-            raise HttpError(400, f"kind: expected one of {', '.join(self._readers)}.")
-        found = self._check(reader, request.query.get("text", ""))
+            raise HttpError(400, f"kind: expected one of {', '.join(self._parsers)}.")
+        found = self._check_text(reader, request.query.get("text", ""))
         return HttpResponse(
             HttpDocument(msgspec.json.encode(found), JSON), headers=[("Cache-Control", "no-store")]
         )
 
     @staticmethod
-    def _check(reader: Callable[[str], object], text: str) -> dict[str, object]:
+    def _check_text(reader: Callable[[str], object], text: str) -> dict[str, object]:
         try:
             reader(text)
         except ExpressionError as error:

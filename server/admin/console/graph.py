@@ -30,11 +30,11 @@ class GraphPage:
         self._document = HttpDocument(msgspec.json.encode(content), JSON)
         self._access = access
 
-    async def answer(self, _request: HttpRequest, visitor: Requester) -> HttpResponse:
+    async def handle_request(self, _request: HttpRequest, visitor: Requester) -> HttpResponse:
         """Return the graph.
 
         Raises:
             HttpError: the visitor may not read this path.
         """
-        await self._access.require(visitor, "/" + "/".join(PATH).removesuffix(".json"))
+        await self._access.require_access(visitor, "/" + "/".join(PATH).removesuffix(".json"))
         return HttpResponse(self._document)

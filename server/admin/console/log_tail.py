@@ -35,52 +35,54 @@ class LogTail:
     """Streams log entries to followers.
 
     Args:
-        recent: keeps the last entries.
+        recent_entries: keeps the last entries.
         access: checks the visitor's permissions.
         csrf: refuses pages of other sites: the log has more details of clients and the
             configuration than an arbitrary page in a browser may read.
     """
 
-    def __init__(self, recent: MemoryTarget, access: AccessControl, csrf: CsrfProtection) -> None:
-        self._recent = recent
+    def __init__(
+        self, recent_entries: MemoryTarget, access: AccessControl, csrf: CsrfProtection
+    ) -> None:
+        self._recent_entries = recent_entries
         self._access = access
         self._csrf = csrf
-        self._followers = 0
+        self._follower_count = 0
 
-    async def answer(self, request: HttpRequest, visitor: Requester) -> HttpResponse:
+    async def handle_request(self, request: HttpRequest, visitor: Requester) -> HttpResponse:
         """Return a stream of the entries after number `Last-Event-ID`, then of new ones.
 
         Raises:
             HttpError: the visitor may not read the log, the request comes from a page of another
                 site, or there are `MAX_LOG_FOLLOWERS` already.
         """
-        self._csrf.refuse_foreign(request)
-        await self._access.require(visitor, "/" + "/".join(PATH))
-        if self._followers >= MAX_LOG_FOLLOWERS:
+        self._csrf.refuse_foreign_request(request)
+        await self._access.require_access(visitor, "/" + "/".join(PATH))
+        if self._follower_count >= MAX_LOG_FOLLOWERS:
             raise HttpError(
                 503, f"{MAX_LOG_FOLLOWERS} follow the log already: that is as many as may."
             )
         known = request.headers.get("last-event-id", "")
         number = int(known) if known.isascii() and known.isdigit() and len(known) < 19 else 0
         return HttpResponse(
-            self._events(number),
+            self._event_stream(number),
             content_type=EVENT_STREAM,
             headers=[("Cache-Control", "no-store")],
         )
 
-    async def _events(self, number: int) -> AsyncGenerator[bytes, None]:
+    async def _event_stream(self, number: int) -> AsyncGenerator[bytes, None]:
         loop, more = asyncio.get_running_loop(), asyncio.Event()
 
         def tell() -> None:
             with suppress(RuntimeError):  # the loop has ended
                 loop.call_soon_threadsafe(more.set)
 
-        self._followers += 1
-        stop: Callable[[], None] = self._recent.follow(tell)
+        self._follower_count += 1
+        stop: Callable[[], None] = self._recent_entries.add_follower(tell)
         try:
             while True:
                 more.clear()
-                entries = self._recent.since(number)
+                entries = self._recent_entries.entries_after(number)
                 if entries:
                     number = entries[-1].number
                     yield event("entries", _as_text(entries), str(number))
@@ -91,7 +93,7 @@ class LogTail:
                     yield KEEPALIVE_COMMENT
         finally:
             stop()
-            self._followers -= 1
+            self._follower_count -= 1
 
 
 def _as_text(entries: list[MemoryLogEntry]) -> str:

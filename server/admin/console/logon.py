@@ -26,7 +26,7 @@ class LogonPage:
     def __init__(self, access: AccessControl) -> None:
         self._access = access
 
-    async def answer(self, request: HttpRequest, visitor: Requester) -> HttpResponse:
+    async def handle_request(self, request: HttpRequest, visitor: Requester) -> HttpResponse:
         """Authenticate the visitor, also if the page's paths do not need it; redirect to the page.
 
         Raises:
@@ -34,6 +34,8 @@ class LogonPage:
         """
         cookies = []
         if visitor.is_exempt:
-            cookies = self._access.cookie_of(await self._access.log_on(request), request)
+            cookies = self._access.session_cookie_headers(
+                await self._access.log_on(request), request
+            )
         headers = [("Location", "/"), ("Cache-Control", "no-store"), *cookies]
         return HttpResponse(HttpDocument(b"", ""), 303, headers=headers)

@@ -26,7 +26,7 @@ class ConsolePage:
         name: the instance's name.
         base: the path of its files.
         queries: the transport for queries, if there is one.
-        mesh: returns the current addresses of other instances, which the page may query.
+        mesh_addresses: returns the current addresses of other instances, which the page may query.
     """
 
     def __init__(
@@ -34,19 +34,19 @@ class ConsolePage:
         name: str,
         base: str,
         queries: QueryTransport | None,
-        mesh: Callable[[], Sequence[str]],
+        mesh_addresses: Callable[[], Sequence[str]],
     ) -> None:
         text = (STATIC / "index.html").read_text()
         sql = f"__sql={'false' if queries is None else 'true'}"
         self._text = _filled(text, {"name": name, "base": base, "sql": sql})
         self._queries = queries
-        self._mesh = mesh
+        self._mesh_addresses = mesh_addresses
 
-    async def answer(self, request: HttpRequest, _visitor: Requester) -> HttpResponse:
+    async def handle_request(self, request: HttpRequest, _visitor: Requester) -> HttpResponse:
         """Return the page, with its Content-Security-Policy."""
-        mesh = [one for one in self._mesh() if is_source(_origin(one))]
+        mesh = [one for one in self._mesh_addresses() if is_source(_origin(one))]
         text = _filled(self._text, {"mesh": " ".join(mesh)})
-        queries = [] if self._queries is None else self._queries.sources(request)
+        queries = [] if self._queries is None else self._queries.csp_sources(request)
         policed = ("Content-Security-Policy", policy([*queries, *map(_origin, mesh)]))
         return HttpResponse(HttpDocument(text.encode(errors="replace"), HTML), headers=[policed])
 

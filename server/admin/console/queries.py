@@ -21,18 +21,22 @@ class QueryTransport:
     Attributes:
         port: the port that it listens on, on the host that serves the page.
         is_secure: whether it uses TLS.
-        elsewhere: the address that browsers use instead; it may lack the scheme.
+        external_address: the address that browsers use instead; it may lack the scheme.
     """
 
     port: int
     is_secure: bool
-    elsewhere: str | None
+    external_address: str | None
 
     def url(self, request: HttpRequest) -> str:
         """Return its URL for the client that has sent a request."""
-        if self.elsewhere:
+        if self.external_address:
             scheme = "wss" if request.is_encrypted or self.is_secure else "ws"
-            return self.elsewhere if "://" in self.elsewhere else f"{scheme}://{self.elsewhere}"
+            return (
+                self.external_address
+                if "://" in self.external_address
+                else f"{scheme}://{self.external_address}"
+            )
         try:
             host = urlsplit(f"//{request.headers.get('host', '')}").hostname or "localhost"
         except ValueError:
@@ -40,7 +44,7 @@ class QueryTransport:
         named = f"[{host}]" if ":" in host else host
         return f"{'wss' if self.is_secure else 'ws'}://{named}:{self.port}"
 
-    def sources(self, request: HttpRequest) -> list[str]:
+    def csp_sources(self, request: HttpRequest) -> list[str]:
         """Return the sources that the policy of the requested page must allow."""
         try:
             where = urlsplit(self.url(request))

@@ -41,7 +41,7 @@ class SessionPage:
         queries: QueryTransport | None,
         access: AccessControl,
     ) -> None:
-        self._known = {
+        self._static_data = {
             "name": spec.name,
             "group": spec.group,
             "description": spec.description or "",
@@ -53,37 +53,39 @@ class SessionPage:
         self._queries = queries
         self._access = access
 
-    async def session(self, request: HttpRequest, visitor: Requester) -> HttpResponse:
+    async def handle_session_request(
+        self, request: HttpRequest, visitor: Requester
+    ) -> HttpResponse:
         """Return the data that the page needs when it is loaded.
 
             interval    milliseconds between samples
             base        the path of the page's files
             user        the name that the visitor has logged on with; empty for none
-            is_asked    whether entitlement is checked for each operation: see `may`
+            is_asked    whether entitlement is checked for each operation: see `handle_may_request`
             queries     the URL of the transport for queries; null if there is none
 
         Raises:
             HttpError: the visitor may not read this path.
         """
-        await self._access.require(visitor, f"/{CONSOLE}/session")
+        await self._access.require_access(visitor, f"/{CONSOLE}/session")
         return _document(
             {
-                **self._known,
+                **self._static_data,
                 "user": visitor.user,
                 "is_asked": self._access.has_entitlement,
                 "queries": None if self._queries is None else self._queries.url(request),
             }
         )
 
-    async def may(self, request: HttpRequest, visitor: Requester) -> HttpResponse:
+    async def handle_may_request(self, request: HttpRequest, visitor: Requester) -> HttpResponse:
         """Return whether the visitor may use each path in the parameter `paths`, one per line.
 
         Raises:
             HttpError: the visitor may not read this path.
         """
-        await self._access.require(visitor, f"/{CONSOLE}/may")
+        await self._access.require_access(visitor, f"/{CONSOLE}/may")
         paths = request.query.get("paths", "").split("\n")
-        refused = await self._access.refused(visitor, paths)
+        refused = await self._access.refused_paths(visitor, paths)
         return _document({path: path not in refused for path in paths})
 
 

@@ -55,7 +55,7 @@ class ClientFactsCollector:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
 
-    async def client(self, number: int, asked_at: float) -> ClientFacts | None:
+    async def collect_client(self, number: int, asked_at: float) -> ClientFacts | None:
         """Return the facts about a client.
 
         Args:
@@ -66,13 +66,13 @@ class ClientFactsCollector:
             The facts; None if the client does not exist, or disconnects meanwhile.
         """
         lag = perf_counter() - asked_at
-        session = self._engine.session(number)
+        session = self._engine.find_session(number)
         if session is None:
             return None
         subscriptions: list[SubscriptionFacts] = []
         looked_at = 0
         for subscription in list(session.subscriptions.values()):
-            facts = self._subscription(session, subscription)
+            facts = self._subscription_facts(session, subscription)
             subscriptions.append(facts)
             looked_at += 1 + len(facts.costs) + len(facts.limits)
             if looked_at >= _BATCH_SIZE:
@@ -80,17 +80,17 @@ class ClientFactsCollector:
                 await asyncio.sleep(0)
         if not session.is_open:
             return None
-        return self._client(session, subscriptions, lag)
+        return self._client_facts(session, subscriptions, lag)
 
-    async def filters(self) -> list[FilterCost]:
+    async def collect_filter_costs(self) -> list[FilterCost]:
         """Return the cost of each filter of clients: once for each topic that it is on."""
         found: dict[tuple[str, str, int], FilterCost] = {}
         looked_at = 0
         for session in list(self._engine.sessions):
             for subscription in list(session.subscriptions.values()):
                 if self._is_filtered(session, subscription):
-                    for cost in self._costs(subscription):
-                        found[cost.topic, cost.filter, cost.sharers] = cost
+                    for cost in self._filter_costs(subscription):
+                        found[cost.topic, cost.filter, cost.filter_count] = cost
                         looked_at += 1
                 looked_at += 1
                 if looked_at >= _BATCH_SIZE:
@@ -98,53 +98,55 @@ class ClientFactsCollector:
                     await asyncio.sleep(0)
         return list(found.values())
 
-    def _client(
+    def _client_facts(
         self, session: Session, subscriptions: list[SubscriptionFacts], lag: float
     ) -> ClientFacts:
-        engine, intake, outbox = self._engine, session.intake, session.outbox
-        turns = engine.turns
-        longest, elapsed = turns.longest, turns.elapsed()
+        engine, intake, outbox = self._engine, session.input, session.outbox
+        turns = engine.scheduler
+        longest, elapsed = turns.longest_task, turns.elapsed()
         told = sorted(subscriptions, key=_interest, reverse=True)[:MAX_LISTED_SUBSCRIPTIONS]
         return ClientFacts(
-            moment=engine.clock.now(),
+            collected_at=engine.clock.now(),
             number=session.number,
             name=session.client_name,
             connection_name=session.connection_name,
             user=session.user,
             address=session.address,
-            transport=session.entrance.transport,
+            transport=session.connection_context.transport,
             message_type=session.message_type,
             version=session.client_version,
             connected_at=session.connected_at,
-            has_logged_on=session.logged_on,
-            last_heard=session.last_heard,
+            has_logged_on=session.is_logged_on,
+            last_received_at=session.last_input_s,
             last_command=session.command,
             bytes_in=intake.bytes_in,
             messages_in=intake.messages_in,
             bytes_out=outbox.bytes_out,
             messages_out=outbox.messages_out,
-            readings=session.look(),
-            kept=session.kept(),
-            behind_queries=outbox.behind,
-            commands_wait=intake.is_waiting,
-            commands_are_held=intake.is_held,
-            memory_of_commands=session.memory_of_commands,
+            socket_stats=session.read_socket_stats(),
+            backlog=session.read_backlog_stats(),
+            bytes_behind_queries=outbox.bytes_behind,
+            has_waiting_commands=intake.is_waiting,
+            has_blocked_commands=intake.is_suspended,
+            command_memory_bytes=session.command_memory,
             query_seconds=session.query_seconds,
-            denied=session.denied_reads + session.denied_writes,
+            denied_count=session.denied_reads + session.denied_writes,
             subscriptions=tuple(told),
             subscription_count=len(subscriptions),
             queries=tuple(
-                QueryFacts(one.query_id, one.sub_id or "", elapsed - one.begun)
+                QueryFacts(one.query_id, one.sub_id or "", elapsed - one.started_at)
                 for one in session.queries
             ),
-            engine_lag=lag,
-            engine_waiting=turns.waiting,
-            longest_turn=longest.seconds,
-            longest_work=" of ".join(filter(None, (longest.work, longest.client))),
-            long_turns=longest.count,
+            engine_lag_s=lag,
+            waiting_task_count=turns.queue_length,
+            longest_slice_s=longest.seconds,
+            longest_slice_task=" of ".join(filter(None, (longest.task_name, longest.client_name))),
+            long_slice_count=longest.long_task_count,
         )
 
-    def _subscription(self, session: Session, subscription: Subscription) -> SubscriptionFacts:
+    def _subscription_facts(
+        self, session: Session, subscription: Subscription
+    ) -> SubscriptionFacts:
         consumer, conflater = subscription.consumer, subscription.conflater
         filter_ = subscription.filter
         return SubscriptionFacts(
@@ -153,67 +155,75 @@ class ClientFactsCollector:
             subscription.selector.text,
             "" if filter_ is None else to_text(filter_),
             subscription.options or "",
-            tuple(self._costs(subscription)) if self._is_filtered(session, subscription) else (),
-            subscription.memory,
-            None if conflater is None else conflater.waiting,
-            self._replay(subscription),
-            self._consumer(consumer) if consumer and self._consumes(subscription) else None,
-            tuple(islice(self._limits(session, subscription), _MAX_LIMITS)),
+            tuple(self._filter_costs(subscription))
+            if self._is_filtered(session, subscription)
+            else (),
+            subscription.memory_bytes,
+            None if conflater is None else conflater.pending_count,
+            self._replay_facts(subscription),
+            self._consumer_facts(consumer)
+            if consumer and self._gets_queue_messages(subscription)
+            else None,
+            tuple(islice(self._limit_facts(session, subscription), _MAX_LIMITS)),
         )
 
     def _is_filtered(self, session: Session, subscription: Subscription) -> bool:
         """Return whether a subscription has a filter, of its own or by entitlement."""
-        limits = self._limits(session, subscription)
+        limits = self._limit_facts(session, subscription)
         return subscription.filter is not None or any(one.filter for one in limits)
 
-    def _limits(self, session: Session, subscription: Subscription) -> Iterator[LimitFacts]:
+    def _limit_facts(self, session: Session, subscription: Subscription) -> Iterator[LimitFacts]:
         """Yield the limits that permissions set for a subscription."""
         selector = subscription.selector
         names = [selector.text]
         if selector.is_regex:
-            known = islice(self._engine.topics.names(session.message_type), _MAX_TOPICS)
+            known = islice(self._engine.topics.topic_names(session.message_type), _MAX_TOPICS)
             names = [name for name in known if selector.matches(name)]
         for topic in names:
-            permit = session.permit(Permission.READ_TOPIC, topic)
-            if permit.is_limited or not permit.allowed:
+            permit = session.get_permit(Permission.READ_TOPIC, topic)
+            if permit.is_limited or not permit.is_allowed:
                 yield LimitFacts(
-                    topic, not permit.allowed, permit.filter_text, permit.select_text, permit.rule
+                    topic,
+                    not permit.is_allowed,
+                    permit.filter_text,
+                    permit.select_text,
+                    permit.rule,
                 )
 
-    def _replay(self, subscription: Subscription) -> ReplayFacts | None:
+    def _replay_facts(self, subscription: Subscription) -> ReplayFacts | None:
         replay = subscription.replay
         if not isinstance(replay, Replay):
             return None
-        reading = replay.reading
+        reading = replay.log_reader
         behind = 0 if reading is None else replay.log.last_txid - reading.position
         now = self._engine.clock.now()
         return ReplayFacts(
             replay.cursor, replay.is_paused, replay.seconds_behind(now), max(behind, 0)
         )
 
-    def _consumes(self, subscription: Subscription) -> bool:
+    def _gets_queue_messages(self, subscription: Subscription) -> bool:
         """Return whether a subscription gets queue messages; where there are queues, any may."""
-        attached = self._engine.topics.attached_to(subscription)
+        attached = self._engine.topics.topics_of(subscription)
         return any(isinstance(topic, QueueTopic) for topic in islice(attached, _MAX_TOPICS))
 
-    def _consumer(self, consumer: Consumer) -> ConsumerFacts:
+    def _consumer_facts(self, consumer: Consumer) -> ConsumerFacts:
         queues = self._engine.topics.queues or ()
         leases = [oldest_lease(queue.core, consumer) for queue in queues]
         since = min((one for one in leases if one is not None), default=None)
         return ConsumerFacts(
             consumer.outstanding,
-            consumer.limit,
-            consumer.requested,
+            consumer.max_backlog,
+            consumer.requested_backlog,
             consumer.is_held_back,
             None if since is None else self._engine.clock.steady() - since / _MICROSECONDS,
         )
 
-    def _costs(self, subscription: Subscription) -> Iterator[FilterCost]:
+    def _filter_costs(self, subscription: Subscription) -> Iterator[FilterCost]:
         """Yield the cost of a subscription's filter, on some of its topics if there are many."""
         replay = subscription.replay
         if isinstance(replay, Replay):
             yield from islice(replay.filter_costs(), _MAX_TOPICS)
-        for topic in islice(self._engine.topics.attached_to(subscription), _MAX_TOPICS):
+        for topic in islice(self._engine.topics.topics_of(subscription), _MAX_TOPICS):
             cost = topic.cost_of(subscription)
             if cost is not None:
                 yield cost
@@ -221,5 +231,5 @@ class ClientFactsCollector:
 
 def _interest(one: SubscriptionFacts) -> tuple[bool, float, float]:
     """Return a sort key: the more there is to report about a subscription, the greater."""
-    has_state = bool(one.conflated or one.replay or (one.consumer and one.consumer.leased))
-    return has_state, one.share, one.cost_seconds
+    has_state = bool(one.pending_conflated or one.replay or (one.consumer and one.consumer.leased))
+    return has_state, one.engine_share, one.cost_seconds

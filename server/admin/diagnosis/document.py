@@ -34,7 +34,7 @@ def of_client(known: DiagnosisFacts) -> dict[str, DiagnosisContent]:
     client, found = known.client, reasons(known)
     said = state(known, found)
     return {
-        "timestamp": moment(client.moment),
+        "timestamp": moment(client.collected_at),
         "state": said,
         "sentences": [*_sentences(known, said), *_why(found)],
         "reasons": [_reason(one) for one in found],
@@ -48,34 +48,36 @@ def of_client(known: DiagnosisFacts) -> dict[str, DiagnosisContent]:
             for one in client.queries
         ],
         "engine": {
-            "seconds_until_it_answered": client.engine_lag,
-            "waiting_for_a_slice": client.engine_waiting,
-            "longest_turn_seconds": client.longest_turn,
-            "longest_turn_was": client.longest_work,
-            "turns_of_more_than_100_ms": client.long_turns,
+            "seconds_until_it_answered": client.engine_lag_s,
+            "waiting_for_a_slice": client.waiting_task_count,
+            "longest_turn_seconds": client.longest_slice_s,
+            "longest_turn_was": client.longest_slice_task,
+            "turns_of_more_than_100_ms": client.long_slice_count,
         },
     }
 
 
 def _sentences(known: DiagnosisFacts, said: str) -> Iterator[str]:
-    client, pace = known.client, known.pace
+    client, pace = known.client, known.rates
     user = f", user {client.user!r}," if client.user else ""
     spoken = f", as {client.message_type}" if client.message_type else ""
     yield (
         f"{client.name!r}{user} {_AS_SAID.get(said, said)}. It came from {client.address} through "
         f"transport {client.transport!r}{spoken}, "
-        f"{span(client.moment - client.connected_at)} ago."
+        f"{span(client.collected_at - client.connected_at)} ago."
     )
     yield f"It has {', '.join(_holdings(client))}."
     yield (
         f"It has sent {number(client.messages_in, 'message')} and commands, "
         f"{size(client.bytes_in)}, and has been sent {number(client.messages_out, 'message')}, "
-        f"{size(client.bytes_out)}, of which it has not read {size(client.unread)}."
+        f"{size(client.bytes_out)}, of which it has not read {size(client.unread_bytes)}."
     )
     if pace.is_known:
         yield (
-            f"In the last {span(pace.seconds)} there were {size(pace.written)} a second for it, "
-            f"and it read {size(pace.read)} a second; it sent {size(pace.received)} a second."
+            f"In the last {span(pace.window_seconds)} there were {size(pace.write_rate)} a"
+            " second for it, "
+            f"and it read {size(pace.read_rate)} a second; it sent {size(pace.receive_rate)}"
+            " a second."
         )
 
 
@@ -83,7 +85,7 @@ def _why(found: list[Reason]) -> Iterator[str]:
     if not any(reason.is_trouble for reason in found):
         yield "Nothing keeps it from getting its messages."
     for reason in found:
-        yield reason.says
+        yield reason.explanation
 
 
 def _holdings(client: ClientFacts) -> Iterator[str]:
@@ -92,7 +94,7 @@ def _holdings(client: ClientFacts) -> Iterator[str]:
     kinds = (
         ("replaying", sum(one.replay is not None for one in told)),
         ("consuming queues", sum(one.consumer is not None for one in told)),
-        ("conflated", sum(one.conflated is not None for one in told)),
+        ("conflated", sum(one.pending_conflated is not None for one in told)),
     )
     for what, count in kinds:
         if count:
@@ -104,7 +106,7 @@ def _reason(reason: Reason) -> dict[str, DiagnosisContent]:
     return {
         "name": reason.name,
         "trouble": int(reason.is_trouble),
-        "says": reason.says,
+        "says": reason.explanation,
         "remedy": reason.remedy,
     }
 
@@ -119,62 +121,64 @@ def _identity(client: ClientFacts) -> dict[str, DiagnosisContent]:
         "message_type": client.message_type,
         "client_version": client.version,
         "connect_time": moment(client.connected_at),
-        "last_heard": moment(client.last_heard),
+        "last_heard": moment(client.last_received_at),
         "last_command": client.last_command,
         "subscription_count": client.subscription_count,
         "query_seconds": client.query_seconds,
-        "denied": client.denied,
+        "denied": client.denied_count,
     }
 
 
 def _pace(known: DiagnosisFacts) -> dict[str, DiagnosisContent]:
-    client, pace = known.client, known.pace
+    client, pace = known.client, known.rates
     return {
         "bytes_in": client.bytes_in,
         "messages_in": client.messages_in,
         "bytes_out": client.bytes_out,
         "messages_out": client.messages_out,
-        "over_seconds": pace.seconds,
-        "received_bytes_per_sec": round(pace.received),
-        "written_bytes_per_sec": round(pace.written),
-        "read_bytes_per_sec": round(pace.read),
-        "read_lately_bytes_per_sec": round(pace.read_lately),
+        "over_seconds": pace.window_seconds,
+        "received_bytes_per_sec": round(pace.receive_rate),
+        "written_bytes_per_sec": round(pace.write_rate),
+        "read_bytes_per_sec": round(pace.read_rate),
+        "read_lately_bytes_per_sec": round(pace.recent_read_rate),
     }
 
 
 def _waiting(client: ClientFacts) -> dict[str, DiagnosisContent]:
-    readings = client.readings
+    readings = client.socket_stats
     return {
-        "queued_bytes_out": readings.kept,
-        "oldest_seconds": readings.waits,
-        "oldest_since": moment(client.moment - readings.waits if client.is_behind else None),
-        "transport_tx_queue": readings.sending,
-        "tcp_zero_window_advert": int(readings.window_is_closed),
-        "transport_rx_queue": readings.receiving,
-        "behind_queries_bytes": client.behind_queries,
-        "commands_wait": int(client.commands_wait),
-        **({} if client.kept is None else _kept(client.kept)),
+        "queued_bytes_out": readings.unsent_bytes,
+        "oldest_seconds": readings.unsent_age_s,
+        "oldest_since": moment(
+            client.collected_at - readings.unsent_age_s if client.is_behind else None
+        ),
+        "transport_tx_queue": readings.unacked_bytes,
+        "tcp_zero_window_advert": int(readings.is_window_closed),
+        "transport_rx_queue": readings.unread_bytes,
+        "behind_queries_bytes": client.bytes_behind_queries,
+        "commands_wait": int(client.has_waiting_commands),
+        **({} if client.backlog is None else _kept(client.backlog)),
     }
 
 
 def _kept(kept: BacklogStats) -> dict[str, DiagnosisContent]:
     return {
-        "memory_bytes": kept.memory,
-        "held_bytes": kept.held,
-        "disk_bytes": kept.disk,
+        "memory_bytes": kept.memory_bytes,
+        "held_bytes": kept.held_bytes,
+        "disk_bytes": kept.disk_bytes,
         "is_offline": int(kept.is_offline),
-        "stalled_seconds": 0.0 if kept.stalled is None else kept.stalled,
+        "stalled_seconds": 0.0 if kept.stalled_s is None else kept.stalled_s,
     }
 
 
 def _limit(limit: LimitUsage) -> dict[str, DiagnosisContent]:
     return {
         "name": limit.name,
-        "what": limit.what,
-        "used": round(limit.used),
+        "what": limit.subject,
+        "used": round(limit.used_amount),
         "limit": round(limit.limit),
-        "share": limit.share,
-        "beyond": limit.beyond,
+        "share": limit.used_share,
+        "beyond": limit.consequence,
     }
 
 
@@ -185,27 +189,29 @@ def _subscription(one: SubscriptionFacts) -> dict[str, DiagnosisContent]:
         "topic": one.topic,
         "filter": one.filter,
         "options": one.options,
-        "memory_bytes": one.memory,
+        "memory_bytes": one.memory_bytes,
     }
     if one.filter:
         found |= {
-            "filter_share": one.share,
+            "filter_share": one.engine_share,
             "filter_seconds": one.cost_seconds,
-            "filter_seconds_each": "" if one.seconds_each is None else one.seconds_each,
+            "filter_seconds_each": ""
+            if one.seconds_per_message is None
+            else one.seconds_per_message,
         }
     if one.limits:
         found["entitlement"] = [
             {
                 "topic": limit.topic,
-                "is_closed": int(limit.is_closed),
+                "is_closed": int(limit.is_read_denied),
                 "filter": limit.filter,
                 "select": limit.select,
                 "rule": limit.rule,
             }
             for limit in one.limits
         ]
-    if one.conflated is not None:
-        found["conflated_messages"] = one.conflated
+    if one.pending_conflated is not None:
+        found["conflated_messages"] = one.pending_conflated
     if one.replay is not None:
         found |= {
             "cursor_id": one.replay.cursor,
@@ -219,10 +225,10 @@ def _subscription(one: SubscriptionFacts) -> dict[str, DiagnosisContent]:
 def _consumer(consumer: ConsumerFacts) -> dict[str, DiagnosisContent]:
     return {
         "backlog": consumer.leased,
-        "max_backlog": consumer.most,
-        "requested_backlog": consumer.asked_for,
-        "is_held_back": int(consumer.is_held_back),
-        "oldest_lease_seconds": consumer.oldest_lease or 0.0,
+        "max_backlog": consumer.lease_limit,
+        "requested_backlog": consumer.requested_backlog,
+        "is_held_back": int(consumer.is_throttled),
+        "oldest_lease_seconds": consumer.oldest_lease_age_s or 0.0,
     }
 
 
@@ -235,21 +241,21 @@ def of_filters(costs: list[FilterCost], shown: list[FilterCost]) -> dict[str, Di
     """
     return {
         "filter_count": len(costs),
-        "share": sum(one.share for one in costs),
-        "seconds": sum(one.seconds for one in costs),
+        "share": sum(one.engine_share for one in costs),
+        "seconds": sum(one.total_seconds for one in costs),
         "filters": [
             {
                 "topic": one.topic,
                 "filter": one.filter,
-                "subscriptions": one.users,
-                "share": one.share,
-                "seconds": one.seconds,
-                "seconds_each": one.seconds_each,
+                "subscriptions": one.user_count,
+                "share": one.engine_share,
+                "seconds": one.total_seconds,
+                "seconds_each": one.seconds_per_message,
                 "messages": one.messages,
-                "messages_per_sec": round(one.per_second),
-                "looks": one.looks,
+                "messages_per_sec": round(one.messages_per_second),
+                "looks": one.sample_count,
                 "reading_seconds_each": one.reading_seconds,
-                "reading_shared_by": one.sharers,
+                "reading_shared_by": one.filter_count,
             }
             for one in shown
         ],

@@ -39,17 +39,17 @@ class ConsumerFacts:
 
     Attributes:
         leased: messages that it has and has not acknowledged.
-        most: the maximum that it may have.
-        asked_for: the max_backlog of the subscription.
-        is_held_back: whether it gets none for now, because its client does not read.
-        oldest_lease: seconds since its oldest lease began; None for no lease.
+        lease_limit: the maximum that it may have.
+        requested_backlog: the max_backlog of the subscription.
+        is_throttled: whether it gets none for now, because its client does not read.
+        oldest_lease_age_s: seconds since its oldest lease began; None for no lease.
     """
 
     leased: int
-    most: int
-    asked_for: int
-    is_held_back: bool
-    oldest_lease: float | None
+    lease_limit: int
+    requested_backlog: int
+    is_throttled: bool
+    oldest_lease_age_s: float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,14 +58,14 @@ class LimitFacts:
 
     Attributes:
         topic: the topic.
-        is_closed: whether the user may not read it at all.
+        is_read_denied: whether the user may not read it at all.
         filter: the filter that messages have to match, empty for none.
         select: the fields that the user may see, empty for all.
         rule: the rule that sets these limits, as the entitlement module names it.
     """
 
     topic: str
-    is_closed: bool
+    is_read_denied: bool
     filter: str
     select: str
     rule: str
@@ -82,8 +82,8 @@ class SubscriptionFacts:
         filter: the filter, empty for none.
         options: the options, as sent.
         costs: the cost of its filter, on each topic.
-        memory: bytes that are retained for it as long as it exists.
-        conflated: messages that wait to be conflated; None without conflation.
+        memory_bytes: bytes that are retained for it as long as it exists.
+        pending_conflated: messages that wait to be conflated; None without conflation.
         replay: its replay of the log; None for none.
         consumer: its queue messages; None if it is no consumer.
         limits: its limits by permissions, on some of its topics.
@@ -95,26 +95,28 @@ class SubscriptionFacts:
     filter: str
     options: str
     costs: tuple[FilterCost, ...]
-    memory: int
-    conflated: int | None
+    memory_bytes: int
+    pending_conflated: int | None
     replay: ReplayFacts | None
     consumer: ConsumerFacts | None
     limits: tuple[LimitFacts, ...]
 
     @property
-    def share(self) -> float:
+    def engine_share(self) -> float:
         """The share of the engine's time that its filter takes, lately."""
-        return sum(cost.share for cost in self.costs)
+        return sum(cost.engine_share for cost in self.costs)
 
     @property
     def cost_seconds(self) -> float:
         """The seconds that its filter has taken so far."""
-        return sum(cost.seconds for cost in self.costs)
+        return sum(cost.total_seconds for cost in self.costs)
 
     @property
-    def seconds_each(self) -> float | None:
+    def seconds_per_message(self) -> float | None:
         """The filter's time per message, on the topic where it is highest; None if unknown."""
-        return max((cost.seconds_each for cost in self.costs if cost.looks), default=None)
+        return max(
+            (cost.seconds_per_message for cost in self.costs if cost.sample_count), default=None
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +139,7 @@ class ClientFacts:
     """A client.
 
     Attributes:
-        moment: when the facts were gathered, in seconds since 1970.
+        collected_at: when the facts were gathered, in seconds since 1970.
         number: its id in /amps/instance/clients.
         name: the name that it logged on with, the connection's before.
         connection_name: the connection's name.
@@ -148,31 +150,31 @@ class ClientFacts:
         version: the version that it reports.
         connected_at: since when, in seconds since 1970.
         has_logged_on: whether it has logged on.
-        last_heard: when it last sent anything, in seconds since 1970.
+        last_received_at: when it last sent anything, in seconds since 1970.
         last_command: the command executed last, in a word.
         bytes_in: bytes received.
         messages_in: messages and commands received.
         bytes_out: bytes sent.
         messages_out: messages and acks sent.
-        readings: the state of its socket and buffers.
-        kept: its output buffer, and the buffer's limits; None if it never has one.
-        behind_queries: bytes that wait until results of queries are sent.
-        commands_wait: whether commands of it wait for a time slice.
-        commands_are_held: whether they wait until others have ended.
-        memory_of_commands: bytes that its subscriptions and queries take.
+        socket_stats: the state of its socket and buffers.
+        backlog: its output buffer, and the buffer's limits; None if it never has one.
+        bytes_behind_queries: bytes that wait until results of queries are sent.
+        has_waiting_commands: whether commands of it wait for a time slice.
+        has_blocked_commands: whether they wait until others have ended.
+        command_memory_bytes: bytes that its subscriptions and queries take.
         query_seconds: time spent on its queries.
-        denied: how often its user was refused to read or to write.
+        denied_count: how often its user was refused to read or to write.
         subscriptions: those of its subscriptions with the most to report.
         subscription_count: the number of all.
         queries: its queries under way.
-        engine_lag: seconds until the engine had time to answer.
-        engine_waiting: tasks that wait for a time slice of the engine.
-        longest_turn: seconds that the longest time slice has taken since the start.
-        longest_work: its task, and the client of the task.
-        long_turns: slices that have taken more than a tenth of a second.
+        engine_lag_s: seconds until the engine had time to answer.
+        waiting_task_count: tasks that wait for a time slice of the engine.
+        longest_slice_s: seconds that the longest time slice has taken since the start.
+        longest_slice_task: its task, and the client of the task.
+        long_slice_count: slices that have taken more than a tenth of a second.
     """
 
-    moment: float
+    collected_at: float
     number: int
     name: str
     connection_name: str
@@ -183,35 +185,35 @@ class ClientFacts:
     version: str
     connected_at: float
     has_logged_on: bool
-    last_heard: float
+    last_received_at: float
     last_command: str
     bytes_in: int
     messages_in: int
     bytes_out: int
     messages_out: int
-    readings: SocketStats
-    kept: BacklogStats | None
-    behind_queries: int
-    commands_wait: bool
-    commands_are_held: bool
-    memory_of_commands: int
+    socket_stats: SocketStats
+    backlog: BacklogStats | None
+    bytes_behind_queries: int
+    has_waiting_commands: bool
+    has_blocked_commands: bool
+    command_memory_bytes: int
     query_seconds: float
-    denied: int
+    denied_count: int
     subscriptions: tuple[SubscriptionFacts, ...]
     subscription_count: int
     queries: tuple[QueryFacts, ...]
-    engine_lag: float
-    engine_waiting: int
-    longest_turn: float
-    longest_work: str
-    long_turns: int
+    engine_lag_s: float
+    waiting_task_count: int
+    longest_slice_s: float
+    longest_slice_task: str
+    long_slice_count: int
 
     @property
-    def unread(self) -> int:
+    def unread_bytes(self) -> int:
         """Bytes that it has been sent and has not read, in any buffer."""
-        return self.readings.kept + self.readings.sending
+        return self.socket_stats.unsent_bytes + self.socket_stats.unacked_bytes
 
     @property
     def is_behind(self) -> bool:
         """Whether its socket does not take all the bytes for it."""
-        return self.readings.kept > 0
+        return self.socket_stats.unsent_bytes > 0

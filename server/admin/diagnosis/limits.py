@@ -19,27 +19,27 @@ class LimitUsage(NamedTuple):
 
     Attributes:
         name: the setting or rule that sets it.
-        what: the thing that is limited, in words.
-        used: the present amount.
+        subject: the thing that is limited, in words.
+        used_amount: the present amount.
         limit: the greatest amount allowed.
-        beyond: the consequence of more.
+        consequence: the consequence of more.
     """
 
     name: str
-    what: str
-    used: float
+    subject: str
+    used_amount: float
     limit: float
-    beyond: str
+    consequence: str
 
     @property
-    def share(self) -> float:
+    def used_share(self) -> float:
         """The share of the limit that is used."""
-        return self.used / self.limit if self.limit else 1.0
+        return self.used_amount / self.limit if self.limit else 1.0
 
     @property
-    def is_near(self) -> bool:
+    def is_nearly_reached(self) -> bool:
         """Whether it is nearly reached, or more than that."""
-        return self.share >= NEAR_LIMIT_SHARE
+        return self.used_share >= NEAR_LIMIT_SHARE
 
 
 def limits(client: ClientFacts) -> list[LimitUsage]:
@@ -48,7 +48,7 @@ def limits(client: ClientFacts) -> list[LimitUsage]:
         LimitUsage(
             "subscriptions and queries",
             "bytes that its subscriptions and queries take",
-            client.memory_of_commands,
+            client.command_memory_bytes,
             MAX_CLIENT_MEMORY,
             "further ones are refused",
         ),
@@ -67,53 +67,53 @@ def limits(client: ClientFacts) -> list[LimitUsage]:
             "the commands behind them wait",
         ),
     ]
-    if client.kept is not None:
-        found += _of_slow_clients(client, client.kept)
+    if client.backlog is not None:
+        found += _of_slow_clients(client, client.backlog)
     return found
 
 
 def _of_slow_clients(client: ClientFacts, kept: BacklogStats) -> list[LimitUsage]:
     configured = kept.limits
     offline, cut_off = "what waits goes to disk", "it is disconnected"
-    occupied = kept.memory + kept.held
+    occupied = kept.memory_bytes + kept.held_bytes
     found = [
         LimitUsage(
             "ClientMaxCapacity of MessageMemoryLimit",
             "bytes of memory that are kept for it",
             occupied,
-            configured.memory * configured.share,
-            offline if kept.memory else cut_off,
+            configured.memory_bytes * configured.client_share,
+            offline if kept.memory_bytes else cut_off,
         ),
         LimitUsage(
             "MessageMemoryLimit",
             "bytes of memory that are kept for all clients that share the limit",
-            kept.pool_memory,
-            configured.memory,
+            kept.pool_memory_bytes,
+            configured.memory_bytes,
             "what waits for the largest of them goes to disk",
         ),
         LimitUsage(
             "ClientMaxCapacity of MessageDiskLimit",
             "bytes that wait for it on disk",
-            kept.disk,
-            configured.disk * configured.share,
+            kept.disk_bytes,
+            configured.disk_bytes * configured.client_share,
             cut_off,
         ),
         LimitUsage(
             "MessageDiskLimit",
             "bytes that wait on disk for all clients that share the limit",
-            kept.pool_disk,
-            configured.disk,
+            kept.pool_disk_bytes,
+            configured.disk_bytes,
             "the largest of them is disconnected",
         ),
     ]
-    if configured.age is not None:
-        waits = client.readings.waits if client.is_behind else 0.0
+    if configured.max_age_s is not None:
+        waits = client.socket_stats.unsent_age_s if client.is_behind else 0.0
         found.append(
             LimitUsage(
                 "ClientMessageAgeLimit",
                 "seconds for which the oldest byte has waited for it",
                 waits,
-                configured.age,
+                configured.max_age_s,
                 cut_off,
             )
         )

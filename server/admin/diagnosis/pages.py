@@ -35,30 +35,30 @@ class DiagnosisPages:
 
     Args:
         monitoring: answers for all other paths.
-        past: the recorded samples.
+        history: the recorded samples.
         access: checks the visitor's entitlement.
         engine_calls: runs `collector` on the engine's thread.
-        gathering: gathers facts from the engine.
+        collector: gathers facts from the engine.
         interval: seconds between two samples.
     """
 
     def __init__(
         self,
         monitoring: MonitoringPages,
-        past: HistoryPages,
+        history: HistoryPages,
         access: AccessControl,
         engine_calls: EngineCalls,
-        gathering: ClientFactsCollector,
+        collector: ClientFactsCollector,
         interval: float,
     ) -> None:
         self._monitoring = monitoring
-        self._past = past
+        self._history = history
         self._access = access
         self._engine_calls = engine_calls
-        self._gathering = gathering
+        self._collector = collector
         self._interval = interval
 
-    async def client(self, request: HttpRequest, visitor: Requester) -> HttpResponse:
+    async def handle_client_request(self, request: HttpRequest, visitor: Requester) -> HttpResponse:
         """Explain a client; other paths below clients are the tree's.
 
         Raises:
@@ -66,13 +66,15 @@ class DiagnosisPages:
         """
         names, form = _taken_apart(request.segments)
         if len(names) != len(_CLIENTS) + 2 or names[-1] != EXPLANATION:
-            return await self._monitoring.answer(request, visitor)
-        await self._access.require(visitor, "/" + "/".join(names))
-        facts = await self._facts(names[-2])
-        known = DiagnosisFacts(facts, pace(facts, await self._marks(facts)))
+            return await self._monitoring.handle_request(request, visitor)
+        await self._access.require_access(visitor, "/" + "/".join(names))
+        facts = await self._collect_facts(names[-2])
+        known = DiagnosisFacts(facts, pace(facts, await self._byte_counts(facts)))
         return _shown(names, of_client(known), form)
 
-    async def filters(self, request: HttpRequest, visitor: Requester) -> HttpResponse:
+    async def handle_filters_request(
+        self, request: HttpRequest, visitor: Requester
+    ) -> HttpResponse:
         """List the filters that cost most.
 
         Raises:
@@ -82,11 +84,11 @@ class DiagnosisPages:
         path = "/" + "/".join(_FILTERS)
         if names != _FILTERS:
             raise HttpError(404, f"There is no {request.path}; expected {path}.")
-        await self._access.require(visitor, path)
-        costs = await self._engine_calls.perform(self._gathering.filters)
+        await self._access.require_access(visitor, path)
+        costs = await self._engine_calls.run_coroutine(self._collector.collect_filter_costs)
         return _shown(names, of_filters(costs, costliest(costs, _MAX_FILTERS)), form)
 
-    async def _facts(self, identity: str) -> ClientFacts:
+    async def _collect_facts(self, identity: str) -> ClientFacts:
         """Return the engine's facts about a client.
 
         Raises:
@@ -95,18 +97,20 @@ class DiagnosisPages:
         facts = None
         if identity.isascii() and identity.isdigit():
             asked_at = perf_counter()
-            facts = await self._engine_calls.perform(
-                lambda: self._gathering.client(int(identity), asked_at)
+            facts = await self._engine_calls.run_coroutine(
+                lambda: self._collector.collect_client(int(identity), asked_at)
             )
         if facts is None:
             every = "/".join(_CLIENTS)
             raise HttpError(404, f"There is no client {identity!r}; /{every} has them all.")
         return facts
 
-    async def _marks(self, facts: ClientFacts) -> list[ByteCounts]:
+    async def _byte_counts(self, facts: ClientFacts) -> list[ByteCounts]:
         """Return a client's byte counts in the samples; none if these cannot be read."""
         try:
-            return await self._past.ask(lambda found: marks(facts, self._interval, found))
+            return await self._history.query_history(
+                lambda found: marks(facts, self._interval, found)
+            )
         except HttpError:
             return []
 

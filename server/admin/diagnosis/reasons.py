@@ -49,11 +49,11 @@ class DiagnosisFacts(NamedTuple):
 
     Attributes:
         client: the engine's facts.
-        pace: the client's rates.
+        rates: the client's rates.
     """
 
     client: ClientFacts
-    pace: ClientRates
+    rates: ClientRates
 
 
 class Reason(NamedTuple):
@@ -61,13 +61,13 @@ class Reason(NamedTuple):
 
     Attributes:
         name: the kind of reason, for programs.
-        says: the reason, in a sentence.
+        explanation: the reason, in a sentence.
         remedy: the remedy for the operator; empty if none is needed.
         is_trouble: whether it delays the client's messages, or may get the client disconnected.
     """
 
     name: str
-    says: str
+    explanation: str
     remedy: str = ""
     is_trouble: bool = True
 
@@ -102,7 +102,7 @@ def state(known: DiagnosisFacts, found: list[Reason]) -> str:
 def _not_logged_on(known: DiagnosisFacts) -> Iterator[Reason]:
     client = known.client
     if not client.has_logged_on:
-        seconds = span(client.moment - client.connected_at)
+        seconds = span(client.collected_at - client.connected_at)
         yield Reason(
             "no logon",
             f"It has been connected for {seconds}, and has not said who it is.",
@@ -114,35 +114,40 @@ def _stopped_reading(known: DiagnosisFacts) -> Iterator[Reason]:
     client = known.client
     if not _has_stopped(known):
         return
-    waits = span(client.readings.waits)
-    closed = ", and its own system says that it has no room" * client.readings.window_is_closed
+    waits = span(client.socket_stats.unsent_age_s)
+    closed = ", and its own system says that it has no room" * client.socket_stats.is_window_closed
     yield Reason(
         "stopped reading",
-        f"It reads nothing: {size(client.readings.sending)} fill its socket{closed}. "
-        f"{size(client.readings.kept)} wait here, the oldest of them for {waits}.",
+        f"It reads nothing: {size(client.socket_stats.unacked_bytes)} fill its socket{closed}. "
+        f"{size(client.socket_stats.unsent_bytes)} wait here, the oldest of them for {waits}.",
         "See what the client does: it may be stopped, or be busy with a message. "
         f"{_disconnect(client)} lets go of what waits for it.",
     )
 
 
 def _has_stopped(known: DiagnosisFacts) -> bool:
-    client, pace = known.client, known.pace
+    client, pace = known.client, known.rates
     if pace.is_known:  # a slow reader's receive window closes from time to time, too
-        stands_still = pace.read_lately < _STOPPED_BYTES
+        stands_still = pace.recent_read_rate < _STOPPED_BYTES
     else:
-        stands_still = client.readings.window_is_closed
-    return client.is_behind and client.readings.waits >= _STOPPED_SECONDS and stands_still
+        stands_still = client.socket_stats.is_window_closed
+    return (
+        client.is_behind and client.socket_stats.unsent_age_s >= _STOPPED_SECONDS and stands_still
+    )
 
 
 def _reads_slowly(known: DiagnosisFacts) -> Iterator[Reason]:
-    client, pace = known.client, known.pace
+    client, pace = known.client, known.rates
     if not client.is_behind or _has_stopped(known):
         return
-    kept, waits = size(client.readings.kept), span(client.readings.waits)
+    kept, waits = size(client.socket_stats.unsent_bytes), span(client.socket_stats.unsent_age_s)
     says = f"Its socket does not take what there is for it: {kept} wait here, the oldest of them "
     says += f"for {waits}."
     if pace.is_known:
-        says += f" It reads {size(pace.read)} a second, and there are {size(pace.written)} for it."
+        says += (
+            f" It reads {size(pace.read_rate)} a second, and there are"
+            f" {size(pace.write_rate)} for it."
+        )
         says += _outlook(known)
     yield Reason(
         "reads slowly",
@@ -154,48 +159,55 @@ def _reads_slowly(known: DiagnosisFacts) -> Iterator[Reason]:
 
 def _outlook(known: DiagnosisFacts) -> str:
     """Return when a slow client will have caught up, or reach its limit."""
-    client, growth = known.client, known.pace.growth
+    client, growth = known.client, known.rates.unread_growth_rate
     if growth <= -_STOPPED_BYTES:
-        return f" It will have caught up in {span(client.unread / -growth)}."
-    kept = client.kept
+        return f" It will have caught up in {span(client.unread_bytes / -growth)}."
+    kept = client.backlog
     if growth < _STOPPED_BYTES or kept is None:
         return ""
     configured = kept.limits
     if kept.is_offline:
-        room, then = configured.disk * configured.share - kept.disk, "it is disconnected"
+        room, then = (
+            configured.disk_bytes * configured.client_share - kept.disk_bytes,
+            "it is disconnected",
+        )
     else:
-        room = configured.memory * configured.share - kept.memory - kept.held
+        room = (
+            configured.memory_bytes * configured.client_share - kept.memory_bytes - kept.held_bytes
+        )
         then = "what waits goes to disk"
     return f" If that goes on, {then} in {span(max(room, 0.0) / growth)}."
 
 
 def _offline(known: DiagnosisFacts) -> Iterator[Reason]:
-    kept = known.client.kept
+    kept = known.client.backlog
     if kept is not None and kept.is_offline:
         yield Reason(
             "offline",
-            f"What waits for it is on disk, {size(kept.disk)}: more of it than memory may hold.",
+            f"What waits for it is on disk, {size(kept.disk_bytes)}: more of it than memory"
+            " may hold.",
             "It comes back by itself when it has read all of that.",
         )
 
 
 def _near_limits(known: DiagnosisFacts) -> Iterator[Reason]:
     for limit in limits(known.client):
-        if limit.is_near:
+        if limit.is_nearly_reached:
             yield Reason(
                 "limit",
-                f"It is near the limit of {limit.name}: {limit.used:,.0f} of {limit.limit:,.0f} "
-                f"{limit.what}. Beyond that {limit.beyond}.",
+                f"It is near the limit of {limit.name}: {limit.used_amount:,.0f} of"
+                f" {limit.limit:,.0f} "
+                f"{limit.subject}. Beyond that {limit.consequence}.",
             )
 
 
 def _queries_first(known: DiagnosisFacts) -> Iterator[Reason]:
     client = known.client
-    if client.queries and client.behind_queries:
+    if client.queries and client.bytes_behind_queries:
         first = client.queries[0]
         yield Reason(
             "query",
-            f"{size(client.behind_queries)} wait for the results of its query "
+            f"{size(client.bytes_behind_queries)} wait for the results of its query "
             f"{first.query_id!r} to leave first, which began {span(first.seconds)} ago.",
             "A filter that an index answers, a limit (top_n) or a connection of its own for "
             "queries makes that shorter.",
@@ -229,7 +241,7 @@ def _paused(known: DiagnosisFacts) -> Iterator[Reason]:
 
 def _is_paused(one: SubscriptionFacts) -> bool:
     has_paused_replay = one.replay is not None and one.replay.is_paused
-    return has_paused_replay or (one.consumer is not None and not one.consumer.asked_for)
+    return has_paused_replay or (one.consumer is not None and not one.consumer.requested_backlog)
 
 
 def _full_backlogs(known: DiagnosisFacts) -> Iterator[Reason]:
@@ -238,23 +250,23 @@ def _full_backlogs(known: DiagnosisFacts) -> Iterator[Reason]:
         if consumer is None:
             continue
         age = ""
-        if consumer.oldest_lease is not None:
-            age = f", one of them for {span(max(consumer.oldest_lease, 0.0))}"
+        if consumer.oldest_lease_age_s is not None:
+            age = f", one of them for {span(max(consumer.oldest_lease_age_s, 0.0))}"
         yield Reason(
             "leases",
             f"Subscription {one.sub_id!r} has {number(consumer.leased, 'message')} of queues{age}, "
-            f"and may have {consumer.most:,}: it gets none before it acknowledges some.",
+            f"and may have {consumer.lease_limit:,}: it gets none before it acknowledges some.",
             "Have it acknowledge sooner, or ask for a larger max_backlog (now "
-            f"{consumer.asked_for:,}); MaxPerSubscriptionBacklog of the queue limits that.",
+            f"{consumer.requested_backlog:,}); MaxPerSubscriptionBacklog of the queue limits that.",
         )
 
 
 def _is_full(consumer: ConsumerFacts) -> bool:
-    return consumer.leased >= consumer.most > 0
+    return consumer.leased >= consumer.lease_limit > 0
 
 
 def _held_back(known: DiagnosisFacts) -> Iterator[Reason]:
-    for one in _some(known, lambda one: one.consumer is not None and one.consumer.is_held_back):
+    for one in _some(known, lambda one: one.consumer is not None and one.consumer.is_throttled):
         yield Reason(
             "held back",
             f"Subscription {one.sub_id!r} gets no messages of queues while its client does not "
@@ -264,27 +276,30 @@ def _held_back(known: DiagnosisFacts) -> Iterator[Reason]:
 
 def _commands(known: DiagnosisFacts) -> Iterator[Reason]:
     client = known.client
-    if client.commands_are_held:
+    if client.has_blocked_commands:
         yield Reason(
             "commands wait",
             f"What it sends has to wait: {number(len(client.queries), 'query', 'queries')} of it "
             "are under way, or the transaction log does not keep up with what is published.",
         )
-    elif client.readings.receiving >= _UNREAD_COMMANDS:
+    elif client.socket_stats.unread_bytes >= _UNREAD_COMMANDS:
         yield Reason(
             "commands wait",
-            f"It sends more than is obeyed: {size(client.readings.receiving)} wait in its socket.",
+            f"It sends more than is obeyed: {size(client.socket_stats.unread_bytes)} wait in"
+            " its socket.",
             "Messages that are alike but for their numbers are taken in most quickly; see whether "
             "somebody's filters, views or the disk take the time.",
         )
 
 
 def _costly_filters(known: DiagnosisFacts) -> Iterator[Reason]:
-    for one in _some(known, lambda one: one.share >= _COSTLY):
+    for one in _some(known, lambda one: one.engine_share >= _COSTLY):
         yield Reason(
             "costly filter",
-            f"The filter of subscription {one.sub_id!r} takes {percent(one.share)} of the engine's "
-            f"time, {span(one.seconds_each or 0.0)} for each message of its topic. Everybody "
+            f"The filter of subscription {one.sub_id!r} takes {percent(one.engine_share)} of"
+            " the engine's "
+            f"time, {span(one.seconds_per_message or 0.0)} for each message of its topic."
+            " Everybody "
             "waits for that.",
             "Have it demand first that some field equals a value, which an index decides, and "
             "keep regular expressions short; /amps/instance/filters compares all.",
@@ -292,10 +307,11 @@ def _costly_filters(known: DiagnosisFacts) -> Iterator[Reason]:
 
 
 def _conflated(known: DiagnosisFacts) -> Iterator[Reason]:
-    for one in _some(known, lambda one: bool(one.conflated)):
+    for one in _some(known, lambda one: bool(one.pending_conflated)):
         yield Reason(
             "conflation",
-            f"{number(one.conflated or 0, 'message')} for subscription {one.sub_id!r} wait for "
+            f"{number(one.pending_conflated or 0, 'message')} for subscription {one.sub_id!r}"
+            " wait for "
             "its conflation interval to pass, as it has asked for.",
             is_trouble=False,
         )
@@ -318,7 +334,7 @@ def _entitled(known: DiagnosisFacts) -> Iterator[Reason]:
 
 def _seen(limit: LimitFacts) -> str:
     """Return a phrase for the part of a topic that may be seen."""
-    if limit.is_closed:
+    if limit.is_read_denied:
         return "nothing"
     parts = []
     if limit.filter:
@@ -330,11 +346,12 @@ def _seen(limit: LimitFacts) -> str:
 
 def _busy_engine(known: DiagnosisFacts) -> Iterator[Reason]:
     client = known.client
-    if client.engine_lag >= _BUSY_SECONDS:
+    if client.engine_lag_s >= _BUSY_SECONDS:
         yield Reason(
             "busy engine",
-            f"The engine itself is busy: this question waited {span(client.engine_lag)} for it, "
-            f"and {number(client.engine_waiting, 'other', 'others')} have something to be done.",
+            f"The engine itself is busy: this question waited {span(client.engine_lag_s)} for it, "
+            f"and {number(client.waiting_task_count, 'other', 'others')} have something to be"
+            " done.",
             "See which clients send most, and what the log says with id 01-0010 of work that takes "
             "long.",
         )

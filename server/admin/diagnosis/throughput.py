@@ -25,44 +25,44 @@ class ByteCounts(NamedTuple):
     """A client's byte counts at a moment.
 
     Attributes:
-        moment: in seconds since 1970.
-        received: bytes received from it.
-        written: bytes produced for it.
-        unread: bytes of these that it had not read.
+        timestamp_s: in seconds since 1970.
+        received_bytes: bytes received from it.
+        written_bytes: bytes produced for it.
+        unread_bytes: bytes of these that it had not read.
     """
 
-    moment: float
-    received: int
-    written: int
-    unread: int
+    timestamp_s: float
+    received_bytes: int
+    written_bytes: int
+    unread_bytes: int
 
 
 class ClientRates(NamedTuple):
     """The rates of a client, in bytes a second.
 
     Attributes:
-        seconds: the time over which this is an average; 0 if it is not known yet.
-        received: the rate at which it sends.
-        written: the rate at which output for it is produced.
-        read: the rate at which it reads.
-        read_lately: its reading rate since the last sample.
+        window_seconds: the time over which this is an average; 0 if it is not known yet.
+        receive_rate: the rate at which it sends.
+        write_rate: the rate at which output for it is produced.
+        read_rate: the rate at which it reads.
+        recent_read_rate: its reading rate since the last sample.
     """
 
-    seconds: float
-    received: float
-    written: float
-    read: float
-    read_lately: float
+    window_seconds: float
+    receive_rate: float
+    write_rate: float
+    read_rate: float
+    recent_read_rate: float
 
     @property
     def is_known(self) -> bool:
         """Whether there has been a sample."""
-        return self.seconds > 0
+        return self.window_seconds > 0
 
     @property
-    def growth(self) -> float:
+    def unread_growth_rate(self) -> float:
         """The growth of its unread bytes per second."""
-        return self.written - self.read
+        return self.write_rate - self.read_rate
 
 
 _UNKNOWN: Final = ClientRates(0.0, 0.0, 0.0, 0.0, 0.0)
@@ -79,8 +79,8 @@ def marks(client: ClientFacts, interval: float, history: StatisticsHistory) -> l
     Raises:
         sqlite3.Error: they cannot be read.
     """
-    earliest = max(client.connected_at, client.moment - max(_SAMPLES * interval, _SECONDS))
-    first, last = from_unix(earliest), from_unix(client.moment)
+    earliest = max(client.connected_at, client.collected_at - max(_SAMPLES * interval, _SECONDS))
+    first, last = from_unix(earliest), from_unix(client.collected_at)
     columns = [
         dict(history.values(CLIENTS, str(client.number), name, first, last)) for name in _FIELDS
     ]
@@ -102,16 +102,16 @@ def pace(client: ClientFacts, earlier: Sequence[ByteCounts]) -> ClientRates:
         client: its present facts.
         earlier: its earlier byte counts, oldest first.
     """
-    now = ByteCounts(client.moment, client.bytes_in, client.bytes_out, client.unread)
-    usable = [one for one in earlier if now.moment - one.moment >= _MIN_SECONDS]
+    now = ByteCounts(client.collected_at, client.bytes_in, client.bytes_out, client.unread_bytes)
+    usable = [one for one in earlier if now.timestamp_s - one.timestamp_s >= _MIN_SECONDS]
     if not usable:
         return _UNKNOWN
     first, last = usable[0], usable[-1]
-    seconds = now.moment - first.moment
+    seconds = now.timestamp_s - first.timestamp_s
     return ClientRates(
         seconds,
-        max(now.received - first.received, 0) / seconds,
-        max(now.written - first.written, 0) / seconds,
+        max(now.received_bytes - first.received_bytes, 0) / seconds,
+        max(now.written_bytes - first.written_bytes, 0) / seconds,
         _read(first, now),
         _read(last, now),
     )
@@ -119,5 +119,5 @@ def pace(client: ClientFacts, earlier: Sequence[ByteCounts]) -> ClientRates:
 
 def _read(earlier: ByteCounts, now: ByteCounts) -> float:
     """Return the bytes a second that were read between two moments."""
-    count = now.written - now.unread - earlier.written + earlier.unread
-    return max(count, 0) / (now.moment - earlier.moment)
+    count = now.written_bytes - now.unread_bytes - earlier.written_bytes + earlier.unread_bytes
+    return max(count, 0) / (now.timestamp_s - earlier.timestamp_s)

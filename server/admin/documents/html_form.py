@@ -101,7 +101,7 @@ def _node(
             href = escape(link([*at.names, field.name]))
             yield (
                 f'<tr><th scope="row"><a href="{href}">{field.name}</a></th>'
-                f"<td>{escape(text)}</td><td><small>{escape(field.about)}</small></td></tr>"
+                f"<td>{escape(text)}</td><td><small>{escape(field.description)}</small></td></tr>"
             )
         yield "</tbody></table>"
     path = escape(at.path)

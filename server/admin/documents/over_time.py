@@ -20,17 +20,17 @@ class SeriesFormat(NamedTuple):
 
     Attributes:
         content_type: of the document.
-        before: begins the document of a leaf.
-        value: formats a value with its moment.
-        between: separates two values.
-        after: ends the document.
+        format_header: begins the document of a leaf.
+        format_value: formats a value with its moment.
+        separator: separates two values.
+        format_footer: ends the document.
     """
 
     content_type: str
-    before: Callable[[TreeTarget], str]
-    value: Callable[[str, str], str]
-    between: str
-    after: Callable[[TreeTarget], str]
+    format_header: Callable[[TreeTarget], str]
+    format_value: Callable[[str, str], str]
+    separator: str
+    format_footer: Callable[[TreeTarget], str]
 
 
 _MARK: Final = '"\\u0000"'

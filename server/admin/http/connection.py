@@ -56,41 +56,41 @@ class HttpConnection:
     Args:
         reader: reads from the peer.
         writer: writes to the peer.
-        host: the server.
+        server: the server.
 
     Attributes:
-        awaits_peer: whether the connection waits for its peer, so that it may be cut off.
+        is_waiting_for_peer: whether the connection waits for its peer, so that it may be cut off.
     """
 
     def __init__(
-        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, host: HttpServer
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, server: HttpServer
     ) -> None:
         self._reader = reader
         self._writer = writer
-        self._host = host
-        self._limits = host.limits
+        self._server = server
+        self._limits = server.limits
         self._http = h11.Connection(h11.SERVER, max_incomplete_event_size=MAX_REQUEST_HEAD_SIZE)
         self._peer = _address(writer.get_extra_info("peername"))
         self._is_encrypted = writer.get_extra_info("sslcontext") is not None
         self._certificate_user = user_of(writer.get_extra_info("peercert") or {})
         self._method = "GET"  # of the request at hand
-        self.awaits_peer = True
+        self.is_waiting_for_peer = True
         writer.transport.set_write_buffer_limits(high=MAX_UNREAD_BYTES)
 
     async def serve(self) -> None:
         """Answer requests until the peer or the server ends the connection."""
-        patience = self._limits.arrival
+        patience = self._limits.arrival_timeout_s
         try:
             while await self._exchange(patience):
                 self._http.start_next_cycle()
-                patience = self._limits.idle
+                patience = self._limits.idle_timeout_s
                 await asyncio.sleep(0)  # other tasks run, even if pipelined requests wait here
         except (OSError, TimeoutError, asyncio.IncompleteReadError):
             self._writer.transport.abort()
         finally:
             self._writer.close()
 
-    def cut_off(self) -> None:
+    def abort(self) -> None:
         """End it at once."""
         self._writer.transport.abort()
 
@@ -104,28 +104,28 @@ class HttpConnection:
             Whether another one may follow.
         """
         try:
-            request = await self._next_request(patience)
+            request = await self._read_request(patience)
         except HttpError as refusal:
-            return await self._refuse(refusal)
+            return await self._send_refusal(refusal)
         except h11.RemoteProtocolError as error:
             if self._http.trailing_data[0][:1] == _TLS_HANDSHAKE:
-                self._host.handshake_failed(self._peer, "it has no TLS, and was sent TLS")
+                self._server.on_handshake_failed(self._peer, "it has no TLS, and was sent TLS")
             text = f"The request is no HTTP: {error}."
-            return await self._refuse(HttpError(error.error_status_hint, text))
+            return await self._send_refusal(HttpError(error.error_status_hint, text))
         if request is None:
             return False
         begun = time.monotonic()
-        self.awaits_peer = False
-        response = await self._answer(request)
-        if not self._host.under_way.begin(response.body):
+        self.is_waiting_for_peer = False
+        response = await self._handle_request(request)
+        if not self._server.send_budget.reserve(response.body):
             text = "So much is being sent already that this has to wait. Try again in a moment."
             response = say(503, text, (("Retry-After", "10"),))
         try:
-            size = await self._send(request, response)
+            size = await self._send_response(request, response)
         finally:
-            self._host.under_way.end(response.body)
-        if self._host.log.enabled("19-0006"):
-            self._host.log.emit(
+            self._server.send_budget.release(response.body)
+        if self._server.log.enabled("19-0006"):
+            self._server.log.emit(
                 "19-0006",
                 address=self._peer,
                 method=request.method,
@@ -138,17 +138,17 @@ class HttpConnection:
 
     # requests
 
-    async def _next_request(self, patience: float) -> HttpRequest | None:
+    async def _read_request(self, patience: float) -> HttpRequest | None:
         """Wait for a request; None if the peer has gone, or is silent.
 
         Raises:
             HttpError: the request does not arrive in time, or exceeds a limit.
             h11.RemoteProtocolError: it is not HTTP.
         """
-        self.awaits_peer = True
+        self.is_waiting_for_peer = True
         self._method = "GET"  # until it is known: a refusal has a body, unless it is for a HEAD
         loop = asyncio.get_running_loop()
-        arrival = self._limits.arrival
+        arrival = self._limits.arrival_timeout_s
         has_begun = bool(self._http.trailing_data[0])
         limit = asyncio.timeout(arrival if has_begun else patience)
         try:
@@ -162,7 +162,7 @@ class HttpConnection:
                     return None
                 self._method = event.method.decode("ascii")
                 _check_head(event)
-                body = await self._body(event)
+                body = await self._read_body(event)
         except TimeoutError:
             if not has_begun:
                 return None
@@ -171,7 +171,7 @@ class HttpConnection:
             ) from None
         return self._make_request(event, body)
 
-    async def _body(self, head: h11.Request) -> bytes:
+    async def _read_body(self, head: h11.Request) -> bytes:
         length = next((value for name, value in head.headers if name == b"content-length"), b"0")
         if int(length) > MAX_REQUEST_BODY_SIZE:
             raise _TOO_LARGE
@@ -183,13 +183,13 @@ class HttpConnection:
                     raise _TOO_LARGE
                 continue
             if self._http.they_are_waiting_for_100_continue:
-                self._put(self._http.send(h11.InformationalResponse(status_code=100, headers=[])))
+                self._write(self._http.send(h11.InformationalResponse(status_code=100, headers=[])))
             await self._receive()
         return bytes(body)
 
     async def _receive(self) -> None:
         self._http.receive_data(await self._reader.read(SEND_CHUNK_SIZE))
-        self._host.progressed(self)
+        self._server.record_progress(self)
 
     def _make_request(self, head: h11.Request, body: bytes) -> HttpRequest:
         path, query = split_target(head.target.decode("ascii"))
@@ -211,14 +211,14 @@ class HttpConnection:
 
     # answers
 
-    async def _answer(self, request: HttpRequest) -> HttpResponse:
+    async def _handle_request(self, request: HttpRequest) -> HttpResponse:
         try:
-            return await self._host.answer(request)
+            return await self._server.handler(request)
         except HttpError as refusal:
             return say(refusal.status, str(refusal), refusal.headers)
         except Exception as error:  # a defect: the client gets a reference to the log only
             reference = next(_references)
-            self._host.log.emit(
+            self._server.log.emit(
                 "19-0007", reference=reference, path=request.path, error=repr(error)
             )
             text = (
@@ -226,12 +226,12 @@ class HttpConnection:
             )
             return say(500, text)
 
-    async def _refuse(self, refusal: HttpError) -> bool:
+    async def _send_refusal(self, refusal: HttpError) -> bool:
         """Answer an invalid request, and end the connection."""
         if self._http.our_state not in (h11.IDLE, h11.SEND_RESPONSE):
             return False
         response = say(refusal.status, str(refusal), (*refusal.headers, ("Connection", "close")))
-        await self._send(HttpRequest(self._method, "/", {}, {}), response)
+        await self._send_response(HttpRequest(self._method, "/", {}, {}), response)
         await self._linger()
         return False
 
@@ -244,7 +244,7 @@ class HttpConnection:
                 while await self._reader.read(SEND_CHUNK_SIZE):
                     pass
 
-    async def _send(self, request: HttpRequest, response: HttpResponse) -> int:
+    async def _send_response(self, request: HttpRequest, response: HttpResponse) -> int:
         """Send an answer.
 
         Returns:
@@ -255,10 +255,10 @@ class HttpConnection:
         body = response.body
         has_body = request.method != "HEAD" and response.status not in (204, 304)
         if not isinstance(body, HttpDocument):
-            await self._put_and_wait(
-                self._head(response, [("Content-Type", response.content_type)])
+            await self._write_and_drain(
+                self._encode_head(response, [("Content-Type", response.content_type)])
             )
-            return await self._stream(body) if has_body else await self._end()
+            return await self._send_stream(body) if has_body else await self._send_end()
         content, encoding = encoded(request, body)
         headers = [("Vary", "Accept-Encoding")]
         if response.status != HTTPStatus.NO_CONTENT:
@@ -267,23 +267,23 @@ class HttpConnection:
             headers.append(("ETag", body.etag))
         if encoding:
             headers.append(("Content-Encoding", encoding))
-        head = self._head(response, headers)  # which leaves together with the first piece
+        head = self._encode_head(response, headers)  # which leaves together with the first piece
         if not has_body or not content:
-            await self._put_and_wait(head)
-            return await self._end()
+            await self._write_and_drain(head)
+            return await self._send_end()
         for start in range(0, len(content), SEND_CHUNK_SIZE):
             piece = self._http.send(h11.Data(data=content[start : start + SEND_CHUNK_SIZE])) or b""
-            await self._put_and_wait(head + piece)
+            await self._write_and_drain(head + piece)
             head = b""
-        await self._end()
+        await self._send_end()
         return len(content)
 
-    def _head(self, response: HttpResponse, headers: list[tuple[str, str]]) -> bytes:
+    def _encode_head(self, response: HttpResponse, headers: list[tuple[str, str]]) -> bytes:
         if response.last_modified:
             headers.append(("Last-Modified", response.last_modified))
         headers += response.headers
         given = {name.lower() for name, _ in headers} - {"vary"}
-        headers += [each for each in self._host.headers if each[0].lower() not in given]
+        headers += [each for each in self._server.headers if each[0].lower() not in given]
         head = h11.Response(
             status_code=response.status,
             reason=HTTPStatus(response.status).phrase.encode(),
@@ -291,14 +291,14 @@ class HttpConnection:
         )
         return self._http.send(head) or b""
 
-    async def _stream(self, body: AsyncGenerator[bytes, None]) -> int:
+    async def _send_stream(self, body: AsyncGenerator[bytes, None]) -> int:
         size = 0
         async with aclosing(body):
             while (chunk := await self._next_chunk(body)) is not None:
                 size += len(chunk)
                 if chunk:
-                    await self._put_and_wait(self._http.send(h11.Data(data=chunk)))
-        await self._end()
+                    await self._write_and_drain(self._http.send(h11.Data(data=chunk)))
+        await self._send_end()
         return size
 
     async def _next_chunk(self, body: AsyncGenerator[bytes, None]) -> bytes | None:
@@ -314,28 +314,28 @@ class HttpConnection:
             reason = str(refusal)
         except Exception as error:
             reason = repr(error)
-        self._host.log.emit("19-0007", reference=next(_references), path="", error=reason)
+        self._server.log.emit("19-0007", reference=next(_references), path="", error=reason)
         raise ConnectionAbortedError
 
-    async def _end(self) -> int:
-        await self._put_and_wait(self._http.send(h11.EndOfMessage()))
+    async def _send_end(self) -> int:
+        await self._write_and_drain(self._http.send(h11.EndOfMessage()))
         return 0
 
-    async def _put_and_wait(self, octets: bytes | None) -> None:
+    async def _write_and_drain(self, octets: bytes | None) -> None:
         """Send, and wait until the peer has read enough of it.
 
         Raises:
             OSError: the peer has gone.
             TimeoutError: it does not read.
         """
-        self._put(octets)
-        self.awaits_peer = True
-        async with asyncio.timeout(self._limits.write):
+        self._write(octets)
+        self.is_waiting_for_peer = True
+        async with asyncio.timeout(self._limits.write_timeout_s):
             await self._writer.drain()
-        self.awaits_peer = False
-        self._host.progressed(self)
+        self.is_waiting_for_peer = False
+        self._server.record_progress(self)
 
-    def _put(self, octets: bytes | None) -> None:
+    def _write(self, octets: bytes | None) -> None:
         """Send.
 
         Raises:

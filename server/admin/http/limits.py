@@ -41,15 +41,16 @@ class HttpLimits:
     """The maximum number of connections, and their timeouts.
 
     Attributes:
-        connections: at a time; one more replaces the one that has waited longest for its peer.
-        arrival: seconds that a request may take to arrive, from its first byte; the first one, from
-            the connection's beginning.
-        idle: seconds that a connection may stay without a request: longer than the minute at which
-            most programs poll.
-        write: seconds that a peer may take to read the last piece, `SEND_CHUNK_SIZE` bytes at most.
+        max_connections: at a time; one more replaces the one that has waited longest for its peer.
+        arrival_timeout_s: seconds that a request may take to arrive, from its first byte; the first
+            one, from the connection's beginning.
+        idle_timeout_s: seconds that a connection may stay without a request: longer than the minute
+            at which most programs poll.
+        write_timeout_s: seconds that a peer may take to read the last piece, `SEND_CHUNK_SIZE`
+            bytes at most.
     """
 
-    connections: int = 1_000
-    arrival: float = 10.0
-    idle: float = 75.0
-    write: float = 20.0
+    max_connections: int = 1_000
+    arrival_timeout_s: float = 10.0
+    idle_timeout_s: float = 75.0
+    write_timeout_s: float = 20.0

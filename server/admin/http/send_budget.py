@@ -15,15 +15,15 @@ class SendBudget:
     """The documents that are being sent, and their memory.
 
     Args:
-        most: the limit, in bytes.
+        max_bytes: the limit, in bytes.
     """
 
-    def __init__(self, most: int = MAX_BYTES_BEING_SENT) -> None:
-        self._most = most
-        self._size = 0
+    def __init__(self, max_bytes: int = MAX_BYTES_BEING_SENT) -> None:
+        self._max_bytes = max_bytes
+        self._reserved_bytes = 0
         self._documents: Counter[HttpBody] = Counter()
 
-    def begin(self, body: HttpBody) -> bool:
+    def reserve(self, body: HttpBody) -> bool:
         """Count a body that is about to be sent; return False if it exceeds the limit.
 
         A small body is always admitted.
@@ -32,17 +32,17 @@ class SendBudget:
             return True
         size = len(body.content)
         if body not in self._documents:
-            if size > SEND_CHUNK_SIZE and self._size + size > self._most:
+            if size > SEND_CHUNK_SIZE and self._reserved_bytes + size > self._max_bytes:
                 return False
-            self._size += size
+            self._reserved_bytes += size
         self._documents[body] += 1
         return True
 
-    def end(self, body: HttpBody) -> None:
+    def release(self, body: HttpBody) -> None:
         """Note that a body has been sent, or was not admitted."""
         if not isinstance(body, HttpDocument) or body not in self._documents:
             return
         self._documents[body] -= 1
         if not self._documents[body]:
             del self._documents[body]
-            self._size -= len(body.content)
+            self._reserved_bytes -= len(body.content)

@@ -25,39 +25,39 @@ class HttpServer:
     """Serves HTTP on listening sockets.
 
     Args:
-        answer: answers requests.
+        handler: answers requests.
         headers: headers that all answers have, unless they set the same header themselves.
         descriptors: tells whether another connection may use a descriptor.
         log: the log.
         limits: the maximum number of connections, and their timeouts.
 
     Attributes:
-        answer: see above.
+        handler: see above.
         headers: see above.
         log: see above.
-        complaints: the rate-limited log of failures that peers cause.
+        rate_limited_log: the rate-limited log of failures that peers cause.
         limits: see above.
-        under_way: the bodies that are being sent.
+        send_budget: the bodies that are being sent.
     """
 
     def __init__(
         self,
-        answer: RequestHandler,
+        handler: RequestHandler,
         headers: Sequence[tuple[str, str]],
         descriptors: DescriptorReserve,
         log: ServerLog,
         limits: HttpLimits | None = None,
     ) -> None:
-        self.answer = answer
+        self.handler = handler
         self.headers = headers
         self.log = log
-        self.complaints = RateLimitedLog(log, on_running_loop)
+        self.rate_limited_log = RateLimitedLog(log, on_running_loop)
         self._descriptors = descriptors
         self.limits = limits or HttpLimits()
-        self.under_way = SendBudget()
+        self.send_budget = SendBudget()
         self._acceptors: list[asyncio.Server | TlsAcceptor] = []
         self._connections: OrderedDict[HttpConnection, asyncio.Task[None]] = OrderedDict()
-        self._said = -_SAY_AGAIN_SECONDS
+        self._limit_logged_at = -_SAY_AGAIN_SECONDS
 
     async def serve(self, sockets: Sequence[socket.socket], context: ssl.SSLContext | None) -> None:
         """Accept connections from now on.
@@ -69,13 +69,15 @@ class HttpServer:
         loop = asyncio.get_running_loop()
         for listening in sockets:
             if context is None:
-                self._acceptors.append(await loop.create_server(self._protocol, sock=listening))
+                self._acceptors.append(
+                    await loop.create_server(self._make_protocol, sock=listening)
+                )
             else:
                 self._acceptors.append(
-                    TlsAcceptor(listening, context, self._protocol, self._descriptors, self)
+                    TlsAcceptor(listening, context, self._make_protocol, self._descriptors, self)
                 )
 
-    def use_context(self, context: ssl.SSLContext) -> None:
+    def set_tls_context(self, context: ssl.SSLContext) -> None:
         """Use another TLS context for new connections."""
         for acceptor in self._acceptors:
             if isinstance(acceptor, TlsAcceptor):
@@ -87,29 +89,29 @@ class HttpServer:
             acceptor.close()
         tasks = list(self._connections.values())
         for connection in list(self._connections):
-            self._cut_off(connection)
+            self._abort_connection(connection)
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    def handshake_failed(self, address: str, reason: str) -> None:
+    def on_handshake_failed(self, address: str, reason: str) -> None:
         """See `HandshakeFailureHandler`."""
-        self.complaints.emit("19-0005", host_of(address), address=address, reason=reason)
+        self.rate_limited_log.emit("19-0005", host_of(address), address=address, reason=reason)
 
-    def nothing_said(self, address: str) -> None:
+    def on_closed_without_data(self, address: str) -> None:
         """See `HandshakeFailureHandler`; browsers open connections in advance, and send nothing."""
 
-    def progressed(self, connection: HttpConnection) -> None:
+    def record_progress(self, connection: HttpConnection) -> None:
         """Note that the peer of a connection has made progress."""
         if connection in self._connections:
             self._connections.move_to_end(connection)
 
-    def _protocol(self) -> asyncio.Protocol:
+    def _make_protocol(self) -> asyncio.Protocol:
         reader = asyncio.StreamReader(limit=SEND_CHUNK_SIZE)
-        return asyncio.StreamReaderProtocol(reader, self._accepted)
+        return asyncio.StreamReaderProtocol(reader, self._on_connection)
 
-    def _accepted(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    def _on_connection(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         connected = writer.get_extra_info("socket")
         has_room = connected is not None and self._descriptors.has_room(connected.fileno())
-        if not has_room or not self._make_room():
+        if not has_room or not self._evict_idle_connection():
             writer.write(_FULL)
             writer.close()
             return
@@ -118,23 +120,23 @@ class HttpServer:
         self._connections[connection] = task
         task.add_done_callback(lambda _: self._connections.pop(connection))
 
-    def _make_room(self) -> bool:
+    def _evict_idle_connection(self) -> bool:
         """Close the connection that has waited longest for its peer, if there are too many.
 
         Return whether there is room for another one.
         """
-        if len(self._connections) < self.limits.connections:
+        if len(self._connections) < self.limits.max_connections:
             return True
         now = asyncio.get_running_loop().time()
-        if now - self._said >= _SAY_AGAIN_SECONDS:
-            self._said = now
-            self.log.emit("19-0010", most=self.limits.connections)
-        oldest = next((one for one in self._connections if one.awaits_peer), None)
+        if now - self._limit_logged_at >= _SAY_AGAIN_SECONDS:
+            self._limit_logged_at = now
+            self.log.emit("19-0010", most=self.limits.max_connections)
+        oldest = next((one for one in self._connections if one.is_waiting_for_peer), None)
         if oldest is None:
             return False
-        self._cut_off(oldest)
+        self._abort_connection(oldest)
         return True
 
-    def _cut_off(self, connection: HttpConnection) -> None:
-        connection.cut_off()
+    def _abort_connection(self, connection: HttpConnection) -> None:
+        connection.abort()
         self._connections[connection].cancel()

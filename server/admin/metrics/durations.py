@@ -24,14 +24,14 @@ class _Scale(NamedTuple):
     Attributes:
         unit: the base unit.
         factor: converts a number to it.
-        less: the power of two minus the largest number of the range below it.
-        sizes: the powers of two at which ranges end; smaller and larger ones are joined.
+        exponent_offset: the power of two minus the largest number of the range below it.
+        exponents: the powers of two at which ranges end; smaller and larger ones are joined.
     """
 
     unit: str
     factor: float
-    less: int
-    sizes: range
+    exponent_offset: int
+    exponents: range
 
 
 _SCALES: Final = {
@@ -68,9 +68,9 @@ def _family(group: list[Distribution]) -> MetricFamily:
     if rest:
         counts = [sum(column) for column in zip(*(one.counts for one in rest), strict=True)]
         told.append(_HistogramCopy(REST, counts, sum(one.total for one in rest)))
-    sizes = scale.sizes if len(told) == 1 else scale.sizes[::2]
+    sizes = scale.exponents if len(told) == 1 else scale.exponents[::2]
     samples = [line for one in told for line in _lines(one, scale, sizes)]
-    about = f"{first.about[0].upper()}{first.about[1:]}."
+    about = f"{first.description[0].upper()}{first.description[1:]}."
     return MetricFamily(
         f"amperage_{first.name}_{scale.unit}", "histogram", about, samples, scale.unit
     )
@@ -83,7 +83,7 @@ def _lines(numbers: _HistogramCopy, scale: _Scale, sizes: range) -> list[MetricS
     for size in sizes:
         below += sum(numbers.counts[done : size + 1])
         done = size + 1
-        end = round(((1 << size) - scale.less) * scale.factor, 6)
+        end = round(((1 << size) - scale.exponent_offset) * scale.factor, 6)
         lines.append(MetricSample("_bucket", labels({**own, "le": repr(end)}), below))
     count = sum(numbers.counts)
     total = round(numbers.total * scale.factor, 6)

@@ -42,14 +42,14 @@ class MetricFamily:
     Attributes:
         name: without the suffix that its type has (`_total`, `_info`).
         type: counter, gauge, histogram or info.
-        about: its description.
+        description: its description.
         samples: its lines.
         unit: the end of its name, if it is a base unit: seconds, bytes, ratio.
     """
 
     name: str
     type: str
-    about: str
+    description: str
     samples: list[MetricSample]
     unit: str = ""
 
@@ -118,14 +118,14 @@ def _open_metrics(family: MetricFamily) -> Iterator[str]:
     yield f"# TYPE {family.name} {family.type}"
     if family.unit:
         yield f"# UNIT {family.name} {family.unit}"
-    yield f"# HELP {family.name} {_quoted(family.about)}"
+    yield f"# HELP {family.name} {_quoted(family.description)}"
     yield from _samples(family)
 
 
 def _prometheus(family: MetricFamily) -> Iterator[str]:
     """Yield lines: in the older format names always have the suffix, and type `info` is missing."""
     name = family.name + _SUFFIXES.get(family.type, "")
-    about = family.about.replace("\\", r"\\").replace("\n", r"\n")
+    about = family.description.replace("\\", r"\\").replace("\n", r"\n")
     yield f"# HELP {name} {about}"
     yield f"# TYPE {name} {'gauge' if family.type == 'info' else family.type}"
     yield from _samples(family)

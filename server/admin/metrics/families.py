@@ -25,30 +25,32 @@ class SeriesLimit:
     """The maximum number of series.
 
     Attributes:
-        entries: how many entries of a resource are listed one by one.
-        has_rest: whether the others are summed up. Where entries come and go they are not: sums
+        max_entries: how many entries of a resource are listed one by one.
+        sums_rest: whether the others are summed up. Where entries come and go they are not: sums
             of counters would decrease.
-        left_out: the number of series that are omitted.
+        omitted_series: the number of series that are omitted.
     """
 
-    entries: int = MAX_LISTED_ENTRIES
-    has_rest: bool = True
-    left_out: int = field(default=0, init=False)
+    max_entries: int = MAX_LISTED_ENTRIES
+    sums_rest: bool = True
+    omitted_series: int = field(default=0, init=False)
 
     def families(
         self, snapshot: StatisticsSnapshot, groups: Iterable[MetricGroup]
     ) -> list[MetricFamily]:
         """Return the families of some groups."""
-        return [family for group in groups for family in self._of(snapshot, group)]
+        return [family for group in groups for family in self._group_families(snapshot, group)]
 
-    def _of(self, snapshot: StatisticsSnapshot, group: MetricGroup) -> list[MetricFamily]:
+    def _group_families(
+        self, snapshot: StatisticsSnapshot, group: MetricGroup
+    ) -> list[MetricFamily]:
         entries = snapshot.entries.get(group.resource.path, {})
-        rows = {name: row for name, row in entries.items() if name != group.without}
-        told = list(rows.items())[: self.entries]
-        rest = list(rows.values())[self.entries :]
-        self.left_out += len(rest) * len(group.metrics)
+        rows = {name: row for name, row in entries.items() if name != group.excluded_entry}
+        told = list(rows.items())[: self.max_entries]
+        rest = list(rows.values())[self.max_entries :]
+        self.omitted_series += len(rest) * len(group.metrics)
         written = _labels(group, told)
-        summed = [labels(dict.fromkeys(group.labels, REST))] if rest and self.has_rest else []
+        summed = [labels(dict.fromkeys(group.labels, REST))] if rest and self.sums_rest else []
         families = []
         for metric in group.metrics:
             place = _place(group, metric.field)
@@ -101,7 +103,7 @@ def _family(
 ) -> MetricFamily:
     field = group.resource.fields[_place(group, metric.field)]
     make = counter if field.kind is MeasurementKind.CUMULATIVE else gauge
-    about = field.about.removesuffix("; not in AMPS").replace("microseconds", "seconds")
+    about = field.description.removesuffix("; not in AMPS").replace("microseconds", "seconds")
     where = f"/amps/{group.resource.path}"
     return make(
         f"{group.prefix}_{metric.name}",

@@ -40,17 +40,17 @@ def families_of(
         gauge(
             "amperage_series_left_out",
             "Series of topics, queues and the like that are summed up as `other`.",
-            [("", bound.left_out)],
+            [("", bound.omitted_series)],
         ),
     ]
 
 
 def details_of(snapshot: StatisticsSnapshot, name: str) -> list[MetricFamily]:
     """Return the families of a group at /metrics/detailed."""
-    bound = SeriesLimit(MAX_DETAILED_ENTRIES, has_rest=False)
+    bound = SeriesLimit(MAX_DETAILED_ENTRIES, sums_rest=False)
     found = bound.families(snapshot, DETAILED[name])
     about = "Series that there would be, were there no bound."
-    return [*found, gauge("amperage_detailed_series_left_out", about, [("", bound.left_out)])]
+    return [*found, gauge("amperage_detailed_series_left_out", about, [("", bound.omitted_series)])]
 
 
 class MetricsPage:
@@ -71,42 +71,42 @@ class MetricsPage:
         self._monitoring = monitoring
         self._access = access
         self._distributions = distributions
-        self._kept: dict[tuple[str, ExpositionFormat], HttpDocument] = {}
-        self._kept_of: StatisticsSnapshot | None = None
+        self._document_cache: dict[tuple[str, ExpositionFormat], HttpDocument] = {}
+        self._cached_snapshot: StatisticsSnapshot | None = None
 
-    async def answer(self, request: HttpRequest, visitor: Requester) -> HttpResponse:
+    async def handle_request(self, request: HttpRequest, visitor: Requester) -> HttpResponse:
         """Return all metrics.
 
         Raises:
             HttpError: the visitor may not see them, or there is no sample yet.
         """
-        await self._access.require(visitor, f"/{PATH}")
-        return await self._show(request, "")
+        await self._access.require_access(visitor, f"/{PATH}")
+        return await self._respond(request, "")
 
-    async def detailed(self, request: HttpRequest, visitor: Requester) -> HttpResponse:
+    async def handle_detail_request(self, request: HttpRequest, visitor: Requester) -> HttpResponse:
         """Return the metrics of each entry of a group.
 
         Raises:
             HttpError: the visitor may not see them, or the request names no group.
         """
-        await self._access.require(visitor, f"/{PATH}/{DETAILED_PATH}")
+        await self._access.require_access(visitor, f"/{PATH}/{DETAILED_PATH}")
         name = request.query.get("family", "")
         if name not in DETAILED:
             known = ", ".join(DETAILED)
             raise HttpError(400, f"There is no family {name!r}: expected ?family= one of {known}.")
-        return await self._show(request, name)
+        return await self._respond(request, name)
 
-    async def _show(self, request: HttpRequest, name: str) -> HttpResponse:
-        snapshot = (await self._monitoring.latest()).snapshot
-        if snapshot is not self._kept_of:
-            self._kept.clear()
-            self._kept_of = snapshot
+    async def _respond(self, request: HttpRequest, name: str) -> HttpResponse:
+        snapshot = (await self._monitoring.latest_tree()).snapshot
+        if snapshot is not self._cached_snapshot:
+            self._document_cache.clear()
+            self._cached_snapshot = snapshot
         form = form_for(request.headers.get("accept", ""))
-        document = self._kept.get((name, form))
+        document = self._document_cache.get((name, form))
         if document is None:
             families = (
                 details_of(snapshot, name) if name else families_of(snapshot, self._distributions)
             )
             document = HttpDocument(render(families, form), form.value)
-            self._kept[name, form] = document
+            self._document_cache[name, form] = document
         return HttpResponse(document, headers=[("Vary", "Accept")])

@@ -20,15 +20,15 @@ class _ClientMetric(NamedTuple):
     Attributes:
         field: the value of each client.
         name: the metric.
-        about: its description.
-        together: combines the values of many clients.
+        description: its description.
+        combine: combines the values of many clients.
         unit: see `MetricFamily`.
     """
 
     field: str
     name: str
-    about: str
-    together: Callable[[Iterable[float]], float]
+    description: str
+    combine: Callable[[Iterable[float]], float]
     unit: str = ""
 
 
@@ -112,11 +112,11 @@ def _clients(snapshot: StatisticsSnapshot) -> list[MetricFamily]:
     return [
         gauge(
             one.name,
-            one.about,
+            one.description,
             [
                 (
                     labels({"transport": transport}),
-                    one.together([0, *_numbers(through[transport], _place(CLIENTS, one.field))]),
+                    one.combine([0, *_numbers(through[transport], _place(CLIENTS, one.field))]),
                 )
                 for transport in transports
             ],

@@ -49,14 +49,15 @@ class MetricGroup:
         prefix: the beginning of their names.
         labels: names of labels, with the fields that are their values, or `ID`.
         metrics: the values.
-        without: an entry that is left out: a total of the others, which sums would count twice.
+        excluded_entry: an entry that is left out: a total of the others, which sums would count
+            twice.
     """
 
     resource: Resource
     prefix: str
     labels: Mapping[str, str]
     metrics: tuple[Metric, ...]
-    without: str | None = None
+    excluded_entry: str | None = None
 
 
 _MICROSECONDS: Final = 1e-6
@@ -92,7 +93,7 @@ GROUPS: Final = (
             Metric("matches_found_bytes", "sent_bytes", BYTES),
             Metric("throttle_count", "throttled"),
         ),
-        without="all",
+        excluded_entry="all",
     ),
     MetricGroup(
         resources.API, "amperage", _NONE, (Metric("command_queue_depth", "waiting_for_engine"),)
@@ -194,7 +195,7 @@ GROUPS: Final = (
             Metric("system_percent", "system_ratio", RATIO, _PERCENT),
             Metric("user_percent", "user_ratio", RATIO, _PERCENT),
         ),
-        without="all",
+        excluded_entry="all",
     ),
     MetricGroup(
         host_resources.HOST_MEMORY,

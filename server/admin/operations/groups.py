@@ -44,7 +44,7 @@ def groups_of(services: ActionServices) -> list[OperationGroup]:
         services: the instance, whose topics have been recovered and actions provisioned.
     """
     return [
-        _requested(services.requested),
+        _requested(services.requested_actions),
         _authorization(services),
         _clients(services),
         OperationGroup(("diagnostics",), (_dump(services),)),
@@ -81,8 +81,8 @@ def _requested(actions: Iterable[RequestedAction]) -> OperationGroup:
             path,
             "; ".join(action.description for action in those if action.description),
             partial(post, those),
-            tuple(dict.fromkeys(name for action in those for name in action.needs)),
-            title=" and ".join(action.name for action in those),
+            tuple(dict.fromkeys(name for action in those for name in action.required_parameters)),
+            display_name=" and ".join(action.name for action in those),
         )
         for path, those in by_path.items()
     )
@@ -154,7 +154,7 @@ def _queues(services: ActionServices) -> OperationGroup:
     there: dict[str, QueueTopic] = dict(zip(ids, queues, strict=True))
 
     async def change(enabled: bool, name: str, _parameters: OperationParameters) -> str:
-        _find(there, name, "queue").membership.set_proxied(enabled)
+        _find(there, name, "queue").shared_queue.set_proxied(enabled)
         return f"Proxied transfer of {name} is {'enabled' if enabled else 'disabled'}."
 
     return OperationGroup(
@@ -188,7 +188,7 @@ def _replication(services: ActionServices) -> OperationGroup:
 
     async def reconnect(name: str, _parameters: OperationParameters) -> str:
         _with(replication, name)
-        links = services.links
+        links = services.link_registry
         if links is None or not links.reconnect(name):
             raise OperationError(
                 f"There is no connection with {name}, which is connected to all the time."
@@ -222,7 +222,7 @@ def _with_sync(replication: ReplicationState | None, name: str) -> ReplicationSt
 
 
 def _sow(services: ActionServices) -> OperationGroup:
-    topics = list(services.engine.stores.topics)
+    topics = list(services.engine.sow_registry.topics)
     ids = topic_ids((sow.spec.name, sow.spec.message_type) for sow in topics)
     there: dict[str, SowTopicRecords] = dict(zip(ids, topics, strict=True))
 
@@ -241,10 +241,10 @@ def _sow(services: ActionServices) -> OperationGroup:
 
 
 def _journals(services: ActionServices) -> OperationGroup:
-    keeping = services.journals
+    keeping = services.journal_retention
 
     async def mark(deed: JournalAction, name: str, _parameters: OperationParameters) -> str:
-        if keeping is None or name not in keeping.full:
+        if keeping is None or name not in keeping.full_file_names:
             raise OperationError(f"There is no journal that is full {name!r} any more.")
         try:
             await keeping.mark_through(deed, name)
@@ -265,7 +265,7 @@ def _journals(services: ActionServices) -> OperationGroup:
                 "remove", "remove it, and all older ones", partial(mark, JournalAction.REMOVE)
             ),
         ),
-        lambda: _named(() if keeping is None else keeping.full),
+        lambda: _named(() if keeping is None else keeping.full_file_names),
     )
 
 

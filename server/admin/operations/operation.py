@@ -23,19 +23,19 @@ class AdminOperation:
 
     Attributes:
         name: the last part of its path.
-        about: what it does, in a few words.
-        do: executes it.
-        needs: parameters that a request must have.
+        description: what it does, in a few words.
+        execute: executes it.
+        required_parameters: parameters that a request must have.
         ends_sessions: whether every user has to log on to the admin interface again.
-        title: the name to display; empty for the name in the path.
+        display_name: the name to display; empty for the name in the path.
     """
 
     name: str
-    about: str
-    do: OperationFunction
-    needs: tuple[str, ...] = ()
+    description: str
+    execute: OperationFunction
+    required_parameters: tuple[str, ...] = ()
     ends_sessions: bool = False
-    title: str = ""
+    display_name: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,15 +44,15 @@ class OperationGroup:
 
     Attributes:
         path: below /amps/administrator.
-        deeds: the deeds.
-        entries: returns the ids of the entries, each with its name for people; called on the
+        operations: the deeds.
+        list_entries: returns the ids of the entries, each with its name for people; called on the
             engine's thread. None if there are no entries: deeds apply to the instance itself.
     """
 
     path: tuple[str, ...]
-    deeds: tuple[AdminOperation, ...]
-    entries: Callable[[], Mapping[str, str]] | None = None
+    operations: tuple[AdminOperation, ...]
+    list_entries: Callable[[], Mapping[str, str]] | None = None
 
-    def deed(self, name: str) -> AdminOperation | None:
+    def find_operation(self, name: str) -> AdminOperation | None:
         """Return the deed of a name."""
-        return next((deed for deed in self.deeds if deed.name == name), None)
+        return next((deed for deed in self.operations if deed.name == name), None)

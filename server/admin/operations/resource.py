@@ -59,7 +59,7 @@ class _OperationTarget(NamedTuple):
 
     group: OperationGroup
     id: str = ""
-    deed: AdminOperation | None = None
+    operation: AdminOperation | None = None
 
 
 class OperationsResource:
@@ -70,7 +70,7 @@ class OperationsResource:
         access: checks the visitor's entitlement.
         csrf: decides which sites' pages may request deeds.
         engine_calls: executes deeds.
-        trail: records executed deeds, and their users.
+        audit: records executed deeds, and their users.
         log: likewise.
     """
 
@@ -80,48 +80,48 @@ class OperationsResource:
         access: AccessControl,
         csrf: CsrfProtection,
         engine_calls: EngineCalls,
-        trail: AdminAudit,
+        audit: AdminAudit,
         log: ServerLog,
     ) -> None:
         self._groups = groups
         self._access = access
         self._csrf = csrf
         self._engine_calls = engine_calls
-        self._trail = trail
+        self._audit = audit
         self._log = log
 
-    async def answer(self, request: HttpRequest, visitor: Requester) -> HttpResponse:
+    async def handle_request(self, request: HttpRequest, visitor: Requester) -> HttpResponse:
         """Answer a request.
 
         Raises:
             HttpError: the path does not exist, the method is wrong, or the deed failed.
         """
-        there = await self._engine_calls.ask(self._look)
+        there = await self._engine_calls.call(self._list_tree)
         names, form = _without_form(request.segments, there)
         below = names[len(_TOP) :]
         if (*below[:2], *below[3:]) == _CHECK and below[2] in _CHECKED:
-            return await self._check(request, visitor, names, form)
-        await self._access.require(visitor, "/" + "/".join(names))
+            return await self._check_access(request, visitor, names, form)
+        await self._access.require_access(visitor, "/" + "/".join(names))
         found = _find(there, below)
-        if found is not None and found.deed is not None:
-            return await self._do(request, visitor, names, form, found)
+        if found is not None and found.operation is not None:
+            return await self._execute(request, visitor, names, form, found)
         if found is None and not _leads_on(there, below):
             raise HttpError(
                 404, f"There is no {request.path}. What there is begins with {_path()}."
             )
         if request.method == "POST":
             raise HttpError(405, "Only what does something is asked for with POST.")
-        shown = await self._shown(visitor, _below(there, below, found))
+        shown = await self._visible_links(visitor, _below(there, below, found))
         return _list(names, shown, form)
 
-    def _look(self) -> _OperationTree:
+    def _list_tree(self) -> _OperationTree:
         """Return the groups and their entries at the moment; on the engine's thread."""
         return {
-            group.path: (group, None if group.entries is None else group.entries())
+            group.path: (group, None if group.list_entries is None else group.list_entries())
             for group in self._groups
         }
 
-    async def _do(
+    async def _execute(
         self,
         request: HttpRequest,
         visitor: Requester,
@@ -134,29 +134,31 @@ class OperationsResource:
         Raises:
             HttpError: it is not allowed, or failed.
         """
-        deed = found.deed
+        deed = found.operation
         assert deed is not None  # noqa: S101 - the caller has found one
         if request.method == "HEAD":
             raise HttpError(405, "Expected GET or POST.", (("Allow", "GET, POST"),))
-        self._csrf.refuse_foreign(request)
+        self._csrf.refuse_foreign_request(request)
         parameters = _parameters(request)
         if self._csrf.is_forgeable(request):
             return _confirm(names, form, deed, parameters)
-        if missing := [name for name in deed.needs if name not in parameters]:
+        if missing := [name for name in deed.required_parameters if name not in parameters]:
             listed = ", ".join(missing)
             raise HttpError(400, f"A request for {deed.name} needs the parameters {listed}.")
         who = f"user {visitor.user!r}" if visitor.user else ""
-        self._trail.acted(visitor.user, request.peer, request.path)
+        self._audit.record_operation(visitor.user, request.peer, request.path)
         self._log.emit("19-0011", path=request.path, address=request.peer, who=who)
         try:
-            done = await self._engine_calls.perform(lambda: deed.do(found.id, parameters))
+            done = await self._engine_calls.run_coroutine(
+                lambda: deed.execute(found.id, parameters)
+            )
         except OperationError as problem:
             raise HttpError(409, str(problem)) from None
         if deed.ends_sessions:
             self._access.sessions.end_all()
         return _say(names, done, form)
 
-    async def _check(
+    async def _check_access(
         self, request: HttpRequest, visitor: Requester, names: Sequence[str], form: str
     ) -> HttpResponse:
         """Return whether the visitor may request a path, and execute nothing.
@@ -168,14 +170,14 @@ class OperationsResource:
         if not path.startswith("/"):
             raise HttpError(400, "Expected the parameter path, as in ?path=/amps/administrator.")
         names_asked, _ = split_path_format(path.strip("/").split("/"))
-        hidden = await self._access.hidden(visitor, ["/" + "/".join(names_asked)])
+        hidden = await self._access.hidden_paths(visitor, ["/" + "/".join(names_asked)])
         return _say(names, "false" if hidden else "true", form)
 
-    async def _shown(self, visitor: Requester, links: Iterable[_Link]) -> list[_Link]:
+    async def _visible_links(self, visitor: Requester, links: Iterable[_Link]) -> list[_Link]:
         """Return those links that a visitor may follow."""
         all_links = list(links)
         paths = ["/" + "/".join(one.names) for one in all_links]
-        hidden = await self._access.hidden(visitor, paths)
+        hidden = await self._access.hidden_paths(visitor, paths)
         return [one for one, path in zip(all_links, paths, strict=True) if path not in hidden]
 
 
@@ -184,15 +186,15 @@ _OperationTree = Mapping[tuple[str, ...], tuple[OperationGroup, Mapping[str, str
 
 class _Link(NamedTuple):
     names: tuple[str, ...]
-    known_as: str = ""
-    about: str = ""
-    deeds: tuple[str, ...] = ()
+    display_name: str = ""
+    description: str = ""
+    operations: tuple[str, ...] = ()
 
     def values(self) -> dict[str, str]:
         """Return its fields in documents for programs."""
-        about = {"description": self.about} if self.about else {}
-        deeds = {name: link([*self.names, name]) for name in self.deeds}
-        return {"name": self.known_as} | about | {"path": link(self.names)} | deeds
+        about = {"description": self.description} if self.description else {}
+        deeds = {name: link([*self.names, name]) for name in self.operations}
+        return {"name": self.display_name} | about | {"path": link(self.names)} | deeds
 
 
 def _find(there: _OperationTree, below: tuple[str, ...]) -> _OperationTarget | None:
@@ -204,10 +206,10 @@ def _find(there: _OperationTree, below: tuple[str, ...]) -> _OperationTarget | N
         if not rest and path:
             return _OperationTarget(group)
         if entries is None:
-            if len(rest) == 1 and (deed := group.deed(rest[0])):
-                return _OperationTarget(group, deed=deed)
+            if len(rest) == 1 and (deed := group.find_operation(rest[0])):
+                return _OperationTarget(group, operation=deed)
         elif rest and rest[0] in entries:
-            deed = group.deed(rest[1]) if len(rest) > 1 else None
+            deed = group.find_operation(rest[1]) if len(rest) > 1 else None
             if len(rest) == 1 or (deed is not None and len(rest) == 2):
                 return _OperationTarget(group, rest[0], deed)
     return None
@@ -226,19 +228,19 @@ def _below(
         names = dict.fromkeys(path[len(below)] for path in there if len(path) > len(below))
         yield from (_Link((*at, name)) for name in names)
         if below in there:
-            yield from _links_of(at, there[below][0].deeds)
+            yield from _links_of(at, there[below][0].operations)
         return
-    deeds = tuple(deed.name for deed in found.group.deeds)
+    deeds = tuple(deed.name for deed in found.group.operations)
     entries = there[found.group.path][1]
     if found.id or entries is None:
-        yield from _links_of(at, found.group.deeds)
+        yield from _links_of(at, found.group.operations)
     else:
         yield from (_Link((*at, id_), known_as, "", deeds) for id_, known_as in entries.items())
 
 
 def _links_of(at: tuple[str, ...], deeds: Iterable[AdminOperation]) -> Iterator[_Link]:
     for deed in deeds:
-        yield _Link((*at, deed.name), deed.title or deed.name, deed.about)
+        yield _Link((*at, deed.name), deed.display_name or deed.name, deed.description)
 
 
 def _list(names: Sequence[str], links: Sequence[_Link], form: str) -> HttpResponse:
@@ -255,8 +257,8 @@ def _list(names: Sequence[str], links: Sequence[_Link], form: str) -> HttpRespon
 
 
 def _known_as(one: _Link) -> str:
-    name = "" if one.known_as == one.names[-1] else one.known_as
-    return ": ".join(filter(None, (name, one.about)))
+    name = "" if one.display_name == one.names[-1] else one.display_name
+    return ": ".join(filter(None, (name, one.description)))
 
 
 def _resource(one: _Link) -> str:
@@ -291,15 +293,15 @@ def _confirm(
             (allowed,),
         )
     action = escape(link(names))
-    lines = [*html_form.trail(names), f"<main><h1>{escape(deed.title or deed.name)}</h1>"]
-    lines += [f"<p>{escape(deed.about)}</p>", f'<form method="post" action="{action}">']
+    lines = [*html_form.trail(names), f"<main><h1>{escape(deed.display_name or deed.name)}</h1>"]
+    lines += [f"<p>{escape(deed.description)}</p>", f'<form method="post" action="{action}">']
     lines += [
         f'<input type="hidden" name="{escape(name)}" value="{escape(value)}">'
         for name, value in parameters.items()
     ]
     lines += [
         f'<p><label>{escape(name)} <input name="{escape(name)}"></label></p>'
-        for name in deed.needs
+        for name in deed.required_parameters
         if name not in parameters
     ]
     lines.append(f"<p><button>{escape(deed.name)}</button></p></form></main>")
@@ -337,7 +339,7 @@ def _without_form(segments: Sequence[str], there: _OperationTree) -> tuple[tuple
     """Return a path without the form of its document, and the form; a deed's name comes first."""
     found = _find(there, tuple(segments[len(_TOP) :]))
     names, form = split_path_format(segments)
-    if (found is not None and found.deed is not None) or form not in _FORMS:
+    if (found is not None and found.operation is not None) or form not in _FORMS:
         return tuple(segments), ""
     return names, form
 

@@ -61,13 +61,13 @@ class ModuleReport:
         name: its name in the configuration; empty where none is configured.
         library: the library that it is loaded from; empty for a built-in one.
         help: its purpose.
-        says: its statement about the user.
+        explanation: its statement about the user.
     """
 
     name: str
     library: str
     help: str
-    says: str = ""
+    explanation: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,12 +75,12 @@ class AccessDecision:
     """The decision on one operation of the user.
 
     Attributes:
-        what: `log on`, `replicate`, or a topic or path.
+        resource: `log on`, `replicate`, or a topic or path.
         access: `read`, `write`, or empty for logons.
         permit: the decision.
     """
 
-    what: str
+    resource: str
     access: str
     permit: Permit
 
@@ -94,18 +94,18 @@ class AccessPoint:
         address: the address that it listens on.
         authentication: the module that decides on logons.
         entitlement: the module that decides on all other operations.
-        admits: whether a logon can succeed.
+        is_admitted: whether a logon can succeed.
         user: the user name passed to entitlement; empty for an anonymous user.
-        rights: the decisions on the user's operations, as far as they can be known.
+        decisions: the decisions on the user's operations, as far as they can be known.
     """
 
     transport: str
     address: str
     authentication: ModuleReport
     entitlement: ModuleReport
-    admits: bool
+    is_admitted: bool
     user: str
-    rights: tuple[AccessDecision, ...]
+    decisions: tuple[AccessDecision, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,47 +141,53 @@ async def explain_access(
     found = []
     for transport in spec.transports:
         address = transport.file_name or str(transport.inet_addr or "")
-        wanted = asking.of_replication() if transport.is_replication else asking.of_client()
+        wanted = (
+            asking.replication_operations()
+            if transport.is_replication
+            else asking.client_operations()
+        )
         uses = transport.authentication, transport.entitlement
         found.append(
-            await asking.entrance(
+            await asking.explain_access_point(
                 transport.name, address, uses, list(wanted), transport.message_type
             )
         )
     admin = spec.admin
     if admin is not None and admin.inet_addr is not None:
         uses = admin.authentication, admin.entitlement
-        wanted = asking.of_admin()
-        found.append(await asking.entrance(ADMIN, str(admin.inet_addr), uses, list(wanted)))
+        wanted = asking.admin_operations()
+        found.append(
+            await asking.explain_access_point(ADMIN, str(admin.inet_addr), uses, list(wanted))
+        )
     return found
 
 
 @dataclass(frozen=True, slots=True)
 class _AccessReportBuilder:
     spec: InstanceSpec
-    question: AccessQuery
+    query: AccessQuery
     functions: Functions
     log: ServerLog
 
-    def of_client(self) -> Iterator[tuple[str, str, Permission]]:
+    def client_operations(self) -> Iterator[tuple[str, str, Permission]]:
         """Yield a client's possible operations: name, access and permission."""
         yield "log on", "", Permission.LOGON
-        for topic in self._topics():
+        for topic in self._all_topics():
             yield topic, _READ, Permission.READ_TOPIC
             yield topic, _WRITE, Permission.WRITE_TOPIC
 
-    def of_replication(self) -> Iterator[tuple[str, str, Permission]]:
+    def replication_operations(self) -> Iterator[tuple[str, str, Permission]]:
         """Yield the same for an instance that replicates to this one."""
         yield "replicate", "", Permission.REPLICATION_LOGON
-        for topic in self._topics():
+        for topic in self._all_topics():
             yield topic, "replicate", Permission.REPLICATE_TOPIC
 
-    def of_admin(self) -> Iterator[tuple[str, str, Permission]]:
+    def admin_operations(self) -> Iterator[tuple[str, str, Permission]]:
         """Yield the same for a user of the admin interface."""
-        for path in dict.fromkeys((*_PATHS, *self.question.paths)):
+        for path in dict.fromkeys((*_PATHS, *self.query.paths)):
             yield path, _READ, Permission.READ_ADMIN
 
-    async def entrance(
+    async def explain_access_point(
         self,
         transport: str,
         address: str,
@@ -190,24 +196,28 @@ class _AccessReportBuilder:
         message_type: str | None = None,
     ) -> AccessPoint:
         """Query the modules of a transport, and return their decisions."""
-        around = SecuritySwitches().services(transport, self.spec.modules, self.functions, self.log)
+        around = SecuritySwitches().module_services(
+            transport, self.spec.modules, self.functions, self.log
+        )
         authentication = uses[0] or self.spec.authentication
         entitlement = uses[1] or self.spec.entitlement
         admitted, user, says = _authenticate(
-            make_authenticator(authentication, around), self.question.user
+            make_authenticator(authentication, around), self.query.user
         )
-        authenticating = self._module(authentication, ModuleKind.AUTHENTICATION, says)
+        authenticating = self._module_report(authentication, ModuleKind.AUTHENTICATION, says)
         module = make_entitlement(entitlement, around)
         needs_password = _ASKED_WITH_CREDENTIALS if isinstance(module, HttpEntitlement) else ""
-        entitling = self._module(entitlement, ModuleKind.ENTITLEMENT, needs_password)
+        entitling = self._module_report(entitlement, ModuleKind.ENTITLEMENT, needs_password)
         rights: tuple[AccessDecision, ...] = ()
         if admitted and not needs_password:
             permissions = await _entered(module, user)
-            rights = tuple(self._right(permissions, *one, message_type) for one in wanted)
-            permissions.leave()
+            rights = tuple(
+                self._decide_operation(permissions, *one, message_type) for one in wanted
+            )
+            permissions.release()
         return AccessPoint(transport, address, authenticating, entitling, admitted, user, rights)
 
-    def _right(
+    def _decide_operation(
         self,
         permissions: Permissions,
         what: str,
@@ -218,13 +228,13 @@ class _AccessReportBuilder:
         """Return the decision on one operation of the user."""
         if permission is Permission.READ_ADMIN or not access:
             return AccessDecision(
-                what, access, permissions.permit(permission, what if access else "")
+                what, access, permissions.get_permit(permission, what if access else "")
             )
         resource = resource_of(self.spec, what, message_type)
-        permit = permissions.permit(permission, resource)
+        permit = permissions.get_permit(permission, resource)
         if resource != what:
             permit = replace(permit, rule=f"as {resource}, which has its Pattern: {permit.rule}")
-        if permission is Permission.WRITE_TOPIC and permit.allowed and is_reserved(what):
+        if permission is Permission.WRITE_TOPIC and permit.is_allowed and is_reserved(what):
             permit = self._without_publishing(what, permit)
         return AccessDecision(what, access, permit)
 
@@ -234,18 +244,20 @@ class _AccessReportBuilder:
             return replace(permit, rule=f"{permit.rule}; to delete records: {_OWN}")
         return Permit(False, rule=_OWN)
 
-    def _topics(self) -> Iterable[str]:
+    def _all_topics(self) -> Iterable[str]:
         recorded = self.spec.transaction_log
         journaled = () if recorded is None else recorded.topics
         return dict.fromkeys(
             (
                 *(topic.name for topic in self.spec.sow),
                 *(topic.name for topic in journaled if not topic.is_expression),
-                *self.question.topics,
+                *self.query.topics,
             )
         )
 
-    def _module(self, use: ModuleUse | None, kind: ModuleKind, says: str = "") -> ModuleReport:
+    def _module_report(
+        self, use: ModuleUse | None, kind: ModuleKind, says: str = ""
+    ) -> ModuleReport:
         if use is None:
             return ModuleReport("", "", "none is configured: everything is allowed", says)
         catalogue = ProgramCatalogue()
@@ -264,19 +276,19 @@ def _authenticate(module: LogonAuthenticator, user: str) -> tuple[bool, str, str
     if isinstance(inner, AcceptAllAuthenticator | RefuseAllAuthenticator):
         by_certificate = isinstance(inner, AcceptAllAuthenticator) and inner.trust_certificate
         origin = LogonOrigin(certificate_user=user)
-        admission = inner.step(LogonCredentials(user, "", explicit=True, origin=origin))
+        admission = inner.authenticate(LogonCredentials(user, "", explicit=True, origin=origin))
         if admission.granted and by_certificate:
             return True, user, "asks for a certificate that names the user"
         if admission.granted and user and not admission.user:
             return True, "", "vouches for no name: entitlement is asked about nobody in particular"
         return admission.granted, admission.user, admission.reason if not admission.granted else ""
     if isinstance(inner, UsersAuthenticator):
-        return inner.explain(user)
+        return inner.explain_logon(user)
     return True, user, "decides when the user logs on; it is taken for granted that it agrees"
 
 
 async def _entered(module: Entitlement, user: str) -> Permissions:
     """Return a user's permissions once the module has decided."""
     answer: asyncio.Future[Permissions] = asyncio.get_running_loop().create_future()
-    on_answer(module.enter(user), answer.set_result)
+    on_answer(module.acquire_permissions(user), answer.set_result)
     return await answer

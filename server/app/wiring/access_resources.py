@@ -1,7 +1,7 @@
 """Finds the entitlement resource of a topic from the configuration alone.
 
-In a running instance, `server.topics.sow_registry.SowRegistry.resource` finds it from the existing
-topics.
+In a running instance, `server.topics.sow_registry.SowRegistry.entitlement_resource` finds it from
+the existing topics.
 """
 
 from __future__ import annotations

@@ -217,12 +217,12 @@ class ProgramCatalogue:
         """Return a catalogue whose expressions may call more functions."""
         known = self._functions
         if any(module.library_name == LEGACY_MODULE for module in modules):
-            known = known.adding(legacy(time.time))
+            known = known.with_functions(legacy(time.time))
         if any(module.library_name == EXPERIMENTAL_MODULE for module in modules):
-            known = known.adding([value_lookup(declared_lookups(modules), null_lookup)])
+            known = known.with_functions([value_lookup(declared_lookups(modules), null_lookup)])
         good = [spec for spec in functions if self.check_function_name(spec.name) is None]
         return ProgramCatalogue(
-            known.adding(_declared(spec.name, spec.parameter_count) for spec in good)
+            known.with_functions(_declared(spec.name, spec.parameter_count) for spec in good)
         )
 
     def examine_library(self, library: str) -> LibraryRule | str:

@@ -30,7 +30,7 @@ def check_expected_files(root: ConfigNode, problems: Problems) -> None:
         sentence = missing and missing(parent, node)
         if sentence:
             hint = f"{_OUTCOMES.get(path, _FAILURE)}, if this is the machine that it is for"
-            problems.warning(node, f"{parent.written}/{node.written}", sentence, hint)
+            problems.warning(node, f"{parent.written_tag}/{node.written_tag}", sentence, hint)
 
 
 def _walk(node: ConfigNode, path: str) -> Iterator[tuple[str, ConfigNode, ConfigNode]]:

@@ -35,17 +35,17 @@ class ForeignFile(NamedTuple):
     """A file that the instance must not touch.
 
     Attributes:
-        where: the place in the configuration that names it, or its directory.
+        config_element: the place in the configuration that names it, or its directory.
         element: the name of that place in messages.
         path: the file's path.
-        what: a description for messages.
+        description: a description for messages.
         kind: whether it is foreign, damaged throughout, or of a later version.
     """
 
-    where: HasLocation
+    config_element: HasLocation
     element: str
     path: Path
-    what: str
+    description: str
     kind: ForeignJournalKind
 
 
@@ -77,21 +77,23 @@ def refuse_foreign_files(spec: InstanceSpec, log: ServerLog, *, set_aside: bool)
     files = find_foreign_files(spec)
     if set_aside and all(file.kind is ForeignJournalKind.FOREIGN for file in files):
         for file in files:
-            log.emit("00-0044", path=file.path, what=file.what, aside=_set_aside(file))
+            log.emit("00-0044", path=file.path, what=file.description, aside=_set_aside(file))
         return
     for file in files:
-        log.emit("00-0043", path=file.path, what=file.what)
+        log.emit("00-0043", path=file.path, what=file.description)
     if files:
         raise ForeignFilesError(
-            files[0].where,
+            files[0].config_element,
             _advice(files),
-            tuple(f"{file.where.location}: {file.path} {file.what}" for file in files),
+            tuple(
+                f"{file.config_element.location}: {file.path} {file.description}" for file in files
+            ),
         )
 
 
 def _advice(files: Sequence[ForeignFile]) -> str:
     """Return the advice to the operator about files that are in the way."""
-    later = [file for file in files if file.kind is ForeignJournalKind.LATER]
+    later = [file for file in files if file.kind is ForeignJournalKind.NEWER_VERSION]
     if later:
         count = "a file is" if len(later) == 1 else f"{len(later)} files are"
         return (
@@ -110,7 +112,9 @@ def warn_of_foreign_files(spec: InstanceSpec, problems: Problems) -> None:
     try:
         for file in _foreign_files(spec):
             problems.warning(
-                file.where, file.element, f"{file.path} {file.what}; the instance would not start"
+                file.config_element,
+                file.element,
+                f"{file.path} {file.description}; the instance would not start",
             )
     except ProvisionError:
         return  # the start reports unreadable files: it may run with other permissions
@@ -159,7 +163,7 @@ def _of_topic(topic: TopicSpec, modules: Iterable[ModuleSpec]) -> Iterator[Forei
             why = chain_file.other_version(header)
             if why is not None:
                 yield ForeignFile(
-                    use, "KeyGenerator", path, _of_another(why), ForeignJournalKind.LATER
+                    use, "KeyGenerator", path, _of_another(why), ForeignJournalKind.NEWER_VERSION
                 )
 
 
@@ -173,7 +177,9 @@ def _judge_sow_file(path: Path) -> tuple[str, ForeignJournalKind] | None:
     page = _read(path, PAGE)
     described = unpack_file_header(page)
     if described is not None and described[0] != VERSION:
-        return _of_another(version_mismatch(described[0], VERSION)), ForeignJournalKind.LATER
+        return _of_another(
+            version_mismatch(described[0], VERSION)
+        ), ForeignJournalKind.NEWER_VERSION
     if not any(page) or page.startswith(MAGIC, _MAGIC_OFFSET):
         return None
     return (
@@ -189,7 +195,7 @@ def _of_statistics(admin: AdminSpec) -> Iterator[ForeignFile]:
         why = layout.later_version(_read(path, layout.HEADER_SIZE))
         if why is not None:
             yield ForeignFile(
-                admin, "Admin/FileName", path, _of_another(why), ForeignJournalKind.LATER
+                admin, "Admin/FileName", path, _of_another(why), ForeignJournalKind.NEWER_VERSION
             )
 
 
@@ -213,5 +219,5 @@ def _set_aside(file: ForeignFile) -> Path:
     try:
         file.path.rename(aside)
     except OSError as error:
-        raise ProvisionError(file.where, f"{reason(error)}") from None
+        raise ProvisionError(file.config_element, f"{reason(error)}") from None
     return aside

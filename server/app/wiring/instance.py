@@ -136,20 +136,20 @@ class Instance:
             self._clock,
             time.perf_counter,
         )
-        self._engine.switches.reset = partial(reset_entitlement, self._engine)
+        self._engine.security_switches.reset = partial(reset_entitlement, self._engine)
         try:
             self._transports = TransportTable(spec, self._engine)
         except TransportError as error:
             raise StartError(str(error)) from None
         self._queue_peers = QueuePeers()
-        self._files = FileWatch(log)
+        self._file_watch = FileWatch(log)
         self._configuration = configuration
         self._services = self._make_services()
         self._actions = ActionRunner(spec, self._services)
-        self._lateness: ReplicationLagMonitor | None = None
-        self._reporting: MeshReporter | None = None
+        self._lag_monitor: ReplicationLagMonitor | None = None
+        self._mesh_reporter: MeshReporter | None = None
         self._stop_requested = asyncio.Event()
-        self._stopping_since = 0.0
+        self._stopping_since_s = 0.0
         self._loop: asyncio.AbstractEventLoop | None = None
 
     async def run(self, on_started: Callable[[], None]) -> None:
@@ -167,32 +167,32 @@ class Instance:
         loop.set_exception_handler(self._log_defect)
         loop.set_default_executor(DaemonThreadPool(_MAX_THREADS, "helper"))
         _allow_all_open_files()
-        self._services.signals.note(signals_in_use(self._spec.actions))
+        self._services.signals.record_signals(signals_in_use(self._spec.actions))
         try:
             async with contextlib.AsyncExitStack() as opened:
                 opened.callback(watch_threads(self._log))
                 await self._start(opened)
-                self._clock.watch(self._engine.turns)
+                self._clock.start(self._engine.scheduler)
                 opened.callback(self._clock.stop)
                 garbage_collection.settle()
                 opened.callback(
                     garbage_collection.GarbageCollector(
-                        self._engine.clock, self._ended, self._connected
+                        self._engine.clock, self._closed_session_count, self._session_count
                     ).stop
                 )
                 self._log.emit("00-0015", seconds=round(time.monotonic() - started_at))
                 on_started()
-                self._supervisor.ready(self._spec.name, self._engine.clock)
+                self._supervisor.report_ready(self._spec.name, self._engine.clock)
                 await self._stop_requested.wait()
-                self._supervisor.stopping()
-                await self._actions.begin_shutdown()
+                self._supervisor.report_stopping()
+                await self._actions.run_shutdown_actions()
                 await self._close_sessions()
         except StopRequestedError as stop:
             self._request_stop(str(stop))
-        self._log.emit("FF-0002", seconds=round(time.monotonic() - self._stopping_since))
+        self._log.emit("FF-0002", seconds=round(time.monotonic() - self._stopping_since_s))
 
     async def _start(self, opened: contextlib.AsyncExitStack) -> None:
-        check, begin = self._check, self._supervisor.begin
+        check, begin = self._check_stop_request, self._supervisor.begin_step
         self._watch_files(opened)
         begin("the transaction log is opened")
         journal = self._open_journal(opened)
@@ -208,42 +208,42 @@ class Instance:
         if journal is not None:
             warn_of_lost_records(topics, journal[1].journal, self._engine)
             begin("records are brought up to date with the log")
-            recover(*journal, self._engine, committer.settle, check)
+            recover(*journal, self._engine, committer.wait_for_jobs, check)
             if queues is not None:
                 begin("queues are read from the log")
                 self._recover_queues(queues, journal, opened, check)
             begin("what other instances have is read from the log")
-            self._replicate(journal[1], opened, check)
-            self._keep_journals(journal[1], opened)
+            self._prepare_replication(journal[1], opened, check)
+            self._start_journal_retention(journal[1], opened)
         begin("SOW keys are checked")
-        rekey_all_records(self._engine, committer.settle, check)
+        rekey_all_records(self._engine, committer.wait_for_jobs, check)
         store_logged_flags(self._engine)
         begin("views are made")
-        self._engine.stores.begin_derived()
+        self._engine.sow_registry.populate_derived()
         check()
         begin("transports are opened")
-        statistics = self._keep_statistics(opened)
+        statistics = self._start_statistics(opened)
         self._provision_actions(opened)
-        admin = None if statistics is None else self._listen_for_requests(statistics, opened)
+        admin = None if statistics is None else self._open_admin_interface(statistics, opened)
         await self._open_transports(opened)
         self._check_certificates(opened)
         await self._actions.start()
         if admin is not None:
             admin.serve()
 
-    def _check(self) -> None:
+    def _check_stop_request(self) -> None:
         """Check for a stop, and report progress to the supervisor; called often during the start.
 
         Raises:
             StopRequestedError: a signal has ended the start.
         """
-        self._services.signals.check()
-        self._supervisor.go_on()
+        self._services.signals.check_stop_requested()
+        self._supervisor.report_progress()
 
-    def _ended(self) -> int:
-        return self._engine.gone
+    def _closed_session_count(self) -> int:
+        return self._engine.sessions_ended
 
-    def _connected(self) -> int:
+    def _session_count(self) -> int:
         return len(self._engine.sessions)
 
     async def enable_transport(self, name: str) -> None:
@@ -288,7 +288,7 @@ class Instance:
             log,
             engine.topics,
             engine.clock,
-            engine.turns.queue,
+            engine.scheduler.queue_task,
             self._log,
             self._queue_peers,
             self._spec.group,
@@ -318,7 +318,7 @@ class Instance:
         checkpoints = QueueCheckpoints(queues, begins, log, self._engine.clock, self._log)
         opened.callback(checkpoints.close)
 
-    def _replicate(
+    def _prepare_replication(
         self,
         log: TransactionLog,
         opened: contextlib.AsyncExitStack,
@@ -336,59 +336,67 @@ class Instance:
         replication, remembering = provided
         opened.callback(remembering.close)
         self._services.replication = replication
-        links = LinkRegistry(replication, engine.turns, engine.clock, self._log)
-        links.use_others(self._queue_peers.receive)
-        self._queue_peers.use(links, replication.known)
-        self._transports.use_links(links)
-        self._services.links = links
-        self._reporting = MeshReporter(replication, links, engine.clock)
-        opened.callback(self._reporting.close)
-        self._lateness = ReplicationLagMonitor(replication, engine.clock, self._log)
-        opened.callback(self._lateness.close)
+        links = LinkRegistry(replication, engine.scheduler, engine.clock, self._log)
+        links.set_default_handler(self._queue_peers.dispatch_message)
+        self._queue_peers.connect(links, replication.dedup_window)
+        self._transports.set_links(links)
+        self._services.link_registry = links
+        self._mesh_reporter = MeshReporter(replication, links, engine.clock)
+        opened.callback(self._mesh_reporter.close)
+        self._lag_monitor = ReplicationLagMonitor(replication, engine.clock, self._log)
+        opened.callback(self._lag_monitor.close)
         repairs = RecordRepublisher(RepairPublisher(engine.topics, engine.clock), self._log)
         comparing = AntiEntropyCoordinator(
-            replication, engine.stores, repairs, links, engine.turns, engine.clock, self._log
+            replication,
+            engine.sow_registry,
+            repairs,
+            links,
+            engine.scheduler,
+            engine.clock,
+            self._log,
         )
-        self._services.comparing = comparing
+        self._services.anti_entropy = comparing
         opened.callback(comparing.close)
         opened.callback(
             PeerBodyRepair(
                 replication.instance,
                 log,
                 links,
-                replication.known,
+                replication.dedup_window,
                 engine.clock,
                 self._log,
-                replication.look_again,
+                replication.retry_damaged,
             ).close
         )
 
-    def _keep_journals(self, log: TransactionLog, opened: contextlib.AsyncExitStack) -> None:
-        self._services.journals = JournalRetention(
-            log, self._engine.stores, self._engine.clock, self._engine.log
+    def _start_journal_retention(
+        self, log: TransactionLog, opened: contextlib.AsyncExitStack
+    ) -> None:
+        self._services.journal_retention = JournalRetention(
+            log, self._engine.sow_registry, self._engine.clock, self._engine.log
         )
-        opened.push_async_callback(self._services.journals.close)
+        opened.push_async_callback(self._services.journal_retention.close)
 
     def _make_services(self) -> ActionServices:
         return ActionServices(
             engine=self._engine,
-            client=partial(InternalClient, self._engine),
+            make_client=partial(InternalClient, self._engine),
             transports=self._transports,
-            stop=self._request_stop,
+            stop_instance=self._request_stop,
             rotate_logs=self._log.rotate,
             write_minidump=self._write_minidump,
-            files=self._files,
+            file_watch=self._file_watch,
         )
 
     def _watch_files(self, opened: contextlib.AsyncExitStack) -> None:
-        opened.callback(self._files.close)
+        opened.callback(self._file_watch.close)
         for path in () if self._configuration is None else self._configuration.files:
-            self._files.watch(Path(path), partial(self._say_changed, path))
+            self._file_watch.watch(Path(path), partial(self._log_file_change, path))
         for file, user in source_files(self._spec, self._engine.settings.message_types):
-            self._files.watch(file, partial(self._say_source_changed, file, user))
-        self._transports.watch_certificates(self._files)
-        self._engine.switches.users_files.watch(
-            self._files, partial(disconnect_users, self._engine)
+            self._file_watch.watch(file, partial(self._log_source_change, file, user))
+        self._transports.watch_certificates(self._file_watch)
+        self._engine.security_switches.users_files.watch(
+            self._file_watch, partial(disconnect_users, self._engine)
         )
 
     def _check_certificates(self, opened: contextlib.AsyncExitStack) -> None:
@@ -396,13 +404,13 @@ class Instance:
         opened.callback(check.close)
         check.start()
 
-    def _say_changed(self, path: str, change: str) -> None:
+    def _log_file_change(self, path: str, change: str) -> None:
         self._log.emit("00-0040", path=path, change=change)
 
-    def _say_source_changed(self, path: Path, user: str, change: str) -> None:
+    def _log_source_change(self, path: Path, user: str, change: str) -> None:
         self._log.emit("00-0042", path=path, user=user, change=change)
 
-    def _keep_statistics(self, opened: contextlib.AsyncExitStack) -> StatisticsThread | None:
+    def _start_statistics(self, opened: contextlib.AsyncExitStack) -> StatisticsThread | None:
         """Start to sample statistics, if the configuration has an Admin section."""
         admin = self._spec.admin
         if admin is None:
@@ -418,14 +426,14 @@ class Instance:
                 self._engine,
                 self._transports,
                 self._services.replication,
-                self._reporting,
+                self._mesh_reporter,
                 statistics.collector,
             )
         )
-        self._services.statistics = statistics.keeper
-        return statistics.keeper
+        self._services.statistics = statistics.statistics_thread
+        return statistics.statistics_thread
 
-    def _listen_for_requests(
+    def _open_admin_interface(
         self, statistics: StatisticsThread, opened: contextlib.AsyncExitStack
     ) -> AdminInterface | None:
         """Listen on the address of the admin interface, if any; it answers when all else runs.
@@ -458,7 +466,7 @@ class Instance:
             interface.listen(admin.inet_addr)
         except AdminInterfaceError as error:
             raise StartError(str(error)) from None
-        interface.watch_certificates(self._files)
+        interface.watch_certificates(self._file_watch)
         return interface
 
     def _provision_actions(self, opened: contextlib.AsyncExitStack) -> None:
@@ -488,7 +496,7 @@ class Instance:
             ProvisionError: a file or a key generator cannot be used, or a view's messages not made.
         """
         post = partial(self._post, asyncio.get_running_loop())
-        committer = GroupCommit(post, start=self._engine.turns.start)
+        committer = GroupCommit(post, start=self._engine.scheduler.start_task)
         opened.callback(committer.close)
         settings = self._engine.settings
         if self._spec.sow_stats_interval is not None:
@@ -502,33 +510,35 @@ class Instance:
         for spec in self._spec.sow:
             check()
             if isinstance(spec, TopicSpec):
-                self._supervisor.begin(f"records of {spec.name} are read")
+                self._supervisor.begin_step(f"records of {spec.name} are read")
                 topic = opener.open(spec)
                 opened.callback(topic.close)
                 topics.append(topic)
-                self._engine.stores.add(topic.sow, topic.commit)
+                self._engine.sow_registry.add(topic.sow, topic.commit)
             elif isinstance(spec, ConflatedTopicSpec | ViewSpec):
-                self._derive(spec)
+                self._create_derived_topic(spec)
             elif queues is not None and (queue := queues.find(spec.message_type, spec.name)):
-                self._engine.stores.add_queue(queue.browsing.records)
-        self._lookups.open(declared_lookups(self._spec.modules), self._engine.stores.find)
+                self._engine.sow_registry.add_queue(queue.browser.records)
+        self._lookups.open(declared_lookups(self._spec.modules), self._engine.sow_registry.find)
         return committer, topics
 
-    def _derive(self, spec: ConflatedTopicSpec | ViewSpec) -> None:
+    def _create_derived_topic(self, spec: ConflatedTopicSpec | ViewSpec) -> None:
         try:
-            self._engine.derive(spec)
+            self._engine.add_derived_topic(spec)
         except BodyError as error:
             raise ProvisionError(spec, f"view {spec.name}: {error}") from None
 
     def _post(self, loop: asyncio.AbstractEventLoop, call: Callable[[], None]) -> None:
         """Execute a helper thread's callback on the engine's thread."""
 
-        turns = self._engine.turns
+        turns = self._engine.scheduler
 
         def make() -> None:
             begun = turns.elapsed()
             call()
-            turns.took(turns.elapsed() - begun, ("", "what a helper thread has finished"))
+            turns.record_duration(
+                turns.elapsed() - begun, ("", "what a helper thread has finished")
+            )
             self._engine.flush()
 
         loop.call_soon_threadsafe(make)
@@ -543,7 +553,7 @@ class Instance:
     async def _close_sessions(self) -> None:
         for session in list(self._engine.sessions):
             session.close("connection closed")
-        while self._engine.ending:
+        while self._engine.sessions_ending:
             await asyncio.sleep(0)  # their time slices
         self._engine.flush()
         await asyncio.sleep(0)  # the event loop passes the flushed bytes to the sockets
@@ -558,10 +568,10 @@ class Instance:
             "subscriptions": sum(len(session.subscriptions) for session in sessions),
             "topics": len(engine.topics),
         }
-        if self._lateness is not None:
-            state.update(self._lateness.state)
-        if self._services.comparing is not None:
-            state.update(self._services.comparing.findings.state)
+        if self._lag_monitor is not None:
+            state.update(self._lag_monitor.state)
+        if self._services.anti_entropy is not None:
+            state.update(self._services.anti_entropy.history.state)
         keeper = self._services.statistics
         latest = None if keeper is None else keeper.latest
         return write_minidump(
@@ -576,7 +586,7 @@ class Instance:
     def _request_stop(self, source: str) -> None:
         self._log.emit("FF-0001", source=source)
         if not self._stop_requested.is_set():
-            self._stopping_since = time.monotonic()
+            self._stopping_since_s = time.monotonic()
             self._stop_requested.set()
 
     def _log_defect(self, _loop: asyncio.AbstractEventLoop, context: dict[str, object]) -> None:

@@ -40,30 +40,30 @@ class LoopClock:
     """The clocks and timers of the running event loop.
 
     Attributes:
-        ahead: see `Clock`.
+        wall_offset_s: see `Clock`.
     """
 
     def __init__(self) -> None:
-        self._last = time.time()
-        self._origin = self._last - time.monotonic()
-        self.ahead = 0.0
+        self._last_wall = time.time()
+        self._origin = self._last_wall - time.monotonic()
+        self.wall_offset_s = 0.0
         self._listeners: list[Callable[[float], None]] = []
-        self._latest = time.monotonic()  # the last reading of the steady clock
-        self._held: float | None = None  # its reading while it is stopped
-        self._paused = 0.0
-        self._ticked = 0.0  # 0 before `watch`
-        self._turns: Scheduler | None = None
+        self._latest_steady = time.monotonic()  # the last reading of the steady clock
+        self._held_at: float | None = None  # its reading while it is stopped
+        self._paused_s = 0.0
+        self._last_tick = 0.0  # 0 before `start`
+        self._scheduler: Scheduler | None = None
         self._cancel_tick: Callable[[], None] = _nothing
 
-    def watch(self, turns: Scheduler) -> None:
+    def start(self, turns: Scheduler) -> None:
         """Start to detect steps and pauses.
 
         Args:
             turns: the scheduler, which knows whether commands that have been read are waiting.
         """
-        self._turns = turns
+        self._scheduler = turns
         self._loop = asyncio.get_running_loop()
-        self._ticked = time.monotonic()
+        self._last_tick = time.monotonic()
         self._tick()
 
     def stop(self) -> None:
@@ -73,27 +73,27 @@ class LoopClock:
     def now(self) -> WallSeconds:
         """Return the wall-clock time. See `Clock.now`."""
         now = time.time()
-        if not 0.0 <= now - self._last <= _MAX_GAP_S:
-            self._compare(now)
-        self._last = now
+        if not 0.0 <= now - self._last_wall <= _MAX_GAP_S:
+            self._detect_step(now)
+        self._last_wall = now
         return WallSeconds(now)
 
     def steady(self) -> SteadySeconds:
         """Return the time of the steady clock. See `Clock.steady`."""
         now = time.monotonic()
-        if self._ticked and now - self._ticked > _PAUSE_S:
-            self._hold(now)
-        if self._held is not None:
-            now = self._held
-        self._latest = now
+        if self._last_tick and now - self._last_tick > _PAUSE_S:
+            self._pause(now)
+        if self._held_at is not None:
+            now = self._held_at
+        self._latest_steady = now
         return SteadySeconds(self._origin + now)
 
-    def attentive(self) -> SteadySeconds:
-        """Return the time of the steady clock without pauses. See `Clock.attentive`."""
-        return SteadySeconds(self.steady() - self._paused)
+    def steady_unpaused(self) -> SteadySeconds:
+        """Return the time of the steady clock without pauses. See `Clock.steady_unpaused`."""
+        return SteadySeconds(self.steady() - self._paused_s)
 
-    def on_step(self, notify: Callable[[float], None]) -> Callable[[], None]:
-        """Call a function when the wall clock has been set. See `Clock.on_step`."""
+    def on_wall_clock_step(self, notify: Callable[[float], None]) -> Callable[[], None]:
+        """Call a function when the wall clock has been set. See `Clock.on_wall_clock_step`."""
         self._listeners.append(notify)
         return lambda: self._listeners.remove(notify)
 
@@ -104,42 +104,42 @@ class LoopClock:
             return loop.call_later(0, callback).cancel
         return _Timer(self, delay, callback).cancel
 
-    def _compare(self, now: float) -> None:
+    def _detect_step(self, now: float) -> None:
         """Notify the listeners if the wall clock has been set."""
-        step = now - time.monotonic() - self._origin - self.ahead
+        step = now - time.monotonic() - self._origin - self.wall_offset_s
         if abs(step) >= MIN_STEP_S:
-            self.ahead += step
-            self._last = now
+            self.wall_offset_s += step
+            self._last_wall = now
             for notify in tuple(self._listeners):
                 notify(step)
 
     @property
-    def is_held(self) -> bool:
+    def is_paused(self) -> bool:
         """True while the steady clock is stopped until sockets have been read."""
         self.steady()
-        return self._held is not None
+        return self._held_at is not None
 
     def _tick(self) -> None:
         self.steady()
-        self._ticked = time.monotonic()
-        self._compare(time.time())
+        self._last_tick = time.monotonic()
+        self._detect_step(time.time())
         self._cancel_tick = self._loop.call_later(_TICK_S, self._tick).cancel
 
-    def _hold(self, now: float) -> None:
+    def _pause(self, now: float) -> None:
         """Stop the steady clock until the sockets have been read."""
-        self._ticked = now
-        if self._held is None:
-            self._held = self._latest
-            self._loop.call_soon_threadsafe(self._loop.call_later, _READ_ROUND_S, self._go_on, 1)
+        self._last_tick = now
+        if self._held_at is None:
+            self._held_at = self._latest_steady
+            self._loop.call_soon_threadsafe(self._loop.call_later, _READ_ROUND_S, self._resume, 1)
 
-    def _go_on(self, rounds: int) -> None:
+    def _resume(self, rounds: int) -> None:
         """Restart the steady clock, unless commands that have been read await execution."""
-        is_reading = self._turns is not None and self._turns.waiting > 0
+        is_reading = self._scheduler is not None and self._scheduler.queue_length > 0
         if is_reading and rounds < MAX_READ_ROUNDS:
-            self._loop.call_later(_READ_ROUND_S, self._go_on, rounds + 1)
-        elif self._held is not None:
-            self._paused += time.monotonic() - self._held
-            self._held = None
+            self._loop.call_later(_READ_ROUND_S, self._resume, rounds + 1)
+        elif self._held_at is not None:
+            self._paused_s += time.monotonic() - self._held_at
+            self._held_at = None
 
 
 class _Timer:
@@ -157,7 +157,7 @@ class _Timer:
         self._handle.cancel()
 
     def _fire(self) -> None:
-        if self._clock.is_held:
+        if self._clock.is_paused:
             loop = asyncio.get_running_loop()
             self._handle = loop.call_later(_READ_ROUND_S, self._fire)
         else:

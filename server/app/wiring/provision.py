@@ -94,10 +94,10 @@ def provision_functions(
     """
     functions = built_in(clock, spec.name, spec.group)
     if any(module.library_name == LEGACY_MODULE for module in spec.modules):
-        functions = functions.adding(legacy(clock))
+        functions = functions.with_functions(legacy(clock))
     if any(module.library_name == EXPERIMENTAL_MODULE for module in spec.modules):
-        functions = functions.adding([value_lookup(declared_lookups(spec.modules), find)])
-    return functions.adding(_user_defined(spec, log))
+        functions = functions.with_functions([value_lookup(declared_lookups(spec.modules), find)])
+    return functions.with_functions(_user_defined(spec, log))
 
 
 def _user_defined(spec: InstanceSpec, log: ServerLog) -> Iterator[Function]:

@@ -76,7 +76,7 @@ def provision_admin(
     csrf = CsrfProtection(
         admin.access_control_allow_origin,
         OwnHosts(own_names(admin)),
-        is_open=accepts_any_client(admin.authentication, spec.authentication),
+        is_unauthenticated=accepts_any_client(admin.authentication, spec.authentication),
         is_encrypted=admin.tls is not None,
     )
     administrator = OperationsResource(
@@ -85,7 +85,11 @@ def provision_admin(
     first = (
         console(access, engine_calls, csrf)
         if admin.galvanometer
-        else [HttpRoute((), RootPage(spec, has_queries=admin.sql_transport is not None).answer)]
+        else [
+            HttpRoute(
+                (), RootPage(spec, has_queries=admin.sql_transport is not None).handle_request
+            )
+        ]
     )
     state = QueueStatePage(monitoring, access, engine_calls, queue_details)
     interval = admin.interval / NANOSECONDS
@@ -97,25 +101,34 @@ def provision_admin(
     instance = (ROOT, INSTANCE)
     routes = [
         *first,
-        HttpRoute((ROOT,), monitoring.answer, leads_on=True),
-        HttpRoute((*instance, TIMESTAMP_FIELD), past.moments, leads_on=True),
-        HttpRoute((*instance, CONFIGURATION), ConfigurationPage(configuration, access).answer),
-        HttpRoute((ROOT, *QUEUES.split("/")), state.answer, leads_on=True),
-        HttpRoute((ROOT, *CLIENTS.path.split("/")), explaining.client, leads_on=True),
-        HttpRoute((*instance, FILTERS), explaining.filters, leads_on=True),
-        HttpRoute((PATH,), metrics.answer),
-        HttpRoute((PATH, DETAILED_PATH), metrics.detailed),
-        *(HttpRoute((HEALTH_PATH + form,), health.lives, is_public=True) for form in ("", ".json")),
+        HttpRoute((ROOT,), monitoring.handle_request, is_prefix=True),
+        HttpRoute((*instance, TIMESTAMP_FIELD), past.handle_timestamps_request, is_prefix=True),
+        HttpRoute(
+            (*instance, CONFIGURATION), ConfigurationPage(configuration, access).handle_request
+        ),
+        HttpRoute((ROOT, *QUEUES.split("/")), state.handle_request, is_prefix=True),
+        HttpRoute(
+            (ROOT, *CLIENTS.path.split("/")), explaining.handle_client_request, is_prefix=True
+        ),
+        HttpRoute((*instance, FILTERS), explaining.handle_filters_request, is_prefix=True),
+        HttpRoute((PATH,), metrics.handle_request),
+        HttpRoute((PATH, DETAILED_PATH), metrics.handle_detail_request),
         *(
-            HttpRoute((READY_PATH + form,), health.is_ready, is_public=True)
+            HttpRoute((HEALTH_PATH + form,), health.handle_health_request, is_public=True)
             for form in ("", ".json")
         ),
-        HttpRoute((ROOT, ADMINISTRATOR), administrator.answer, leads_on=True, methods=METHODS),
+        *(
+            HttpRoute((READY_PATH + form,), health.handle_ready_request, is_public=True)
+            for form in ("", ".json")
+        ),
+        HttpRoute(
+            (ROOT, ADMINISTRATOR), administrator.handle_request, is_prefix=True, methods=METHODS
+        ),
     ]
     site = AdminSite(routes, access, csrf)
     descriptors = DescriptorReserve(engine.clock, engine.log)
     return AdminInterface(
-        admin, site.answer, monitoring, headers_of(admin), descriptors, engine.log
+        admin, site.handle_request, monitoring, headers_of(admin), descriptors, engine.log
     )
 
 
@@ -133,11 +146,11 @@ def _make_access(
     """
     authentication = admin.authentication or spec.authentication
     entitlement = admin.entitlement or spec.entitlement
-    around = engine.switches.services(
+    around = engine.security_switches.module_services(
         TRANSPORT, spec.modules, engine.settings.functions, engine.log
     )
     try:
-        standing = engine.switches.switched(
+        standing = engine.security_switches.wrap_modules(
             TRANSPORT,
             security.make_authenticator(authentication, around),
             security.make_entitlement(entitlement, around),
@@ -147,9 +160,9 @@ def _make_access(
     permissions = None
     if entitlement is not None:
         permissions = AdminPermissionCache(standing[1])
-        engine.switches.entitlements.append((TRANSPORT, permissions))
+        engine.security_switches.entitlements.append((TRANSPORT, permissions))
     authenticator = None if authentication is None else standing[0]
-    sessions = engine.switches.sessions
+    sessions = engine.security_switches.sessions
     return AccessControl(
         admin, authenticator, permissions, engine_calls, trail, engine.log, sessions
     )

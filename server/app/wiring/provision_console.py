@@ -56,21 +56,25 @@ def provision_console(
     queries = query_transport(spec, admin)
 
     assets = ConsoleAssets(access, policy())
-    page = ConsolePage(spec.name, assets.base, queries, lambda: mesh_addresses(statistics.latest))
-    session = SessionPage(spec, admin, assets.base, queries, access)
+    page = ConsolePage(
+        spec.name, assets.base_path, queries, lambda: mesh_addresses(statistics.latest)
+    )
+    session = SessionPage(spec, admin, assets.base_path, queries, access)
     shown = graph.GraphPage(as_data(plan_runtime(spec, secrets)), access)
     check = expressions.ExpressionCheckPage(engine.settings.functions, access)
     states = action_states.ActionStatesPage(actions.states, access, engine_calls)
     routes = [
-        HttpRoute((), page.answer),
-        HttpRoute((CONSOLE,), assets.answer, leads_on=True),
-        HttpRoute((CONSOLE, SESSION), session.session),
-        HttpRoute((CONSOLE, MAY), session.may),
-        HttpRoute(logon.PATH, logon.LogonPage(access).answer),
-        HttpRoute(graph.PATH, shown.answer),
-        HttpRoute(expressions.PATH, check.answer),
-        HttpRoute(action_states.PATH, states.answer),
+        HttpRoute((), page.handle_request),
+        HttpRoute((CONSOLE,), assets.handle_request, is_prefix=True),
+        HttpRoute((CONSOLE, SESSION), session.handle_session_request),
+        HttpRoute((CONSOLE, MAY), session.handle_may_request),
+        HttpRoute(logon.PATH, logon.LogonPage(access).handle_request),
+        HttpRoute(graph.PATH, shown.handle_request),
+        HttpRoute(expressions.PATH, check.handle_request),
+        HttpRoute(action_states.PATH, states.handle_request),
     ]
     if recent is not None:
-        routes.append(HttpRoute(log_tail.PATH, log_tail.LogTail(recent, access, csrf).answer))
+        routes.append(
+            HttpRoute(log_tail.PATH, log_tail.LogTail(recent, access, csrf).handle_request)
+        )
     return routes

@@ -75,10 +75,10 @@ def open_journal(
     def tell(notice: JournalNotice) -> None:
         emit(_MESSAGE_IDS[notice.event], text=notice.text)
         if notice.event is JournalEvent.DAMAGED and notice.txid:
-            post(lambda: log.damaged(notice.txid))
+            post(lambda: log.report_damaged(notice.txid))
 
     def on_durable(txid: int) -> None:
-        post(lambda: log.reached(txid))
+        post(lambda: log.advance_durable(txid))
 
     try:
         journal = Journal(
@@ -89,8 +89,8 @@ def open_journal(
         )
     except JournalError as error:
         raise ProvisionError(log_spec, f"TransactionLog: {error}") from None
-    clock.on_step(journal.clock_was_set)
-    if journal.is_cut:
+    clock.on_wall_clock_step(journal.record_clock_step)
+    if journal.has_unknown_removals:
         emit("1D-0040", path=journal.files[0].path, first_txid=journal.first_txid)
     helper = WorkerThread(post, "journal-lookup")
     log = TransactionLog(journal, log_spec.topics, spec.name, helper)
@@ -117,12 +117,12 @@ def recover(
     Raises:
         ProvisionError: a record cannot be stored, or the log not be read.
     """
-    topics = [sow for sow in engine.stores.topics if engine.stores.is_journaled(sow)]
+    topics = [sow for sow in engine.sow_registry.topics if engine.sow_registry.is_journaled(sow)]
     try:
         recover_records(
             transaction_log.journal,
             topics,
-            engine.stores.find,
+            engine.sow_registry.find,
             settle,
             check,
             partial(_tell_set_back, engine),
@@ -130,7 +130,7 @@ def recover(
     except (RecordStoreError, JournalUnreadableError) as error:
         raise ProvisionError(spec, f"TransactionLog: not recovered: {error}") from None
     for sow in topics:
-        engine.stores.touched(sow)
+        engine.sow_registry.mark_changed(sow)
     transaction_log.journal.start()
     engine.log.emit("1D-0001")
 
@@ -140,15 +140,15 @@ def _tell_set_back(engine: Engine, done: SowRollback) -> None:
         "15-0014",
         topic=done.sow.spec.name,
         message_type=done.sow.type_name,
-        first=done.first,
-        last=done.last,
-        records=done.records,
-        past=done.past,
+        first=done.first_txid,
+        last=done.last_txid,
+        records=done.restored_count,
+        past=done.dropped_past_count,
     )
-    if done.kept:
+    if done.unrestored_count:
         engine.log.emit(
             "15-0016",
             topic=done.sow.spec.name,
             message_type=done.sow.type_name,
-            records=done.kept,
+            records=done.unrestored_count,
         )

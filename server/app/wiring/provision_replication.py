@@ -158,7 +158,7 @@ def provision_replication(
         engine.topics,
         engine.settings.message_types,
         log,
-        recollected.known,
+        recollected.dedup_window,
         permits,
         engine.clock,
         engine.log,
@@ -173,25 +173,32 @@ def provision_replication(
         permits,
         log,
         engine.clock,
-        engine.turns.elapsed,
+        engine.scheduler.elapsed,
         engine.log,
     )
-    log.use_settlement(replication)
-    log.journal.name_places(replication.log_id)
-    log.notes = PublishTracker(
-        recollected.known,
-        recollected.recent,
+    log.use_replication_state(replication)
+    log.journal.set_log_name(replication.log_id)
+    log.publish_tracker = PublishTracker(
+        recollected.dedup_window,
+        recollected.recent_entries,
         recollected.watermarks,
-        log.settled,
-        log.made_identity,
+        log.settled_txid,
+        log.generated_identity,
     )
     for name, destination in destinations.items():
         delays = DestinationRetentionLog(name, replication, engine.clock, engine.log)
-        log.hold(
-            partial(_needed_from, destination.sender), f"destination {name}", delays.in_the_way
+        log.hold_files(
+            partial(_needed_from, destination.sender),
+            f"destination {name}",
+            delays.log_retained_journal,
         )
     remembering = ReplicationStateStore(
-        replication, recorder.highest, log, engine.clock, engine.log, engine.turns.start
+        replication,
+        recorder.highest_sequences,
+        log,
+        engine.clock,
+        engine.log,
+        engine.scheduler.start_task,
     )
     return replication, remembering
 
@@ -207,7 +214,7 @@ def replicates(spec: InstanceSpec, message_type: str, name: str) -> bool:
 
 
 def _needed_from(sender: ReplicationSender) -> int:
-    return sender.needed_from
+    return sender.first_needed_txid
 
 
 def _destination(
@@ -223,14 +230,14 @@ def _destination(
         for route in _routes(topic, _filter(topic, destination, engine), spec)
     ]
     first_txid = log.journal.first_txid
-    known = recollected.acknowledged.get(destination.name)
-    if log.journal.is_cut and known is not None and known < first_txid - 1:
+    known = recollected.acknowledged_txids.get(destination.name)
+    if log.journal.has_unknown_removals and known is not None and known < first_txid - 1:
         engine.log.emit(
             "1D-0132", destination=destination.name, begin=known + 1, first_txid=first_txid
         )
     acknowledged = max(known or 0, first_txid - 1)  # removed entries cannot be waited for
     sender = ReplicationSender(
-        JournalSource(log.journal, log.is_lost),
+        JournalSource(log.journal, log.is_unrecoverable),
         f"{recollected.log_id}/{_digest(destination)}",
         Routes(routes, destination.pass_through),
         acknowledged,
@@ -256,7 +263,7 @@ def _routes(
             continue
         if named.covers(JournalTopic(one.message_type, one.name)):
             earlier = frozenset(other.name for other in alike[:place])
-            yield named._replace(name=f"(?:{one.pattern})", others=earlier)
+            yield named._replace(name=f"(?:{one.pattern})", excluded_topics=earlier)
 
 
 def _filter(

@@ -54,17 +54,17 @@ def rekey_all_records(
     Raises:
         ProvisionError: there is no room for a record under its new key, or a record is unreadable.
     """
-    for sow in engine.stores.topics:
+    for sow in engine.sow_registry.topics:
         try:
             done = rekey_records(sow, settle, check)
         except RecordStoreError as error:
             text = f"SOW topic {sow.name}: SOW keys not made anew: {error}"
             raise ProvisionError(sow.spec, text) from None
         about = {"topic": sow.name, "message_type": sow.type_name}
-        if done.moved:
-            engine.log.emit("15-0032", **about, records=done.moved)
-        if done.aside:
-            engine.log.emit("15-0017", **about, records=done.aside)
+        if done.moved_count:
+            engine.log.emit("15-0032", **about, records=done.moved_count)
+        if done.set_aside_count:
+            engine.log.emit("15-0017", **about, records=done.set_aside_count)
 
 
 def recover_all_chains(
@@ -84,7 +84,7 @@ def recover_all_chains(
     Raises:
         ProvisionError: an id cannot be stored, or the log or a record not be read.
     """
-    stores = engine.stores
+    stores = engine.sow_registry
     for topic in topics:
         sow, chains = topic.sow, topic.chains
         if chains is None:
@@ -95,7 +95,7 @@ def recover_all_chains(
             if log is not None:
                 chains.file.synchronise()
                 until = max(log.last_txid, sow.table.store.last_sequence)
-                sow.table.store.note_chains(ChainFilePosition(until, chains.file.size))
+                sow.table.store.set_chain_file_position(ChainFilePosition(until, chains.file.size))
         except (RecordStoreError, JournalUnreadableError, OSError) as error:
             text = f"SOW topic {sow.name}: chained ids not recovered: {_words(error)}"
             raise ProvisionError(sow.spec, text) from None
@@ -120,7 +120,7 @@ def warn_of_lost_records(topics: Iterable[OpenTopic], journal: Journal, engine: 
     """
     for topic in topics:
         sow = topic.sow
-        if not topic.is_begun or not engine.stores.is_journaled(sow):
+        if not topic.is_file_new or not engine.sow_registry.is_journaled(sow):
             continue
         first_txid = first_retained_txid(sow, journal)
         if first_txid is not None:
@@ -141,12 +141,12 @@ def store_logged_flags(engine: Engine) -> None:
     Args:
         engine: has the topics, recovered.
     """
-    for sow in engine.stores.topics:
+    for sow in engine.sow_registry.topics:
         store = sow.table.store
-        if not engine.stores.is_journaled(sow):
-            store.note_beside_log(MAX_CHANGE_SEQUENCE)
-        elif store.beside_log_until == MAX_CHANGE_SEQUENCE:
-            store.note_beside_log(store.last_sequence)
+        if not engine.sow_registry.is_journaled(sow):
+            store.set_unlogged_until(MAX_CHANGE_SEQUENCE)
+        elif store.unlogged_until == MAX_CHANGE_SEQUENCE:
+            store.set_unlogged_until(store.last_sequence)
 
 
 class OpenTopic(NamedTuple):
@@ -157,14 +157,14 @@ class OpenTopic(NamedTuple):
         commit: requests that everything so far is put on stable storage.
         close: releases its files.
         chains: its key source, if its keys come from chains of ids.
-        is_begun: whether its file was created by this start.
+        is_file_new: whether its file was created by this start.
     """
 
     sow: SowTopicRecords
     commit: CommitRequest
     close: Callable[[], None]
     chains: ChainingKeys | None = None
-    is_begun: bool = False
+    is_file_new: bool = False
 
 
 class TopicOpener:
@@ -199,20 +199,20 @@ class TopicOpener:
             ProvisionError: a file or module cannot be used.
         """
         message_type = self._message_types[spec.message_type]
-        generator = self._generator(spec, message_type)
+        generator = self._make_key_source(spec, message_type)
         outage = _Outage(spec.name, self._log)
-        store, recovery = self._store(spec, outage)
+        store, recovery = self._open_store(spec, outage)
         sow = SowTopicRecords(spec, message_type, store, self._functions, generator)
-        self._tell_of_others(sow, recovery.topics)
+        self._log_foreign_records(sow, recovery.topics)
         for _ in sow.table.build_indexes():
             pass
         if isinstance(generator, ChainingKeys):
             chains = _ChainFiles(sow, generator, self._committer, outage)
-            self._tell_of_chains(spec, generator)
-            return OpenTopic(sow, chains.commit, chains.close, generator, recovery.is_begun)
-        return OpenTopic(sow, store.commit, store.close, is_begun=recovery.is_begun)
+            self._log_chain_losses(spec, generator)
+            return OpenTopic(sow, chains.commit, chains.close, generator, recovery.is_new)
+        return OpenTopic(sow, store.commit, store.close, is_file_new=recovery.is_new)
 
-    def _generator(self, spec: TopicSpec, message_type: MessageType) -> KeySource | None:
+    def _make_key_source(self, spec: TopicSpec, message_type: MessageType) -> KeySource | None:
         use = spec.key_generator
         if use is None:
             return None
@@ -225,7 +225,7 @@ class TopicOpener:
         except (KeyModuleError, DamagedChainFileError, FileInUseError, OSError) as error:
             raise ProvisionError(use, f"key generator {use.module}: {_words(error)}") from None
 
-    def _store(self, spec: TopicSpec, outage: _Outage) -> tuple[RecordStore, StoreRecovery]:
+    def _open_store(self, spec: TopicSpec, outage: _Outage) -> tuple[RecordStore, StoreRecovery]:
         """Open the store of a topic, and return it with a summary of its recovery."""
         if spec.file_name is None:
             return MemoryStore(), StoreRecovery(0, 0)
@@ -243,22 +243,22 @@ class TopicOpener:
             raise ProvisionError(spec, f"SOW topic {spec.name}: {_words(error)}") from None
         about = {"topic": spec.name, "message_type": spec.message_type}
         if recovery.damage is not None:
-            self._log.emit("15-0009", **about, damage=recovery.damage, path=recovery.set_aside)
+            self._log.emit("15-0009", **about, damage=recovery.damage, path=recovery.damaged_path)
         if recovery.lost_bytes:
             self._log.emit("15-0010", **about, lost_bytes=recovery.lost_bytes)
-        if recovery.had is not None:
-            self._log.emit("15-0015", **about, path=spec.file_name, size=recovery.had)
+        if recovery.blank_file_size is not None:
+            self._log.emit("15-0015", **about, path=spec.file_name, size=recovery.blank_file_size)
         self._log.emit("15-0008", **about, records=recovery.records)
         return store, recovery
 
-    def _tell_of_others(self, sow: SowTopicRecords, topics: Set[str]) -> None:
+    def _log_foreign_records(self, sow: SowTopicRecords, topics: Set[str]) -> None:
         """Log records in the file that belong to other topics.
 
         Args:
             sow: the topic.
             topics: the topics that the file names, also those of deleted records.
         """
-        others = {name for name in topics if not sow.keeps(name)}
+        others = {name for name in topics if not sow.covers_topic(name)}
         if not others:
             return
         found = [name for name in _topics_of(sow.table.store) if name in others]
@@ -272,7 +272,7 @@ class TopicOpener:
                 other=min(found),
             )
 
-    def _tell_of_chains(self, spec: TopicSpec, generator: ChainingKeys) -> None:
+    def _log_chain_losses(self, spec: TopicSpec, generator: ChainingKeys) -> None:
         """Log the losses of the file of chained ids."""
         file = generator.file
         about = {"topic": spec.name, "message_type": spec.message_type, "path": file.path}
@@ -310,7 +310,7 @@ class _ChainFiles:
 
         def chains_tried(error: OSError | None) -> None:
             if error is None:
-                self._note(stored)
+                self._record_stored(stored)
                 store.commit(then)
                 return
             self._outage(error)
@@ -323,14 +323,14 @@ class _ChainFiles:
         """Put everything on stable storage, and release the files."""
         try:
             self._file.synchronise()
-            self._note(ChainFilePosition(self._store.last_sequence, self._file.size))
+            self._record_stored(ChainFilePosition(self._store.last_sequence, self._file.size))
         except OSError as error:
             self._outage(error)
         self._store.close()
         self._file.close()
 
-    def _note(self, stored: ChainFilePosition) -> None:
-        self._store.note_chains(max(stored, self._store.stored_chains))
+    def _record_stored(self, stored: ChainFilePosition) -> None:
+        self._store.set_chain_file_position(max(stored, self._store.chain_file_position))
 
 
 class _Outage:
@@ -344,22 +344,22 @@ class _Outage:
     def __init__(self, topic: str, log: ServerLog) -> None:
         self._topic = topic
         self._log = log
-        self._lasts = False
+        self._is_ongoing = False
 
     def __call__(self, error: OSError | None) -> None:
         """Record the outcome of a synchronisation: its error, or None for success."""
-        if error is not None and not self._lasts:
+        if error is not None and not self._is_ongoing:
             self._log.emit("15-0012", topic=self._topic, reason=_words(error))
-        elif error is None and self._lasts:
+        elif error is None and self._is_ongoing:
             self._log.emit("15-0013", topic=self._topic)
-        self._lasts = error is not None
+        self._is_ongoing = error is not None
 
 
 def _topics_of(store: RecordStore) -> Iterator[str]:
     """Yield the topic of each record."""
     rows = (row for _, row in store.identities())
     while some := list(islice(rows, _BATCH_SIZE)):
-        for record in store.records(some):
+        for record in store.read_records(some):
             yield record.topic
 
 

@@ -56,14 +56,14 @@ class StatisticsService:
         indexed: see `StatisticsThread`.
 
     Attributes:
-        keeper: stores the samples, on a thread of its own.
+        statistics_thread: stores the samples, on a thread of its own.
         collector: takes samples.
     """
 
     def __init__(
         self, admin: AdminSpec, engine: Engine, log: EventLog, *, indexed: bool = False
     ) -> None:
-        self.keeper: Final = StatisticsThread(
+        self.statistics_thread: Final = StatisticsThread(
             admin.file_name,
             admin.interval // _MILLISECOND,
             log,
@@ -72,10 +72,10 @@ class StatisticsService:
         )
         self.collector: Final = StatisticsCollector(
             admin.interval / _NANOSECONDS,
-            self.keeper.take,
-            engine.turns,
+            self.statistics_thread.add_sample,
+            engine.scheduler,
             engine.clock,
-            engine.turns.elapsed,
+            engine.scheduler.elapsed,
             log,
         )
 
@@ -85,13 +85,13 @@ class StatisticsService:
         Args:
             sources: the sources of statistics, see `sources_of`.
         """
-        self.keeper.start()
+        self.statistics_thread.start()
         self.collector.start(sources)
 
     def close(self) -> None:
         """Stop sampling; samples already taken are stored."""
         self.collector.close()
-        self.keeper.close()
+        self.statistics_thread.close()
 
 
 def sources_of(
@@ -124,14 +124,14 @@ def sources_of(
         ApiSource(engine),
         QueriesSource(clients),
         LatenciesSource(distributions(engine)),
-        ProcessorsSource(engine, clients, replication, lambda: collector.lag),
+        ProcessorsSource(engine, clients, replication, lambda: collector.lag_s),
         subscriptions,
         PaginationsSource(subscriptions),
         CachesSource(engine, clients, transports, journal),
         MessageTypesSource(engine.settings.message_type_modules, spec),
-        SowSource(engine.stores, topics, engine.turns.elapsed),
-        ConflatedTopicsSource(spec.sow, engine.stores),
-        ViewsSource(spec.sow, engine.stores),
+        SowSource(engine.sow_registry, topics, engine.scheduler.elapsed),
+        ConflatedTopicsSource(spec.sow, engine.sow_registry),
+        ViewsSource(spec.sow, engine.sow_registry),
         QueuesSource(topics.queues or (), engine.clock),
         ReplicationSource(replication),
         TransactionLogSource(journal),

@@ -66,11 +66,13 @@ class TransportTable:
         self._engine = engine
         self._shared_pool = _pool(limits_of(spec.limits))
         self._descriptors = DescriptorReserve(engine.clock, engine.log)
-        self._complaints = RateLimitedLog(engine.log, engine.clock.call_later)
+        self._rate_limited_log = RateLimitedLog(engine.log, engine.clock.call_later)
         self._links: LinkRegistry | None = None
-        self._outgoing: ReplicationConnector | None = None
+        self._replication_connector: ReplicationConnector | None = None
         self._protocols = {protocol.name: protocol for protocol in spec.protocols}
-        self._listeners = {transport.name: self._make(transport) for transport in spec.transports}
+        self._listeners = {
+            transport.name: self._make_listener(transport) for transport in spec.transports
+        }
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -81,7 +83,7 @@ class TransportTable:
     def pools(self) -> tuple[ClientPool, ...]:
         """The groups of clients that share limits for their output buffers."""
         found = dict.fromkeys(
-            listener.transport_context.pool for listener in self._listeners.values()
+            listener.transport_context.client_pool for listener in self._listeners.values()
         )
         return tuple(found)
 
@@ -99,14 +101,14 @@ class TransportTable:
             if listener.spec.initial_state_enabled and self._can_open(listener.spec)
         }
 
-    def use_links(self, links: LinkRegistry) -> None:
+    def set_links(self, links: LinkRegistry) -> None:
         """Serve replication from now on. Called before any transport is opened.
 
         Args:
             links: the links that use the connections between instances.
         """
         self._links = links
-        self._outgoing = ReplicationConnector(self._spec, self._engine, links)
+        self._replication_connector = ReplicationConnector(self._spec, self._engine, links)
 
     async def open(self) -> None:
         """Open the transports that are enabled from the start (InitialState).
@@ -118,13 +120,13 @@ class TransportTable:
         """
         for name in self.open_from_start:
             await self._listeners[name].open()
-        if self._outgoing is not None:
-            self._outgoing.open()
+        if self._replication_connector is not None:
+            self._replication_connector.open()
 
     async def close(self) -> None:
         """Close all transports, in reverse order; clients' connections stay open."""
-        if self._outgoing is not None:
-            await self._outgoing.close()
+        if self._replication_connector is not None:
+            await self._replication_connector.close()
         for listener in reversed(self._listeners.values()):
             await listener.close()
         if self._links is not None:
@@ -162,7 +164,7 @@ class TransportTable:
         """Make transports read their certificates again when the files change."""
         for listener in self._listeners.values():
             if listener.spec.tls is not None:
-                watch_files(listener.spec.tls, files, listener.certificate_changed)
+                watch_files(listener.spec.tls, files, listener.reload_certificate)
 
     def _find(self, name: str) -> Listener:
         listener = self._listeners.get(name)
@@ -181,13 +183,13 @@ class TransportTable:
         variant = self._protocols.get(transport.protocol)
         return transport.protocol if variant is None else variant.module
 
-    def _make(self, transport: TransportSpec) -> Listener:
+    def _make_listener(self, transport: TransportSpec) -> Listener:
         try:
             filters = make_filters(transport.filters, self._spec.modules)
         except FilterError as error:
             raise TransportError(str(error)) from None
         spec, engine = self._spec, self._engine
-        around = engine.switches.services(
+        around = engine.security_switches.module_services(
             transport.name, spec.modules, engine.settings.functions, engine.log
         )
         use = transport.authentication or spec.authentication
@@ -198,33 +200,35 @@ class TransportTable:
             )
         except security.SecurityError as error:
             raise TransportError(str(error)) from None
-        standing = engine.switches.switched(transport.name, authenticator, entitlement)
+        standing = engine.security_switches.wrap_modules(transport.name, authenticator, entitlement)
         entrance = ConnectionContext(
             transport.name,
             transport.message_type,
             *standing,
-            filters=filters,
-            module=DEFAULT if use is None else use.module,
+            transport_filters=filters,
+            auth_module=DEFAULT if use is None else use.module,
         )
         transport_context = TransportContext(
             self._engine,
             entrance,
             self._pool_for(transport.limits),
             self._descriptors,
-            self._complaints,
+            self._rate_limited_log,
         )
         if transport.is_replication:
-            engine.switches.entitlements.append(
+            engine.security_switches.entitlements.append(
                 (transport.name, ReplicationUsers(transport_context))
             )
-        return Listener(transport, transport_context, self._connector(transport, transport_context))
+        return Listener(
+            transport, transport_context, self._protocol_factory(transport, transport_context)
+        )
 
     def _pool_for(self, limits: SlowClientLimits) -> ClientPool:
         if has_own_pool(limits):
             return _pool(limits_of(limits, self._spec.limits))
         return self._shared_pool
 
-    def _connector(
+    def _protocol_factory(
         self, transport: TransportSpec, transport_context: TransportContext
     ) -> Callable[[], asyncio.Protocol]:
         if transport.is_replication:
@@ -265,15 +269,15 @@ class TransportTable:
         except ValueError as error:
             raise TransportError(f"{transport.location}: {error}") from None
         return WebsocketSettings(
-            doorkeeper=HandshakeAuthenticator(
+            authenticator=HandshakeAuthenticator(
                 self._engine.settings.message_types,
                 challenge,
                 origins,
                 OwnHosts(own_names(self._spec.admin)) if is_open and not allowed else None,
                 None if variant is None else self._trusted_admin(variant, origins),
             ),
-            headers=tuple(_header(line) for line in lines),
-            deflate=transport.per_message_deflate,
+            response_headers=tuple(_header(line) for line in lines),
+            allows_deflate=transport.per_message_deflate,
             text_types=_text_types(self._spec),
         )
 
@@ -286,7 +290,7 @@ class TransportTable:
             where = parse_external_address(admin.external_inet_addr)[1]
             elsewhere.append(where.partition("/")[0])
         return TrustedAdmin(
-            self._engine.switches.sessions, admin.inet_addr.port, elsewhere, origins
+            self._engine.security_switches.sessions, admin.inet_addr.port, elsewhere, origins
         )
 
 

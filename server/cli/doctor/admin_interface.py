@@ -97,7 +97,7 @@ class AdminClient:
         Raises:
             AdminRequestError: there is no answer, or it is a refusal; 503 counts as an answer.
         """
-        answer = self._ask(path)
+        answer = self._request(path)
         if answer.status in (200, 503):
             return answer
         first = answer.body.strip().partition("\n")[0][:200]
@@ -123,7 +123,7 @@ class AdminClient:
         Raises:
             AdminRequestError: there is none.
         """
-        answer = self._ask(path, until=b"\n\n")
+        answer = self._request(path, until=b"\n\n")
         data = [line[5:] for line in answer.body.split("\n") if line.startswith("data:")]
         try:
             return json.loads("\n".join(data))
@@ -132,7 +132,7 @@ class AdminClient:
                 f"{path}: {answer.status}, and no event", answer.status
             ) from None
 
-    def _ask(self, path: str, until: bytes = b"") -> AdminResponse:
+    def _request(self, path: str, until: bytes = b"") -> AdminResponse:
         try:
             connection = self._connection()
         except (OSError, ssl.SSLError) as error:

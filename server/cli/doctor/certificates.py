@@ -26,7 +26,7 @@ def examine(spec: InstanceSpec, found: Examination) -> None:
         except OSError as error:
             ends, why = [], error.strerror or str(error)
         if not ends:
-            found.wrong(
+            found.add_wrong(
                 AREA,
                 title,
                 why,
@@ -36,7 +36,7 @@ def examine(spec: InstanceSpec, found: Examination) -> None:
             continue
         left = min(ends) - now
         verdict = CheckVerdict.LOOK if left < NOTICE else CheckVerdict.OK
-        found.judge(
+        found.add_finding(
             AREA,
             title,
             f"good until {min(ends):%Y-%m-%d %H:%M} UTC, {left.days} days",

@@ -61,7 +61,7 @@ def examine(server_date: str, asked: tuple[float, float], found: Examination) ->
         offset, most = timex.offset * unit, timex.maximum_error * 1e-6
         is_good = state != _UNSYNCHRONISED and abs(offset) < _LARGE_OFFSET
         facts |= {"synchronised": state != _UNSYNCHRONISED, "offset": offset, "maximum_error": most}
-        found.judge(
+        found.add_finding(
             AREA,
             "synchronised",
             f"{'no' if state == _UNSYNCHRONISED else 'yes'}, offset {offset:+.6f} s",
@@ -84,7 +84,7 @@ def _compare(
     begun, ended = asked  # the clocks agree if the server's second overlaps with this interval
     difference = round(min(second + 1 - begun, 0) + max(second - ended, 0))
     facts["server_ahead"] = difference
-    found.judge(
+    found.add_finding(
         AREA,
         "the server's clock",
         f"{difference:+d} s against this machine's",

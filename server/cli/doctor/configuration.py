@@ -35,18 +35,18 @@ class DoctorConfiguration:
         path: absolute path of the file.
         document: the parsed XML; None if it is no XML.
         spec: the instance that it describes; None if it cannot be used.
-        understood: the instance without the parts in error; None if nothing is left then.
+        partial_spec: the instance without the parts in error; None if nothing is left then.
         problems: errors and warnings.
     """
 
     path: str
     document: ConfigDocument | None
     spec: InstanceSpec | None
-    understood: InstanceSpec | None
+    partial_spec: InstanceSpec | None
     problems: Problems
 
     @property
-    def shown(self) -> str | None:
+    def redacted_text(self) -> str | None:
         """The text as the admin interface shows it; None if it has not been read."""
         return None if self.document is None else redact_document(self.document)
 
@@ -66,10 +66,10 @@ def read(path: str, defines: Mapping[str, str], secrets: SecretRedactor) -> Doct
     document = load(path, defines=defines, environ=os.environ, problems=problems)
     spec = understood = None
     if document is not None:
-        secrets.learn(document.expanded)
+        secrets.add_configuration(document.expanded_text)
         secrets.add(document.secrets)
         root = validate(document, problems)
-        if document.complete:
+        if document.is_complete:
             spec = compile_config(root, ProgramCatalogue(), problems)
         understood = spec or _understood(root)
     return DoctorConfiguration(path, document, spec, understood, problems)
@@ -116,11 +116,11 @@ def examine(configuration: DoctorConfiguration, found: Examination) -> None:
     value = f"{configuration.path}: {counted(errors, 'error')}, {counted(warnings, 'warning')}"
     advice = f"ampServer --verify-config {configuration.path} shows all of them"
     if errors:
-        found.wrong(AREA, "verification", value, _first(errors), advice)
+        found.add_wrong(AREA, "verification", value, _first(errors), advice)
     elif warnings:
-        found.look(AREA, "verification", value, _first(warnings), advice)
+        found.add_attention(AREA, "verification", value, _first(warnings), advice)
     else:
-        found.good(AREA, "verification", value)
+        found.add_ok(AREA, "verification", value)
     if document is None:
         return
     found.texts["configuration/config.xml"] = _text(document, errors)
@@ -128,7 +128,7 @@ def examine(configuration: DoctorConfiguration, found: Examination) -> None:
         "file": configuration.path,
         "files": list(document.files),
         "usable": spec is not None,
-        "instance": configuration.understood and configuration.understood.name,
+        "instance": configuration.partial_spec and configuration.partial_spec.name,
         "problems": lines,
     }
 
@@ -148,8 +148,8 @@ def _text(document: ConfigDocument, errors: list[Problem]) -> str:
     """Return the configuration; redact the content of unknown elements, which may be secret."""
     unknown = {one.element for one in errors if any(said in one.message for said in _UNKNOWN)}
     if not unknown:
-        return document.expanded
-    root = etree.fromstring(document.expanded.encode())
+        return document.expanded_text
+    root = etree.fromstring(document.expanded_text.encode())
     for element in root.iter("{*}*"):
         parent = element.getparent()
         if parent is not None and _label(parent, element) in unknown:

@@ -32,8 +32,8 @@ _ADVICE: Final = {
     ForeignJournalKind.FOREIGN: (
         f"give the instance directories of its own, or start it with {OPTION}"
     ),
-    ForeignJournalKind.RUINED: "move what is damaged throughout to another directory, and keep it",
-    ForeignJournalKind.LATER: (
+    ForeignJournalKind.DAMAGED: "move what is damaged throughout to another directory, and keep it",
+    ForeignJournalKind.NEWER_VERSION: (
         "run the later version that has written them; docs/upgrading.md has the way back"
     ),
 }
@@ -51,7 +51,7 @@ def examine(spec: InstanceSpec, wanted: Sequence[InstanceDirectory], found: Exam
     """
     listing = [one for place in wanted for one in _list(place)]
     if len(listing) > _MAX_LISTED:
-        found.look(
+        found.add_attention(
             AREA,
             "listing",
             f"{len(listing):,} files",
@@ -91,11 +91,11 @@ def _list(place: InstanceDirectory) -> Iterator[dict[str, object]]:
             about = path.lstat()
             kind = str(identify(path)) if path.is_file() else "no file"
         except OSError as error:
-            yield {"path": str(path), "for": place.what, "problem": error.strerror}
+            yield {"path": str(path), "for": place.purpose, "problem": error.strerror}
             continue
         yield {
             "path": str(path),
-            "for": place.what,
+            "for": place.purpose,
             "kind": kind,
             "size": about.st_size,
             "allocated": about.st_blocks * 512,
@@ -109,7 +109,7 @@ def _judge_strangers(spec: InstanceSpec, found: Examination) -> None:
     try:
         files = find_foreign_files(spec)
     except ProvisionError as error:
-        found.look(
+        found.add_attention(
             AREA,
             "files of others",
             str(error),
@@ -118,12 +118,12 @@ def _judge_strangers(spec: InstanceSpec, found: Examination) -> None:
         )
         return
     if not files:
-        found.good(AREA, "files of others", "none in the places of the instance's own")
+        found.add_ok(AREA, "files of others", "none in the places of the instance's own")
         return
-    found.wrong(
+    found.add_wrong(
         AREA,
         "files of others",
-        "; ".join(f"{file.path} {file.what}" for file in files[:_MAX_NAMED]),
+        "; ".join(f"{file.path} {file.description}" for file in files[:_MAX_NAMED]),
         f"{len(files)} files are in the way, and the instance does not start",
         _ADVICE[max(files, key=lambda file: file.kind.value).kind],
     )
@@ -132,7 +132,7 @@ def _judge_strangers(spec: InstanceSpec, found: Examination) -> None:
 def _judge_aside(paths: Sequence[str], found: Examination) -> None:
     aside = [path for path in paths if any(word in os.path.basename(path) for word in _ASIDE)]
     if aside:
-        found.look(
+        found.add_attention(
             AREA,
             "files that were set aside",
             ", ".join(aside[:_MAX_NAMED]),
@@ -167,7 +167,7 @@ def _judge_journals(spec: InstanceSpec, found: Examination) -> None:
             headers[number] = header
     value = f"{len(headers)} in use, {blank} ready for use"
     if bad:
-        found.wrong(
+        found.add_wrong(
             AREA,
             "headers of journals",
             f"{value}, {len(bad)} that cannot be read as such",
@@ -176,11 +176,11 @@ def _judge_journals(spec: InstanceSpec, found: Examination) -> None:
             " copy the directory before that",
         )
     else:
-        found.good(AREA, "headers of journals", value)
+        found.add_ok(AREA, "headers of journals", value)
     numbers = sorted(headers)
     gaps = [f"{here} to {there}" for here, there in pairwise(numbers) if there != here + 1]
     if gaps and not bad:
-        found.wrong(
+        found.add_wrong(
             AREA,
             "sequence of journals",
             f"missing between {', '.join(gaps[:_MAX_NAMED])}",

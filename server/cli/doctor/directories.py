@@ -16,16 +16,16 @@ class InstanceDirectory(NamedTuple):
     """A directory that an instance writes to.
 
     Attributes:
-        what: its purpose, such as `journals`.
+        purpose: its purpose, such as `journals`.
         path: the directory, absolute.
-        needs: bytes of one more file there, as far as that is known.
-        is_kept: True if its files have to survive a loss of power.
+        needed_bytes: bytes of one more file there, as far as that is known.
+        is_durable: True if its files have to survive a loss of power.
     """
 
-    what: str
+    purpose: str
     path: Path
-    needs: int = 0
-    is_kept: bool = True
+    needed_bytes: int = 0
+    is_durable: bool = True
 
 
 def places(spec: InstanceSpec) -> list[InstanceDirectory]:
@@ -52,13 +52,13 @@ def _places(spec: InstanceSpec) -> Iterator[InstanceDirectory]:
         if isinstance(topic, TopicSpec) and topic.file_name is not None:
             yield InstanceDirectory("records", Path(topic.file_name).parent, topic.slab_size)
     if spec.admin is not None and spec.admin.file_name != MEMORY:
-        yield InstanceDirectory("statistics", Path(spec.admin.file_name).parent, is_kept=False)
+        yield InstanceDirectory("statistics", Path(spec.admin.file_name).parent, is_durable=False)
     if spec.limits.message_disk_path is not None:
         yield InstanceDirectory(
-            "messages of slow clients", Path(spec.limits.message_disk_path), is_kept=False
+            "messages of slow clients", Path(spec.limits.message_disk_path), is_durable=False
         )
     for target in spec.logging:
         if target.file_name is not None:
-            yield InstanceDirectory("logs", Path(target.file_name).parent, is_kept=False)
+            yield InstanceDirectory("logs", Path(target.file_name).parent, is_durable=False)
     if spec.mini_dump_directory is not None:
-        yield InstanceDirectory("minidumps", Path(spec.mini_dump_directory), is_kept=False)
+        yield InstanceDirectory("minidumps", Path(spec.mini_dump_directory), is_durable=False)

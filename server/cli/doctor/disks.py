@@ -58,17 +58,17 @@ def _examine_disk(
     (_, first), *_ = places
     mount, room = _mount_of(first, mounts), os.statvfs(first)
     free, size = room.f_bavail * room.f_frsize, room.f_blocks * room.f_frsize
-    titles = [f"{place.what}: {place.path}" for place, _ in places]
+    titles = [f"{place.purpose}: {place.path}" for place, _ in places]
     title = "; ".join(titles)
     whole = InstanceDirectory(
         title,
         first,
-        max(place.needs for place, _ in places),
-        any(place.is_kept for place, _ in places),
+        max(place.needed_bytes for place, _ in places),
+        any(place.is_durable for place, _ in places),
     )
     _judge_room(title, "" if mount is None else f", {mount.kind}", free, size, whole, found)
     if room.f_files and room.f_favail / room.f_files < _FEW_INODES:
-        found.look(
+        found.add_attention(
             AREA,
             f"{title}: inodes",
             f"{room.f_favail:,} of {room.f_files:,} free",
@@ -80,7 +80,7 @@ def _examine_disk(
         _judge_access(name, there, place, found)
     return [
         {
-            "for": place.what,
+            "for": place.purpose,
             "directory": str(place.path),
             "exists": there == place.path,
             "free": free,
@@ -99,9 +99,9 @@ def _judge_room(
     verdict = CheckVerdict.OK
     if share < _LITTLE:
         verdict = CheckVerdict.LOOK
-    if share < _VERY_LITTLE or free < _FILES_AHEAD * place.needs:
-        verdict = CheckVerdict.WRONG if place.is_kept else CheckVerdict.LOOK
-    found.judge(
+    if share < _VERY_LITTLE or free < _FILES_AHEAD * place.needed_bytes:
+        verdict = CheckVerdict.WRONG if place.is_durable else CheckVerdict.LOOK
+    found.add_finding(
         AREA,
         title,
         f"{size_text(free)} of {size_text(size)} free ({share:.0%}){kind}",
@@ -117,31 +117,31 @@ def _judge_kind(
     if mount is None:
         return
     if "ro" in mount.options.split(","):
-        found.wrong(
+        found.add_wrong(
             AREA,
             f"{title}: mounted",
             f"{mount.kind}, read-only",
             "nothing can be written there",
             f"mount {mount.point} for writing; after an error of the disk, replace that first",
         )
-    elif place.is_kept and mount.kind in _FORGETTING:
-        found.look(
+    elif place.is_durable and mount.kind in _FORGETTING:
+        found.add_attention(
             AREA,
             f"{title}: type",
             mount.kind,
             "what is there is in memory, and gone with the machine's power",
             "put it on a disk",
         )
-    elif place.is_kept and mount.kind in _REMOTE:
-        found.look(
+    elif place.is_durable and mount.kind in _REMOTE:
+        found.add_attention(
             AREA,
             f"{title}: type",
             f"{mount.kind} from {mount.source}",
             "each commit goes over the network, and locks of files may not be seen by other hosts",
             "put it on a disk of the machine",
         )
-    elif place.is_kept and mount.kind in _LAYERED:
-        found.look(
+    elif place.is_durable and mount.kind in _LAYERED:
+        found.add_attention(
             AREA,
             f"{title}: type",
             mount.kind,
@@ -152,8 +152,8 @@ def _judge_kind(
 
 def _judge_access(title: str, there: Path, place: InstanceDirectory, found: Examination) -> None:
     if there != place.path:
-        if place.what == "logs":
-            found.wrong(
+        if place.purpose == "logs":
+            found.add_wrong(
                 AREA,
                 f"{title}: exists",
                 "no",
@@ -161,7 +161,7 @@ def _judge_access(title: str, there: Path, place: InstanceDirectory, found: Exam
                 f"mkdir -p {place.path}",
             )
     elif not os.access(there, os.R_OK | os.X_OK):
-        found.look(
+        found.add_attention(
             AREA,
             f"{title}: may be read",
             f"not by this user ({os.geteuid()})",

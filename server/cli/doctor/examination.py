@@ -66,70 +66,72 @@ class ExaminationRequest:
 def examine(question: ExaminationRequest, secrets: SecretRedactor) -> Examination:
     """Run all checks of an instance; this process changes to the instance's directory."""
     one = _ExaminationRun(question, secrets)
-    found = one.found
-    found.attempt(configuration.AREA, one.read_configuration)
-    found.attempt(live_instance.AREA, one.find_instance)
-    if one.is_here:
-        found.attempt(configuration.AREA, one.go_there)
-        found.attempt(configuration.AREA, one.verify)
-        found.attempt(_PROCESS, one.find_process)
-    found.attempt(live_instance.AREA, one.ask)
-    if one.is_here:
-        found.attempt(machine.AREA, one.look_at_machine)
-        one.look_at_files()
+    found = one.examination
+    found.run_step(configuration.AREA, one.read_configuration)
+    found.run_step(live_instance.AREA, one.find_instance)
+    if one.is_local:
+        found.run_step(configuration.AREA, one.change_directory)
+        found.run_step(configuration.AREA, one.verify)
+        found.run_step(_PROCESS, one.find_process)
+    found.run_step(live_instance.AREA, one.query_instance)
+    if one.is_local:
+        found.run_step(machine.AREA, one.check_machine)
+        one.check_files()
     else:
-        found.good(machine.AREA, "this machine", "not looked at, as the instance is on another one")
-    found.attempt(clock.AREA, one.look_at_clock)
-    found.attempt(versions.AREA, lambda: versions.examine(one.version, found))
+        found.add_ok(
+            machine.AREA, "this machine", "not looked at, as the instance is on another one"
+        )
+    found.run_step(clock.AREA, one.check_clock)
+    found.run_step(versions.AREA, lambda: versions.examine(one.version, found))
     return found
 
 
 class _ExaminationRun:
     """The state of one examination."""
 
-    def __init__(self, question: ExaminationRequest, secrets: SecretRedactor) -> None:
-        self.found: Final = Examination()
-        self._question: Final = question
+    def __init__(self, request: ExaminationRequest, secrets: SecretRedactor) -> None:
+        self.examination: Final = Examination()
+        self._request: Final = request
         self._secrets: Final = secrets
         self._configuration: DoctorConfiguration | None = None
         self._admin: AdminClient | None = None
         self._identity: InstanceIdentity | None = None
         self._pid: int | None = None
-        self._taken: Path | None = None
-        self._places: list[InstanceDirectory] = []
-        self._is_there = False
+        self._minidump_path: Path | None = None
+        self._directories: list[InstanceDirectory] = []
+        self._is_in_directory = False
 
     @property
-    def is_here(self) -> bool:
+    def is_local(self) -> bool:
         """True if the instance is on this machine, as far as that is known."""
-        if self._admin is None or self._question.url is None:
+        if self._admin is None or self._request.url is None:
             return True
-        if self._identity is None and self._question.config is not None:
+        if self._identity is None and self._request.config is not None:
             return True  # nothing but this machine can be examined
         return self._admin.is_local
 
     @property
     def version(self) -> str:
         """The version of the running server; empty if unknown."""
-        known = self.found.facts.get(logs.VERSION)
+        known = self.examination.facts.get(logs.VERSION)
         return known if isinstance(known, str) and self._identity is not None else ""
 
     @property
     def _spec(self) -> InstanceSpec | None:
         """The instance, as far as its configuration can be understood."""
-        return None if self._configuration is None else self._configuration.understood
+        return None if self._configuration is None else self._configuration.partial_spec
 
     def read_configuration(self) -> None:
         """Read the configuration that the caller named."""
-        if self._question.config is not None:
-            self._read(self._question.config)
+        if self._request.config is not None:
+            self._read_file(self._request.config)
 
     def find_instance(self) -> None:
         """Ask the instance for its identity, and read its configuration if none was named."""
         try:
-            self._admin = self._interface()
+            self._admin = self._make_admin_client()
         except AdminRequestError as error:
-            self.found.wrong(
+            self.examination.add_wrong(
                 live_instance.AREA,
                 "address",
                 str(error),
@@ -139,11 +141,11 @@ class _ExaminationRun:
             return
         if self._admin is None:
             return
-        self._identity = identity = live_instance.identify(self._admin, self.found)
+        self._identity = identity = live_instance.identify(self._admin, self.examination)
         if identity is None:
             return
-        self._pid = identity.pid if self.is_here and _is_here(identity) else None
-        self.found.facts["instance"] = {
+        self._pid = identity.pid if self.is_local and _is_here(identity) else None
+        self.examination.facts["instance"] = {
             "name": identity.name,
             "pid": identity.pid,
             "directory": identity.directory,
@@ -151,20 +153,20 @@ class _ExaminationRun:
             "amps_version": identity.amps_version,
             "url": self._admin.url,
         }
-        if self._configuration is None and self.is_here:
-            self._read(os.path.join(identity.directory, identity.config))
+        if self._configuration is None and self.is_local:
+            self._read_file(os.path.join(identity.directory, identity.config))
 
-    def _read(self, path: str) -> None:
-        self._configuration = configuration.read(path, self._question.defines, self._secrets)
+    def _read_file(self, path: str) -> None:
+        self._configuration = configuration.read(path, self._request.defines, self._secrets)
 
-    def _interface(self) -> AdminClient | None:
-        question, spec = self._question, self._spec
+    def _make_admin_client(self) -> AdminClient | None:
+        question, spec = self._request, self._spec
         if question.url is not None:
             return AdminClient(question.url, question.login)
         if spec is None:
             return None
         if spec.admin is None or spec.admin.inet_addr is None:
-            self.found.look(
+            self.examination.add_attention(
                 live_instance.AREA,
                 "address",
                 "none",
@@ -179,36 +181,36 @@ class _ExaminationRun:
         named = f"[{host}]" if ":" in host else host
         return AdminClient(f"{scheme}://{named}:{address.port}", question.login)
 
-    def go_there(self) -> None:
+    def change_directory(self) -> None:
         """Change to the directory at which the instance's relative paths begin."""
-        directory = self._question.directory
+        directory = self._request.directory
         if directory is None and self._identity is not None:
             directory = Path(self._identity.directory)
         if directory is None and self._configuration is not None:
             directory = working_directory(Path(self._configuration.path))
         if directory is not None:
             os.chdir(directory)
-        self._is_there = True
+        self._is_in_directory = True
 
     def verify(self) -> None:
         """Verify the configuration."""
         if self._configuration is not None:
-            configuration.examine(self._configuration, self.found)
-        if self._spec is not None and self._is_there:
-            self._places = places(self._spec)
+            configuration.examine(self._configuration, self.examination)
+        if self._spec is not None and self._is_in_directory:
+            self._directories = places(self._spec)
 
     def find_process(self) -> None:
         """Find the process; if the instance does not report it, by the locks on its files."""
         spec = self._spec
         if self._pid is None and spec is not None:
             files = [Path(topic.file_name) for topic in _file_topics(spec) if topic.file_name]
-            self._pid = holder([*(place.path for place in self._places), *files])
+            self._pid = holder([*(place.path for place in self._directories), *files])
         if self._pid is not None:
-            self.found.good(_PROCESS, "runs", f"process {self._pid}")
-            if self._identity is None and self._question.with_minidump:
+            self.examination.add_ok(_PROCESS, "runs", f"process {self._pid}")
+            if self._identity is None and self._request.with_minidump:
                 self._advise_signal(self._pid)
         elif spec is not None and self._identity is None:
-            self.found.look(
+            self.examination.add_attention(
                 _PROCESS,
                 "runs",
                 "no process is known to use the instance's files",
@@ -217,7 +219,7 @@ class _ExaminationRun:
             )
 
     def _advise_signal(self, pid: int) -> None:
-        self.found.look(
+        self.examination.add_attention(
             minidumps.AREA,
             "a minidump",
             "none was written",
@@ -225,18 +227,18 @@ class _ExaminationRun:
             f"kill -QUIT {pid} has the server write one",
         )
 
-    def ask(self) -> None:
+    def query_instance(self) -> None:
         """Collect the instance's state from its admin interface."""
         if self._admin is None or self._identity is None:
             return
-        if self._question.with_minidump:
-            self._taken = live_instance.take_minidump(self._admin, self.found)
+        if self._request.with_minidump:
+            self._minidump_path = live_instance.take_minidump(self._admin, self.examination)
         spec = self._spec
         has_files = spec is not None and any(one.protocol in FORMATS for one in spec.logging)
-        file = None if self._configuration is None else self._configuration.shown
-        live_instance.examine(self._admin, file, self.found, with_log=not has_files)
+        file = None if self._configuration is None else self._configuration.redacted_text
+        live_instance.examine(self._admin, file, self.examination, with_log=not has_files)
         if self._identity.amps_version != AMPS_VERSION:
-            self.found.look(
+            self.examination.add_attention(
                 versions.AREA,
                 "the server that runs",
                 self._identity.amps_version,
@@ -244,28 +246,28 @@ class _ExaminationRun:
                 "use the commands that came with it",
             )
 
-    def look_at_machine(self) -> None:
+    def check_machine(self) -> None:
         """Check the machine."""
-        machine.examine(machine.HostMachine(pid=self._pid), self.found)
+        machine.examine(machine.HostMachine(pid=self._pid), self.examination)
 
-    def look_at_files(self) -> None:
+    def check_files(self) -> None:
         """Check disks, files, certificates, logs and minidumps."""
-        spec, found, taken = self._spec, self.found, self._taken
+        spec, found, taken = self._spec, self.examination, self._minidump_path
         if taken is not None:
-            found.attempt(minidumps.AREA, lambda: minidumps.attach(taken, found))
-        if spec is None or not self._is_there:
+            found.run_step(minidumps.AREA, lambda: minidumps.attach(taken, found))
+        if spec is None or not self._is_in_directory:
             return
-        found.attempt(disks.AREA, lambda: disks.examine(self._places, found))
-        found.attempt(data_files.AREA, lambda: data_files.examine(spec, self._places, found))
-        found.attempt(certificates.AREA, lambda: certificates.examine(spec, found))
-        found.attempt(logs.AREA, lambda: logs.examine(spec, found))
-        found.attempt(minidumps.AREA, lambda: minidumps.examine(spec, taken, found))
+        found.run_step(disks.AREA, lambda: disks.examine(self._directories, found))
+        found.run_step(data_files.AREA, lambda: data_files.examine(spec, self._directories, found))
+        found.run_step(certificates.AREA, lambda: certificates.examine(spec, found))
+        found.run_step(logs.AREA, lambda: logs.examine(spec, found))
+        found.run_step(minidumps.AREA, lambda: minidumps.examine(spec, taken, found))
 
-    def look_at_clock(self) -> None:
+    def check_clock(self) -> None:
         """Check the clock, and compare it with the server's."""
         identity = self._identity
         known = identity or live_instance.InstanceIdentity()
-        clock.examine(known.date, known.asked, self.found)
+        clock.examine(known.date, known.request_times, self.examination)
 
 
 def _file_topics(spec: InstanceSpec) -> list[TopicSpec]:

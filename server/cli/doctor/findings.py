@@ -66,19 +66,19 @@ class Examination:
     texts: dict[str, str] = field(default_factory=dict)
     documents: dict[str, object] = field(default_factory=dict)
 
-    def good(self, area: str, name: str, value: str) -> None:
+    def add_ok(self, area: str, name: str, value: str) -> None:
         """Add a check with the verdict `OK`."""
         self.findings.append(CheckFinding(area, name, CheckVerdict.OK, value))
 
-    def look(self, area: str, name: str, value: str, reason: str, advice: str) -> None:
+    def add_attention(self, area: str, name: str, value: str, reason: str, advice: str) -> None:
         """Add a check that the operator should look at."""
         self.findings.append(CheckFinding(area, name, CheckVerdict.LOOK, value, reason, advice))
 
-    def wrong(self, area: str, name: str, value: str, reason: str, advice: str) -> None:
+    def add_wrong(self, area: str, name: str, value: str, reason: str, advice: str) -> None:
         """Add a check with the verdict `WRONG`."""
         self.findings.append(CheckFinding(area, name, CheckVerdict.WRONG, value, reason, advice))
 
-    def judge(
+    def add_finding(
         self,
         area: str,
         name: str,
@@ -92,7 +92,7 @@ class Examination:
             reason = advice = ""
         self.findings.append(CheckFinding(area, name, verdict, value, reason, advice))
 
-    def attempt(self, area: str, step: Callable[[], None]) -> None:
+    def run_step(self, area: str, step: Callable[[], None]) -> None:
         """Run a step of the examination; record its failure as a finding and continue.
 
         Args:
@@ -103,7 +103,7 @@ class Examination:
             step()
         except OSError as error:
             where = error.filename or area
-            self.look(
+            self.add_attention(
                 area,
                 "what could be looked at",
                 f"{where}: {error.strerror or error}",
@@ -111,7 +111,7 @@ class Examination:
                 "run amps-doctor as the user of the server, or as root",
             )
         except Exception as error:  # a report must come out, whatever state the instance is in
-            self.look(
+            self.add_attention(
                 area,
                 "what could be looked at",
                 f"{type(error).__name__}: {error}",
@@ -120,6 +120,6 @@ class Examination:
             )
 
     @property
-    def worst(self) -> CheckVerdict:
+    def worst_verdict(self) -> CheckVerdict:
         """The worst verdict."""
         return max((one.verdict for one in self.findings), default=CheckVerdict.OK)

@@ -33,7 +33,7 @@ class InstanceIdentity:
         config: its configuration file.
         amps_version: the version of AMPS that it is compatible with.
         date: time of its answer, by its clock.
-        asked: times of the request and of the answer, in seconds since 1970.
+        request_times: times of the request and of the answer, in seconds since 1970.
     """
 
     name: str = ""
@@ -42,7 +42,7 @@ class InstanceIdentity:
     config: str = ""
     amps_version: str = ""
     date: str = ""
-    asked: tuple[float, float] = (0.0, 0.0)
+    request_times: tuple[float, float] = (0.0, 0.0)
 
 
 def identify(admin: AdminClient, found: Examination) -> InstanceIdentity | None:
@@ -64,7 +64,7 @@ def identify(admin: AdminClient, found: Examination) -> InstanceIdentity | None:
         _refused(admin, error, found)
         return None
     except (ValueError, KeyError, TypeError):
-        found.wrong(
+        found.add_wrong(
             AREA,
             admin.url,
             "answers, but not as an instance does",
@@ -73,13 +73,13 @@ def identify(admin: AdminClient, found: Examination) -> InstanceIdentity | None:
         )
         return None
     uptime = str(about.get("uptime", "")).partition(".")[0]
-    found.good(AREA, admin.url, f"instance {identity.name}, up {uptime} at its last sample")
+    found.add_ok(AREA, admin.url, f"instance {identity.name}, up {uptime} at its last sample")
     return identity
 
 
 def _refused(admin: AdminClient, error: AdminRequestError, found: Examination) -> None:
     if error.status in (401, 403):
-        found.look(
+        found.add_attention(
             AREA,
             admin.url,
             str(error),
@@ -88,7 +88,7 @@ def _refused(admin: AdminClient, error: AdminRequestError, found: Examination) -
             " of somebody who may read /amps",
         )
         return
-    found.wrong(
+    found.add_wrong(
         AREA,
         admin.url,
         str(error),
@@ -120,7 +120,7 @@ def examine(
         try:
             step()
         except AdminRequestError as error:
-            found.look(
+            found.add_attention(
                 AREA,
                 "what is shown",
                 str(error),
@@ -135,7 +135,7 @@ def take_minidump(admin: AdminClient, found: Examination) -> Path | None:
         text = admin.get("/amps/administrator/minidump.json").body
         said = json.loads(text)["amps"]["administrator"]["minidump"]
     except AdminRequestError as error:
-        found.look(
+        found.add_attention(
             AREA,
             "a minidump",
             str(error),
@@ -147,9 +147,11 @@ def take_minidump(admin: AdminClient, found: Examination) -> Path | None:
         said = ""
     written = _WRITTEN.fullmatch(said)
     if written is None:
-        found.look(AREA, "a minidump", said or "no answer", "none was written", "see its log")
+        found.add_attention(
+            AREA, "a minidump", said or "no answer", "none was written", "see its log"
+        )
         return None
-    found.good(AREA, "a minidump", f"written to {written[1]}")
+    found.add_ok(AREA, "a minidump", f"written to {written[1]}")
     return Path(written[1])
 
 
@@ -160,7 +162,7 @@ def _health(admin: AdminClient, path: str, found: Examination) -> None:
             continue  # both paths include the check of the engine
         status = check["status"]
         since = f" since {check['since']}" if check.get("since") else ""
-        found.judge(
+        found.add_finding(
             _HEALTH,
             name,
             f"{status}{since}",
@@ -185,7 +187,7 @@ def _judge_latencies(instance: Mapping[str, Any], found: Examination) -> None:
         if one["id"] != "turn":
             continue
         microseconds = float(one["percentile_99"])
-        found.judge(
+        found.add_finding(
             "load",
             "pieces of work on the engine's thread",
             f"99 of 100 take up to {microseconds / 1000:.1f} ms",
@@ -199,7 +201,7 @@ def _judge_clients(instance: Mapping[str, Any], found: Examination) -> None:
     clients = instance.get("clients", ())
     slow = [one for one in clients if float(one["queue_max_latency"]) > 1.0]
     names = ", ".join(one["client_name"] for one in slow[:5])
-    found.judge(
+    found.add_finding(
         "load",
         "clients",
         f"{len(clients):,} connected, {len(slow):,} do not take what waits for them",
@@ -214,7 +216,7 @@ def _judge_behind(
 ) -> None:
     for one in instance.get(resource, ()):
         seconds = float(one["seconds_behind"])
-        found.judge(
+        found.add_finding(
             "load",
             f"{resource}: {one[name]}",
             f"{seconds:,.0f} s behind",
@@ -231,7 +233,7 @@ def _configuration(admin: AdminClient, configuration: str | None, found: Examina
         return
     found.texts["configuration/running.xml"] = running
     if configuration is not None:
-        found.look(
+        found.add_attention(
             AREA,
             "the configuration that runs",
             "is not what the file says now",

@@ -49,7 +49,7 @@ def examine(spec: InstanceSpec, found: Examination) -> None:
     targets = [one for one in spec.logging if one.protocol in FORMATS]
     if not targets:
         where = ", ".join(sorted({one.protocol for one in spec.logging})) or "nowhere"
-        found.look(
+        found.add_attention(
             AREA,
             "files",
             f"the instance logs to {where}",
@@ -61,7 +61,7 @@ def examine(spec: InstanceSpec, found: Examination) -> None:
         mask = target.file_name or DEFAULT_MASK
         names = _files(mask if mask.endswith(suffix) else f"{mask}{suffix}")
         if not names:
-            found.look(
+            found.add_attention(
                 AREA,
                 mask,
                 "no file",
@@ -69,7 +69,7 @@ def examine(spec: InstanceSpec, found: Examination) -> None:
                 "see --work-dir, where relative paths begin",
             )
         for path in names[:_MAX_FILES]:
-            found.attempt(AREA, partial(_examine_file, path, found))
+            found.run_step(AREA, partial(_examine_file, path, found))
 
 
 def examine_lines(name: str, lines: Iterable[bytes], found: Examination) -> None:
@@ -100,7 +100,7 @@ def examine_lines(name: str, lines: Iterable[bytes], found: Examination) -> None
     if worst >= Level.WARNING:
         verdict = CheckVerdict.WRONG if worst >= Level.CRITICAL else CheckVerdict.LOOK
     counts = ", ".join(f"{levels[level]:,} {level.label}" for level in sorted(levels, reverse=True))
-    found.judge(
+    found.add_finding(
         AREA, name, counts or "no entries", verdict, _complaints(kept), "ampserr ID says what to do"
     )
 

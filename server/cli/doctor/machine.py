@@ -50,22 +50,22 @@ class HostMachine:
     pid: int | None = None
 
     @property
-    def process(self) -> Path:
+    def process_directory(self) -> Path:
         """The `/proc` directory of the server, or else of this command."""
         return self.root / "proc" / ("self" if self.pid is None else str(self.pid))
 
-    def text(self, path: str) -> str:
+    def read_text(self, path: str) -> str:
         """Return the text of a file of the kernel; empty if it cannot be read."""
         return _text(self.root / path)
 
-    def number(self, path: str) -> int | None:
+    def read_number(self, path: str) -> int | None:
         """Return the number in a file of the kernel; None if it holds none."""
-        return _number(self.text(path))
+        return _number(self.read_text(path))
 
 
 def examine(machine: HostMachine, found: Examination) -> None:
     """Check a machine."""
-    memory = _table(machine.text("proc/meminfo"))
+    memory = _table(machine.read_text("proc/meminfo"))
     facts: dict[str, object] = {
         "processors": _processors(machine, found),
         "memory": _memory(memory, found),
@@ -81,8 +81,8 @@ def examine(machine: HostMachine, found: Examination) -> None:
 
 def _processors(machine: HostMachine, found: Examination) -> dict[str, object]:
     usable = len(os.sched_getaffinity(machine.pid or 0))
-    load = machine.text("proc/loadavg").split()
-    found.judge(
+    load = machine.read_text("proc/loadavg").split()
+    found.add_finding(
         AREA,
         "processors",
         f"{usable} of {os.cpu_count()} may be used",
@@ -91,7 +91,7 @@ def _processors(machine: HostMachine, found: Examination) -> dict[str, object]:
         "give it two processors",
     )
     if load:
-        found.judge(
+        found.add_finding(
             AREA,
             "load",
             f"{load[0]} in the last minute, {load[2]} in 15 minutes",
@@ -106,7 +106,7 @@ def _memory(memory: Mapping[str, int], found: Examination) -> dict[str, object]:
     total, available = memory.get("MemTotal", 0), memory.get("MemAvailable", 0)
     if total:
         share = available / total
-        found.judge(
+        found.add_finding(
             AREA,
             "memory",
             f"{size_text(available)} of {size_text(total)} available ({share:.0%})",
@@ -130,7 +130,7 @@ def _cgroup(machine: HostMachine, found: Examination) -> dict[str, object]:
     throttled = _table(_first(own, "cpu", "cpu.stat", "cpu.stat")).get("nr_throttled", 0)
     if limit is not None and used is not None:
         share = 1 - used / limit
-        found.judge(
+        found.add_finding(
             AREA,
             "memory limit of the cgroup",
             f"{size_text(used)} of {size_text(limit)} used",
@@ -139,7 +139,7 @@ def _cgroup(machine: HostMachine, found: Examination) -> dict[str, object]:
             "raise the limit (MemoryMax=, --memory), or lower MessageMemoryLimit",
         )
     if killed:
-        found.wrong(
+        found.add_wrong(
             AREA,
             "processes ended for want of memory",
             f"{killed:,}",
@@ -147,7 +147,7 @@ def _cgroup(machine: HostMachine, found: Examination) -> dict[str, object]:
             "look into dmesg; raise the limit",
         )
     if throttled:
-        found.look(
+        found.add_attention(
             AREA,
             "processor limit of the cgroup",
             f"{quota or 'a limit'}: reached {throttled:,} times",
@@ -171,7 +171,7 @@ def _open_files(machine: HostMachine, found: Examination) -> dict[str, object]:
     used = None
     if machine.pid is not None:
         try:
-            used = len(os.listdir(machine.process / "fd"))
+            used = len(os.listdir(machine.process_directory / "fd"))
         except OSError:
             used = None  # the process of another user
     if isinstance(hard, int):
@@ -179,7 +179,7 @@ def _open_files(machine: HostMachine, found: Examination) -> dict[str, object]:
         verdict = _low(float(hard), _FEW_FILES, _VERY_FEW_FILES, inclusive=True)
         if used is not None and used > _MANY_USED * hard:
             verdict = CheckVerdict.WRONG
-        found.judge(
+        found.add_finding(
             AREA,
             "open files",
             f"{hard:,} at most{of_used}",
@@ -191,12 +191,12 @@ def _open_files(machine: HostMachine, found: Examination) -> dict[str, object]:
 
 
 def _kernel(machine: HostMachine, found: Examination) -> dict[str, object]:
-    pages = _SETTING.search(machine.text("sys/kernel/mm/transparent_hugepage/enabled"))
-    swappiness = machine.number("proc/sys/vm/swappiness")
-    maps = machine.number("proc/sys/vm/max_map_count")
-    has_swap = bool(_table(machine.text("proc/meminfo")).get("SwapTotal", 0))
+    pages = _SETTING.search(machine.read_text("sys/kernel/mm/transparent_hugepage/enabled"))
+    swappiness = machine.read_number("proc/sys/vm/swappiness")
+    maps = machine.read_number("proc/sys/vm/max_map_count")
+    has_swap = bool(_table(machine.read_text("proc/meminfo")).get("SwapTotal", 0))
     if pages is not None:
-        found.judge(
+        found.add_finding(
             AREA,
             "transparent huge pages",
             pages[1],
@@ -205,7 +205,7 @@ def _kernel(machine: HostMachine, found: Examination) -> dict[str, object]:
             "echo madvise > /sys/kernel/mm/transparent_hugepage/enabled",
         )
     if swappiness is not None:
-        found.judge(
+        found.add_finding(
             AREA,
             "swappiness",
             f"{swappiness}{'' if has_swap else ', and there is no swap'}",
@@ -214,7 +214,7 @@ def _kernel(machine: HostMachine, found: Examination) -> dict[str, object]:
             "sysctl vm.swappiness=1",
         )
     if maps is not None:
-        found.judge(
+        found.add_finding(
             AREA,
             "memory maps",
             f"{maps:,} per process",
@@ -227,16 +227,16 @@ def _kernel(machine: HostMachine, found: Examination) -> dict[str, object]:
         "transparent_huge_pages": pages and pages[1],
         "swappiness": swappiness,
         "max_map_count": maps,
-        "somaxconn": machine.number("proc/sys/net/core/somaxconn"),
-        "overcommit_memory": machine.number("proc/sys/vm/overcommit_memory"),
+        "somaxconn": machine.read_number("proc/sys/net/core/somaxconn"),
+        "overcommit_memory": machine.read_number("proc/sys/vm/overcommit_memory"),
     }
 
 
 def _process(machine: HostMachine, found: Examination) -> dict[str, object]:
-    status = _table(_text(machine.process / "status"))
+    status = _table(_text(machine.process_directory / "status"))
     swapped = status.get("VmSwap", 0)
     if status:
-        found.judge(
+        found.add_finding(
             AREA,
             "memory of the server",
             f"{size_text(status.get('VmRSS', 0))}, {size_text(swapped)} swapped out",
@@ -250,7 +250,7 @@ def _process(machine: HostMachine, found: Examination) -> dict[str, object]:
 def _limits(machine: HostMachine) -> dict[str, dict[str, int | str]]:
     """Return the limits of a process, soft and hard, by their names in lower case."""
     found: dict[str, dict[str, int | str]] = {}
-    for line in _text(machine.process / "limits").splitlines()[1:]:
+    for line in _text(machine.process_directory / "limits").splitlines()[1:]:
         name, *values = re.split(r"\s{2,}", line.strip())
         soft, hard = (int(one) if one.isdigit() else one for one in (*values, "", "")[:2])
         found[name.removeprefix("Max ")] = {"soft": soft, "hard": hard}
@@ -265,7 +265,7 @@ def _cgroups(machine: HostMachine) -> dict[str, list[Path]]:
     """
     top = machine.root / "sys/fs/cgroup"
     found: dict[str, list[Path]] = {}
-    for line in _text(machine.process / "cgroup").splitlines():
+    for line in _text(machine.process_directory / "cgroup").splitlines():
         _, controllers, path = [*line.split(":", 2), "", ""][:3]
         for name in controllers.split(",") if controllers else ("",):
             place = top / name if name else top

@@ -25,7 +25,7 @@ def examine(spec: InstanceSpec, taken: Path | None, found: Examination) -> None:
         found: collects the findings.
     """
     if spec.mini_dump_directory is None:
-        found.look(
+        found.add_attention(
             AREA,
             "directory",
             "disabled",
@@ -39,7 +39,7 @@ def examine(spec: InstanceSpec, taken: Path | None, found: Examination) -> None:
     others = [path for path in dumps if taken is None or path.name != taken.name]
     now = time.time()
     recent = [path for path in others if now - path.stat().st_mtime < _RECENT_SECONDS]
-    found.judge(
+    found.add_finding(
         AREA,
         str(directory),
         f"{len(others)} there, {len(recent)} of the last 24 hours",

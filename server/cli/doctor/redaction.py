@@ -30,29 +30,29 @@ class SecretRedactor:
     """Collects secrets and redacts them in texts."""
 
     def __init__(self) -> None:
-        self._known: set[str] = set()
+        self._secrets: set[str] = set()
 
-    def learn(self, configuration: str) -> None:
+    def add_configuration(self, configuration: str) -> None:
         """Add the secrets of a configuration."""
         self.add(secrets(configuration))
 
     def add(self, values: Iterable[str]) -> None:
         """Add secret values."""
-        self._known.update(one for one in values if len(one) >= _SHORTEST and one != HIDDEN)
+        self._secrets.update(one for one in values if len(one) >= _SHORTEST and one != HIDDEN)
 
-    def hide(self, text: str) -> str:
+    def redact(self, text: str) -> str:
         """Redact the secrets in a text of any kind."""
         text = _DEFINITION.sub(lambda match: f"{match[1] or match[2]}{HIDDEN}", shown(text))
-        for one in sorted(self._known, key=len, reverse=True):
+        for one in sorted(self._secrets, key=len, reverse=True):
             text = text.replace(one, HIDDEN)
         return text
 
-    def hide_in(self, value: object) -> object:
+    def redact_document(self, value: object) -> object:
         """Redact the secrets in all texts of a JSON document."""
         if isinstance(value, str):
-            return self.hide(value)
+            return self.redact(value)
         if isinstance(value, Mapping):
-            return {name: self.hide_in(one) for name, one in value.items()}
+            return {name: self.redact_document(one) for name, one in value.items()}
         if isinstance(value, list | tuple):
-            return [self.hide_in(one) for one in value]
+            return [self.redact_document(one) for one in value]
         return value

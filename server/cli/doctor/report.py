@@ -19,7 +19,7 @@ def as_data(found: Examination, moment: datetime) -> dict[str, Any]:
         "command": f"amps-doctor {VERSION}",
         "time": moment.isoformat(),
         "instance": _name(found),
-        "verdict": found.worst.label,
+        "verdict": found.worst_verdict.label,
         "counts": {verdict.label: counts[verdict] for verdict in CheckVerdict},
         "checks": [
             {

@@ -34,9 +34,9 @@ def examine(running: str, found: Examination) -> None:
         "libc": " ".join(platform.libc_ver()).strip() or None,
         "packages": dict(sorted(packages.items(), key=lambda pair: pair[0].lower())),
     }
-    found.good(AREA, "amperage", f"{VERSION}, Python {platform.python_version()}, {_system()}")
+    found.add_ok(AREA, "amperage", f"{VERSION}, Python {platform.python_version()}, {_system()}")
     if running and running != VERSION:
-        found.look(
+        found.add_attention(
             AREA,
             "the server that runs",
             running,

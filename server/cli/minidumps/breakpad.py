@@ -55,13 +55,13 @@ class Breakpad:
     """The header and the directory of streams of a file.
 
     Attributes:
-        taken: time of the dump; None if the header has none.
+        taken_at: time of the dump; None if the header has none.
         streams: names of the streams, with the bytes of each.
         counts: numbers of threads and modules, as far as they can be read.
         missing: descriptions of the missing parts.
     """
 
-    taken: datetime | None
+    taken_at: datetime | None
     streams: list[tuple[str, int]]
     counts: dict[str, int] = field(default_factory=dict)
     missing: list[str] = field(default_factory=list)

@@ -87,7 +87,7 @@ class InstallTarget:
         """True for the machine itself, False for an image of one."""
         return self.root == Path("/")
 
-    def place(self, path: Path) -> Path:
+    def target_path(self, path: Path) -> Path:
         """Return the current location of a path of the target."""
         return self.root / path.relative_to("/")
 
@@ -118,20 +118,20 @@ def install(machine: InstallTarget) -> Iterator[InstallStep]:
     """
     _require_root(machine)
     try:
-        copy_installation(machine.place(PREFIX), known_as=PREFIX)
+        copy_installation(machine.target_path(PREFIX), known_as=PREFIX)
         yield InstallStep(f"{PREFIX}: the program")
         if machine.user != "root" and (hidden := _hidden_interpreter()):
             yield InstallStep(
                 f"{hidden}, so that user {machine.user} may not run it", StepKind.WARNING
             )
         for directory in (CONFIGURATION, STATE):
-            machine.place(directory).mkdir(parents=True, exist_ok=True)
+            machine.target_path(directory).mkdir(parents=True, exist_ok=True)
         if machine.is_running:
             yield from _have_user(machine.user)
             user = pwd.getpwnam(machine.user)
             os.chown(STATE, user.pw_uid, user.pw_gid)
         for path, text in _files(machine):
-            _write(machine.place(path), text, executable=path == _INIT_SCRIPT)
+            _write(machine.target_path(path), text, executable=path == _INIT_SCRIPT)
             yield InstallStep(f"{path}: how to start it")
     except ProgramCopyError as error:
         raise ServiceError(str(error)) from None
@@ -139,7 +139,7 @@ def install(machine: InstallTarget) -> Iterator[InstallStep]:
         raise ServiceError(_words(error)) from None
     if machine.is_running:
         _register(machine.init)
-    if not (machine.place(CONFIGURATION) / "config.xml").exists():
+    if not (machine.target_path(CONFIGURATION) / "config.xml").exists():
         missing = f"{CONFIGURATION}/config.xml is missing"
         yield InstallStep(f"{missing}: put the instance's configuration there", StepKind.TO_DO)
 
@@ -157,10 +157,10 @@ def uninstall(machine: InstallTarget) -> Iterator[InstallStep]:
         _unregister(machine.init)
     try:
         for path in (*_unit_paths(), _ENABLED, _INIT_SCRIPT):
-            if machine.place(path).exists() or machine.place(path).is_symlink():
-                machine.place(path).unlink()
+            if machine.target_path(path).exists() or machine.target_path(path).is_symlink():
+                machine.target_path(path).unlink()
                 yield InstallStep(f"{path}: removed")
-        program = machine.place(PREFIX)
+        program = machine.target_path(PREFIX)
         if remove_copy(program):
             yield InstallStep(f"{PREFIX}: removed")
         if program.exists():
@@ -170,7 +170,7 @@ def uninstall(machine: InstallTarget) -> Iterator[InstallStep]:
     if machine.is_running and machine.init == "systemd":
         _reload()
     for path in (CONFIGURATION, STATE):
-        if machine.place(path).exists():
+        if machine.target_path(path).exists():
             yield InstallStep(f"{path}: left")
 
 

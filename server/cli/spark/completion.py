@@ -51,7 +51,7 @@ def command_line() -> CompletionLine:
 def _option(name: str) -> CompletionOption:
     option = OPTIONS[name]
     value = None
-    if option.read is not None:
+    if option.parse is not None:
         value = CompletionValue(name, WordKind.FILE if name in _FILES else WordKind.OTHER)
     return CompletionOption((f"-{name}",), _joined(option.help), value)
 

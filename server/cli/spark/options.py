@@ -107,11 +107,11 @@ class SparkOption:
 
     Attributes:
         help: its description, as lines of the help screen.
-        read: parses its value and raises ValueError with the expected form; None for a switch.
+        parse: parses its value and raises ValueError with the expected form; None for a switch.
     """
 
     help: tuple[str, ...]
-    read: Callable[[str], object] | None = _text
+    parse: Callable[[str], object] | None = _text
 
 
 OPTIONS: Final[Mapping[str, SparkOption]] = {
@@ -327,7 +327,7 @@ def _option_name(word: str, known: Sequence[str]) -> str:
 
 def _option_value(name: str, rest: list[str]) -> object:
     """Remove the value of an option from the remaining words, and return it parsed."""
-    read = OPTIONS[name].read
+    read = OPTIONS[name].parse
     if read is None:
         return _TRUTH[rest.pop().lower()] if rest and rest[-1].lower() in _TRUTH else True
     if not rest:

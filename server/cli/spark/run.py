@@ -46,7 +46,7 @@ class _Refusals:
         self.count = 0
         self._reasons: list[str] = []
 
-    def take(self, message: StoredMessage, error: CommandError) -> None:
+    def add(self, message: StoredMessage, error: CommandError) -> None:
         """Count a message, and keep the reason if it is one of the first."""
         if self.count < _REFUSALS_SHOWN:
             self._reasons.append(f"refused: {explain(error)}: {printable(message.body[:80])}")
@@ -88,7 +88,7 @@ def publish(settings: SparkSettings, output: BinaryIO) -> None:
         batches = warn_of_invalid_json(batches, _warn)
     if settings.rate is not None:
         batches = paced(batches, settings.rate)
-    with closing(connect(settings, settings.server, refusals.take)) as client:
+    with closing(connect(settings, settings.server, refusals.add)) as client:
         started = time.perf_counter()
         for batch in batches:
             if batch and not count:
@@ -221,7 +221,7 @@ class _Printer:
             self.client = stack.enter_context(closing(connect(settings, settings.server)))
             self._copy: Client | HAClient | None = None
             if settings.copy is not None:
-                copy = connect(settings, settings.copy, self._refusals.take)
+                copy = connect(settings, settings.copy, self._refusals.add)
                 self._copy = stack.enter_context(closing(copy))
             self._stack = stack.pop_all()
         return self

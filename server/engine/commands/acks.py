@@ -33,14 +33,14 @@ class SequencedAcks:
     """Writes the acks of commands that differ by their sequence number only.
 
     Args:
-        acks: the types of ack, in the order in which they are sent.
+        ack_types: the types of ack, in the order in which they are sent.
     """
 
-    __slots__ = ("_acks", "_pieces")
+    __slots__ = ("_ack_types", "_frame_parts")
 
-    def __init__(self, acks: Sequence[str]) -> None:
-        self._acks = acks
-        self._pieces: dict[int, list[bytes]] = {}  # the bytes around the number, by its length
+    def __init__(self, ack_types: Sequence[str]) -> None:
+        self._ack_types = ack_types
+        self._frame_parts: dict[int, list[bytes]] = {}  # the bytes around the number, by its length
 
     def send(self, outbox: Outbox, sequences: Sequence[bytes]) -> None:
         """Send successful acks.
@@ -49,20 +49,20 @@ class SequencedAcks:
             outbox: the outbox to write to.
             sequences: the commands' sequence numbers, in digits.
         """
-        pieces = self._pieces
+        pieces = self._frame_parts
         acks: list[bytes] = []
         for digits in sequences:
             around = pieces.get(len(digits))
             if around is None:
-                around = pieces[len(digits)] = self._around(digits)
+                around = pieces[len(digits)] = self._encode_frame_parts(digits)
             acks.append(digits.join(around))
-        data, count = b"".join(acks), len(acks) * len(self._acks)
+        data, count = b"".join(acks), len(acks) * len(self._ack_types)
         outbox.traffic.answers.add(count, len(data))
         outbox.write_run(data, count)
 
-    def _around(self, digits: bytes) -> list[bytes]:
+    def _encode_frame_parts(self, digits: bytes) -> list[bytes]:
         around = [b""]
-        for ack in self._acks:
+        for ack in self._ack_types:
             header = Header("ack", sequence=int(digits), acks=ack, status="success")
             left, _, right = split_at_sequence(frame(encode_header(header)))
             around[-1] += left + SEQUENCE_KEY

@@ -118,11 +118,11 @@ def open_query(
     check_query_options(header, options)
     terms = replace(read_query_terms(session, header, options), as_of=as_of)
     presentation = read_presentation(header, options, session)
-    groups = aggregation.groups(None, session.hold, topic.permit.select)
+    groups = aggregation.create_groups(None, session.charge_memory, topic.permit.select)
     command = QueryCommand(session, header, terms, presentation)
     scan = _scan(command, topic, terms)
     ranked = _ranked(terms, aggregation)
-    found = AggregateQuery(GroupCollector(scan, groups), ranked, scan, groups.drop)
+    found = AggregateQuery(GroupCollector(scan, groups), ranked, scan, groups.free)
     return command, found
 
 
@@ -165,7 +165,7 @@ def query_and_subscribe(session: Session, header: Header, options: Mapping[str, 
         found = AggregateQuery(GroupCollector(scan, follower.groups), ranked, scan)
     else:
         groups = None
-        if not follower.page.results.is_complete:
+        if not follower.page.result_set.is_complete:
             groups = _all_groups(command, topic, terms, follower)
         inherit = subscribe.remember(session, subscription, from_before=True)
         found = PageQuery(follower.page, groups, replaced, inherit, tested(topic))
@@ -225,7 +225,7 @@ def _read(
         message_type,
         name,
         functions,
-        owner=(session.client_name, session.engine.turns),
+        owner=(session.client_name, session.engine.scheduler),
     )
     try:
         check_fields(message_type, aggregation.projection)
@@ -275,7 +275,7 @@ def _check_references(
 
 
 def _scan(command: QueryCommand, topic: TopicSelection, terms: QueryTerms) -> OpenQuery:
-    return command.matching(topic, restricted_to(terms.filter, terms.keys))
+    return command.open_matching(topic, restricted_to(terms.filter, terms.keys))
 
 
 def _ranked(terms: QueryTerms, aggregation: AggregationTerms) -> GroupOrder:

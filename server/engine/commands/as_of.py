@@ -47,7 +47,7 @@ def with_point(
         CommandRefusedError: the bookmark is invalid, or cannot be looked up.
     """
     text = header.bookmark
-    has_history = any(topic.keeper.table.history is not None for topic in topics)
+    has_history = any(topic.source.table.history is not None for topic in topics)
     if text is None or is_now(text) or not has_history:
         query(None)
         return
@@ -66,7 +66,7 @@ def _look_up(
     query: Callable[[HistoryPoint | None], None],
 ) -> None:
     log = session.engine.transaction_log
-    journaled = all(session.find_topic(topic.keeper.name).is_journaled for topic in topics)
+    journaled = all(session.find_topic(topic.source.name).is_journaled for topic in topics)
     if log is None or not journaled:
         raise CommandRefusedError(
             "invalid bookmark",
@@ -90,7 +90,7 @@ def _look_up(
         except CommandRefusedError as refusal:
             refuse(session, header, refusal.reason, refusal.detail)
 
-    log.look_up(session.number, request, "fail", found)
+    log.resolve_bookmark(session.number, request, "fail", found)
 
 
 def point_of(log: TransactionLog, place: LogSpan) -> HistoryPoint:
@@ -99,12 +99,12 @@ def point_of(log: TransactionLog, place: LogSpan) -> HistoryPoint:
     Raises:
         CommandRefusedError: the log cannot be read at the moment.
     """
-    if place.not_before:
-        return HistoryPoint(place.not_before * _NANOSECONDS)
+    if place.begin_timestamp:
+        return HistoryPoint(place.begin_timestamp * _NANOSECONDS)
     try:
-        recorded = log.moment_of(place.after)
+        recorded = log.timestamp_us_of(place.after_txid)
     except JournalUnreadableError as problem:
         raise CommandRefusedError(
             "bookmark not found", f"the transaction log cannot be read: {problem}"
         ) from None
-    return HistoryPoint(0 if recorded is None else recorded * _NANOSECONDS, place.after)
+    return HistoryPoint(0 if recorded is None else recorded * _NANOSECONDS, place.after_txid)

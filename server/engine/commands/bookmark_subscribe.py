@@ -99,57 +99,62 @@ def make_subscription(
         raise option_refusal(barred[0], "it does not go with option live")
     read_bookmark(header)
     read_not_found(options)
-    has_keys = selector.is_regex or bool(engine.stores.select(session.message_type, selector))
+    has_keys = selector.is_regex or bool(engine.sow_registry.select(session.message_type, selector))
     conflation = read_conflation(options, keys_needed=not has_keys)
     timeline = None if conflation is None else ReplayClock(engine.clock)
     queries = header.command in QUERY_COMMANDS
     terms = ReplayTerms(
         None if queries else _most(header),
         _rate(options),
-        is_paused="pause" in options,
+        starts_paused="pause" in options,
         is_live=is_live,
     )
     if wants(header, "completed") and not queries:
         terms = replace(
             terms,
-            on_completed=lambda bookmark: success(
+            make_completed_ack=lambda bookmark: success(
                 header, "completed", sub_id=sub_id, bookmark=bookmark
             ),
-            on_failed=lambda why: failure(header, "completed", "replay failed", why),
+            make_failed_ack=lambda why: failure(header, "completed", "replay failed", why),
         )
     if wants(header, "persisted") and not queries:
         terms = replace(
             terms,
-            on_persisted=lambda bookmark, places: success(
+            make_persisted_ack=lambda bookmark, places: success(
                 header,
                 "persisted",
                 sub_id=sub_id,
                 bookmark=bookmark,
                 long_options=_told(places, options),
             ),
-            persisted_interval=session.options.ack_conflation,
+            persisted_interval_s=session.options.ack_conflation_s,
         )
     conflater = None
     if conflation is not None and timeline is not None:
         message_type = engine.settings.message_types[session.message_type]
         conflater = Conflater(
-            conflation, message_type, timeline, session.is_behind, engine.flush, session.hold
+            conflation,
+            message_type,
+            timeline,
+            session.is_behind,
+            engine.flush,
+            session.charge_memory,
         )
     return Subscription(
         session,
         sub_id,
         replayed_topics(session, selector),
         restricted_to(read_filter(session, header, stable=page is not None), keys),
-        replace(read_presentation(header, options, session), bookmark=True),
+        replace(read_presentation(header, options, session), has_bookmark=True),
         conflater,
         tracks_focus=page is not None and "oof" in options,
         options=header.options,
         page=page,
         replay=Replay(
-            session, log, terms, engine.settled_tail if is_durable else engine.tail, timeline
+            session, log, terms, engine.fully_durable_tail if is_durable else engine.tail, timeline
         ),
-        memory=memory_of(header),
-        deletions=wants_deletions(session, header, options, selector),
+        memory_bytes=memory_of(header),
+        sends_deletions=wants_deletions(session, header, options, selector),
         bookmark=header.bookmark,
     )
 
@@ -218,13 +223,13 @@ def begin(
             session.end_subscription(subscription.sub_id)
             refuse(session, header, "bookmark not found", str(place))
             return
-        told = _told(replay.places(place.after), options)
-        if place.doubt:
+        told = _told(replay.resume_positions(place.after_txid), options)
+        if place.start_warning:
             session.log.emit(
                 "1D-0029",
                 client=session.client_name,
                 sub_id=subscription.sub_id,
-                doubt=place.doubt,
+                doubt=place.start_warning,
             )
         acknowledge(
             session,
@@ -232,12 +237,12 @@ def begin(
             "processed",
             sub_id=subscription.sub_id,
             long_options=told,
-            reason="bookmark not found" if place.doubt else None,
-            detail=place.doubt or None,
+            reason="bookmark not found" if place.start_warning else None,
+            detail=place.start_warning or None,
         )
         replay.begin(subscription, place)
 
-    log.look_up(session.number, read_bookmark(header), read_not_found(options), found)
+    log.resolve_bookmark(session.number, read_bookmark(header), read_not_found(options), found)
 
 
 def _told(places: Sequence[str], options: Mapping[str, str]) -> str | None:

@@ -90,10 +90,10 @@ def execute(session: Session, header: Header, body: bytes, exact_header: bytes |
     """
     session.command = header.command[:_MAX_NAME_LENGTH]
     _trace(session, header, body)
-    if session.told:
+    if session.reported_gaps:
         _has_heard(session)
     try:
-        if session.logged_on:
+        if session.is_logged_on:
             steps = _execute_after_logon(session, header, body, exact_header)
         elif header.command in BEFORE_LOGON:
             acknowledge(session, header, "received")
@@ -103,17 +103,17 @@ def execute(session: Session, header: Header, body: bytes, exact_header: bytes |
         else:
             raise _unknown(header)
         if steps is not None and next(steps, None) is not None:
-            session.intake.finish(_finish(session, header, steps))
+            session.input.continue_in_steps(_finish(session, header, steps))
     except (CommandRefusedError, RecordStoreError) as error:
         _answer(session, header, error)
 
 
 def _has_heard(session: Session) -> None:
     """Record that a publisher has received its logon's refusals: it has sent a command since."""
-    told, session.told = session.told, ()
+    told, session.reported_gaps = session.reported_gaps, ()
     log = session.engine.transaction_log
     if log is not None:
-        log.refusals.heard(session.client_hash, told)
+        log.rejected_sequences.record_reported(session.client_hash, told)
 
 
 def _execute_instead_of_logon(session: Session, header: Header, body: bytes) -> CommandSteps:
@@ -138,8 +138,8 @@ def _answer(
         refuse(session, header, NOT_READABLE, str(error))
         return
     refuse(session, header, error.reason, error.detail)
-    if error.disconnect is not None:
-        session.close(error.disconnect)
+    if error.disconnect_reason is not None:
+        session.close(error.disconnect_reason)
 
 
 def _execute_after_logon(
@@ -150,7 +150,7 @@ def _execute_after_logon(
         if header.command in BEFORE_LOGON:
             raise CommandRefusedError("already logged on", "a connection can log on only once")
         raise _unknown(header)
-    if session.intake.is_lost and handler in _FOR_THE_PEER_ALONE:
+    if session.input.is_connection_lost and handler in _FOR_THE_PEER_ALONE:
         return None
     has_enough = len(session.subscriptions) >= MAX_SUBSCRIPTIONS
     if handler is subscribe.handle and not has_enough and subscribe.repeat(session, header):
@@ -175,9 +175,9 @@ def _remember(session: Session, header: Header, exact_header: bytes) -> None:
         topic = publish.plain_target(session, header)
         if topic is not None:
             acks = acks_among(header, publish.ACKS)
-            session.runs.remember(exact_header, header, topic, acks)
+            session.publish_batcher.cache_header(exact_header, header, topic, acks)
     elif handler is sow_delete.handle:
-        session.plain_acks.remember(exact_header, header)
+        session.ack_header_cache.add_header(exact_header, header)
 
 
 def _refuse_long_lists(header: Header) -> None:
@@ -224,7 +224,7 @@ def _unknown(header: Header) -> CommandRefusedError:
     return CommandRefusedError(
         "unknown command",
         f"{header.command!r} is no command of the amps protocol",
-        disconnect="unknown command",
+        disconnect_reason="unknown command",
     )
 
 

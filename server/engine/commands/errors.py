@@ -7,11 +7,11 @@ class CommandRefusedError(Exception):
     Attributes:
         reason: the phrase that clients know (bad filter, invalid topic, not entitled ...).
         detail: the problem, and the expectation.
-        disconnect: the reason to disconnect the sender for, None to let it go on.
+        disconnect_reason: the reason to disconnect the sender for, None to let it go on.
     """
 
-    def __init__(self, reason: str, detail: str, *, disconnect: str | None = None) -> None:
+    def __init__(self, reason: str, detail: str, *, disconnect_reason: str | None = None) -> None:
         super().__init__(f"{reason}: {detail}")
         self.reason = reason
         self.detail = detail
-        self.disconnect = disconnect
+        self.disconnect_reason = disconnect_reason

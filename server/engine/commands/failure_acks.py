@@ -31,19 +31,19 @@ def refuse(session: Session, header: Header, reason: str, detail: str) -> None:
             fail(session, header, ack, reason, detail)
     log = session.engine.transaction_log
     if log is not None and header.sequence and session.client_hash and reason != DUPLICATE:
-        log.refusals.refused(session.client_hash, header.sequence)
+        log.rejected_sequences.record_refusal(session.client_hash, header.sequence)
     if wants(header, "persisted"):
         refused = failure(header, "persisted", reason, detail)
         if log is None:
             session.send(refused)
         elif reason == DUPLICATE:
-            session.persisted_acks.repeated(
+            session.persisted_acks.report_duplicate(
                 refused, lambda then: log.when_settled(partial(then, None))
             )
         else:
-            session.persisted_acks.refused(refused)
+            session.persisted_acks.report_failure(refused)
     if reason == DUPLICATE:  # publishers send messages again after a lost connection
-        session.remark("02-0026", sequence=header.sequence)
+        session.log_once("02-0026", sequence=header.sequence)
         return
     session.silent_refusals.add(header, reason, detail)
     entry = {
@@ -52,10 +52,10 @@ def refuse(session: Session, header: Header, reason: str, detail: str) -> None:
         "reason": reason,
         "detail": detail,
     }
-    if session.logged_on:
+    if session.is_logged_on:
         session.engine.log.emit("02-0001", **entry)
     else:  # any host may cause this at any rate, so it is rate-limited
-        session.engine.audit.complain("02-0001", session.party, **entry)
+        session.engine.audit.log_rate_limited("02-0001", session.audit_party, **entry)
 
 
 def refuse_duplicate(session: Session, header: Header) -> None:

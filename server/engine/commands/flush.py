@@ -38,7 +38,7 @@ def _asks_for_refusals(header: Header) -> bool:
 
 def _when_stored(session: Session, then: StoreCallback) -> None:
     """Call back when all published so far is on stable storage, or some may not get there."""
-    stores, log = session.engine.stores, session.engine.transaction_log
+    stores, log = session.engine.sow_registry, session.engine.transaction_log
     queues = session.engine.topics.queues
     if log is None:
         stores.when_stored(stores.topics, then)

@@ -36,11 +36,13 @@ def handle(session: Session, header: Header, _body: bytes) -> None:
     action, _, interval = (header.options or "beat").strip(", ").partition(",")
     if action == "start":
         seconds = _seconds(interval)
-        session.pulse.stop()
-        session.pulse = HeartbeatTimer(session, seconds, (header.grace_period or 0) / 1000)
-        session.pulse.start()
+        session.heartbeat_timer.stop()
+        session.heartbeat_timer = HeartbeatTimer(
+            session, seconds, (header.grace_period or 0) / 1000
+        )
+        session.heartbeat_timer.start()
     elif action == "stop":
-        session.pulse.stop()
+        session.heartbeat_timer.stop()
     elif action != "beat":
         raise CommandRefusedError(
             "invalid option",
@@ -54,52 +56,56 @@ class HeartbeatTimer:
 
     Args:
         session: the connection.
-        interval: seconds between two heartbeats; 0 for none.
+        interval_s: seconds between two heartbeats; 0 for none.
         grace: seconds that the client may be silent after an interval, if that is longer than
             the time that every client is granted.
     """
 
-    __slots__ = ("_cancel_beat", "_cancel_watch", "_interval", "_patience", "_session")
+    __slots__ = ("_cancel_check", "_cancel_heartbeat", "_interval_s", "_session", "_timeout_s")
 
-    def __init__(self, session: Session, interval: float, grace: float = 0.0) -> None:
+    def __init__(self, session: Session, interval_s: float, grace: float = 0.0) -> None:
         self._session = session
-        self._interval = interval
-        self._patience = max(2 * interval + max(_MIN_GRACE, interval / 2), interval + grace)
-        self._cancel_beat: Callable[[], None] | None = None
-        self._cancel_watch: Callable[[], None] | None = None
+        self._interval_s = interval_s
+        self._timeout_s = max(2 * interval_s + max(_MIN_GRACE, interval_s / 2), interval_s + grace)
+        self._cancel_heartbeat: Callable[[], None] | None = None
+        self._cancel_check: Callable[[], None] | None = None
 
     def start(self) -> None:
         """Send heartbeats from now on, and disconnect the client when it is silent too long."""
-        if self._interval > 0:
-            self._beat_later()
-            self._watch_for(self._patience)
+        if self._interval_s > 0:
+            self._schedule_heartbeat()
+            self._schedule_check(self._timeout_s)
 
     def stop(self) -> None:
         """Send no more heartbeats."""
-        for cancel in (self._cancel_beat, self._cancel_watch):
+        for cancel in (self._cancel_heartbeat, self._cancel_check):
             if cancel is not None:
                 cancel()
-        self._cancel_beat = self._cancel_watch = None
+        self._cancel_heartbeat = self._cancel_check = None
 
-    def _beat_later(self) -> None:
-        self._cancel_beat = self._session.engine.clock.call_later(self._interval, self._beat)
+    def _schedule_heartbeat(self) -> None:
+        self._cancel_heartbeat = self._session.engine.clock.call_later(
+            self._interval_s, self._send_heartbeat
+        )
 
-    def _beat(self) -> None:
+    def _send_heartbeat(self) -> None:
         outbox = self._session.outbox
-        outbox.counted(outbox.traffic.answers).write(_HEARTBEAT)
-        self._beat_later()
+        outbox.counting_writer(outbox.traffic.answers).write(_HEARTBEAT)
+        self._schedule_heartbeat()
         self._session.engine.flush()
 
-    def _watch_for(self, seconds: float) -> None:
-        self._cancel_watch = self._session.engine.clock.call_later(seconds, self._watch)
+    def _schedule_check(self, seconds: float) -> None:
+        self._cancel_check = self._session.engine.clock.call_later(seconds, self._check_silence)
 
-    def _watch(self) -> None:
+    def _check_silence(self) -> None:
         session = self._session
-        rest = session.heard_at + self._patience - session.engine.clock.attentive()
-        if rest <= 0 and session.intake.is_waiting:  # received bytes have not been executed yet
-            rest = self._interval
+        rest = (
+            session.last_input_steady_s + self._timeout_s - session.engine.clock.steady_unpaused()
+        )
+        if rest <= 0 and session.input.is_waiting:  # received bytes have not been executed yet
+            rest = self._interval_s
         if rest > 0:
-            self._watch_for(rest)
+            self._schedule_check(rest)
             return
         session.engine.log.emit("07-0042", client=session.client_name)
         session.close("heartbeat")

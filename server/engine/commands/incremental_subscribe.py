@@ -51,31 +51,33 @@ def attach_in_steps(
     finally:
         behind += place.withdraw()
         if not is_done:
-            session.engine.turns.start(_DetachTask(session.client_name, topics, subscription))
+            session.engine.scheduler.start_task(
+                _DetachTask(session.client_name, topics, subscription)
+            )
 
 
 class _DetachTask:
     """Detaches a subscription that was attached to some topics but will not be placed.
 
     Args:
-        client: the name of its client.
+        client_name: the name of its client.
         topics: the topics.
         subscription: the subscription.
     """
 
-    def __init__(self, client: str, topics: TopicTable, subscription: Subscription) -> None:
-        self._client = client
+    def __init__(self, client_name: str, topics: TopicTable, subscription: Subscription) -> None:
+        self._client_name = client_name
         self._topics = topics
         self._subscription = subscription
 
     @property
-    def doing(self) -> tuple[str, str]:
-        """See `EngineTask.doing`."""
-        return self._client, "subscribe"
+    def task_label(self) -> tuple[str, str]:
+        """See `EngineTask.task_label`."""
+        return self._client_name, "subscribe"
 
     def step(self) -> bool:
         """See `EngineTask.step`."""
-        if self._topics.detach_some(self._subscription):
+        if self._topics.detach_batch(self._subscription):
             return True
         self._topics.unsubscribe(self._subscription)
         return False

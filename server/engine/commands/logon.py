@@ -63,7 +63,7 @@ def handle(session: Session, header: Header, _body: bytes) -> CommandSteps:
     session.log_on(client_name, message_type, header.version or "", options)
     session.register()
     if log is not None:
-        log.refusals.begin(session.client_hash)
+        log.rejected_sequences.begin_connection(session.client_hash)
     session.engine.log.emit(
         "1F-0004",
         connection=session.connection_name,
@@ -75,7 +75,7 @@ def handle(session: Session, header: Header, _body: bytes) -> CommandSteps:
         last_logged=last_sequence,
         correlation_id=header.correlation_id or "",
     )
-    session.engine.audit.logged_on(session.party, admission.reason)
+    session.engine.audit.report_logon(session.audit_party, admission.reason)
     session.engine.client_status.publish(
         "logon",
         session,
@@ -83,7 +83,9 @@ def handle(session: Session, header: Header, _body: bytes) -> CommandSteps:
         correlation_id=header.correlation_id,
     )
     if log is not None and wants(header, "processed"):
-        yield from _tell_again(session, log.refusals.untold(session.client_hash, settled_sequence))
+        yield from _tell_again(
+            session, log.rejected_sequences.unreported_gaps(session.client_hash, settled_sequence)
+        )
     acknowledge(
         session,
         header,
@@ -110,7 +112,7 @@ def _tell_again(session: Session, untold: SequenceRanges) -> CommandSteps:
         session.send(failure(refused, "persisted", NOT_STORED, _TOLD_AGAIN))
         if not count % _NOTIFY_BATCH_SIZE:
             yield True
-    session.told = untold
+    session.reported_gaps = untold
 
 
 def _numbers(pair: tuple[int, int]) -> range:
@@ -133,22 +135,22 @@ def _claim_name(session: Session, client_name: str) -> CommandSteps:
         return
     until = engine.clock.steady() + _PATIENCE
     told: Session | None = None
-    while (holder := engine.client(client_name)) is not None:
+    while (holder := engine.find_client(client_name)) is not None:
         is_late = engine.clock.steady() >= until
         if holder.is_open and holder.user != session.user:
             raise CommandRefusedError(
                 "name in use",
                 f"another user is logged on as {client_name!r}",
-                disconnect="name in use",
+                disconnect_reason="name in use",
             )
         if holder.is_open and holder is not told:
             told = holder
             engine.log.emit("02-0025", client=client_name, user=session.user)
-            holder.intake.close_when_done("name in use")
+            holder.input.close_when_done("name in use")
         elif is_late:
             holder.close("name in use")
             return
-        if engine.client(client_name) is holder:
+        if engine.find_client(client_name) is holder:
             yield False
 
 
@@ -158,28 +160,30 @@ def log_on_implicitly(session: Session) -> CommandSteps:
     Raises:
         CommandRefusedError: the transport does not allow it.
     """
-    message_type = session.entrance.message_type or ""
+    message_type = session.connection_context.message_type or ""
     origin = _origin(session, session.connection_name, message_type)
     admission = yield from _admit(session, LogonCredentials("", "", explicit=False, origin=origin))
     if admission.challenge is not None:
-        raise CommandRefusedError("auth failure", "a logon is required", disconnect="auth")
-    if session.entrance.message_type is None:
+        raise CommandRefusedError("auth failure", "a logon is required", disconnect_reason="auth")
+    if session.connection_context.message_type is None:
         raise CommandRefusedError(
             "invalid message type",
-            f"transport {session.entrance.transport} speaks any message type, so that a logon has"
+            f"transport {session.connection_context.transport} speaks any message type, so"
+            " that a logon has"
             " to name one (header mt) before any other command",
         )
-    session.log_on(session.connection_name, session.entrance.message_type)
-    session.engine.audit.logged_on(session.party, admission.reason)
+    session.log_on(session.connection_name, session.connection_context.message_type)
+    session.engine.audit.report_logon(session.audit_party, admission.reason)
 
 
 def _message_type(session: Session, header: Header) -> str:
-    fixed, wanted = session.entrance.message_type, header.message_type
+    fixed, wanted = session.connection_context.message_type, header.message_type
     if fixed is not None:
         if wanted not in (None, "", fixed):
             raise CommandRefusedError(
                 "invalid message type",
-                f"transport {session.entrance.transport} speaks {fixed} only, not {wanted}",
+                f"transport {session.connection_context.transport} speaks {fixed} only, not"
+                f" {wanted}",
             )
         return fixed
     if not wanted:
@@ -208,7 +212,7 @@ def _credentials(
 def _origin(
     session: Session, client_name: str, message_type: str, correlation_id: str = ""
 ) -> LogonOrigin:
-    entrance = session.entrance
+    entrance = session.connection_context
     return LogonOrigin(
         entrance.transport,
         session.address,
@@ -231,15 +235,15 @@ def _admit(
     Raises:
         CommandRefusedError: the user may not log on.
     """
-    entrance = session.entrance
-    exchange = session.exchange or ChallengeLimit(entrance.authenticator.begin())
-    session.wait_for_decision(begins=True)
-    admission = yield from decided(exchange.step(credentials))
+    entrance = session.connection_context
+    exchange = session.logon_exchange or ChallengeLimit(entrance.authenticator.begin_logon())
+    session.suspend_logon_timeout(begins=True)
+    admission = yield from decided(exchange.authenticate(credentials))
     if admission.challenge is not None:
-        session.exchange = exchange
-        session.wait_for_decision(begins=False)
+        session.logon_exchange = exchange
+        session.suspend_logon_timeout(begins=False)
         return admission
-    session.exchange = None
+    session.logon_exchange = None
     if not admission.granted:
         session.engine.client_status.publish(
             "logon_failure",
@@ -249,14 +253,14 @@ def _admit(
             auth_id=credentials.user or None,
         )
         _say_refused(session, credentials, credentials.user, admission.detail or admission.reason)
-        raise CommandRefusedError("auth failure", admission.reason, disconnect="auth")
+        raise CommandRefusedError("auth failure", admission.reason, disconnect_reason="auth")
     permissions = yield from _enter(entrance.entitlement, admission.user)
-    permit = permissions.permit(Permission.LOGON, "")
-    if not permit.allowed:
-        permissions.leave()
+    permit = permissions.get_permit(Permission.LOGON, "")
+    if not permit.is_allowed:
+        permissions.release()
         _say_refused(session, credentials, admission.user, permit.rule)
         raise CommandRefusedError(
-            "not entitled", "the user has no permission to log on", disconnect="entitlement"
+            "not entitled", "the user has no permission to log on", disconnect_reason="entitlement"
         )
     session.user, session.permissions = admission.user, permissions
     return admission
@@ -264,17 +268,17 @@ def _admit(
 
 def _say_refused(session: Session, credentials: LogonCredentials, user: str, reason: str) -> None:
     name = credentials.origin.client_name
-    party = session.party._replace(user=user, client_name=name)
-    session.engine.audit.logon_refused(party, reason)
+    party = session.audit_party._replace(user=user, client_name=name)
+    session.engine.audit.report_refused_logon(party, reason)
 
 
 def _enter(entitlement: Entitlement, user: str) -> Generator[AnswerFuture[Any], None, Permissions]:
     """Return a user's permissions; release them if the connection ends meanwhile."""
-    later = entitlement.enter(user)
+    later = entitlement.acquire_permissions(user)
     try:
         return (yield from decided(later))
     except GeneratorExit:
-        on_answer(later, lambda permissions: permissions.leave())
+        on_answer(later, lambda permissions: permissions.release())
         raise
 
 

@@ -55,7 +55,7 @@ def memory_of_filter(text: str | None) -> int:
 
 def has_memory_for(session: Session, more: int) -> bool:
     """Return whether a number of further bytes may be charged to a client."""
-    return session.memory_of_commands + more <= MAX_CLIENT_MEMORY
+    return session.command_memory + more <= MAX_CLIENT_MEMORY
 
 
 def check_memory(session: Session, header: Header) -> None:
@@ -70,7 +70,7 @@ def check_memory(session: Session, header: Header) -> None:
     """
     replaced = session.subscriptions.get(header.sub_id or header.command_id or "")
     if not has_memory_for(
-        session, memory_of(header) - (0 if replaced is None else replaced.memory)
+        session, memory_of(header) - (0 if replaced is None else replaced.memory_bytes)
     ):
         raise CommandRefusedError(
             "limit exceeded",

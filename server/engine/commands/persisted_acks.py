@@ -46,42 +46,50 @@ class _PendingAck:
 
     Attributes:
         sequences: their sequence numbers, in digits; none if a separate ack is sent.
-        own: that ack.
-        header: the header of the command that it is for.
-        is_settled: whether their outcome is known.
-        is_told: whether their outcome has been reported.
-        since: when the first of them was read, in seconds since 1970 by the steady clock.
+        separate_ack: that ack.
+        command_header: the header of the command that it is for.
+        is_resolved: whether their outcome is known.
+        is_reported: whether their outcome has been reported.
+        received_steady_s: when the first of them was read, in seconds since 1970 by the steady
+            clock.
     """
 
-    __slots__ = ("header", "is_settled", "is_told", "own", "sequences", "since")
+    __slots__ = (
+        "command_header",
+        "is_reported",
+        "is_resolved",
+        "received_steady_s",
+        "separate_ack",
+        "sequences",
+    )
 
     def __init__(
         self,
-        since: float,
+        received_steady_s: float,
         sequences: Sequence[bytes],
-        own: Header | None = None,
-        header: Header | None = None,
+        separate_ack: Header | None = None,
+        command_header: Header | None = None,
     ) -> None:
-        self.since = since
+        self.received_steady_s = received_steady_s
         self.sequences = sequences
-        self.own = own
-        self.header = header
-        self.is_settled = False
-        self.is_told = False
+        self.separate_ack = separate_ack
+        self.command_header = command_header
+        self.is_resolved = False
+        self.is_reported = False
 
 
 class _PendingAckBatch(_PendingAck):
     """Commands that are combined, and wait as one.
 
     Attributes:
-        waits: functions that call back when some of them are stored.
+        durability_waits: functions that call back when some of them are stored.
     """
 
-    __slots__ = ("waits",)
+    __slots__ = ("durability_waits",)
 
     def __init__(self, since: float, sequences: Sequence[bytes]) -> None:
         super().__init__(since, sequences)
-        self.waits: dict[DurabilityWait, None] = {}
+        self.durability_waits: dict[DurabilityWait, None] = {}
 
 
 class PersistedAcks:
@@ -93,12 +101,14 @@ class PersistedAcks:
 
     def __init__(self, session: Session) -> None:
         self._session = session
-        self._waiting: deque[_PendingAck] = deque()
-        self._crowd: _PendingAckBatch | None = None  # the last entry, if it still accepts commands
-        self._reached: int | None = None  # the sequence number to be acknowledged next
-        self._is_due = False
+        self._pending_acks: deque[_PendingAck] = deque()
+        self._open_batch: _PendingAckBatch | None = (
+            None  # the last entry, if it still accepts commands
+        )
+        self._sequence_to_ack: int | None = None  # the sequence number to be acknowledged next
+        self._is_send_scheduled = False
 
-    def succeeded(
+    def acknowledge_command(
         self, header: Header, when_stored: DurabilityWait, *, is_certain: bool = False
     ) -> None:
         """Acknowledge a command when it is stored.
@@ -110,11 +120,15 @@ class PersistedAcks:
         """
         if header.sequence is None:
             own = success(header, "persisted")
-            self._add(_PendingAck(self._session.heard_at, (), own, header), when_stored)
+            self._add_pending(
+                _PendingAck(self._session.last_input_steady_s, (), own, header), when_stored
+            )
         else:
-            self.reached((b"%d" % header.sequence,), when_stored, is_certain=is_certain)
+            self.acknowledge_sequences(
+                (b"%d" % header.sequence,), when_stored, is_certain=is_certain
+            )
 
-    def reached(
+    def acknowledge_sequences(
         self, sequences: Sequence[bytes], when_stored: DurabilityWait, *, is_certain: bool = False
     ) -> None:
         """Acknowledge commands, and all before them, when they are stored.
@@ -126,97 +140,105 @@ class PersistedAcks:
         """
         if is_certain:
             sequences = (sequences[-1],)
-            if len(self._waiting) >= _MAX_APART:
-                self._crowd_in(sequences, when_stored)
+            if len(self._pending_acks) >= _MAX_APART:
+                self._add_to_batch(sequences, when_stored)
                 return
-        self._add(_PendingAck(self._session.heard_at, sequences), when_stored)
+        self._add_pending(_PendingAck(self._session.last_input_steady_s, sequences), when_stored)
 
-    def _crowd_in(self, sequences: Sequence[bytes], when_stored: DurabilityWait) -> None:
+    def _add_to_batch(self, sequences: Sequence[bytes], when_stored: DurabilityWait) -> None:
         """Add commands to the combined entry, as many commands are waiting."""
-        crowd = self._crowd
+        crowd = self._open_batch
         if crowd is None:
-            crowd = self._crowd = _PendingAckBatch(self._session.heard_at, sequences)
-            self._waiting.append(crowd)
+            crowd = self._open_batch = _PendingAckBatch(
+                self._session.last_input_steady_s, sequences
+            )
+            self._pending_acks.append(crowd)
         crowd.sequences = sequences
-        crowd.waits[when_stored] = None
+        crowd.durability_waits[when_stored] = None
 
-    def _close_crowd(self) -> None:
+    def _close_batch(self) -> None:
         """Close the combined entry to further commands, and begin to wait for those in it."""
-        crowd, self._crowd = self._crowd, None
+        crowd, self._open_batch = self._open_batch, None
         if crowd is not None:
-            when_all_settled(list(crowd.waits), partial(self._settled, crowd))
+            when_all_settled(list(crowd.durability_waits), partial(self._on_resolved, crowd))
 
-    def refused(self, ack: Header) -> None:
+    def report_failure(self, ack: Header) -> None:
         """Report at once that a command failed.
 
         Args:
             ack: the failure ack.
         """
-        self._send()  # acknowledge the settled commands before it
+        self._send_success()  # acknowledge the settled commands before it
         if self._session.is_open:
             self._session.send(ack)
 
-    def repeated(self, ack: Header, when_stored: DurabilityWait) -> None:
+    def report_duplicate(self, ack: Header, when_stored: DurabilityWait) -> None:
         """Report that a command repeats an earlier one, once all before it is acknowledged.
 
         Args:
             ack: the failure ack.
             when_stored: calls back when the first command with its number is stored.
         """
-        self._add(_PendingAck(self._session.heard_at, (), ack), when_stored)
+        self._add_pending(_PendingAck(self._session.last_input_steady_s, (), ack), when_stored)
 
-    def _add(self, waiting: _PendingAck, when_stored: DurabilityWait) -> None:
-        if self._crowd is not None:
-            self._close_crowd()
-        self._waiting.append(waiting)
-        when_stored(partial(self._settled, waiting))
+    def _add_pending(self, waiting: _PendingAck, when_stored: DurabilityWait) -> None:
+        if self._open_batch is not None:
+            self._close_batch()
+        self._pending_acks.append(waiting)
+        when_stored(partial(self._on_resolved, waiting))
 
-    def _settled(self, settled: _PendingAck, problem: RecordStoreError | None) -> None:
-        settled.is_settled = True
+    def _on_resolved(self, settled: _PendingAck, problem: RecordStoreError | None) -> None:
+        settled.is_resolved = True
         engine = self._session.engine
         if problem is None:
-            seconds = max(engine.clock.attentive() - settled.since, 0.0)
-            engine.persisting.add(int(seconds * _MICROSECONDS))
+            seconds = max(engine.clock.steady_unpaused() - settled.received_steady_s, 0.0)
+            engine.persist_latencies.add(int(seconds * _MICROSECONDS))
         else:
-            settled.is_told = True
-            self._tell_problem(settled, problem)
-        waiting = self._waiting
-        while waiting and waiting[0].is_settled:
+            settled.is_reported = True
+            self._report_problem(settled, problem)
+        waiting = self._pending_acks
+        while waiting and waiting[0].is_resolved:
             first = waiting.popleft()
-            if first.is_told:
+            if first.is_reported:
                 continue
-            if first.own is None:
-                self._reached = int(first.sequences[-1])
+            if first.separate_ack is None:
+                self._sequence_to_ack = int(first.sequences[-1])
             else:
-                self._send()
+                self._send_success()
                 if self._session.is_open:
-                    self._session.send(first.own)
-        if self._crowd is not None and len(waiting) <= _MAX_APART // 2:
-            self._close_crowd()
-        if self._reached is not None and not self._is_due:
-            self._is_due = True
-            engine.clock.call_later(self._session.options.ack_conflation, self._send_in_time)
+                    self._session.send(first.separate_ack)
+        if self._open_batch is not None and len(waiting) <= _MAX_APART // 2:
+            self._close_batch()
+        if self._sequence_to_ack is not None and not self._is_send_scheduled:
+            self._is_send_scheduled = True
+            engine.clock.call_later(
+                self._session.options.ack_conflation_s, self._on_conflation_timer
+            )
 
-    def _tell_problem(self, settled: _PendingAck, problem: RecordStoreError) -> None:
+    def _report_problem(self, settled: _PendingAck, problem: RecordStoreError) -> None:
         log = self._session.engine.transaction_log
         if log is not None:
             for digits in settled.sequences:
-                log.refusals.failed(self._session.client_hash, int(digits))
-        self._send()
+                log.rejected_sequences.record_failure(self._session.client_hash, int(digits))
+        self._send_success()
         if not self._session.is_open:
             return
-        if settled.header is not None:
-            self._session.send(failure(settled.header, "persisted", NOT_STORED, str(problem)))
+        if settled.command_header is not None:
+            self._session.send(
+                failure(settled.command_header, "persisted", NOT_STORED, str(problem))
+            )
         fail_sequences(self._session, settled.sequences, str(problem))
 
-    def _send_in_time(self) -> None:
-        self._is_due = False
-        self._send()
+    def _on_conflation_timer(self) -> None:
+        self._is_send_scheduled = False
+        self._send_success()
         self._session.engine.flush()
 
-    def _send(self) -> None:
+    def _send_success(self) -> None:
         """Acknowledge the sequence number that has been reached, and so all before it."""
-        if self._reached is not None and self._session.is_open:
-            header = Header("ack", acks="persisted", sequence=self._reached, status="success")
+        if self._sequence_to_ack is not None and self._session.is_open:
+            header = Header(
+                "ack", acks="persisted", sequence=self._sequence_to_ack, status="success"
+            )
             self._session.send(header)
-        self._reached = None
+        self._sequence_to_ack = None

@@ -43,14 +43,14 @@ def handle(session: Session, header: Header, body: bytes) -> None:
             "invalid topic", f"topics that begin with {RESERVED_TOPICS} are the server's own"
         )
     check_name(topic)
-    target = session.writing.topic(topic)
+    target = session.publish_targets.find_target(topic)
     envelope = Envelope(
         session,
-        session.last_heard,
+        session.last_input_s,
         header.correlation_id,
         header.sow_key,
         lifetime(header.expiration),
-        delta=header.command == "delta_publish",
+        is_delta=header.command == "delta_publish",
         sequence=header.sequence or 0,
     )
     for rejection in target.publish([body], envelope):
@@ -80,7 +80,7 @@ def acknowledge_stored(
     if session.engine.transaction_log is None:
         when_stored(partial(acknowledge_late, session, header))
     else:
-        session.persisted_acks.succeeded(header, when_stored, is_certain=is_certain)
+        session.persisted_acks.acknowledge_command(header, when_stored, is_certain=is_certain)
 
 
 def lifetime(expiration: int | None) -> int | None:
@@ -99,9 +99,9 @@ def plain_target(session: Session, header: Header) -> PublishTarget | None:
     ):
         return None
     topic = header.topic or ""
-    if header.command == "delta_publish" and session.find_topic(topic).keeps_messages:
+    if header.command == "delta_publish" and session.find_topic(topic).is_persistent:
         return None
-    return session.writing.topic(topic)
+    return session.publish_targets.find_target(topic)
 
 
 def _acks_are_plain(header: Header) -> bool:

@@ -39,25 +39,25 @@ class PublishBatcher:
         session: the connection.
 
     Attributes:
-        known: the headers of such publishes.
-        are_recorded: whether any of them went into the transaction log.
+        header_cache: the headers of such publishes.
+        has_journaled: whether any of them went into the transaction log.
     """
 
-    __slots__ = ("_envelope", "_session", "_topics_generation", "are_recorded", "known")
+    __slots__ = ("_envelope", "_session", "_topics_generation", "has_journaled", "header_cache")
 
     def __init__(self, session: Session) -> None:
-        self.known = PublishHeaderCache()
-        self.are_recorded = False
+        self.header_cache = PublishHeaderCache()
+        self.has_journaled = False
         self._session = session
         self._topics_generation = 0
         self._envelope: Envelope | None = None  # of batches without marks that are not recorded
 
-    def begin(self) -> None:
+    def refresh(self) -> None:
         """Prepare for the next batches; called after any change to the remembered state."""
-        self._drop_forgotten_topics()
+        self._drop_stale_headers()
         self._envelope = None
 
-    def remember(
+    def cache_header(
         self, data: bytes, header: Header, topic: PublishTarget, acks: Sequence[str]
     ) -> None:
         """Remember a header, so that frames with it are messages to a topic.
@@ -69,7 +69,7 @@ class PublishBatcher:
             topic: the target of the bodies.
             acks: the types of ack that it requests; none without a sequence number.
         """
-        self._drop_forgotten_topics()
+        self._drop_stale_headers()
         sequence = header.sequence
         marks = MessageMetadata(header.correlation_id, header.sow_key, header.expiration)
         publish = make_publish_header(
@@ -79,7 +79,7 @@ class PublishBatcher:
             has_log=self._session.engine.transaction_log is not None,
             is_marked=marks != NO_MARKS,
         )
-        self.known.remember(data, sequence, marks, publish)
+        self.header_cache.add_header(data, sequence, marks, publish)
 
     def publish(
         self,
@@ -93,23 +93,23 @@ class PublishBatcher:
         session.command = "publish"
         topic = run.topic
         if marks:
-            rejections = self._publish_marked(topic, bodies, sequences, marks)
-            self._answer(run, sequences, rejections)
+            rejections = self._publish_with_metadata(topic, bodies, sequences, marks)
+            self._send_acks(run, sequences, rejections)
             return
-        if not topic.takes_places:
+        if not topic.accepts_slices:
             bodies = list(bodies)  # the topic reads each by itself, and retains some
         if topic.is_journaled:
-            envelope = Envelope(session, session.last_heard)
+            envelope = Envelope(session, session.last_input_s)
             envelope.sequences = numbers_of(sequences)
-            self.are_recorded = True
+            self.has_journaled = True
         else:
             sequences = list(sequences)  # some may wait, and must not retain the read buffer
             if self._envelope is None:
-                self._envelope = Envelope(session, session.last_heard)
+                self._envelope = Envelope(session, session.last_input_s)
             envelope = self._envelope
-        self._answer(run, sequences, topic.publish(bodies, envelope))
+        self._send_acks(run, sequences, topic.publish(bodies, envelope))
 
-    def _publish_marked(
+    def _publish_with_metadata(
         self,
         topic: PublishTarget,
         bodies: Sequence[bytes],
@@ -118,10 +118,10 @@ class PublishBatcher:
     ) -> Sequence[Rejection]:
         """Publish messages with different marks; those with SOW keys one by one."""
         session = self._session
-        self.are_recorded = self.are_recorded or topic.is_journaled
+        self.has_journaled = self.has_journaled or topic.is_journaled
         said = marks[0]  # all have the same kinds
-        if topic.takes_marks and said.sow_key is None and len(marks) > 1:
-            envelope = Envelope(session, session.last_heard)
+        if topic.accepts_metadata and said.sow_key is None and len(marks) > 1:
+            envelope = Envelope(session, session.last_input_s)
             envelope.sequences = numbers_of(sequences)
             if said.correlation_id is not None:
                 envelope.correlation_ids = [mark or "" for mark, _, _ in marks]
@@ -132,7 +132,7 @@ class PublishBatcher:
         for position, (correlation_id, sow_key, expiration) in enumerate(marks):
             envelope = Envelope(
                 session,
-                session.last_heard,
+                session.last_input_s,
                 correlation_id,
                 sow_key,
                 lifetime(expiration),
@@ -144,21 +144,23 @@ class PublishBatcher:
             )
         return rejections
 
-    def _answer(
+    def _send_acks(
         self, run: PublishHeader, sequences: Sequence[bytes], rejections: Sequence[Rejection]
     ) -> None:
         session, topic = self._session, run.topic
         unsaid = sequences
         if rejections:
-            sequences, unsaid = self._reject(run, rejections, sequences)
-        if run.acks is not None:
-            run.acks.send(session.outbox, sequences)
-        if run.conflates and unsaid:
-            session.persisted_acks.reached(unsaid, topic.when_stored, is_certain=topic.is_journaled)
-        elif run.late_acks is not None and sequences:
-            topic.when_stored(partial(self._send_late, run.late_acks, sequences))
+            sequences, unsaid = self._refuse_rejected(run, rejections, sequences)
+        if run.immediate_acks is not None:
+            run.immediate_acks.send(session.outbox, sequences)
+        if run.conflates_acks and unsaid:
+            session.persisted_acks.acknowledge_sequences(
+                unsaid, topic.when_stored, is_certain=topic.is_journaled
+            )
+        elif run.deferred_acks is not None and sequences:
+            topic.when_stored(partial(self._send_deferred_acks, run.deferred_acks, sequences))
 
-    def _reject(
+    def _refuse_rejected(
         self, run: PublishHeader, rejections: Iterable[Rejection], sequences: Sequence[bytes]
     ) -> tuple[Sequence[bytes], Sequence[bytes]]:
         """Refuse the rejected messages of a batch.
@@ -172,8 +174,8 @@ class PublishBatcher:
             before = list(sequences[begin : rejection.position])
             accepted += before
             begin = rejection.position + 1
-            if run.conflates and before:  # a duplicate is reported behind them
-                self._session.persisted_acks.reached(before, run.topic.when_stored)
+            if run.conflates_acks and before:  # a duplicate is reported behind them
+                self._session.persisted_acks.acknowledge_sequences(before, run.topic.when_stored)
             header = Header(
                 command="publish",
                 topic=run.topic.name,
@@ -184,7 +186,7 @@ class PublishBatcher:
         unsaid = sequences[begin:]
         return [*accepted, *unsaid], unsaid
 
-    def _send_late(
+    def _send_deferred_acks(
         self, acks: SequencedAcks, sequences: Sequence[bytes], problem: RecordStoreError | None
     ) -> None:
         """Send acks that waited for stable storage, unless the peer has disconnected meanwhile."""
@@ -196,9 +198,9 @@ class PublishBatcher:
         else:
             fail_sequences(session, sequences, str(problem))
 
-    def _drop_forgotten_topics(self) -> None:
+    def _drop_stale_headers(self) -> None:
         """Forget all headers if the registry has dropped topics, as they have no subscribers."""
         generation = self._session.engine.topics.generation
         if self._topics_generation != generation:
             self._topics_generation = generation
-            self.known.forget()
+            self.header_cache.clear()

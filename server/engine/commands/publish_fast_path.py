@@ -31,21 +31,21 @@ class PublishHeader:
     Attributes:
         topic: the target of bodies with this header.
         ack_types: the types of ack that it requests.
-        acks: writes those that can be sent at once, None if there are none.
-        late_acks: writes those that wait until messages are on stable storage, None if there are
-            none.
-        conflates: whether these are conflated instead, see `PersistedAcks`.
-        is_numbered: whether the numbers of messages are used.
-        is_marked: whether each message has marks.
+        immediate_acks: writes those that can be sent at once, None if there are none.
+        deferred_acks: writes those that wait until messages are on stable storage, None if there
+            are none.
+        conflates_acks: whether these are conflated instead, see `PersistedAcks`.
+        uses_sequences: whether the numbers of messages are used.
+        has_metadata: whether each message has marks.
     """
 
     topic: PublishTarget
     ack_types: Sequence[str]
-    acks: SequencedAcks | None
-    late_acks: SequencedAcks | None
-    conflates: bool
-    is_numbered: bool
-    is_marked: bool
+    immediate_acks: SequencedAcks | None
+    deferred_acks: SequencedAcks | None
+    conflates_acks: bool
+    uses_sequences: bool
+    has_metadata: bool
 
 
 def make_publish_header(
@@ -66,7 +66,7 @@ def make_publish_header(
         is_marked: whether it has marks of its message.
     """
     conflates = "persisted" in acks and has_log
-    late = [ack for ack in acks if ack == "persisted" and (topic.keeps_messages or conflates)]
+    late = [ack for ack in acks if ack == "persisted" and (topic.is_persistent or conflates)]
     prompt = [ack for ack in acks if ack not in late]
     return PublishHeader(
         topic,
@@ -93,13 +93,13 @@ ExecuteCallback = Callable[[bytes, bytes], bool]
 class PublishHeaderCache:
     """The headers that one session remembers."""
 
-    __slots__ = ("_known", "_outlines")
+    __slots__ = ("_headers", "_outlines")
 
     def __init__(self) -> None:
-        self._known: dict[bytes | tuple[bytes, bytes], PublishHeader] = {}
+        self._headers: dict[bytes | tuple[bytes, bytes], PublishHeader] = {}
         self._outlines: dict[HeaderOutline, PublishHeader] = {}
 
-    def remember(
+    def add_header(
         self, header: bytes, sequence: int | None, marks: MessageMetadata, publish: PublishHeader
     ) -> None:
         """Remember a header, so that frames with it are messages to a topic.
@@ -112,9 +112,9 @@ class PublishHeaderCache:
         """
         if len(header) > _MAX_REMEMBERED_LENGTH:
             return
-        if len(self._known) + len(self._outlines) >= _MAX_REMEMBERED:
-            self.forget()
-        if publish.is_marked:
+        if len(self._headers) + len(self._outlines) >= _MAX_REMEMBERED:
+            self.clear()
+        if publish.has_metadata:
             found = split_at_values(header)
             digits = b"" if sequence is None else b"%d" % sequence
             if found is not None and found[1:] == (digits, marks):
@@ -126,14 +126,14 @@ class PublishHeaderCache:
             if digits != b"%d" % sequence:
                 return
             key = left, right
-        self._known[key] = publish
+        self._headers[key] = publish
 
-    def forget(self) -> None:
+    def clear(self) -> None:
         """Forget all headers."""
-        self._known.clear()
+        self._headers.clear()
         self._outlines.clear()
 
-    def gather(
+    def dispatch_frames(
         self, frames: Iterable[Frame], publish: PublishBatchCallback, obey: ExecuteCallback
     ) -> int:
         """Publish frames with remembered headers in batches, and execute all others in their place.
@@ -147,7 +147,7 @@ class PublishHeaderCache:
         Returns:
             The number of frames executed: not all if `obey` has returned False.
         """
-        find, outlines = self._known.get, self._outlines
+        find, outlines = self._headers.get, self._outlines
         done = 0
         run: PublishHeader | None = None
         bodies: list[bytes] = []
@@ -176,19 +176,21 @@ class PublishHeaderCache:
                     return done
                 continue
             bodies.append(body)
-            if known.is_numbered:
+            if known.uses_sequences:
                 sequences.append(digits)
-            if known.is_marked:
+            if known.has_metadata:
                 marks.append(said)
         if run is not None:
             publish(run, bodies, sequences, marks)
             done += len(bodies)
         return done
 
-    def take(self, run: FrameBatch, publish: PublishBatchCallback, obey: ExecuteCallback) -> int:
-        """Publish a run of frames that the reader has collected. See `gather`."""
-        known = self._known.get(run.shape)
+    def dispatch_batch(
+        self, run: FrameBatch, publish: PublishBatchCallback, obey: ExecuteCallback
+    ) -> int:
+        """Publish a run of frames that the reader has collected. See `dispatch_frames`."""
+        known = self._headers.get(run.shape)
         if known is None:
-            return self.gather(run.frames(), publish, obey)
-        publish(known, run.bodies, run.digits if known.is_numbered else [], [])
+            return self.dispatch_frames(run.frames(), publish, obey)
+        publish(known, run.bodies, run.digits if known.uses_sequences else [], [])
         return len(run.bodies)

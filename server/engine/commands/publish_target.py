@@ -53,7 +53,7 @@ class PublishTarget(Protocol):
         """The topic's name."""
 
     @property
-    def keeps_messages(self) -> bool:
+    def is_persistent(self) -> bool:
         """True if messages go to stable storage."""
 
     @property
@@ -61,11 +61,11 @@ class PublishTarget(Protocol):
         """True if messages are recorded in the transaction log."""
 
     @property
-    def takes_places(self) -> bool:
+    def accepts_slices(self) -> bool:
         """True if bodies may be slices of the read buffer, as the topic retains none of them."""
 
     @property
-    def takes_marks(self) -> bool:
+    def accepts_metadata(self) -> bool:
         """True if messages of a batch may have correlation ids and lifetimes of their own."""
 
     def publish(self, bodies: Sequence[bytes], envelope: Envelope) -> Sequence[Rejection]:
@@ -92,10 +92,10 @@ class FilteredTopic:
     Attributes:
         topic: see above.
         name: its name.
-        keeps_messages: whether messages go to stable storage.
+        is_persistent: whether messages go to stable storage.
         is_journaled: whether messages are recorded in the transaction log.
-        takes_places: False: each body is tested by itself.
-        takes_marks: False: a batch of messages may be divided.
+        accepts_slices: False: each body is tested by itself.
+        accepts_metadata: False: a batch of messages may be divided.
         when_stored: calls back when everything published so far is settled.
     """
 
@@ -109,33 +109,33 @@ class FilteredTopic:
     ) -> None:
         self.topic: Final = topic
         self.name: Final = topic.name
-        self.keeps_messages: Final = topic.keeps_messages
+        self.is_persistent: Final = topic.is_persistent
         self.is_journaled: Final = topic.is_journaled
-        self.takes_places: Final = False
-        self.takes_marks: Final = False
+        self.accepts_slices: Final = False
+        self.accepts_metadata: Final = False
         self.when_stored: Final = topic.when_stored
         self._effort: Final = SearchAllowance()
         self._extract: Final = message_type.extractor(paths(permitted))
         read = with_inferred_types(permitted, message_type)
         self._matches: Final = compile_filter(read, functions, effort=self._effort)
-        self._asks: Final = asks_for_context(permitted, functions)
+        self._needs_context: Final = asks_for_context(permitted, functions)
         self._on_refusal: Final = on_refusal
 
     def publish(self, bodies: Sequence[bytes], envelope: Envelope) -> Sequence[Rejection]:
         """Publish the permitted messages of a batch. See `Topic.publish`."""
-        refused = list(self._refused(bodies, envelope))
+        refused = list(self._find_refused(bodies, envelope))
         if not refused:
             return self.topic.publish(bodies, envelope)
-        return list(self._publish_others(bodies, envelope, refused))
+        return list(self._publish_permitted(bodies, envelope, refused))
 
-    def problem(self, body: bytes, context: MessageContext) -> str:
+    def refusal_reason(self, body: bytes, context: MessageContext) -> str:
         """Return the reason why a message may not be published; empty if it may.
 
         Args:
             body: the message.
             context: the message's properties besides its fields.
         """
-        self._effort.renew()
+        self._effort.reset()
         try:
             if self._matches(self._extract(body), context):
                 return ""
@@ -143,28 +143,28 @@ class FilteredTopic:
             return f"it cannot be decided whether the user may publish it: {error}"
         return "the user may publish other messages only"
 
-    def _refused(self, bodies: Sequence[bytes], envelope: Envelope) -> Iterator[Rejection]:
+    def _find_refused(self, bodies: Sequence[bytes], envelope: Envelope) -> Iterator[Rejection]:
         context = NO_CONTEXT
         for position, body in enumerate(bodies):
-            if self._asks:
+            if self._needs_context:
                 context = envelope.context(self.name, body)
-            problem = self.problem(body, context)
+            problem = self.refusal_reason(body, context)
             if problem:
                 yield Rejection(position, NOT_ENTITLED, f"topic {self.name!r}: {problem}")
 
-    def _publish_others(
+    def _publish_permitted(
         self, bodies: Sequence[bytes], envelope: Envelope, refused: Sequence[Rejection]
     ) -> Iterator[Rejection]:
         """Publish the messages between refused ones, each in its place."""
         start = 0
         for rejection in refused:
-            yield from self._publish_some(bodies, envelope, start, rejection.position)
+            yield from self._publish_slice(bodies, envelope, start, rejection.position)
             self._on_refusal(envelope, rejection.position)
             yield rejection
             start = rejection.position + 1
-        yield from self._publish_some(bodies, envelope, start, len(bodies))
+        yield from self._publish_slice(bodies, envelope, start, len(bodies))
 
-    def _publish_some(
+    def _publish_slice(
         self, bodies: Sequence[bytes], envelope: Envelope, start: int, end: int
     ) -> Iterator[Rejection]:
         if start < end:
@@ -188,38 +188,38 @@ class PublishTargets:
         session: the connection.
     """
 
-    __slots__ = ("_known", "_session")
+    __slots__ = ("_cached_targets", "_session")
 
     def __init__(self, session: Session) -> None:
         self._session = session
-        self._known: dict[str, _CachedTarget] = {}
+        self._cached_targets: dict[str, _CachedTarget] = {}
 
-    def topic(self, name: str) -> PublishTarget:
+    def find_target(self, name: str) -> PublishTarget:
         """Return the target for messages to a topic.
 
         Raises:
             CommandRefusedError: the user may not publish to it.
         """
         session = self._session
-        permit = session.require(Permission.WRITE_TOPIC, name)
+        permit = session.require_permission(Permission.WRITE_TOPIC, name)
         topic = session.find_topic(name)
         if permit.filter is None:
             return topic
-        known = self._known.get(name)
+        known = self._cached_targets.get(name)
         if known is None or known.permit is not permit or known.topic.topic is not topic:
-            if len(self._known) >= _MAX_KNOWN:
-                self._known.clear()
+            if len(self._cached_targets) >= _MAX_KNOWN:
+                self._cached_targets.clear()
             limited = FilteredTopic(
                 topic,
                 topic.message_type,
                 permit.filter,
                 session.engine.settings.functions,
-                partial(self._note_refusal, name),
+                partial(self._record_refusal, name),
             )
-            known = self._known[name] = _CachedTarget(permit, limited)
+            known = self._cached_targets[name] = _CachedTarget(permit, limited)
         return known.topic
 
-    def may(self, name: str, body: bytes, context: MessageContext) -> bool:
+    def may_publish(self, name: str, body: bytes, context: MessageContext) -> bool:
         """Return whether the user may publish a message that another client has published before.
 
         Args:
@@ -227,16 +227,16 @@ class PublishTargets:
             body: the message.
             context: the message's properties besides its fields.
         """
-        if not self._session.may(Permission.WRITE_TOPIC, name):
+        if not self._session.is_permitted(Permission.WRITE_TOPIC, name):
             return False
-        topic = self.topic(name)
-        return not (isinstance(topic, FilteredTopic) and topic.problem(body, context))
+        topic = self.find_target(name)
+        return not (isinstance(topic, FilteredTopic) and topic.refusal_reason(body, context))
 
-    def _note_refusal(self, name: str, envelope: Envelope, position: int) -> None:
+    def _record_refusal(self, name: str, envelope: Envelope, position: int) -> None:
         """Count a refused message, and record its number, as numbers behind it may be recorded."""
         session = self._session
-        session.refused_write(name)
+        session.record_refused_write(name)
         log = session.engine.transaction_log
         sequence = envelope.sequences[position] if envelope.sequences else envelope.sequence
         if log is not None and sequence:
-            log.refusals.refused(session.client_hash, sequence)
+            log.rejected_sequences.record_refusal(session.client_hash, sequence)

@@ -67,7 +67,7 @@ class QueryCommand:
         self._terms = terms
         self.presentation = presentation
         self._sub_id = sub_id
-        self._now = to_nanoseconds(session.engine.clock.now())
+        self._now_ns = to_nanoseconds(session.engine.clock.now())
         self.query_id = header.query_id or header.command_id or sub_id or ""
 
     def begin(
@@ -88,26 +88,30 @@ class QueryCommand:
             then: called when everything has been sent.
         """
         if self._sub_id is None:
-            self._tell()
+            self._publish_client_status()
         memory = memory_of(self._header)
         form = ResultFormat(self.query_id, self._terms.batch_size, self.presentation, memory)
-        run = QueryExecution(self._session, self._session.engine.turns, form, self._sub_id)
-        chosen = self._chosen(len(queries))
+        run = QueryExecution(self._session, self._session.engine.scheduler, form, self._sub_id)
+        chosen = self._make_row_limiter(len(queries))
 
         def take(presentation: Presentation, record: Record) -> bool:
             if (wanted is not None and not wanted(record)) or not chosen():
                 return False
-            run.batches.add(record, presentation.cut(record.body))
+            run.batch_writer.add(record, presentation.select_fields(record.body))
             if sent is not None:
                 sent(record)
             return True
 
         results = [QueryPart(one.query, partial(take, one.presentation)) for one in queries]
         run.begin(
-            results, leavers(run) if leavers is not None else (), self._acks, self._fail, then
+            results,
+            leavers(run) if leavers is not None else (),
+            self._make_acks,
+            self._report_failure,
+            then,
         )
 
-    def _tell(self) -> None:
+    def _publish_client_status(self) -> None:
         """Publish the query to client status; with a subscription, that one is published."""
         header, session = self._header, self._session
         session.engine.client_status.publish(
@@ -122,22 +126,24 @@ class QueryCommand:
             correlation_id=header.correlation_id,
         )
 
-    def queries(self, topics: Sequence[TopicSelection]) -> list[TopicQuery]:
+    def open_queries(self, topics: Sequence[TopicSelection]) -> list[TopicQuery]:
         """Return queries for the command's records, each of the state at this moment.
 
         Args:
             topics: the topics to query.
         """
-        return [self.asked(one, self._query(one, len(topics))) for one in topics]
+        return [
+            self.make_topic_query(one, self._open_topic_query(one, len(topics))) for one in topics
+        ]
 
-    def asked(self, selected: TopicSelection, query: OpenQuery) -> TopicQuery:
+    def make_topic_query(self, selected: TopicSelection, query: OpenQuery) -> TopicQuery:
         """Return a query with the form of its records: the fields that the client may see."""
-        message_type = selected.keeper.table.message_type
+        message_type = selected.source.table.message_type
         return TopicQuery(
             query, permitted_presentation(selected.permit, self.presentation, message_type)
         )
 
-    def matching(
+    def open_matching(
         self, selected: TopicSelection, filter_: Expr | None, keys: tuple[str, ...] | None = None
     ) -> OpenQuery:
         """Return a query for all records that match a filter, of some SOW keys, unordered.
@@ -147,33 +153,33 @@ class QueryCommand:
         spec = QuerySpec(
             filter=permitted_filter(selected.permit, filter_),
             keys=keys,
-            topics=selected.names,
+            topic_predicate=selected.name_filter,
             as_of=self._terms.as_of,
         )
-        return self._open(selected, spec)
+        return self._open_query(selected, spec)
 
-    def _open(self, selected: TopicSelection, spec: QuerySpec) -> OpenQuery:
-        selected.keeper.table.queries += 1
-        query = selected.keeper.query(spec, self._now)
+    def _open_query(self, selected: TopicSelection, spec: QuerySpec) -> OpenQuery:
+        selected.source.table.queries += 1
+        query = selected.source.query(spec, self._now_ns)
         return query if selected.permit.filter is None else RedactedQuery(query)
 
-    def _query(self, selected: TopicSelection, topics: int) -> OpenQuery:
+    def _open_topic_query(self, selected: TopicSelection, topics: int) -> OpenQuery:
         terms = self._terms
         top_n, skip_n = terms.top_n, terms.skip_n or 0
         if topics > 1 and top_n is not None:
-            top_n, skip_n = top_n + skip_n, 0  # `_chosen` counts over all topics
+            top_n, skip_n = top_n + skip_n, 0  # `_make_row_limiter` counts over all topics
         spec = QuerySpec(
             filter=permitted_filter(selected.permit, terms.filter),
             keys=terms.keys,
             order_by=permitted_order(selected.permit, terms.order_by),
             top_n=top_n,
             skip_n=skip_n,
-            topics=selected.names,
+            topic_predicate=selected.name_filter,
             as_of=terms.as_of,
         )
-        return self._open(selected, spec)
+        return self._open_query(selected, spec)
 
-    def _chosen(self, topics: int) -> Callable[[], bool]:
+    def _make_row_limiter(self, topics: int) -> Callable[[], bool]:
         """Return a function that counts records over all topics: true between skip_n and top_n."""
         terms = self._terms
         if topics <= 1 or terms.top_n is None:
@@ -183,7 +189,7 @@ class QueryCommand:
         position = count()
         return lambda: next(position) in wanted
 
-    def _fail(self, error: Exception) -> None:
+    def _report_failure(self, error: Exception) -> None:
         """End the command after its query failed, and report the failure."""
         session, header = self._session, self._header
         message_id, reason, detail = _cause(error)
@@ -201,7 +207,7 @@ class QueryCommand:
                 failure(header, ack, reason, detail, query_id=self.query_id, sub_id=self._sub_id)
             )
 
-    def _acks(self, totals: QueryTotals) -> Iterable[Header]:
+    def _make_acks(self, totals: QueryTotals) -> Iterable[Header]:
         keys = {"query_id": self.query_id, "sub_id": self._sub_id}
         if wants(self._header, "completed"):
             yield success(self._header, "completed", **keys)
@@ -211,7 +217,7 @@ class QueryCommand:
 
 def tested(selected: TopicSelection) -> int | None:
     """Return the number of records that a query tests, None if the client must not know it."""
-    return len(selected.keeper.table) if selected.permit.filter is None else None
+    return len(selected.source.table) if selected.permit.filter is None else None
 
 
 def _cause(error: Exception) -> tuple[str, str, str]:

@@ -34,31 +34,31 @@ class AckHeaderCache:
         is_filtered: whether transport filters see every command, so that nothing may be remembered.
     """
 
-    __slots__ = ("_is_filtered", "_known", "_session")
+    __slots__ = ("_is_filtered", "_queues_by_header", "_session")
 
     def __init__(self, session: Session, *, is_filtered: bool) -> None:
         self._session = session
         self._is_filtered = is_filtered
-        self._known: dict[tuple[bytes, bytes], QueueTopic] = {}
+        self._queues_by_header: dict[tuple[bytes, bytes], QueueTopic] = {}
 
-    def remember(self, exact_header: bytes, header: Header) -> None:
+    def add_header(self, exact_header: bytes, header: Header) -> None:
         """Remember a header, if it is a plain one, for all that differ by their bookmarks only.
 
         Args:
             exact_header: the bytes of a header.
             header: the decoded header.
         """
-        queue = self._queue_of(header)
+        queue = self._find_queue(header)
         if queue is None or self._is_filtered or self._session.engine.log.enabled("12-0002"):
             return
         left, bookmarks, right = _around_bookmarks(exact_header)
         if bookmarks != header.bookmark or len(left) + len(right) > _MAX_REMEMBERED_LENGTH:
             return
-        if len(self._known) >= _MAX_REMEMBERED:
-            self._known.clear()
-        self._known[left, right] = queue
+        if len(self._queues_by_header) >= _MAX_REMEMBERED:
+            self._queues_by_header.clear()
+        self._queues_by_header[left, right] = queue
 
-    def _queue_of(self, header: Header) -> QueueTopic | None:
+    def _find_queue(self, header: Header) -> QueueTopic | None:
         """Return the queue of a plain acknowledgement; None for any other command."""
         queues, topic = self._session.engine.topics.queues, header.topic
         if (
@@ -69,19 +69,19 @@ class AckHeaderCache:
             return None
         return queues.find(self._session.message_type, topic)
 
-    def take(self, header: bytes, body: bytes) -> bool:
+    def try_acknowledge(self, header: bytes, body: bytes) -> bool:
         """Acknowledge the messages that a header lists; return whether it is a remembered one.
 
         Any error is left to the regular path, which decodes the header and reports it.
         """
-        if not self._known or body:
+        if not self._queues_by_header or body:
             return False
         left, bookmarks, right = _around_bookmarks(header)
-        queue, session = self._known.get((left, right)), self._session
+        queue, session = self._queues_by_header.get((left, right)), self._session
         if queue is None:
             return False
-        permit = session.permit(Permission.READ_TOPIC, queue.name)
-        if not permit.allowed or permit.filter is not None:
+        permit = session.get_permit(Permission.READ_TOPIC, queue.name)
+        if not permit.is_allowed or permit.filter is not None:
             return False
         marks, malformed = parse_bookmarks(bookmarks)
         if malformed or len(marks) > MAX_BOOKMARKS:
@@ -89,7 +89,7 @@ class AckHeaderCache:
         session.command = "sow_delete"
         said = AckTerms(AckOutcome.DONE, session.number, (session.client_hash, 0))
         try:
-            queue.acknowledging.acknowledge(marks, said)
+            queue.ack_handler.acknowledge(marks, said)
         except JournalUnavailableError as error:
             refuse(session, Header("sow_delete", topic=queue.name), "not stored", str(error))
         return True

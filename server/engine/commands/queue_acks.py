@@ -49,17 +49,17 @@ class _AckAction(NamedTuple):
     """The action on messages. Times are microseconds.
 
     Attributes:
-        way: their outcome.
-        delay: the time for which returned messages stay away; None for the queue's setting.
-        extends: whether their leases are extended instead.
-        period: the length of the extended leases, from now on; None for that of new ones.
+        outcome: their outcome.
+        delay_us: the time for which returned messages stay away; None for the queue's setting.
+        extends_leases: whether their leases are extended instead.
+        lease_period_us: the length of the extended leases, from now on; None for that of new ones.
         redrives: whether they are dead letters to return to the topics that they came from.
     """
 
-    way: AckOutcome
-    delay: int | None
-    extends: bool
-    period: int | None
+    outcome: AckOutcome
+    delay_us: int | None
+    extends_leases: bool
+    lease_period_us: int | None
     redrives: bool
 
 
@@ -91,9 +91,9 @@ def handle(session: Session, header: Header, body: bytes) -> CommandSteps:
             "unknown command",
             "'ack' is a command of servers: expected sow_delete, or an ack with the topic of a"
             " queue and bookmarks of its messages",
-            disconnect="unknown command",
+            disconnect_reason="unknown command",
         )
-    session.require(Permission.READ_TOPIC, header.topic)
+    session.require_permission(Permission.READ_TOPIC, header.topic)
     queue = queue_named(session, header.topic)
     if queue is None:
         raise CommandRefusedError(
@@ -122,8 +122,8 @@ def acknowledge_messages(
         CommandRefusedError: the command does not select messages, has an invalid option, or cannot
             be recorded.
     """
-    session.require(Permission.READ_TOPIC, queue.name)
-    permit = session.permit(Permission.READ_TOPIC, queue.name)
+    session.require_permission(Permission.READ_TOPIC, queue.name)
+    permit = session.get_permit(Permission.READ_TOPIC, queue.name)
     how = _read_how(options)
     filter_, keys = read_filter(session, header), read_keys(header)
     if body or (header.bookmark is not None) + (filter_ is not None) + (keys is not None) != 1:
@@ -133,28 +133,28 @@ def acknowledge_messages(
             " bookmarks, a filter (1=1 for all messages), or sow_keys",
         )
     marks = None if header.bookmark is None else _read_marks(header.bookmark)
-    if marks is None and how.extends:
+    if marks is None and how.extends_leases:
         raise option_refusal("extend", "leases are extended by the bookmarks of their messages")
     refuse_duplicate(session, header)
     publisher = session.client_hash, header.sequence or 0
-    said = AckTerms(how.way, session.number, publisher, how.delay)
-    acks = queue.acknowledging
+    said = AckTerms(how.outcome, session.number, publisher, how.delay_us)
+    acks = queue.ack_handler
     try:
-        if marks is not None and how.extends:
-            done = acks.extend(marks, how.period, said)
+        if marks is not None and how.extends_leases:
+            done = acks.extend_leases(marks, how.lease_period_us, said)
             if permit.filter is not None:  # do not disclose the others
-                done = done._replace(looked_at=done.matched)
+                done = done._replace(examined_count=done.matched_count)
         elif marks is not None and not how.redrives and permit.filter is None:
             done = acks.acknowledge(marks, said)
         else:
             if marks is not None:
-                found = acks.find_marks(marks)
+                found = acks.find_by_bookmarks(marks)
             elif filter_ is not None:
-                found = acks.find_matching(permitted_filter(permit, filter_) or filter_)
+                found = acks.find_by_filter(permitted_filter(permit, filter_) or filter_)
             else:
-                found = acks.find_keys(keys or ())
+                found = acks.find_by_sow_keys(keys or ())
             if permit.filter is not None:
-                found = acks.among(permit.filter, found)
+                found = acks.restrict_to_filter(permit.filter, found)
             done = yield from _deal_with(session, queue, found, said, redrives=how.redrives)
             refuse_duplicate(session, header)  # another instance may have sent it meanwhile
             acks.acknowledge_places((), said)
@@ -174,17 +174,19 @@ def _deal_with(
     redrives: bool,
 ) -> Generator[bool, None, QueueAckResult]:
     """Acknowledge or redrive messages as they are found; the command's number is not recorded."""
-    acks, some = queue.acknowledging, said._replace(publisher=NOBODY)
+    acks, some = queue.ack_handler, said._replace(publisher_sequence=NOBODY)
     looked_at = matched = done = 0
     for portion in found:
-        looked_at += portion.looked_at
+        looked_at += portion.examined_count
         matched += len(portion.places)
         for places in _parts(portion.places, _REDRIVE_BATCH_SIZE if redrives else _BATCH_SIZE):
             if redrives:
-                done += queue.redriving.redrive(places, some, session.writing.may)
+                done += queue.dead_letter_redrive.redrive(
+                    places, some, session.publish_targets.may_publish
+                )
             elif places:
                 done += acks.acknowledge_places(places, some)
-            yield not acks.is_log_crowded
+            yield not acks.is_log_backlogged
     return QueueAckResult(looked_at, matched, done)
 
 
@@ -246,9 +248,9 @@ def _answer(session: Session, header: Header, queue: QueueTopic, done: QueueAckR
         header,
         "stats",
         query_id=header.query_id,
-        topic_matches=done.looked_at,
-        matches=done.matched,
-        records_deleted=done.done,
+        topic_matches=done.examined_count,
+        matches=done.matched_count,
+        records_deleted=done.affected_count,
     )
     if wants(header, "persisted"):
         acknowledge_stored(session, header, queue.when_stored)

@@ -64,24 +64,26 @@ def count(session: Session, header: Header, options: Mapping[str, str]) -> Comma
         replayed_topics(session, selector),
         read_filter(session, header),
         sink=sink,
-        deletions=wants_deletions(session, header, options, selector),
+        sends_deletions=wants_deletions(session, header, options, selector),
     )
     terms = CountTerms(header.top_n, _number(options, "count_bytes"), _parts(options))
-    if terms.rows == 0:
+    if terms.max_messages == 0:
         raise CommandRefusedError(
             "invalid option", "top_n is a number of messages to count: 1 or more"
         )
     found: AnswerFuture[LogPosition] = AnswerFuture()
-    log.look_up(session.number, read_bookmark(header), read_not_found(options), found.give)
+    log.resolve_bookmark(
+        session.number, read_bookmark(header), read_not_found(options), found.set_result
+    )
     place: LogPosition = yield from decided(found)  # type: ignore[arg-type]  # mypy takes apart the union
     if isinstance(place, BookmarkError):
         raise CommandRefusedError("bookmark not found", str(place))
     acknowledge(session, header, "processed")
-    if log.journal.refusal is None:  # wait until messages of earlier commands are readable
+    if log.journal.write_error is None:  # wait until messages of earlier commands are readable
         readable: AnswerFuture[None] = AnswerFuture()
-        log.when_durable(partial(readable.give, None))
+        log.when_durable(partial(readable.set_result, None))
         yield from decided(readable)  # type: ignore[arg-type]  # as above
-    tail = session.engine.settled_tail if "fully_durable" in options else session.engine.tail
+    tail = session.engine.fully_durable_tail if "fully_durable" in options else session.engine.tail
     counted = ReplayCounter(session, log, subscription, sink, place, tail.horizon(), terms)
     try:
         for _ in counted.run():
@@ -97,22 +99,24 @@ def _tell(session: Session, header: Header, log: TransactionLog, counted: Replay
     """Send the `completed` ack with the counts and their bookmarks."""
 
     def place(txid: int) -> str:
-        log_number, reached = log.journal.place(txid)
+        log_number, reached = log.journal.position_bookmark(txid)
         return f"{log_number}|{reached}|"
 
-    parts = "".join(f"{place(txid)}:{rows}," for txid, rows in counted.parts())
+    parts = "".join(f"{place(txid)}:{rows}," for txid, rows in counted.divide_into_parts())
     told = [
-        f"places=[{place(counted.end)}]",
-        f"begin={place(counted.begin)}",
-        f"bytes={counted.size}",
-        f"oldest={counted.oldest}",
+        f"places=[{place(counted.end_txid)}]",
+        f"begin={place(counted.begin_txid)}",
+        f"bytes={counted.byte_count}",
+        f"oldest={counted.oldest_us}",
         f"parts=[{parts.rstrip(',')}]",
     ]
-    if counted.lost is not None:
-        told.append(f"lost=[{place(counted.lost.txid)}:{counted.lost.timestamp}]")
-    if not counted.is_whole:
+    if counted.last_removed is not None:
+        told.append(f"lost=[{place(counted.last_removed.txid)}:{counted.last_removed.timestamp}]")
+    if not counted.is_complete:
         told.append("more")
-    acknowledge(session, header, "completed", matches=counted.rows, long_options=",".join(told))
+    acknowledge(
+        session, header, "completed", matches=counted.message_count, long_options=",".join(told)
+    )
 
 
 def _parts(options: Mapping[str, str]) -> int:

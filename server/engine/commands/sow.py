@@ -53,6 +53,6 @@ def handle(session: Session, header: Header, _body: bytes) -> None:
     def begin(as_of: HistoryPoint | None) -> None:
         command = QueryCommand(session, header, replace(terms, as_of=as_of), presentation)
         acknowledge(session, header, "processed", query_id=command.query_id)
-        command.begin(command.queries(topics))
+        command.begin(command.open_queries(topics))
 
     with_point(session, header, topics, begin)

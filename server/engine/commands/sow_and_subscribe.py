@@ -102,10 +102,13 @@ def _query_and_subscribe(session: Session, header: Header, behind: list[bytes]) 
     has = _matches(session, subscription)
     current = page_of(session, subscription)
     if current is None:
-        queries = command.queries(topics)
+        queries = command.open_queries(topics)
     else:
         query = _page_query(command, terms, topics[0], current, replaced, inherit)
-        queries, has = [command.asked(topics[0], query)], lambda record: record.key in query.cut
+        queries, has = (
+            [command.make_topic_query(topics[0], query)],
+            lambda record: record.key in query.page_keys,
+        )
     if before is None or not before.began_with_query:
         command.begin(queries, sent=remember)
         return
@@ -134,8 +137,8 @@ def _page_query(
 ) -> PageQuery:
     """Return a query for the records of a page; it scans only if their set is not known yet."""
     scan = None
-    if not page.results.is_complete:
-        scan = command.matching(topic, terms.filter, terms.keys)
+    if not page.result_set.is_complete:
+        scan = command.open_matching(topic, terms.filter, terms.keys)
     return PageQuery(page, scan, replaced, inherit, tested(topic))
 
 
@@ -145,20 +148,20 @@ def _matches(session: Session, subscription: Subscription) -> Callable[[Record],
     effort = SearchAllowance()
 
     def test_of(keeper: RecordSource) -> RecordFilter | None:
-        permit = session.permit(Permission.READ_TOPIC, keeper.name)
-        if not permit.allowed:
+        permit = session.get_permit(Permission.READ_TOPIC, keeper.name)
+        if not permit.is_allowed:
             return None
         filter_ = permitted_filter(permit, subscription.filter)
-        return RecordFilter(keeper.table, filter_, effort=effort)
+        return RecordFilter(keeper.table, filter_, search_counter=effort)
 
     def matches(record: Record) -> bool:
-        keeper = session.engine.stores.find(session.message_type, record.topic)
+        keeper = session.engine.sow_registry.find(session.message_type, record.topic)
         if keeper is None or not subscription.selector.matches(record.topic):
             return False
         if keeper not in tests:
             tests[keeper] = test_of(keeper)
         test = tests[keeper]
-        effort.renew()
+        effort.reset()
         return test is not None and test(record)
 
     return matches
@@ -173,10 +176,13 @@ def _leavers(
 ) -> Callable[[QueryExecution], Sequence[QueryPart]]:
     """Return a function that makes queries of records that only the replaced subscription has."""
     topics = records_of(session, Permission.READ_TOPIC, before.selector)
-    differ = session.engine.stores.differ
+    differ = session.engine.sow_registry.delta_encoder
 
     def queries(run: QueryExecution) -> Sequence[QueryPart]:
-        asked = [command.asked(one, command.matching(one, before.filter)) for one in topics]
+        asked = [
+            command.make_topic_query(one, command.open_matching(one, before.filter))
+            for one in topics
+        ]
         return [
             QueryPart(
                 query,
@@ -185,7 +191,7 @@ def _leavers(
                     run,
                     structs.replace(subscription, presentation=presentation),
                     matches,
-                    differ(selected.keeper),
+                    differ(selected.source),
                 ),
             )
             for selected, (query, presentation) in zip(topics, asked, strict=True)
@@ -212,8 +218,8 @@ def _tell_leaver(
     """
     if matches(record):
         return False
-    message = RecordMessage.about(record, MATCH, differ)
+    message = RecordMessage.for_unchanged_record(record, MATCH, differ)
     sub_ids, presentation = [subscription.sub_id], subscription.presentation
-    framer = OutboxRecordFramer(run.place, "oof", record.topic, sub_ids, presentation)
-    framer.write(message, presentation.cut(record.body))
+    framer = OutboxRecordFramer(run.reservation, "oof", record.topic, sub_ids, presentation)
+    framer.write(message, presentation.select_fields(record.body))
     return False

@@ -70,7 +70,7 @@ def is_asked_for(session: Session, header: Header, options: Mapping[str, str]) -
             " replays the topics that feed it",
         )
     topics = records_of(session, Permission.READ_TOPIC, selector)
-    return any(selected.keeper.table.history is not None for selected in topics)
+    return any(selected.source.table.history is not None for selected in topics)
 
 
 def handle(session: Session, header: Header, options: Mapping[str, str]) -> None:
@@ -85,7 +85,7 @@ def handle(session: Session, header: Header, options: Mapping[str, str]) -> None
     topics = records_of(session, Permission.READ_TOPIC, selector)
     log = session.engine.transaction_log
     if log is None or not all(
-        session.find_topic(selected.keeper.name).is_journaled for selected in topics
+        session.find_topic(selected.source.name).is_journaled for selected in topics
     ):
         raise CommandRefusedError(
             "invalid bookmark",
@@ -122,25 +122,25 @@ def handle(session: Session, header: Header, options: Mapping[str, str]) -> None
             session, header, replace(terms, as_of=point), subscription.presentation, sub_id
         )
         acknowledge(session, header, "processed", sub_id=sub_id, query_id=command.query_id)
-        span = replace(place, after=_gapless(topics, point, place), not_before=0)
+        span = replace(place, after_txid=_gapless(topics, point, place), begin_timestamp=0)
         replay = subscription.replay
         assert isinstance(replay, Replay)  # noqa: S101 - see make_subscription
         try:
-            queries = command.queries(topics)
+            queries = command.open_queries(topics)
         except RecordStoreError as error:
             session.end_subscription(sub_id)
             refuse(session, header, NOT_READABLE, str(error))
             return
         if page is not None:
             query = _page_query(command, subscription, replay, topics[0])
-            queries = [command.asked(topics[0], query)]
+            queries = [command.make_topic_query(topics[0], query)]
         command.begin(
             queries,
             sent=remember(session, subscription),
             then=lambda: replay.begin(subscription, span),
         )
 
-    log.look_up(session.number, read_bookmark(header), read_not_found(options), found)
+    log.resolve_bookmark(session.number, read_bookmark(header), read_not_found(options), found)
 
 
 def _check_page(options: Mapping[str, str], before: Subscription | None) -> None:
@@ -162,19 +162,19 @@ def _page_query(
     command: QueryCommand, subscription: Subscription, replay: Replay, topic: TopicSelection
 ) -> PageQuery:
     """Return a query for the first records of a page, from which the replay continues."""
-    sow = topic.keeper
+    sow = topic.source
     assert isinstance(sow, SowTopicRecords)  # noqa: S101 - no other kind of topic has a history
-    replay.records = HistoricalPage(subscription, sow, replay.listener.engine, topic.permit)
-    scan = replay.records.found_by(command.matching(topic, subscription.filter))
-    return PageQuery(replay.records.page, scan, None, None, tested(topic))
+    replay.historical_page = HistoricalPage(subscription, sow, replay.session.engine, topic.permit)
+    scan = replay.historical_page.make_fill_scan(command.open_matching(topic, subscription.filter))
+    return PageQuery(replay.historical_page.page, scan, None, None, tested(topic))
 
 
 def _gapless(topics: Sequence[TopicSelection], point: HistoryPoint, place: LogSpan) -> int:
     """Return the txid from behind which everything must be replayed."""
-    after = place.after
+    after = place.after_txid
     for selected in topics:
-        table = selected.keeper.table
-        row = None if table.history is None else table.history.oldest_doubtful(point)
+        table = selected.source.table
+        row = None if table.history is None else table.history.find_oldest_inexact(point)
         if row is not None:
-            after = min(after, table.store.record(row).sequence)
+            after = min(after, table.store.read_record(row).sequence)
     return after

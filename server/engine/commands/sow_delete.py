@@ -103,13 +103,13 @@ class _DeletionCandidates:
     Attributes:
         topic_matches: the number of records tested.
         matches: the number of records to delete.
-        refused: the number of named records that the user may not delete.
-        refused_visibly: the number of these that the user may read.
+        refused_count: the number of named records that the user may not delete.
+        visible_refused_count: the number of these that the user may read.
     """
 
     def __init__(self) -> None:
-        self.refused = 0
-        self.refused_visibly = 0
+        self.refused_count = 0
+        self.visible_refused_count = 0
         self.topic_matches = 0
         self.matches = 0
         self._states: dict[str, deque[tuple[str, int]]] = {}
@@ -120,7 +120,7 @@ class _DeletionCandidates:
             states = self._states.setdefault(record.topic, deque())
             states.append((record.key, record.sequence))
 
-    def groups(self, named: str) -> Iterator[_Group]:
+    def drain_groups(self, named: str) -> Iterator[_Group]:
         """Yield the records by topic, in the order in which they were added, and free them.
 
         Args:
@@ -170,7 +170,7 @@ def handle(session: Session, header: Header, body: bytes) -> CommandSteps:
         )
     topics = records_of(session, Permission.WRITE_TOPIC, selector)
     if selector.is_regex:
-        topics = [chosen for chosen in topics if isinstance(chosen.keeper, SowTopicRecords)]
+        topics = [chosen for chosen in topics if isinstance(chosen.source, SowTopicRecords)]
     if not topics and not selector.is_regex:
         raise CommandRefusedError(
             "invalid topic",
@@ -180,15 +180,17 @@ def handle(session: Session, header: Header, body: bytes) -> CommandSteps:
     refuse_duplicate(session, header)
     found = _DeletionCandidates()
     yield from _find(session, topics, which, selector, found)
-    if found.refused:
-        session.refused_write(selector.text, found.refused)
-        if found.refused_visibly and not found.matches:
+    if found.refused_count:
+        session.record_refused_write(selector.text, found.refused_count)
+        if found.visible_refused_count and not found.matches:
             raise CommandRefusedError(
                 NOT_ENTITLED,
                 f"user {session.user!r} may delete other records only of {header.topic!r}",
             )
     deletion = _Deletion(session, header)
-    yield from deletion.delete(found.groups("" if selector.is_regex else selector.text))
+    yield from deletion.delete_groups(
+        found.drain_groups("" if selector.is_regex else selector.text)
+    )
     if not session.is_internal:
         session.engine.client_status.publish(
             header.command,
@@ -199,9 +201,9 @@ def handle(session: Session, header: Header, body: bytes) -> CommandSteps:
             query_id=header.query_id,
             correlation_id=header.correlation_id,
         )
-    _acknowledge(session, header, found, deletion.deleted)
+    _acknowledge(session, header, found, deletion.deleted_count)
     if wants(header, "persisted"):
-        waits = [topic.when_stored for topic in deletion.changed]
+        waits = [topic.when_stored for topic in deletion.changed_topics]
         acknowledge_stored(session, header, partial(when_all_settled, waits))
 
 
@@ -215,7 +217,7 @@ def _find(
     """Find the records to delete."""
     stored: list[tuple[SowTopicRecords, TopicSelection]] = []
     for selected in topics:
-        sow = selected.keeper
+        sow = selected.source
         if not isinstance(sow, SowTopicRecords):
             raise CommandRefusedError(
                 "invalid topic",
@@ -223,21 +225,21 @@ def _find(
             )
         stored.append((sow, selected))
     # Journaled topics last: the last group has the command's sequence number.
-    stored.sort(key=lambda one: session.engine.stores.is_journaled(one[0]))
+    stored.sort(key=lambda one: session.engine.sow_registry.is_journaled(one[0]))
     if which.filter is not None:
         yield from _find_matching(session, stored, which.filter, found)
         return
     for sow, selected in stored:
         may_go = _PermitTest(sow, selected.permit)
-        is_visible = _PermitTest(sow, session.permit(Permission.READ_TOPIC, sow.name))
+        is_visible = _PermitTest(sow, session.get_permit(Permission.READ_TOPIC, sow.name))
         for named in _named(sow, selected, which, selector):
             records = [record for record in named if may_go(record)]
             found.add(records)
             found.matches += len(records)
             if len(records) < len(named):
                 refused = [record for record in named if not may_go(record)]
-                found.refused += len(refused)
-                found.refused_visibly += sum(map(is_visible, refused))
+                found.refused_count += len(refused)
+                found.visible_refused_count += sum(map(is_visible, refused))
             yield True
     found.topic_matches = found.matches
 
@@ -248,7 +250,7 @@ def _find_matching(
     filter_: Expr,
     found: _DeletionCandidates,
 ) -> CommandSteps:
-    now = to_nanoseconds(session.last_heard)
+    now = to_nanoseconds(session.last_input_s)
     queries = [_query(sow, selected, filter_, now) for sow, selected in topics]
     try:
         for query in queries:
@@ -267,7 +269,7 @@ def _find_matching(
 def _query(sow: SowTopicRecords, selected: TopicSelection, filter_: Expr, now: int) -> OpenQuery:
     """Return a query for matching records that may be deleted; others are not even counted."""
     permit = selected.permit
-    spec = QuerySpec(filter=permitted_filter(permit, filter_), topics=selected.names)
+    spec = QuerySpec(filter=permitted_filter(permit, filter_), topic_predicate=selected.name_filter)
     query = sow.query(spec, now)
     return query if permit.filter is None else RedactedQuery(query)
 
@@ -281,17 +283,17 @@ class _PermitTest:
     """
 
     def __init__(self, sow: SowTopicRecords, permit: Permit) -> None:
-        self._allowed = permit.allowed
+        self._is_allowed = permit.is_allowed
         self._effort = SearchAllowance()
-        self._test = RecordFilter(sow.table, permit.filter, effort=self._effort)
+        self._record_filter = RecordFilter(sow.table, permit.filter, search_counter=self._effort)
 
     def __call__(self, record: Record) -> bool:
         """Return whether the permit covers a record."""
-        if not self._allowed:
+        if not self._is_allowed:
             return False
-        self._effort.renew()
+        self._effort.reset()
         try:
-            return self._test(record)
+            return self._record_filter(record)
         except TooCostlyError:
             return False
 
@@ -302,11 +304,13 @@ def _named(
     """Yield the records of a topic that the command names by keys or by a message."""
     if which.keys is not None:
         for start in range(0, len(which.keys), _KEY_BATCH_SIZE):
-            yield sow.find_keys(which.keys[start : start + _KEY_BATCH_SIZE], selected.names)
+            yield sow.find_by_keys(
+                which.keys[start : start + _KEY_BATCH_SIZE], selected.name_filter
+            )
         return
     for name in _names(selected, selector):
         try:
-            yield sow.find_body(which.body, name)
+            yield sow.find_by_body(which.body, name)
         except (BodyError, KeyRefusedError) as error:
             raise CommandRefusedError("invalid message", str(error)) from None
         except RecordStoreError as error:
@@ -321,21 +325,21 @@ class _Deletion:
         header: its header.
 
     Attributes:
-        deleted: the number of records deleted.
-        changed: one topic of each file that has changed.
+        deleted_count: the number of records deleted.
+        changed_topics: one topic of each file that has changed.
     """
 
     def __init__(self, session: Session, header: Header) -> None:
-        self.deleted = 0
+        self.deleted_count = 0
         self._session = session
         self._header = header
-        self._changed: dict[RecordSource, SowTopic] = {}
+        self._changed_by_source: dict[RecordSource, SowTopic] = {}
 
     @property
-    def changed(self) -> Iterable[SowTopic]:
-        return self._changed.values()
+    def changed_topics(self) -> Iterable[SowTopic]:
+        return self._changed_by_source.values()
 
-    def delete(self, groups: Iterator[_Group]) -> CommandSteps:
+    def delete_groups(self, groups: Iterator[_Group]) -> CommandSteps:
         """Delete one group after the other.
 
         Raises:
@@ -344,41 +348,41 @@ class _Deletion:
         group = next(groups, None)
         while group is not None:
             following = next(groups, None)
-            self._delete(group, is_last=following is None)
+            self._delete_group(group, is_last=following is None)
             group = following
-            yield not self._is_log_crowded
+            yield not self._is_log_backlogged
 
-    def _delete(self, group: _Group, *, is_last: bool) -> None:
+    def _delete_group(self, group: _Group, *, is_last: bool) -> None:
         session = self._session
         topic = session.find_topic(group.topic)
         if not isinstance(topic, SowTopic):
             return
         sequence = self._header.sequence or 0 if is_last and topic.is_journaled else 0
-        envelope = Envelope(session, session.last_heard, sequence=sequence)
+        envelope = Envelope(session, session.last_input_s, sequence=sequence)
         try:
-            self.deleted += topic.delete(group.states, envelope)
+            self.deleted_count += topic.delete(group.states, envelope)
         except (DuplicateError, RejectedSequenceError) as error:
             raise CommandRefusedError(REASONS[type(error)], str(error)) from None
         except (JournalUnavailableError, RecordStoreError) as error:
-            already = f"; {self.deleted} records have been deleted before that"
+            already = f"; {self.deleted_count} records have been deleted before that"
             raise CommandRefusedError(
-                "not stored", f"{error}{already if self.deleted else ''}"
+                "not stored", f"{error}{already if self.deleted_count else ''}"
             ) from None
-        self._changed[topic.keeper] = topic
+        self._changed_by_source[topic.records] = topic
 
     @property
-    def _is_log_crowded(self) -> bool:
+    def _is_log_backlogged(self) -> bool:
         log = self._session.engine.transaction_log
-        return log is not None and log.journal.is_crowded and log.journal.refusal is None
+        return log is not None and log.journal.is_backlogged and log.journal.write_error is None
 
 
 def _names(selected: TopicSelection, selector: TopicSelector) -> list[str]:
     """Return the topics to search for a record; of a Pattern, those that have records."""
     if not selector.is_regex:
         return [selector.text]
-    if selected.names is None:
-        return [selected.keeper.name]
-    return [name for name in selected.keeper.table.topics if selected.names(name)]
+    if selected.name_filter is None:
+        return [selected.source.name]
+    return [name for name in selected.source.table.topics if selected.name_filter(name)]
 
 
 def _acknowledge(

@@ -133,7 +133,7 @@ def _subscribe(session: Session, header: Header, behind: list[bytes]) -> Command
 def effective_backlog(subscription: Subscription) -> str | None:
     """Return the backlog that a consumer of queues gets (AMPS User Guide, Subscription Backlog)."""
     consumer = subscription.consumer
-    return None if consumer is None or not consumer.seats else f"max_backlog={consumer.limit}"
+    return None if consumer is None or not consumer.slots else f"max_backlog={consumer.max_backlog}"
 
 
 def _consumer(
@@ -184,7 +184,7 @@ def place(
     yield from attach_in_steps(session, subscription, behind)
     before = session.subscriptions.get(subscription.sub_id)
     if before is not None and before.conflater is not None:
-        while before.conflater.release_some(_RELEASE_BATCH_SIZE):
+        while before.conflater.release_oldest(_RELEASE_BATCH_SIZE):
             yield True
     put_in_place(session, header, subscription)
     return subscription
@@ -206,16 +206,16 @@ def put_in_place(session: Session, header: Header, subscription: Subscription) -
     """
     before = session.subscriptions.get(subscription.sub_id)
     if before is not None and before.conflater is not None:
-        while before.conflater.release_some(_RELEASE_BATCH_SIZE):
+        while before.conflater.release_oldest(_RELEASE_BATCH_SIZE):
             pass
     try:
-        session.place(subscription)
+        session.add_subscription(subscription)
     except TooCostlyError as error:
         raise CommandRefusedError("bad regex topic", str(error)) from None
     _take_over(before, subscription)
     _announce(session, header, subscription)
     if before is None:
-        session.repeated_subscribes.remember(header, subscription)
+        session.subscribe_fast_path.cache_subscription(header, subscription)
 
 
 def repeat(session: Session, header: Header) -> bool:
@@ -231,7 +231,7 @@ def repeat(session: Session, header: Header) -> bool:
     Raises:
         CommandRefusedError: the filter is invalid.
     """
-    subscription = session.repeated_subscribes.take(header)
+    subscription = session.subscribe_fast_path.try_subscribe(header)
     if subscription is None:
         return False
     _announce(session, header, subscription)
@@ -253,7 +253,7 @@ def _announce(session: Session, header: Header, subscription: Subscription) -> N
             options=header.options,
         )
     status = engine.client_status
-    if not status.concerns_anybody(header.command):
+    if not status.has_recipients(header.command):
         return
     status.publish(
         header.command,
@@ -338,8 +338,8 @@ def prepare(
             by_record=by_record,
             has_all_that_matches=began_with_query and aggregation is None,
         ),
-        delta=header.command in _DELTA,
-        no_empties=wanted.no_empties,
+        sends_deltas=header.command in _DELTA,
+        omits_empty_deltas=wanted.no_empties,
         tracks_focus=wanted.tracks_focus,
         began_with_query=began_with_query,
         sink=sink,
@@ -348,7 +348,7 @@ def prepare(
         aggregation=aggregation,
         consumer=_consumer(session, selector, before, max_backlog),
         max_backlog=max_backlog,
-        memory=memory_of(header),
+        memory_bytes=memory_of(header),
     )
     check_same_groups(subscription, before)
     return subscription
@@ -358,14 +358,14 @@ def _take_over(before: Subscription | None, subscription: Subscription) -> None:
     """Pass the replaced subscription's sent records on; an old query may still add to them."""
     if before is None or before.conflater is None or subscription.conflater is None:
         return
-    received = before.conflater.received
-    if subscription.conflater.received is None:
+    received = before.conflater.focus_state
+    if subscription.conflater.focus_state is None:
         return
     if received is not None:
         received.reopen()
-        subscription.conflater.received = received
+        subscription.conflater.focus_state = received
     elif subscription.page is None:
-        subscription.conflater.received = None  # the client has matches that are not sent now
+        subscription.conflater.focus_state = None  # the client has matches that are not sent now
 
 
 def read_sub_id(session: Session, header: Header, options: Mapping[str, str]) -> str:
@@ -444,7 +444,7 @@ def _check_select_lists(session: Session, sub_id: str, select: SelectList | None
 
 def has_records(session: Session, selector: TopicSelector) -> bool:
     """Return whether any topic of a command keeps records."""
-    return bool(session.engine.stores.select(session.message_type, selector))
+    return bool(session.engine.sow_registry.select(session.message_type, selector))
 
 
 def remember(
@@ -458,7 +458,7 @@ def remember(
         from_before: whether the client has the records from the previous subscription, instead of
             being sent them. Bodies that it stored are kept: they are those really sent.
     """
-    received = None if subscription.conflater is None else subscription.conflater.received
+    received = None if subscription.conflater is None else subscription.conflater.focus_state
     if received is None or not subscription.tracks_focus:
         return None
 
@@ -466,7 +466,9 @@ def remember(
         key = record.topic, record.key
         if from_before and received.get(key) is not None:
             return
-        received.put(key, _presentation(session, subscription, record.topic).cut(record.body))
+        received.put(
+            key, _presentation(session, subscription, record.topic).select_fields(record.body)
+        )
 
     return remember
 
@@ -476,7 +478,7 @@ def _presentation(session: Session, subscription: Subscription, topic: str) -> P
     if subscription.aggregation is not None:
         return subscription.presentation
     message_type = session.engine.settings.message_types[session.message_type]
-    permit = session.permit(Permission.READ_TOPIC, topic)
+    permit = session.get_permit(Permission.READ_TOPIC, topic)
     return permitted_presentation(permit, subscription.presentation, message_type)
 
 
@@ -507,26 +509,26 @@ def _conflater(
     if terms is None:
         return None
     engine = session.engine
-    if by_record and terms.keys:
+    if by_record and terms.key_fields:
         keys: Iterable[tuple[str, Iterable[Path]]] = (
-            (f"the key of topic {selected.keeper.name}", selected.keeper.key_fields)
-            for selected in engine.stores.select(session.message_type, selector)
+            (f"the key of topic {selected.source.name}", selected.source.key_fields)
+            for selected in engine.sow_registry.select(session.message_type, selector)
         )
         if aggregation is not None:
             keys = [("the grouping", aggregation.key_fields)]
         for name, fields in keys:
-            if set(fields) != set(terms.keys):
+            if set(fields) != set(terms.key_fields):
                 raise option_refusal(
                     "conflation_key", f"with oof, and with pages, it has to be {name}"
                 )
-        terms = replace(terms, keys=())
+        terms = replace(terms, key_fields=())
     return Conflater(
         terms,
         engine.settings.message_types[session.message_type],
         engine.clock,
         session.is_behind,
         engine.flush,
-        session.hold,
+        session.charge_memory,
         has_all_that_matches=has_all_that_matches,
-        slices=(engine.turns.queue, session.client_name),
+        slices=(engine.scheduler.queue_task, session.client_name),
     )

@@ -30,16 +30,22 @@ class SubscribeFastPath:
         session: the connection.
     """
 
-    __slots__ = ("_like", "_memory", "_model", "_session", "_topics_generation")
+    __slots__ = (
+        "_memory_without_filter",
+        "_model_header",
+        "_model_subscription",
+        "_session",
+        "_topics_generation",
+    )
 
     def __init__(self, session: Session) -> None:
         self._session = session
-        self._like: Header | None = None  # ids and filter are those of the last comparison
-        self._model: Subscription | None = None
-        self._memory = 0  # of a command without its filter
+        self._model_header: Header | None = None  # ids and filter are those of the last comparison
+        self._model_subscription: Subscription | None = None
+        self._memory_without_filter = 0  # of a command without its filter
         self._topics_generation = 0
 
-    def remember(self, header: Header, subscription: Subscription) -> None:
+    def cache_subscription(self, header: Header, subscription: Subscription) -> None:
         """Keep the result of a command, if it is a plain one.
 
         Args:
@@ -59,10 +65,14 @@ class SubscribeFastPath:
             return
         like = copy(header)
         like.short_filter = like.long_filter = None
-        self._like, self._model, self._memory = like, subscription, memory_of(like)
+        self._model_header, self._model_subscription, self._memory_without_filter = (
+            like,
+            subscription,
+            memory_of(like),
+        )
         self._topics_generation = self._session.engine.topics.generation
 
-    def take(self, header: Header) -> Subscription | None:
+    def try_subscribe(self, header: Header) -> Subscription | None:
         """Place the subscription that a command requests, if it is like the last one.
 
         The ack `received` is sent; all further acks and notices are left to the caller.
@@ -76,41 +86,41 @@ class SubscribeFastPath:
         Raises:
             CommandRefusedError: the filter is invalid.
         """
-        session, model = self._session, self._model
-        if model is None or not self._is_alike(header):
+        session, model = self._session, self._model_subscription
+        if model is None or not self._matches_model(header):
             return None
         sub_id = header.sub_id or header.command_id
         if not sub_id or len(sub_id) > MAX_NAME_LENGTH or sub_id in session.subscriptions:
             return None
-        memory = self._memory + memory_of_filter(header.filter)
+        memory = self._memory_without_filter + memory_of_filter(header.filter)
         if (
             not has_memory_for(session, memory)
             or self._topics_generation != session.engine.topics.generation
         ):
             return None
-        permit = session.permit(Permission.READ_TOPIC, model.selector.text)
-        if not permit.allowed:
+        permit = session.get_permit(Permission.READ_TOPIC, model.selector.text)
+        if not permit.is_allowed:
             return None
         acknowledge(session, header, "received")
-        if memory == model.memory:
-            memory = model.memory  # share one integer object, as most are equal
+        if memory == model.memory_bytes:
+            memory = model.memory_bytes  # share one integer object, as most are equal
         subscription = Subscription(
             session,
             sub_id,
             model.selector,
             read_filter(session, header),
             model.presentation,
-            no_empties=model.no_empties,
+            omits_empty_deltas=model.omits_empty_deltas,
             options=model.options,
             max_backlog=model.max_backlog,
-            memory=memory,
+            memory_bytes=memory,
         )
-        session.place_plain(subscription, permit)
+        session.add_plain_subscription(subscription, permit)
         return subscription
 
-    def _is_alike(self, header: Header) -> bool:
+    def _matches_model(self, header: Header) -> bool:
         """Return whether a header equals the last one, but for ids and filter."""
-        like = self._like
+        like = self._model_header
         if like is None:
             return False
         like.command_id, like.sub_id = header.command_id, header.sub_id

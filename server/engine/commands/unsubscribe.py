@@ -32,7 +32,7 @@ def handle(session: Session, header: Header, _body: bytes) -> CommandSteps:
             "the command names neither subscriptions (header sub_id) nor queries (query_id)",
         )
     for number, sub_id in enumerate(_ids(header.sub_id, session), 1):
-        while session.loosen(sub_id):
+        while session.detach_some_topics(sub_id):
             yield True
         session.end_subscription(sub_id)
         if number % _BATCH_SIZE == 0:

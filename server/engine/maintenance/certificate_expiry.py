@@ -29,11 +29,11 @@ class TlsUse(NamedTuple):
     """A use of TLS.
 
     Attributes:
-        who: the user of the settings, for operators.
+        component: the user of the settings, for operators.
         tls: the settings.
     """
 
-    who: str
+    component: str
     tls: TlsSpec
 
 
@@ -60,33 +60,33 @@ class CertificateCheck:
     """
 
     def __init__(self, spec: InstanceSpec, clock: Clock, log: ServerLog) -> None:
-        self._uses: Final = list(uses_of_tls(spec))
+        self._tls_uses: Final = list(uses_of_tls(spec))
         self._clock: Final = clock
         self._log: Final = log
-        self._cancel: Callable[[], None] = lambda: None
+        self._cancel_timer: Callable[[], None] = lambda: None
 
     def start(self) -> None:
         """Log broken TLS versions, and begin to check certificates."""
-        for who, tls in self._uses:
+        for who, tls in self._tls_uses:
             broken = [name for name in tls.protocols if name in _BROKEN]
             if broken:
                 self._log.emit("11-0012", who=who, versions=" ".join(broken))
-        if self._uses:
+        if self._tls_uses:
             self._check()
 
     def close(self) -> None:
         """Stop checking."""
-        self._cancel()
+        self._cancel_timer()
 
     def _check(self) -> None:
-        self._cancel = self._clock.call_later(_DAY_SECONDS, self._check)
+        self._cancel_timer = self._clock.call_later(_DAY_SECONDS, self._check)
         now = datetime.fromtimestamp(self._clock.now(), UTC)
-        for who, tls in self._uses:
+        for who, tls in self._tls_uses:
             for until in _ends(tls.certificate):
                 if until - now < NOTICE:
-                    self._say(who, tls.certificate, until, now)
+                    self._log_expiry(who, tls.certificate, until, now)
 
-    def _say(self, who: str, path: str | None, until: datetime, now: datetime) -> None:
+    def _log_expiry(self, who: str, path: str | None, until: datetime, now: datetime) -> None:
         moment = f"{until:%Y-%m-%d %H:%M:%S}Z"
         if until <= now:
             self._log.emit("11-0014", path=path, who=who, until=moment)

@@ -3,7 +3,7 @@
 Callers only mark files. Marked files are processed one after the other on a separate thread, while
 the log is in use. A file that is to be removed waits until it is not needed any more:
 
-- each reader of the log declares the first entry that it needs (`TransactionLog.hold`);
+- each reader of the log declares the first entry that it needs (`TransactionLog.hold_files`);
 - topics with records must have on stable storage all that they would otherwise read from the log
   after a power failure;
 - older files are removed first, because the log must not have gaps.
@@ -54,31 +54,35 @@ class JournalRetention:
 
     Args:
         transaction_log: the transaction log.
-        stores: the topics with records.
+        sow_registry: the topics with records.
         clock: the clock, for the age of files.
         log: gets an entry for each operation, and for those that fail.
     """
 
     def __init__(
-        self, transaction_log: TransactionLog, stores: SowRegistry, clock: Clock, log: ServerLog
+        self,
+        transaction_log: TransactionLog,
+        sow_registry: SowRegistry,
+        clock: Clock,
+        log: ServerLog,
     ) -> None:
         self._transaction_log = transaction_log
         self._journal: Journal = transaction_log.journal
-        self._stores = stores
+        self._sow_registry = sow_registry
         self._clock = clock
         self._log = log
-        self._thread = ThreadPoolExecutor(1, "journal-keeping")
+        self._executor = ThreadPoolExecutor(1, "journal-keeping")
         self._marks: dict[tuple[JournalAction, int], None] = {}  # in the order of marking
-        self._said_waiting: set[int] = set()
-        self._more = asyncio.Event()
+        self._logged_as_waiting: set[int] = set()
+        self._has_new_marks = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 
     @property
-    def full(self) -> list[str]:
+    def full_file_names(self) -> list[str]:
         """The names of the files that can be processed, oldest first."""
         return [file.name for file in self._journal.files if file.seal is not None]
 
-    async def mark(self, deed: JournalAction, age: float) -> None:
+    async def mark_by_age(self, deed: JournalAction, age: float) -> None:
         """Mark files for an operation, which begins soon.
 
         Args:
@@ -88,111 +92,112 @@ class JournalRetention:
         Raises:
             JournalError: no archive directory is configured.
         """
-        self._check(deed)
+        self._check_archive(deed)
         latest = self._clock.now() - age
-        for file, moment in await self._call(self._last_written):
+        for file, moment in await self._run_on_thread(self._read_write_times):
             if moment <= latest:
                 self._marks[deed, file.number] = None
             elif deed is JournalAction.REMOVE:  # the log must not have gaps
                 break
-        self._begin()
+        self._start_task()
 
     async def mark_through(self, deed: JournalAction, name: str) -> None:
         """Mark a file, and all older ones, for an operation, which begins soon.
 
         Args:
             deed: the operation.
-            name: of the file, as in `full`; if it does not exist any more, nothing is done.
+            name: of the file, as in `full_file_names`; if it does not exist any more, nothing is
+                done.
 
         Raises:
             JournalError: no archive directory is configured.
         """
-        self._check(deed)
-        files = [file for file, _ in await self._call(self._last_written)]
+        self._check_archive(deed)
+        files = [file for file, _ in await self._run_on_thread(self._read_write_times)]
         last = next((file.number for file in files if file.name == name), -1)
         for file in files:
             if file.number <= last:
                 self._marks[deed, file.number] = None
-        self._begin()
+        self._start_task()
 
-    def _check(self, deed: JournalAction) -> None:
+    def _check_archive(self, deed: JournalAction) -> None:
         if deed is JournalAction.ARCHIVE and not self._journal.has_archive:
             raise JournalError(
                 "there is nowhere to archive journals to: "
                 "the configuration has no JournalArchiveDirectory"
             )
 
-    def _begin(self) -> None:
-        self._more.set()
+    def _start_task(self) -> None:
+        self._has_new_marks.set()
         if self._task is None and self._marks:
-            self._task = asyncio.get_running_loop().create_task(self._work())
+            self._task = asyncio.get_running_loop().create_task(self._process_marks())
 
-    def _last_written(self) -> list[tuple[JournalFile, float]]:
+    def _read_write_times(self) -> list[tuple[JournalFile, float]]:
         """Return the full files, each with the time of its last write.
 
         Called on the thread that processes marked files, so that no file is being moved meanwhile.
         """
         full = [file for file in self._journal.files if file.seal is not None]
-        return [(file, self._last_written_to(file)) for file in full]
+        return [(file, self._last_write_time(file)) for file in full]
 
-    def _last_written_to(self, file: JournalFile) -> float:
+    def _last_write_time(self, file: JournalFile) -> float:
         """Return the time of the last write to a file, by the current setting of the wall clock."""
         last = (file.end_txid or file.first_txid) - 1
-        return _last_written(file) + self._journal.steps.correction(last) / _MICROSECONDS
+        return _last_written(file) + self._journal.clock_steps.correction(last) / _MICROSECONDS
 
     async def close(self) -> None:
         """Abort the current operation, and drop all marks; the files stay as they are."""
-        self._journal.give_up_filing()
+        self._journal.abort_archiving()
         if self._task is not None:
             self._task.cancel()
-        await asyncio.to_thread(self._thread.shutdown, wait=True, cancel_futures=True)
+        await asyncio.to_thread(self._executor.shutdown, wait=True, cancel_futures=True)
 
-    async def _work(self) -> None:
+    async def _process_marks(self) -> None:
         try:
             while self._marks:
-                self._more.clear()
-                if not (await self._remove_next() or await self._process_next()):
+                self._has_new_marks.clear()
+                if not (await self._remove_oldest() or await self._process_next()):
                     try:
                         async with asyncio.timeout(_LOOK_AGAIN_SECONDS):
-                            await self._more.wait()
+                            await self._has_new_marks.wait()
                     except TimeoutError:
                         continue
         finally:
             self._task = None
 
-    async def _remove_next(self) -> bool:
+    async def _remove_oldest(self) -> bool:
         """Remove the oldest file, if it is marked and not needed. Return whether it was removed."""
         file = self._journal.files[0]
         mark = JournalAction.REMOVE, file.number
-        if mark not in self._marks or not self._journal.is_settled(file.number):
+        if mark not in self._marks or not self._journal.is_finalized(file.number):
             return False
-        if self._is_needed(file) or not await self._settle_records() or self._is_needed(file):
+        if self._is_needed(file) or not await self._store_records() or self._is_needed(file):
             return False
         for deed in JournalAction:
             self._marks.pop((deed, file.number), None)
-        self._said_waiting.discard(file.number)
-        with self._transaction_log.removing():
-            await self._do(JournalAction.REMOVE, file, self._journal.remove)
+        self._logged_as_waiting.discard(file.number)
+        with self._transaction_log.during_removal():
+            await self._process_file(JournalAction.REMOVE, file, self._journal.remove)
         return True
 
     def _is_needed(self, file: JournalFile) -> bool:
         needed_from = self._transaction_log.needed_from
         if file.end_txid is not None and needed_from >= file.end_txid:
             return False
-        if file.number not in self._said_waiting:
-            self._said_waiting.add(file.number)
+        if file.number not in self._logged_as_waiting:
+            self._logged_as_waiting.add(file.number)
             self._log.emit("1D-0011", path=file.path, needed=needed_from)
         if file.end_txid is not None:
-            self._transaction_log.stays(file.path, file.end_txid)
+            self._transaction_log.notify_holders(file.path, file.end_txid)
         return True
 
-    async def _settle_records(self) -> bool:
+    async def _store_records(self) -> bool:
         """Write to stable storage all records that entries of the log have changed.
 
         Returns:
             Whether that succeeded; if not, the store logs the reason.
         """
-        stores = self._stores
+        stores = self._sow_registry
         settled: asyncio.Future[RecordStoreError | None] = (
             asyncio.get_running_loop().create_future()
         )
@@ -212,7 +217,7 @@ class JournalRetention:
     async def _process_next(self) -> bool:
         """Archive or compress the file that was marked first. Return False if there is none."""
         waiting = (mark for mark in self._marks if mark[0] is not JournalAction.REMOVE)
-        mark = next((mark for mark in waiting if self._journal.is_settled(mark[1])), None)
+        mark = next((mark for mark in waiting if self._journal.is_finalized(mark[1])), None)
         if mark is None:
             return False
         del self._marks[mark]
@@ -220,13 +225,17 @@ class JournalRetention:
         file = next((one for one in self._journal.files if one.number == number), None)
         if file is not None:
             archive = deed is JournalAction.ARCHIVE
-            await self._do(deed, file, self._journal.archive if archive else self._journal.compress)
+            await self._process_file(
+                deed, file, self._journal.archive if archive else self._journal.compress
+            )
         return True
 
-    async def _do(self, deed: JournalAction, file: JournalFile, do: Callable[[int], None]) -> None:
+    async def _process_file(
+        self, deed: JournalAction, file: JournalFile, do: Callable[[int], None]
+    ) -> None:
         """Process one file; on failure, drop all marks of this operation: they would fail too."""
         try:
-            await self._call(partial(do, file.number))
+            await self._run_on_thread(partial(do, file.number))
         except JournalError as error:
             others = [mark for mark in self._marks if mark[0] is deed]
             for mark in others:
@@ -237,8 +246,8 @@ class JournalRetention:
         if now != file.path:
             self._log.emit("1D-0010", path=file.path, deed=deed.value, now=now)
 
-    async def _call(self, function: Callable[[], _Result]) -> _Result:
-        return await asyncio.get_running_loop().run_in_executor(self._thread, function)
+    async def _run_on_thread(self, function: Callable[[], _Result]) -> _Result:
+        return await asyncio.get_running_loop().run_in_executor(self._executor, function)
 
 
 def _last_written(file: JournalFile) -> float:

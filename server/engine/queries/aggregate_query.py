@@ -42,23 +42,23 @@ class GroupOrder:
         start: int,
         stop: int | None,
     ) -> None:
-        self._ordering: Final = RecordOrder(order_by, message_type)
-        self._extract: Final = message_type.extractor(self._ordering.fields)
+        self._record_order: Final = RecordOrder(order_by, message_type)
+        self._extract: Final = message_type.extractor(self._record_order.fields)
         self._records: Final[dict[int, Record]] = {}
-        self._added = 0
-        self._ranking: Final = RowSorter(start, stop)
+        self._added_count = 0
+        self._sorter: Final = RowSorter(start, stop)
 
     def add(self, records: Sequence[Record]) -> None:
         """Add records."""
-        places = range(self._added, self._added + len(records))
-        self._added = places.stop
+        places = range(self._added_count, self._added_count + len(records))
+        self._added_count = places.stop
         self._records.update(zip(places, records, strict=True))
         values = (self._extract(record.body) for record in records)
-        self._ranking.add(self._ordering.place(values, places))
+        self._sorter.add(self._record_order.make_sort_rows(values, places))
 
-    def wanted(self) -> Iterator[Sequence[Record]]:
+    def drain_selected(self) -> Iterator[Sequence[Record]]:
         """Yield the selected records, in order and in slices, some of which may be empty."""
-        for places in self._ranking.slices(_BATCH_SIZE):
+        for places in self._sorter.slices(_BATCH_SIZE):
             yield [self._records.pop(place) for place in places]
 
 
@@ -78,9 +78,9 @@ class GroupCollector:
         """Yield per slice of work the records of groups, perhaps none."""
         for records in self._scan:
             for some in split_into_chunks(records, _BATCH_SIZE):
-                self._groups.gather(some)
+                self._groups.add_records(some)
                 yield []
-        while made := self._groups.settle(_BATCH_SIZE):
+        while made := self._groups.build_records(_BATCH_SIZE):
             yield made
 
     def close(self) -> None:
@@ -111,10 +111,10 @@ class AggregateQuery:
     """A query for groups: each step does a slice of the work.
 
     Args:
-        found: finds all groups.
-        ranked: orders the records of groups.
+        collector: finds all groups.
+        order: orders the records of groups.
         scan: the scan from which the groups are gathered.
-        end: called when the query has ended, for whatever reason.
+        on_end: called when the query has ended, for whatever reason.
 
     Attributes:
         matches: the number of groups, when all have been found.
@@ -122,40 +122,40 @@ class AggregateQuery:
 
     def __init__(
         self,
-        found: GroupCollector,
-        ranked: GroupOrder,
+        collector: GroupCollector,
+        order: GroupOrder,
         scan: OpenQuery,
-        end: Callable[[], None] | None = None,
+        on_end: Callable[[], None] | None = None,
     ) -> None:
         self.matches = 0
-        self._tested: Final = scan
-        self._found: Final = found
-        self._ranked: Final = ranked
-        self._end: Final = end
-        self._steps: Final[Generator[Sequence[Record], None, None]] = self._run()
+        self._scan: Final = scan
+        self._collector: Final = collector
+        self._order: Final = order
+        self._on_end: Final = on_end
+        self._slices: Final[Generator[Sequence[Record], None, None]] = self._run()
 
     @property
     def topic_matches(self) -> int:
         """The number of records tested."""
-        return self._tested.topic_matches
+        return self._scan.topic_matches
 
     def __iter__(self) -> Iterator[Sequence[Record]]:
         """Return the remaining slices of work; each yields records, perhaps none."""
-        return self._steps
+        return self._slices
 
     def close(self) -> None:
         """End the query; harmless if it has ended."""
-        self._steps.close()
-        self._found.close()
-        if self._end is not None:
-            self._end()
+        self._slices.close()
+        self._collector.close()
+        if self._on_end is not None:
+            self._on_end()
 
     def _run(self) -> Generator[Sequence[Record], None, None]:
-        for records in self._found:
-            self._ranked.add(records)
+        for records in self._collector:
+            self._order.add(records)
             self.matches += len(records)
             yield []
-        yield from self._ranked.wanted()
+        yield from self._order.drain_selected()
 
 
 class AggregateSubscriptionQuery:

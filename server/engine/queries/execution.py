@@ -53,11 +53,11 @@ class QueryPart(NamedTuple):
 
     Attributes:
         query: the query.
-        take: processes a record; returns whether the record was sent as a result.
+        process_record: processes a record; returns whether the record was sent as a result.
     """
 
     query: OpenQuery
-    take: Callable[[Record], bool]
+    process_record: Callable[[Record], bool]
 
 
 class ResultFormat(NamedTuple):
@@ -80,38 +80,38 @@ class QueryExecution:
     """Executes a query command, from its beginning to the end of its results.
 
     Args:
-        asker: the connection that sent it.
-        turns: the scheduler.
+        session: the connection that sent it.
+        scheduler: the scheduler.
         form: the form of results.
         sub_id: the subscription that goes with it, None for a query alone.
 
     Attributes:
         query_id: its id.
         sub_id: see above.
-        place: its place in the client's stream.
-        batches: frames records.
-        begun: the time of its beginning, by the scheduler's clock.
+        reservation: its place in the client's stream.
+        batch_writer: frames records.
+        started_at: the time of its beginning, by the scheduler's clock.
     """
 
     def __init__(
-        self, asker: Session, turns: Scheduler, form: ResultFormat, sub_id: str | None
+        self, session: Session, scheduler: Scheduler, form: ResultFormat, sub_id: str | None
     ) -> None:
         self.query_id = form.query_id
         self.sub_id = sub_id
-        self.begun = turns.elapsed()
-        self.place: Reservation = asker.outbox.reserve()
-        self.batches = BatchWriter(
-            form.query_id, form.batch_size, form.presentation, self.place.write_results
+        self.started_at = scheduler.elapsed()
+        self.reservation: Reservation = session.outbox.reserve()
+        self.batch_writer = BatchWriter(
+            form.query_id, form.batch_size, form.presentation, self.reservation.write_results
         )
-        self._asker = asker
+        self._session = session
         self._memory = form.memory
-        self._turns = turns
-        self._results: Sequence[QueryPart] = ()
-        self._leavers: Sequence[QueryPart] = ()
+        self._scheduler = scheduler
+        self._result_parts: Sequence[QueryPart] = ()
+        self._oof_parts: Sequence[QueryPart] = ()
         self._slices: Iterator[None] = iter(())
         self._on_end: Callable[[QueryTotals], Iterable[Header]] = _no_headers
         self._on_failure: Callable[[Exception], None] = _ignore
-        self._then: Callable[[], None] | None = None
+        self._on_sent: Callable[[], None] | None = None
 
     def begin(
         self,
@@ -130,28 +130,28 @@ class QueryExecution:
             on_failure: called with the error if the query fails; it has been cancelled by then.
             then: called when they have been sent.
         """
-        self._results = results
-        self._leavers = leavers
+        self._result_parts = results
+        self._oof_parts = leavers
         self._on_end = on_end
         self._on_failure = on_failure
-        self._then = then
+        self._on_sent = then
         self._slices = self._run()
-        self._asker.queries.append(self)
-        self._asker.keep(self._memory)
-        self._turns.start(self)
+        self._session.queries.append(self)
+        self._session.charge_command_memory(self._memory)
+        self._scheduler.start_task(self)
 
     @property
-    def doing(self) -> tuple[str, str]:
-        """See `EngineTask.doing`."""
-        return self._asker.client_name, "query"
+    def task_label(self) -> tuple[str, str]:
+        """See `EngineTask.task_label`."""
+        return self._session.client_name, "query"
 
     def step(self) -> bool:
         """See `EngineTask.step`. A query waits for those that its client sent before it."""
-        if self.place.is_open and self._asker.queries[0] is not self:
+        if self.reservation.is_open and self._session.queries[0] is not self:
             return True
-        if not self.place.is_open:
+        if not self.reservation.is_open:
             return False
-        begun = self._turns.elapsed()
+        begun = self._scheduler.elapsed()
         try:
             return next(self._slices, self) is None
         except Exception as error:  # whatever the error, the client must not wait for ever
@@ -160,57 +160,57 @@ class QueryExecution:
             on_failure(error)
             return False
         finally:
-            self._asker.query_seconds += self._turns.elapsed() - begun
+            self._session.query_seconds += self._scheduler.elapsed() - begun
 
     def cancel(self) -> None:
         """End without sending more; harmless if the query has ended."""
-        if not self.place.is_open:
+        if not self.reservation.is_open:
             return
-        for part in (*self._results, *self._leavers):
+        for part in (*self._result_parts, *self._oof_parts):
             part.query.close()
-        self.place.close()
-        self._asker.queries.remove(self)
-        self._asker.keep(-self._memory)
-        self._let_go()
+        self.reservation.close()
+        self._session.queries.remove(self)
+        self._session.charge_command_memory(-self._memory)
+        self._release_references()
 
     def _run(self) -> Iterator[None]:
-        self.send(Header(command="group_begin", query_id=self.query_id))
+        self.send_header(Header(command="group_begin", query_id=self.query_id))
         sent = 0
-        for query, take in self._results:
+        for query, take in self._result_parts:
             for records in query:
                 for some in split_into_chunks(records, _BATCH_SIZE):
                     sent += sum(map(take, some))
                     yield
-        self.batches.finish()
-        self.send(Header(command="group_end", query_id=self.query_id))
-        for query, take in self._leavers:
+        self.batch_writer.flush()
+        self.send_header(Header(command="group_end", query_id=self.query_id))
+        for query, take in self._oof_parts:
             for records in query:
                 for some in split_into_chunks(records, _BATCH_SIZE):
                     for record in some:
                         take(record)
                     yield
-        queries = [part.query for part in self._results]
+        queries = [part.query for part in self._result_parts]
         totals = QueryTotals(
             sum(query.topic_matches for query in queries),
             sum(query.matches for query in queries),
             sent,
         )
         for header in self._on_end(totals):
-            self.send(header)
-        then = self._then
+            self.send_header(header)
+        then = self._on_sent
         self.cancel()
         if then is not None:
             then()
 
-    def _let_go(self) -> None:
+    def _release_references(self) -> None:
         """Release the queries and callbacks, which refer to this run in turn."""
-        self._results = self._leavers = ()
+        self._result_parts = self._oof_parts = ()
         self._slices = iter(())
-        self._on_end, self._on_failure, self._then = _no_headers, _ignore, None
+        self._on_end, self._on_failure, self._on_sent = _no_headers, _ignore, None
 
-    def send(self, header: Header) -> None:
+    def send_header(self, header: Header) -> None:
         """Send a message without a body, at the query's place."""
-        self.place.write_answer(frame(encode_header(header)))
+        self.reservation.write_ack(frame(encode_header(header)))
 
 
 def _ignore(_error: Exception) -> None:

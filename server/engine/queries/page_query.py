@@ -37,33 +37,33 @@ class PageQuery:
     Args:
         page: the page, held back until now; it is released at the end.
         scan: finds the records that match, to fill the page's result set; None if it is complete.
-        replaced: the page that the client had before, None if there was none. It has ended.
-        inherited: called with the records that the client has from there.
+        replaced_page: the page that the client had before, None if there was none. It has ended.
+        on_inherited: called with the records that the client has from there.
         topic_matches: the number of records of the topic; None if the client must not know it.
 
     Attributes:
         matches: the number of records that match, when all have been found.
-        cut: the SOW keys of the page's records, in order; none before all have been found.
+        page_keys: the SOW keys of the page's records, in order; none before all have been found.
     """
 
     def __init__(
         self,
         page: Page,
         scan: RecordScan | None,
-        replaced: Page | None,
-        inherited: Callable[[Record], None] | None,
+        replaced_page: Page | None,
+        on_inherited: Callable[[Record], None] | None,
         topic_matches: int | None,
     ) -> None:
         self._topic_matches: Final = topic_matches
         self.matches = 0
         self._page: Final = page
         self._scan: Final = scan
-        self._replaced: Final = replaced
-        self._inherited: Final = inherited
-        self.cut: Mapping[str, None] = {}
+        self._replaced_page: Final = replaced_page
+        self._on_inherited: Final = on_inherited
+        self.page_keys: Mapping[str, None] = {}
         if scan is None:
             self._cut_page()
-        self._steps: Final[Generator[list[Record], None, None]] = self._run()
+        self._slices: Final[Generator[list[Record], None, None]] = self._run()
 
     @property
     def topic_matches(self) -> int:
@@ -72,58 +72,58 @@ class PageQuery:
 
     def __iter__(self) -> Iterator[list[Record]]:
         """Return the remaining slices of work; each yields records, perhaps none."""
-        return self._steps
+        return self._slices
 
     def close(self) -> None:
         """End the query; harmless if it has ended."""
-        self._steps.close()
+        self._slices.close()
         if self._scan is not None:
             self._scan.close()
 
     def _run(self) -> Generator[list[Record], None, None]:
         page = self._page
-        known = self._take_over()
+        known = self._inherit_records()
         if self._scan is not None:
             for records in self._scan:
                 for some in split_into_chunks(records, _BATCH_SIZE):
                     if page.has_ended:
                         return
-                    page.results.fill(some)
+                    page.result_set.fill(some)
                     yield []
-            page.results.filled()
+            page.result_set.finish_fill()
             self._cut_page()
-            while page.results.catch_up(_BATCH_SIZE):
+            while page.result_set.catch_up(_BATCH_SIZE):
                 yield []
-        yield from self._records([key for key in self.cut if key not in known])
-        page.release()
+        yield from self._read_records([key for key in self.page_keys if key not in known])
+        page.go_live()
 
     def _cut_page(self) -> None:
-        self.cut = dict.fromkeys(self._page.cut())
-        self.matches = len(self._page.results)
+        self.page_keys = dict.fromkeys(self._page.cut_page())
+        self.matches = len(self._page.result_set)
 
-    def _take_over(self) -> set[str]:
+    def _inherit_records(self) -> set[str]:
         """Pass the client's records to the page; return the keys that need not be sent again.
 
         The query of the previous page has ended by now. If it was cut short, the records sent may
         be out of date, and no keys are returned.
         """
-        replaced, page = self._replaced, self._page
+        replaced, page = self._replaced_page, self._page
         if replaced is None:
             return set()
-        page.inherit(replaced)
-        if self._inherited is not None:
-            for key in replaced.keys:
-                record = page.known(key)
+        page.inherit_records(replaced)
+        if self._on_inherited is not None:
+            for key in replaced.client_keys:
+                record = page.client_state(key)
                 if record is not None:
-                    self._inherited(record)
-        return replaced.keys if replaced.is_live else set()
+                    self._on_inherited(record)
+        return replaced.client_keys if replaced.is_live else set()
 
-    def _records(self, keys: list[str]) -> Iterator[list[Record]]:
+    def _read_records(self, keys: list[str]) -> Iterator[list[Record]]:
         page = self._page
         for start in range(0, len(keys), _BATCH_SIZE):
             if page.has_ended:  # by a replacement, which continues from the records sent
-                page.unsent(keys[start:])
+                page.record_unsent(keys[start:])
                 return
             chunk = keys[start : start + _BATCH_SIZE]
-            page.sent(chunk)
-            yield [record for record in map(page.state, chunk) if record is not None]
+            page.record_sent(chunk)
+            yield [record for record in map(page.state_at_cut, chunk) if record is not None]

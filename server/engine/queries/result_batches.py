@@ -55,20 +55,20 @@ class BatchWriter:
             body: its body, or the selected fields of it.
         """
         if record.topic != self._topic:
-            self.finish()
+            self.flush()
             self._topic = record.topic
         presentation = self._presentation
-        body = presentation.finish(body)
+        body = presentation.format_body(body)
         timestamp = b""
-        if presentation.timestamp:
+        if presentation.has_timestamp:
             timestamp = b',"ts":"%b"' % iso_timestamp(to_seconds(record.timestamp)).encode()
         header = b'"l":%d%b%b}' % (len(body), correlation_key(record.correlation_id), timestamp)
-        key = b'"k":%b,' % json_text(record.key) if presentation.sow_key else b""
+        key = b'"k":%b,' % json_text(record.key) if presentation.has_sow_key else b""
         self._records.append(b"{%b%b%b" % (key, header, body))
         if len(self._records) == self._batch_size:
-            self.finish()
+            self.flush()
 
-    def finish(self) -> None:
+    def flush(self) -> None:
         """Send the current frame, unless it is empty."""
         if self._records:
             header = b'{"c":"sow","query_id":%b,"t":%b,"bs":%d}' % (

@@ -47,14 +47,16 @@ class DeletionDelivery:
         subscription = self._subscription
         if subscription.sink is not None:
             for body in bodies:
-                subscription.sink.take(self._topic, body, envelope)
+                subscription.sink.on_message(self._topic, body, envelope)
             return
         presentation = subscription.presentation
         left = b'{"c":"oof","t":%b,"reason":"%b"' % (json_text(self._topic), DELETED.encode())
-        keys = envelope.keys + presentation.keys(envelope)
+        keys = envelope.header_keys + presentation.optional_keys(envelope)
         right = keys + presentation.header_end([subscription.sub_id])
         outbox = subscription.outbox
-        outbox.counted(outbox.traffic.bookmark).write_run(framed(bodies, left, right), len(bodies))
+        outbox.counting_writer(outbox.traffic.bookmark).write_run(
+            framed(bodies, left, right), len(bodies)
+        )
 
 
 def is_plain(run: RawEntryBatch) -> bool:

@@ -50,11 +50,11 @@ class HistoricalPage:
         permit: the subscriber's entitlement to the topic.
 
     Attributes:
-        kinds: the kinds of entries to read.
+        entry_kinds: the kinds of entries to read.
         page: the page, held back until its first records have been sent.
     """
 
-    kinds: Final = WITH_DELETIONS
+    entry_kinds: Final = WITH_DELETIONS
 
     def __init__(
         self, subscription: Subscription, sow: SowTopicRecords, engine: Engine, permit: Permit
@@ -62,42 +62,42 @@ class HistoricalPage:
         self._sow: Final = sow
         self._subscription: Final = subscription
         self._records: Final[dict[str, Record]] = {}
-        self._size = 0
-        self._audience: Final = RecordFanout(
+        self._charged_bytes = 0
+        self._fanout: Final = RecordFanout(
             sow.table.message_type,
             sow.name,
             engine.settings.functions,
-            engine.stores.differ(sow),
+            engine.sow_registry.delta_encoder(sow),
             self._records.get,
         )
-        self._audience.attach(subscription, permit)
-        page = self._audience.page(subscription)
+        self._fanout.attach(subscription, permit)
+        page = self._fanout.page(subscription)
         assert page is not None  # noqa: S101 - see `subscription`: attaching it has made one
         self.page: Final[Page] = page
 
     def close(self) -> None:
         """Release all records; idempotent."""
         if not self.page.has_ended:
-            self._audience.detach(self._subscription)
+            self._fanout.detach(self._subscription)
             self._records.clear()
-            self._hold(-self._size)
+            self._charge_memory(-self._charged_bytes)
 
     def filter_costs(self, subscription: Subscription) -> Iterator[FilterCost]:
         """See `ReplayTopics.filter_costs`."""
-        cost = self._audience.cost_of(subscription)
+        cost = self._fanout.cost_of(subscription)
         if cost is not None:
             yield cost
 
     # ---- the initial state
 
-    def found_by(self, scan: RecordScan) -> RecordScan:
+    def make_fill_scan(self, scan: RecordScan) -> RecordScan:
         """Return a scan that also stores the results of a query as these records."""
         return _PageFillScan(self, scan)
 
     def fill(self, records: Sequence[Record]) -> None:
         """Store records of the initial state."""
         for record in records:
-            self._put(record)
+            self._store_record(record)
 
     # ---- called by the reading
 
@@ -107,7 +107,7 @@ class HistoricalPage:
     def detach(self, subscription: Subscription) -> None:
         """Do nothing: the records are kept for a later reading."""
 
-    def wants(self, name: JournalTopic) -> bool:
+    def wants_topic(self, name: JournalTopic) -> bool:
         """Return whether to read the entries of a topic."""
         return (name.message_type, name.name) == (self._sow.type_name, self._sow.name)
 
@@ -115,16 +115,16 @@ class HistoricalPage:
         """Return the delivery of an entry to the page."""
         return (_PageDelivery(self, entry),), LoggedEnvelope(entry)
 
-    def follow(self, entry: JournalEntry, envelope: Envelope) -> None:
+    def apply_entry(self, entry: JournalEntry, envelope: Envelope) -> None:
         """Apply an entry to the records, and notify the subscriber."""
         if entry.kind == JournalEntryKind.SOW_DELETE:
             for key in msgspec.json.decode(entry.body, type=list[str]):
                 if is_superseded(entry, self._records.get(key)):
                     continue
-                gone = self._take(key)
+                gone = self._remove_record(key)
                 if gone is not None:
                     change = RecordChange(key, gone.topic, gone, None)
-                    self._audience.announce(change, envelope, DELETED)
+                    self._fanout.announce(change, envelope, DELETED)
             return
         record = record_of(self._sow, entry)
         previous = self._records.get(record.key)
@@ -132,51 +132,51 @@ class HistoricalPage:
             return  # included in the state that the query returned
         if is_superseded(entry, previous):
             return
-        self._put(record)
-        self._audience.announce(
+        self._store_record(record)
+        self._fanout.announce(
             RecordChange(record.key, record.topic, previous, record), envelope, MATCH
         )
-        if self.page.results.position(record.key) is None:
-            self._take(record.key)
+        if self.page.result_set.position_of(record.key) is None:
+            self._remove_record(record.key)
 
-    def _put(self, record: Record) -> None:
-        self._take(record.key)
+    def _store_record(self, record: Record) -> None:
+        self._remove_record(record.key)
         self._records[record.key] = record
-        self._hold(_size(record))
+        self._charge_memory(_size(record))
 
-    def _take(self, key: str) -> Record | None:
+    def _remove_record(self, key: str) -> Record | None:
         record = self._records.pop(key, None)
         if record is not None:
-            self._hold(-_size(record))
+            self._charge_memory(-_size(record))
         return record
 
-    def _hold(self, size: int) -> None:
-        self._size += size
-        self._subscription.subscriber.hold(size)
+    def _charge_memory(self, size: int) -> None:
+        self._charged_bytes += size
+        self._subscription.subscriber.charge_memory(size)
 
 
 class _PageDelivery(NamedTuple):
     """The delivery of an entry to the page."""
 
-    records: HistoricalPage
+    historical_page: HistoricalPage
     entry: JournalEntry
 
     def deliver(self, _bodies: Sequence[bytes], envelope: Envelope) -> None:
         """See `Delivery.deliver`."""
-        self.records.follow(self.entry, envelope)
+        self.historical_page.apply_entry(self.entry, envelope)
 
 
 class _PageFillScan:
     """A query that also stores its results."""
 
-    def __init__(self, records: HistoricalPage, scan: RecordScan) -> None:
-        self._records = records
+    def __init__(self, historical_page: HistoricalPage, scan: RecordScan) -> None:
+        self._historical_page = historical_page
         self._scan = scan
 
     def __iter__(self) -> Iterator[Sequence[Record]]:
         """See `RecordScan`."""
         for found in self._scan:
-            self._records.fill(found)
+            self._historical_page.fill(found)
             yield found
 
     def close(self) -> None:

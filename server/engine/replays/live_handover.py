@@ -39,25 +39,25 @@ class LiveHandover:
         self._subscription = subscription
         self._topics = topics
         outbox = subscription.subscriber.outbox
-        self._held: Outbox = Outbox(
-            [], outbox.traffic, lambda data: outbox.write_run(data, self._held.messages_out)
+        self._held_output: Outbox = Outbox(
+            [], outbox.traffic, lambda data: outbox.write_run(data, self._held_output.messages_out)
         )
-        self._placed = structs.replace(subscription, held_in=self._held)
-        self._topics.subscribe(self._placed)
+        self._active_subscription = structs.replace(subscription, held_in=self._held_output)
+        self._topics.subscribe(self._active_subscription)
 
     @property
-    def holds_too_much(self) -> bool:
+    def is_over_limit(self) -> bool:
         """True if the messages held back exceed the limit."""
-        return self._held.size > _MAX_HELD
+        return self._held_output.size > _MAX_HELD
 
     def release(self) -> None:
         """Release the messages held back to the client, and send further ones directly."""
-        self.remove()
-        if self._held.size:
-            self._held.flush()
-        self._placed = self._subscription
-        self._topics.subscribe(self._placed)
+        self.unsubscribe()
+        if self._held_output.size:
+            self._held_output.flush()
+        self._active_subscription = self._subscription
+        self._topics.subscribe(self._active_subscription)
 
-    def remove(self) -> None:
+    def unsubscribe(self) -> None:
         """Stop taking messages from the topics."""
-        self._topics.unsubscribe(self._placed)
+        self._topics.unsubscribe(self._active_subscription)

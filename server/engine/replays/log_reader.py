@@ -45,146 +45,149 @@ class ReplayLogReader:
 
     Attributes:
         number: a unique number of the reading.
-        moment: when the last entry read was recorded, in seconds since 1970; 0 if there is none.
+        last_recorded_s: when the last entry read was recorded, in seconds since 1970; 0 if there is
+            none.
     """
 
     def __init__(self, replays: Sequence[Replay], span: LogSpan) -> None:
         self.number: Final = next(_NUMBERS)
-        self.moment = 0.0
+        self.last_recorded_s = 0.0
         first = replays[0]
-        self._listener = first.listener
-        self._engine = first.listener.engine
+        self._session = first.session
+        self._engine = first.session.engine
         self._log = first.log
         self._replays = list(replays)
         self._span = span
-        self._rate = None if first.rate is None else ReplayRateLimiter(first.rate)
-        topics = self._topics = first.recipients()
+        self._rate_limiter = None if first.rate is None else ReplayRateLimiter(first.rate)
+        topics = self._topics = first.make_recipients()
         # None if each message has to be checked before it is sent.
-        plain = topics if isinstance(topics, ReplayTopics) and not first.needs_care else None
-        self._plain: ReplayTopics | None = plain
+        plain = (
+            topics if isinstance(topics, ReplayTopics) and not first.needs_separate_sends else None
+        )
+        self._packed_topics: ReplayTopics | None = plain
         for replay in replays:
             self._topics.attach(replay.subscription)
         self._horizon = first.tail.horizon
         self._cursor = self._log.journal.replay(
-            span, self._topics.wants, self._topics.kinds, self._horizon
+            span, self._topics.wants_topic, self._topics.entry_kinds, self._horizon
         )
-        self._patience = ReadRetry(self._engine, self._log)
-        self._unsent: deque[JournalEntry] = deque()
-        self._is_noted = True  # all replays have been told the position
+        self._read_retry = ReadRetry(self._engine, self._log)
+        self._unsent_entries: deque[JournalEntry] = deque()
+        self._is_position_reported = True  # all replays have been told the position
         self._is_running = False  # a step is scheduled, or a timer or callback will schedule one
         self._cancel_timer: Callable[[], None] = _nothing
 
     @property
     def is_caught_up(self) -> bool:
         """True if everything has been read and sent."""
-        return not self._unsent and self._cursor.is_caught_up
+        return not self._unsent_entries and self._cursor.is_caught_up
 
     @property
     def position(self) -> int:
         """The txid up to which all messages have been sent."""
-        return self._unsent[0].txid - 1 if self._unsent else self._cursor.position
+        return self._unsent_entries[0].txid - 1 if self._unsent_entries else self._cursor.position
 
     def filter_costs(self, subscription: Subscription) -> Iterator[FilterCost]:
         """See `ReplayTopics.filter_costs`."""
         return self._topics.filter_costs(subscription)
 
-    def leave(self, replay: Replay) -> None:
+    def remove_replay(self, replay: Replay) -> None:
         """Stop reading for a replay."""
         self._replays.remove(replay)
         self._topics.detach(replay.subscription)
-        self._cursor.ask_again()
+        self._cursor.reset_topic_filter()
         if not self._replays:
             self._cancel_timer()
-            self._unsent.clear()
+            self._unsent_entries.clear()
 
     def run(self) -> None:
         """Start reading, unless a step is scheduled already."""
         if not self._is_running:
             self._is_running = True
-            self._engine.turns.start(self)
+            self._engine.scheduler.start_task(self)
 
     @property
-    def doing(self) -> tuple[str, str]:
-        """See `EngineTask.doing`."""
-        return self._listener.client_name, "replay"
+    def task_label(self) -> tuple[str, str]:
+        """See `EngineTask.task_label`."""
+        return self._session.client_name, "replay"
 
     def step(self) -> bool:
         """See `EngineTask.step`."""
         try:
-            more = self._step()
+            more = self._run_slice()
         except JournalUnreadableError as problem:
             more = False
-            self._cannot_read(problem)
+            self._handle_read_error(problem)
         if not more:
             self._is_running = False
         return more
 
-    def _cannot_read(self, problem: JournalUnreadableError) -> None:
-        if not self._patience.is_lost(problem):
+    def _handle_read_error(self, problem: JournalUnreadableError) -> None:
+        if not self._read_retry.record_failure(problem):
             for replay in list(self._replays):  # messages that it holds back have a limit
-                replay.reached(self._cursor.position)
+                replay.on_position_reached(self._cursor.position)
             self._run_later(RETRY_SECONDS)
             return
         for replay in list(self._replays):
-            replay.failed(problem)
+            replay.on_read_failed(problem)
 
-    def _step(self) -> bool:
+    def _run_slice(self) -> bool:
         if not self._replays:
             return False
-        if self._listener.is_behind():
+        if self._session.is_behind():
             for replay in list(self._replays):
-                replay.is_behind()
+                replay.on_client_behind()
             self._run_later(_BEHIND_SECONDS)
             return False
         if self._is_at_end:
             return self._finish()
-        if self._is_noted and not self._read_on():
+        if self._is_position_reported and not self._read_slice():
             return False
         if not self._replays:
             return False
         if self._is_at_end:
             return self._finish()
-        if self._unsent:
+        if self._unsent_entries:
             return True
         position = self._cursor.position
-        unnoted = [one for one in list(self._replays) if one.reached(position)]
-        self._is_noted = not unnoted
-        if not self._is_noted or not self._cursor.is_caught_up:
+        unnoted = [one for one in list(self._replays) if one.on_position_reached(position)]
+        self._is_position_reported = not unnoted
+        if not self._is_position_reported or not self._cursor.is_caught_up:
             return True
-        return self._move_on()
+        return self._handle_caught_up()
 
     @property
     def _is_at_end(self) -> bool:
-        is_finished = self._cursor.is_finished and not self._unsent
-        return is_finished or self._replays[0].has_had_enough
+        is_finished = self._cursor.is_finished and not self._unsent_entries
+        return is_finished or self._replays[0].is_limit_reached
 
-    def _read_on(self) -> bool:
+    def _read_slice(self) -> bool:
         """Read and send a slice; return False if that has to wait."""
-        if not self._unsent and self._cursor.must_decompress:
-            self._log.do_aside(self._cursor.decompress, lambda _: self.run())
+        if not self._unsent_entries and self._cursor.needs_decompression:
+            self._log.run_on_worker(self._cursor.decompress, lambda _: self.run())
             return False
-        if self._plain is not None:
-            passage = self._cursor.read_packed(_SLICE)
+        if self._packed_topics is not None:
+            passage = self._cursor.read_raw_range(_SLICE)
             if len(passage):
-                self.moment = passage.last_timestamp / _MICROSECONDS
-            self._plain.deliver(passage)
-        elif not self._send():
+                self.last_recorded_s = passage.last_timestamp / _MICROSECONDS
+            self._packed_topics.deliver_range(passage)
+        elif not self._send_entries():
             return False
-        self._patience.regain()
+        self._read_retry.record_success()
         return True
 
-    def _send(self) -> bool:
+    def _send_entries(self) -> bool:
         """Send messages one by one; return False if some of those read have to wait."""
-        if not self._unsent:
-            self._unsent.extend(self._cursor.read(_SLICE))
-        unsent, rate, now = self._unsent, self._rate, self._engine.clock.steady()
-        correction = self._log.journal.steps.correction
+        if not self._unsent_entries:
+            self._unsent_entries.extend(self._cursor.read(_SLICE))
+        unsent, rate, now = self._unsent_entries, self._rate_limiter, self._engine.clock.steady()
+        correction = self._log.journal.clock_steps.correction
         counted = self._replays[0]
-        timelines = [one.timeline for one in self._replays if one.timeline is not None]
+        timelines = [one.replay_clock for one in self._replays if one.replay_clock is not None]
         while unsent:
             entry = unsent[0]
             recorded = entry.timestamp + correction(entry.txid)
-            self.moment = moment = recorded / _MICROSECONDS
+            self.last_recorded_s = moment = recorded / _MICROSECONDS
             late = [one for one in timelines if not one.advance(moment)]
             if late:  # the other callbacks due before follow in the next slice
                 return True
@@ -195,37 +198,37 @@ class ReplayLogReader:
                     return False
                 for delivery in deliveries:
                     delivery.deliver((entry.body,), envelope)
-                if counted.left is not None:
-                    counted.left -= 1
-                    if counted.has_had_enough:
+                if counted.messages_left is not None:
+                    counted.messages_left -= 1
+                    if counted.is_limit_reached:
                         return True
             unsent.popleft()
         return True
 
-    def _move_on(self) -> bool:
+    def _handle_caught_up(self) -> bool:
         """Release the replays that need no reading of their own now, or wait for more entries."""
         for replay in list(self._replays):
-            replay.caught_up(self._cursor.position)
+            replay.on_caught_up(self._cursor.position)
         if not self._replays:
             return False
         if not self._cursor.is_caught_up:
             return True
         for replay in self._replays:
-            if replay.timeline is not None:
-                replay.timeline.run()
-        before = self._span.before
+            if replay.replay_clock is not None:
+                replay.replay_clock.run()
+        before = self._span.end_timestamp
         if before is not None:
             rest = before / _MICROSECONDS - self._engine.clock.now()
             if rest <= 0 and self._horizon() >= self._log.last_txid:
                 return self._finish()
             self._run_later(min(max(rest, _BEHIND_SECONDS), _MAX_WAIT_S))
-        self._log.when_longer(self.run)
+        self._log.when_advanced(self.run)
         return False
 
     def _finish(self) -> bool:
         """Notify the replays of the end; return True if some are to be notified again."""
         position = self._cursor.position
-        unfinished = [one for one in list(self._replays) if one.finished(position)]
+        unfinished = [one for one in list(self._replays) if one.on_finished(position)]
         return bool(unfinished)
 
     def _run_later(self, delay: float) -> None:

@@ -46,22 +46,25 @@ class ReplayTopic(Topic):
         if subscription.conflater is not None:
             return super()._writer_for(subscription)
         outbox = subscription.outbox
-        return outbox.counted(outbox.traffic.bookmark)
+        return outbox.counting_writer(outbox.traffic.bookmark)
 
-    def send(self, run: LoggedBatch) -> None:
+    def deliver_batch(self, run: LoggedBatch) -> None:
         """Deliver messages to every subscription that they match. See `Topic.publish`."""
-        _send(run, self._prepare() if self._to_all is None else self._to_all)
+        _send(
+            run,
+            self._prepare() if self._unfiltered_recipients is None else self._unfiltered_recipients,
+        )
         if self._filters:
-            self._send_filtered(run)
+            self._deliver_filtered(run)
 
-    def _send_filtered(self, run: LoggedBatch) -> None:
+    def _deliver_filtered(self, run: LoggedBatch) -> None:
         """Deliver filtered messages; consecutive ones for the same subscriptions go together."""
         match, context = self._filters.match, NO_CONTEXT
-        self._filters.expect(len(run))
+        self._filters.count_messages(len(run))
         together: Sequence[Recipient] = ()
         positions: list[int] = []
         for position, body in enumerate(run.bodies):
-            if self._filters.asks_for_context:
+            if self._filters.needs_context:
                 context = run.envelope(position).context(self.name, body)
             recipients = self._recipients_of(match(body, context))
             if not recipients:
@@ -80,27 +83,27 @@ class ReplayTopics:
         engine: has the topics, the settings for parsing bodies, and the functions of filters.
 
     Attributes:
-        kinds: the kinds of entries that the attached subscriptions need.
+        entry_kinds: the kinds of entries that the attached subscriptions need.
     """
 
     def __init__(self, engine: Engine) -> None:
-        self.kinds = MESSAGES
+        self.entry_kinds = MESSAGES
         self._settings = engine.settings
-        self._known = engine.topics
+        self._topic_table = engine.topics
         self._subscriptions: dict[Subscription, None] = {}
         self._topics: dict[JournalTopic, ReplayTopic | None] = {}
 
     def attach(self, subscription: Subscription) -> None:
         """Start delivering to a subscription."""
         self._subscriptions[subscription] = None
-        if subscription.deletions:
-            self.kinds = WITH_DELETIONS
+        if subscription.sends_deletions:
+            self.entry_kinds = WITH_DELETIONS
         effort = SearchAllowance()
         for name, topic in list(self._topics.items()):
-            permit = self._permit(subscription, name, effort)
-            if permit.allowed:
+            permit = self._get_permit(subscription, name, effort)
+            if permit.is_allowed:
                 if topic is None:
-                    self._topics[name] = self._make(name, {subscription: permit})
+                    self._topics[name] = self._make_topic(name, {subscription: permit})
                 else:
                     topic.attach(subscription, permit)
 
@@ -118,50 +121,50 @@ class ReplayTopics:
             if cost is not None:
                 yield cost
 
-    def wants(self, name: JournalTopic) -> bool:
+    def wants_topic(self, name: JournalTopic) -> bool:
         """Return whether any subscription wants messages of a topic."""
-        topic = self._find(name)
+        topic = self._find_topic(name)
         return topic is not None and topic.has_subscriptions
 
-    def chooses(self, name: JournalTopic) -> bool:
+    def selects_messages(self, name: JournalTopic) -> bool:
         """Return whether some messages of a topic are not wanted, or not in their original form."""
-        topic = self._find(name)
-        return topic is not None and topic.chooses
+        topic = self._find_topic(name)
+        return topic is not None and topic.is_selective
 
-    def deliver(self, passage: RawEntryRange) -> None:
+    def deliver_range(self, passage: RawEntryRange) -> None:
         """Deliver messages to the subscriptions that want them."""
-        for run in passage.runs():
-            topic = self._find(run.topic)
+        for run in passage.batches():
+            topic = self._find_topic(run.topic)
             if topic is None:
                 continue
-            if not run.has_extras and (self.kinds is MESSAGES or is_plain(run)):
-                topic.send(LoggedBatch(run))
+            if not run.has_extras and (self.entry_kinds is MESSAGES or is_plain(run)):
+                topic.deliver_batch(LoggedBatch(run))
                 continue
             for position in range(len(run)):
-                entry = run.entry(position)
-                recipients, envelope = self._recipients(topic, entry)
+                entry = run.entry_at(position)
+                recipients, envelope = self._find_recipients(topic, entry)
                 hand_over(recipients, (entry.body,), envelope)
 
     def deliveries(self, entry: JournalEntry) -> tuple[Sequence[Delivery], LoggedEnvelope]:
         """Return the deliveries of a message to the subscriptions that want it; perhaps none."""
-        topic = self._find(entry.topic)
+        topic = self._find_topic(entry.topic)
         if topic is None:
             return (), LoggedEnvelope(entry)
-        recipients, envelope = self._recipients(topic, entry)
+        recipients, envelope = self._find_recipients(topic, entry)
         return [delivery for delivery, _ in recipients], envelope
 
-    def _recipients(
+    def _find_recipients(
         self, topic: ReplayTopic, entry: JournalEntry
     ) -> tuple[Sequence[Recipient], LoggedEnvelope]:
         """Return the recipients of an entry, and its envelope with the additional header keys."""
         envelope = LoggedEnvelope(entry)
-        if self.kinds is WITH_DELETIONS:
+        if self.entry_kinds is WITH_DELETIONS:
             if entry.kind == JournalEntryKind.SOW_DELETE:
-                return self._deletions(entry.topic), envelope
-            envelope.keys += lifetime_key(entry.expiration)
+                return self._deletion_recipients(entry.topic), envelope
+            envelope.header_keys += lifetime_key(entry.expiration)
         return topic.recipients(entry.body, envelope), envelope
 
-    def _deletions(self, name: JournalTopic) -> list[Recipient]:
+    def _deletion_recipients(self, name: JournalTopic) -> list[Recipient]:
         """Return the recipients of a deletion; those entitled to some records only are excluded.
 
         They must not learn of other records.
@@ -170,12 +173,12 @@ class ReplayTopics:
         return [
             (DeletionDelivery(one, name.name), (one,))
             for one in self._subscriptions
-            if one.deletions
-            and (permit := self._permit(one, name, effort)).allowed
+            if one.sends_deletions
+            and (permit := self._get_permit(one, name, effort)).is_allowed
             and permit.filter is None
         ]
 
-    def _find(self, name: JournalTopic) -> ReplayTopic | None:
+    def _find_topic(self, name: JournalTopic) -> ReplayTopic | None:
         try:
             return self._topics[name]
         except KeyError:
@@ -184,21 +187,23 @@ class ReplayTopics:
             self._topics.clear()
         efforts = defaultdict[int, SearchAllowance](SearchAllowance)  # by number of the session
         permits = {
-            one: self._permit(one, name, efforts[one.subscriber.number])
+            one: self._get_permit(one, name, efforts[one.subscriber.number])
             for one in self._subscriptions
         }
-        wanting = {one: permit for one, permit in permits.items() if permit.allowed}
-        topic = self._topics[name] = self._make(name, wanting) if wanting else None
+        wanting = {one: permit for one, permit in permits.items() if permit.is_allowed}
+        topic = self._topics[name] = self._make_topic(name, wanting) if wanting else None
         return topic
 
-    def _make(self, name: JournalTopic, wanting: Mapping[Subscription, Permit]) -> ReplayTopic:
+    def _make_topic(
+        self, name: JournalTopic, wanting: Mapping[Subscription, Permit]
+    ) -> ReplayTopic:
         message_type = self._settings.message_types[name.message_type]
         topic = ReplayTopic(message_type, name.name, self._settings.functions)
         for subscription, permit in wanting.items():
             topic.attach(subscription, permit)
         return topic
 
-    def _permit(
+    def _get_permit(
         self, subscription: Subscription, topic: JournalTopic, effort: SearchCounter
     ) -> Permit:
         """Return the entitlement of a subscription to a topic; none if it is not for that topic.
@@ -210,10 +215,10 @@ class ReplayTopics:
         try:
             if (
                 topic.message_type == subscriber.message_type
-                and subscription.is_for(topic.name, effort)
-                and self._known.find(topic.message_type, topic.name).is_journaled
+                and subscription.matches_topic(topic.name, effort)
+                and self._topic_table.find(topic.message_type, topic.name).is_journaled
             ):
-                return subscriber.permit_to_read(topic.name)
+                return subscriber.get_read_permit(topic.name)
         except TooCostlyError as error:
             give_up_on((subscription,), error)
         return _NOT_FOR_IT

@@ -24,14 +24,14 @@ class ReplayRate:
     """A rate as a subscriber requests it.
 
     Attributes:
-        number: units per second; for a multiple, seconds of the original per second.
+        value: units per second; for a multiple, seconds of the original per second.
         unit: the unit that is counted.
-        most_gap: maximum seconds to wait for a message; None for no limit.
+        max_gap_s: maximum seconds to wait for a message; None for no limit.
     """
 
-    number: float
+    value: float
     unit: Literal["messages", "bytes", "multiple"]
-    most_gap: float | None = None
+    max_gap_s: float | None = None
 
 
 def parse_rate(text: str, most_gap: float | None) -> ReplayRate:
@@ -52,7 +52,7 @@ def parse_rate(text: str, most_gap: float | None) -> ReplayRate:
                 f"expected messages a second (1000), bytes a second (500KB), or a multiple of the"
                 f" original speed (2X), not {text!r}"
             ) from None
-    if terms.number <= 0:
+    if terms.value <= 0:
         raise ValueError("a rate of nothing would never deliver anything; option pause does that")
     return terms
 
@@ -61,14 +61,14 @@ class ReplayRateLimiter:
     """Determines for each message of a replay when it may be sent.
 
     Args:
-        terms: the rate.
+        rate: the rate.
     """
 
-    def __init__(self, terms: ReplayRate) -> None:
-        self._terms = terms
-        self._due: float | None = None  # when the next message may be sent
-        self._before: JournalEntry | None = None  # the message before
-        self._recorded = 0
+    def __init__(self, rate: ReplayRate) -> None:
+        self._rate = rate
+        self._next_due_s: float | None = None  # when the next message may be sent
+        self._previous_entry: JournalEntry | None = None  # the message before
+        self._previous_recorded_us = 0
 
     def delay(self, entry: JournalEntry, recorded: int, now: float) -> float:
         """Return how many seconds a message has to wait; if 0, it counts as sent.
@@ -78,24 +78,24 @@ class ReplayRateLimiter:
             recorded: when it was recorded, in microseconds, by a clock that was never set back.
             now: the time of the steady clock.
         """
-        terms, before = self._terms, self._before
-        if self._due is None or before is None:
+        terms, before = self._rate, self._previous_entry
+        if self._next_due_s is None or before is None:
             due = now
         else:
             if terms.unit == "messages":
-                gap = 1 / terms.number
+                gap = 1 / terms.value
             elif terms.unit == "bytes":
-                gap = len(before.body) / terms.number
+                gap = len(before.body) / terms.value
             else:
-                gap = (recorded - self._recorded) / _MICROSECONDS / terms.number
-            if terms.most_gap is not None:
-                gap = min(gap, terms.most_gap)
-            due = self._due + gap
+                gap = (recorded - self._previous_recorded_us) / _MICROSECONDS / terms.value
+            if terms.max_gap_s is not None:
+                gap = min(gap, terms.max_gap_s)
+            due = self._next_due_s + gap
         if due > now:
             return due - now
         # After a delay the rate is not exceeded, except to make up for the lateness of a timer.
-        self._due = max(due, now - _MAX_LATE)
-        self._before, self._recorded = entry, recorded
+        self._next_due_s = max(due, now - _MAX_LATE)
+        self._previous_entry, self._previous_recorded_us = entry, recorded
         return 0.0
 
 

@@ -34,18 +34,18 @@ class ReadRetry:
     def __init__(self, engine: Engine, log: TransactionLog) -> None:
         self._engine = engine
         self._log = log
-        self._since: float | None = None
+        self._failing_since_s: float | None = None
 
-    def regain(self) -> None:
+    def record_success(self) -> None:
         """Note a successful read."""
-        self._since = None
+        self._failing_since_s = None
 
-    def is_lost(self, problem: JournalUnreadableError) -> bool:
+    def record_failure(self, problem: JournalUnreadableError) -> bool:
         """Note a failed attempt, and return whether the reader should give up."""
         now = self._engine.clock.steady()
-        if now - self._log.unreadable_said >= _SAY_AGAIN_SECONDS:
-            self._log.unreadable_said = now
+        if now - self._log.unreadable_logged_s >= _SAY_AGAIN_SECONDS:
+            self._log.unreadable_logged_s = now
             self._engine.log.emit("1D-0013", text=problem)
-        if self._since is None:
-            self._since = now
-        return now - self._since >= _MAX_SECONDS
+        if self._failing_since_s is None:
+            self._failing_since_s = now
+        return now - self._failing_since_s >= _MAX_SECONDS

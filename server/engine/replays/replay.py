@@ -41,7 +41,7 @@ MakeAck = Callable[[str | None], "Header"]
 """A function that makes an ack with a bookmark."""
 
 MakeResumeAck = Callable[[str | None, Sequence[str]], "Header"]
-"""A function that makes an ack with a bookmark and resume positions; see `Replay.places`."""
+"""Makes an ack with a bookmark and resume positions; see `Replay.resume_positions`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,25 +49,25 @@ class ReplayTerms:
     """The options of a bookmark subscription, apart from part of the log, topic, filter and form.
 
     Attributes:
-        most: the maximum number of messages, None for all.
+        max_messages: the maximum number of messages, None for all.
         rate: the maximum rate, None for the rate at which the client reads.
-        is_paused: whether it begins paused.
+        starts_paused: whether it begins paused.
         is_live: whether messages are wanted before they are on stable storage.
-        on_completed: makes the ack for a complete replay; None if not requested.
-        on_failed: makes the ack with the reason of a failure; None if not requested.
-        on_persisted: makes the periodic acks with the position up to which the log is durable; None
-            if not requested.
-        persisted_interval: seconds from one of these to the next.
+        make_completed_ack: makes the ack for a complete replay; None if not requested.
+        make_failed_ack: makes the ack with the reason of a failure; None if not requested.
+        make_persisted_ack: makes the periodic acks with the position up to which the log is
+            durable; None if not requested.
+        persisted_interval_s: seconds from one of these to the next.
     """
 
-    most: int | None = None
+    max_messages: int | None = None
     rate: ReplayRate | None = None
-    is_paused: bool = False
+    starts_paused: bool = False
     is_live: bool = False
-    on_completed: MakeAck | None = None
-    on_failed: Callable[[str], Header] | None = None
-    on_persisted: MakeResumeAck | None = None
-    persisted_interval: float = 1.0
+    make_completed_ack: MakeAck | None = None
+    make_failed_ack: Callable[[str], Header] | None = None
+    make_persisted_ack: MakeResumeAck | None = None
+    persisted_interval_s: float = 1.0
 
 
 class ReplayGroupKey(NamedTuple):
@@ -79,60 +79,60 @@ class ReplayGroupKey(NamedTuple):
         span: the part of the log to read.
         rate: the maximum rate.
         tail: the tail, by the durability that messages must have.
-        only: the replay, if it cannot share a reading.
+        exclusive_replay: the replay, if it cannot share a reading.
     """
 
     span: LogSpan
     rate: ReplayRate | None
     tail: ReplayTail
-    only: Replay | None
+    exclusive_replay: Replay | None
 
 
 class Replay:
     """Sends the messages of one bookmark subscription.
 
     Args:
-        listener: the client.
+        session: the client.
         log: the transaction log.
         terms: the options.
         tail: reads the end of the log, as far as the subscription may see it.
-        timeline: the time by which messages are conflated, None if they are not.
+        replay_clock: the time by which messages are conflated, None if they are not.
 
     Attributes:
         subscription: the subscription, once it has begun.
-        reading: its reading of the log; None while the tail reads for it, or nothing does.
-        left: the number of messages that may still be sent, None for any number.
-        records: the records that its page is cut from, None if it is not paginated.
+        log_reader: its reading of the log; None while the tail reads for it, or nothing does.
+        messages_left: the number of messages that may still be sent, None for any number.
+        historical_page: the records that its page is cut from, None if it is not paginated.
     """
 
     subscription: Subscription
 
     def __init__(
         self,
-        listener: Session,
+        session: Session,
         log: TransactionLog,
         terms: ReplayTerms,
         tail: ReplayTail,
-        timeline: ReplayClock | None = None,
+        replay_clock: ReplayClock | None = None,
     ) -> None:
-        self.listener = listener
+        self.session = session
         self.log = log
         self.rate = terms.rate
-        self.left = terms.most
+        self.messages_left = terms.max_messages
         self.tail = tail
-        self.timeline = timeline
-        self.records: HistoricalPage | None = None
+        self.replay_clock = replay_clock
+        self.historical_page: HistoricalPage | None = None
         self._terms = terms
         self._span: LogSpan | None = None  # still to be read, as of the last change of state
         self._is_open = True
         self._is_complete = False
-        self._is_paused = terms.is_paused
-        self._subscribed_at = log.last_txid
-        self._reported = 0, 0
-        self.reading: ReplayLogReader | None = None
-        self._in_tail = False
-        self._live: LiveHandover | None = None
-        self._release: Callable[[], None] = _nothing
+        self._is_paused = terms.starts_paused
+        self._txid_at_start = log.last_txid
+        self._reported_positions = 0, 0
+        self.log_reader: ReplayLogReader | None = None
+        self._is_in_tail = False
+        self._live_handover: LiveHandover | None = None
+        self._release_log: Callable[[], None] = _nothing
 
     @property
     def is_live(self) -> bool:
@@ -142,9 +142,9 @@ class Replay:
     @property
     def cursor(self) -> str:
         """The number of its reading, or `tail`; empty if nothing reads for it."""
-        if self.reading is not None:
-            return str(self.reading.number)
-        return "tail" if self._in_tail else ""
+        if self.log_reader is not None:
+            return str(self.log_reader.number)
+        return "tail" if self._is_in_tail else ""
 
     def seconds_behind(self, now: float) -> float:
         """Return the age of the last entry read, or 0 if the replay has caught up.
@@ -152,10 +152,10 @@ class Replay:
         Args:
             now: in seconds since 1970.
         """
-        reading = self.reading
-        if reading is None or reading.is_caught_up or not reading.moment:
+        reading = self.log_reader
+        if reading is None or reading.is_caught_up or not reading.last_recorded_s:
             return 0.0
-        return max(now - reading.moment, 0.0)
+        return max(now - reading.last_recorded_s, 0.0)
 
     @property
     def is_paused(self) -> bool:
@@ -164,23 +164,29 @@ class Replay:
 
     def filter_costs(self) -> Iterator[FilterCost]:
         """Return the costs of its filter where that is evaluated for entries read from the log."""
-        source = self.reading if self.reading is not None else self.tail if self._in_tail else None
+        source = (
+            self.log_reader
+            if self.log_reader is not None
+            else self.tail
+            if self._is_in_tail
+            else None
+        )
         return iter(()) if source is None else source.filter_costs(self.subscription)
 
     @property
-    def has_had_enough(self) -> bool:
+    def is_limit_reached(self) -> bool:
         """True if the requested number of messages has been sent."""
-        return self.left == 0
+        return self.messages_left == 0
 
     @property
-    def needs_care(self) -> bool:
+    def needs_separate_sends(self) -> bool:
         """True if messages have to be counted, or their timestamps matter."""
-        asked_for = (self.left, self.rate, self.timeline, self.records)
+        asked_for = (self.messages_left, self.rate, self.replay_clock, self.historical_page)
         return any(one is not None for one in asked_for)
 
-    def recipients(self) -> ReplayTopics | HistoricalPage:
+    def make_recipients(self) -> ReplayTopics | HistoricalPage:
         """Return the recipients of the entries read for it."""
-        return self.records or ReplayTopics(self.listener.engine)
+        return self.historical_page or ReplayTopics(self.session.engine)
 
     def begin(self, subscription: Subscription, span: LogSpan) -> None:
         """Begin to send messages.
@@ -193,16 +199,18 @@ class Replay:
         self._span = span
         if not self._is_open:
             return
-        self._release = self.log.hold(self._needed_from, f"replay of {self.listener.client_name}")
+        self._release_log = self.log.hold_files(
+            self._first_needed_txid, f"replay of {self.session.client_name}"
+        )
         if not self._is_paused:
-            self._read()
-        if self._terms.on_persisted is not None:
-            self._report_later()
+            self._start_reading()
+        if self._terms.make_persisted_ack is not None:
+            self._schedule_report()
 
     def pause(self) -> None:
         """Stop sending until it is resumed."""
         self._is_paused = True
-        self._stop()
+        self._stop_reading()
 
     def unpause(self) -> ReplayGroupKey | None:
         """End the pause.
@@ -214,132 +222,142 @@ class Replay:
         was_paused, self._is_paused = self._is_paused, False
         if not was_paused or not self._is_open or self._span is None:
             return None
-        alone = self.subscription.deletions or any(
-            one is not None for one in (self.left, self.timeline, self.records)
+        alone = self.subscription.sends_deletions or any(
+            one is not None for one in (self.messages_left, self.replay_clock, self.historical_page)
         )
         return ReplayGroupKey(self._span, self.rate, self.tail, self if alone else None)
 
     def cancel(self) -> None:
         """Stop sending for good, and release the log entries and records that are held."""
         self._is_open = False
-        self._stop()
+        self._stop_reading()
         self._end_live()
-        self._release()
-        if self.records is not None:
-            self.records.close()
+        self._release_log()
+        if self.historical_page is not None:
+            self.historical_page.close()
 
-    def _needed_from(self) -> int:
+    def _first_needed_txid(self) -> int:
         """Return the first txid still to be read, which the log must retain."""
-        if self.reading is not None:
-            return self.reading.position + 1
-        if self._in_tail:
+        if self.log_reader is not None:
+            return self.log_reader.position + 1
+        if self._is_in_tail:
             return self.tail.position + 1
-        if self._live is not None or self._span is None:
+        if self._live_handover is not None or self._span is None:
             return self.log.last_txid + 1
-        return self._span.after + 1
+        return self._span.after_txid + 1
 
-    def _stop(self) -> None:
+    def _stop_reading(self) -> None:
         """Leave the reading and the tail, and store the position reached."""
-        if self.reading is not None:
-            self._span = self._rest(self.reading.position)
-            self.reading.leave(self)
-            self.reading = None
-        if self._in_tail:
-            self._span = self._rest(self.tail.position)
-            self.tail.leave(self)
-            self._in_tail = False
-        if self.timeline is not None:
-            self.timeline.stop()
+        if self.log_reader is not None:
+            self._span = self._remaining_span(self.log_reader.position)
+            self.log_reader.remove_replay(self)
+            self.log_reader = None
+        if self._is_in_tail:
+            self._span = self._remaining_span(self.tail.position)
+            self.tail.remove_replay(self)
+            self._is_in_tail = False
+        if self.replay_clock is not None:
+            self.replay_clock.stop()
 
-    def _rest(self, position: int) -> LogSpan:
+    def _remaining_span(self, position: int) -> LogSpan:
         assert self._span is not None  # noqa: S101 - it has been read from, so it has begun
-        return replace(self._span, after=position)
+        return replace(self._span, after_txid=position)
 
-    def _read(self) -> None:
+    def _start_reading(self) -> None:
         assert self._span is not None  # noqa: S101 - it has begun
         read_for((self,), self._span)
 
     # ---- called by its reading and the tail
 
-    def reached(self, position: int) -> bool:
+    def on_position_reached(self, position: int) -> bool:
         """Note the position reached; return True to be called again. See `LogReaderClient`."""
         has_more = False
-        if not self._is_complete and position >= self._subscribed_at and not self._has_end:
-            has_more = self._complete(position)
-        if self._live is not None and self._live.holds_too_much:
-            self._read_for_itself()
+        if not self._is_complete and position >= self._txid_at_start and not self._has_end:
+            has_more = self._try_complete(position)
+        if self._live_handover is not None and self._live_handover.is_over_limit:
+            self._restart_own_reader()
         return has_more
 
-    def is_behind(self) -> None:
+    def on_client_behind(self) -> None:
         """Note that the client does not keep up."""
-        if self._live is not None:
-            self._read_for_itself()
+        if self._live_handover is not None:
+            self._restart_own_reader()
 
-    def caught_up(self, position: int) -> None:
+    def on_caught_up(self, position: int) -> None:
         """Switch from a reading that has caught up to the tail or live messages, if allowed."""
-        if not self._is_complete or self._has_end or self.needs_care or self._live is not None:
+        if (
+            not self._is_complete
+            or self._has_end
+            or self.needs_separate_sends
+            or self._live_handover is not None
+        ):
             return
-        if self.subscription.deletions:  # no other source delivers these
+        if self.subscription.sends_deletions:  # no other source delivers these
             return
         if self._terms.is_live:
-            self._stop()
-            self._live = LiveHandover(
-                self.subscription, self.listener.engine.topics, self.log.last_txid
+            self._stop_reading()
+            self._live_handover = LiveHandover(
+                self.subscription, self.session.engine.topics, self.log.last_txid
             )
-            read_for((self,), replace(self._rest(position), last=self._live.last_txid))
-        elif self.tail.join(self, position):
-            self._stop()
-            self._in_tail = True
+            read_for(
+                (self,),
+                replace(self._remaining_span(position), last_txid=self._live_handover.last_txid),
+            )
+        elif self.tail.try_add_replay(self, position):
+            self._stop_reading()
+            self._is_in_tail = True
             self.tail.run()
 
-    def fell_behind(self) -> None:
+    def on_fell_behind(self) -> None:
         """Return to a reading of its own: the client did not keep up with the tail."""
-        self._read_for_itself()
+        self._restart_own_reader()
 
-    def finished(self, position: int) -> bool:
+    def on_finished(self, position: int) -> bool:
         """End the replay, or go live, at the end of its part; return True to be called again."""
-        if self._live is None and self._complete(position):
+        if self._live_handover is None and self._try_complete(position):
             return True
-        self._stop()
-        if self._live is not None:
-            self._live.release()
+        self._stop_reading()
+        if self._live_handover is not None:
+            self._live_handover.release()
             return False
         self._is_open = False
-        self._release()
+        self._release_log()
         return False
 
-    def failed(self, problem: JournalUnreadableError) -> None:
+    def on_read_failed(self, problem: JournalUnreadableError) -> None:
         """End the subscription, and notify the client: the next entry cannot be read.
 
         While the replay is not complete, an ack reports the failure, if requested. Otherwise the
         client is disconnected: it reconnects for the messages that it has not got.
         """
-        listener, sub_id = self.listener, self.subscription.sub_id
+        listener, sub_id = self.session, self.subscription.sub_id
         listener.log.emit("1D-0014", client=listener.client_name, sub_id=sub_id, text=problem)
         listener.end_subscription(sub_id)
-        if self._terms.on_failed is not None and not self._is_complete:
-            listener.send(self._terms.on_failed(f"the transaction log cannot be read: {problem}"))
+        if self._terms.make_failed_ack is not None and not self._is_complete:
+            listener.send(
+                self._terms.make_failed_ack(f"the transaction log cannot be read: {problem}")
+            )
         else:
             listener.close("connection closed")
 
-    def _read_for_itself(self) -> None:
-        self._stop()
+    def _restart_own_reader(self) -> None:
+        self._stop_reading()
         self._end_live()
-        self._read()
+        self._start_reading()
 
     def _end_live(self) -> None:
-        if self._live is not None:
-            self._live.remove()
-            self._live = None
+        if self._live_handover is not None:
+            self._live_handover.unsubscribe()
+            self._live_handover = None
 
     @property
     def _has_end(self) -> bool:
         span = self._span
         return span is not None and (
-            span.last is not None or span.before is not None or bool(span.until)
+            span.last_txid is not None or span.end_timestamp is not None or bool(span.end_entries)
         )
 
-    def _complete(self, position: int) -> bool:
+    def _try_complete(self, position: int) -> bool:
         """Send the ack of a complete replay, when no conflated messages are waiting any more.
 
         Returns:
@@ -348,48 +366,50 @@ class Replay:
         conflater = self.subscription.conflater
         if self._is_complete:
             return False
-        if conflater is not None and conflater.release_some(_RELEASE_BATCH_SIZE):
+        if conflater is not None and conflater.release_oldest(_RELEASE_BATCH_SIZE):
             return True
         self._is_complete = True
-        if self._terms.on_completed is not None:
-            self.listener.send(self._terms.on_completed(self.log.bookmark_at(position)))
+        if self._terms.make_completed_ack is not None:
+            self.session.send(self._terms.make_completed_ack(self.log.bookmark_at(position)))
         return False
 
     # ---- positions to resume from
 
-    def places(self, position: int) -> list[str]:
+    def resume_positions(self, position: int) -> list[str]:
         """Return positions to resume from, here and at other instances, after a txid.
 
         They are unknown for conflated or paginated replays: messages read from the log may not have
         been sent yet, or may never be on a page.
         """
-        if self.timeline is not None or self.records is not None:
+        if self.replay_clock is not None or self.historical_page is not None:
             return []
-        return self.log.places(min(position, self.log.durable))
+        return self.log.resume_positions(min(position, self.log.durable_txid))
 
-    def _report_later(self) -> None:
-        clock = self.listener.engine.clock
-        clock.call_later(self._terms.persisted_interval, self._report)
+    def _schedule_report(self) -> None:
+        clock = self.session.engine.clock
+        clock.call_later(self._terms.persisted_interval_s, self._report_progress)
 
-    def _report(self) -> None:
+    def _report_progress(self) -> None:
         """Send an ack with the durable position, if it has advanced since the last one."""
-        if not self._is_open or not self.listener.is_open:
+        if not self._is_open or not self.session.is_open:
             return
-        reached = self.log.settled(), self._needed_from() - 1
-        if reached != self._reported and self._terms.on_persisted is not None:
+        reached = self.log.settled_txid(), self._first_needed_txid() - 1
+        if reached != self._reported_positions and self._terms.make_persisted_ack is not None:
             bookmark = self.log.bookmark_at(reached[0])
             if bookmark is not None:
-                self._reported = reached
-                self.listener.send(self._terms.on_persisted(bookmark, self.places(reached[1])))
-                self.listener.engine.flush()
-        self._report_later()
+                self._reported_positions = reached
+                self.session.send(
+                    self._terms.make_persisted_ack(bookmark, self.resume_positions(reached[1]))
+                )
+                self.session.engine.flush()
+        self._schedule_report()
 
 
 def read_for(replays: Sequence[Replay], span: LogSpan) -> None:
     """Begin one reading of a part of the log, for some replays of a connection."""
     reading = ReplayLogReader(replays, span)
     for replay in replays:
-        replay.reading = reading
+        replay.log_reader = reading
     reading.run()
 
 

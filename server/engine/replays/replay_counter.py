@@ -42,35 +42,36 @@ class CountTerms:
     """The options of a count, apart from part of the log, topic and filter.
 
     Attributes:
-        rows: the number of messages at which to end; None for any number.
-        size: the number of bytes at which to end; None for any number. The last message may exceed
-            it.
-        parts: the number of parts, with about as many messages each, to divide the result into.
+        max_messages: the number of messages at which to end; None for any number.
+        max_bytes: the number of bytes at which to end; None for any number. The last message may
+            exceed it.
+        part_count: the number of parts, with about as many messages each, to divide the result
+            into.
     """
 
-    rows: int | None = None
-    size: int | None = None
-    parts: int = 1
+    max_messages: int | None = None
+    max_bytes: int | None = None
+    part_count: int = 1
 
 
 class MessageSizeSink:
     """Records the sizes of the messages that a subscriber would be sent.
 
     Attributes:
-        size: the size of the last message; None if there was none.
+        message_size: the size of the last message; None if there was none.
     """
 
     def __init__(self) -> None:
-        self.size: int | None = None
+        self.message_size: int | None = None
 
-    def take(self, topic: str, body: bytes, envelope: Envelope) -> None:  # noqa: ARG002 - see `MessageSink`
-        """See `MessageSink.take`."""
-        self.size = len(body)
+    def on_message(self, topic: str, body: bytes, envelope: Envelope) -> None:  # noqa: ARG002 - see `MessageSink`
+        """See `MessageSink.on_message`."""
+        self.message_size = len(body)
 
-    def take_record(self, topic: str, body: bytes, message: RecordMessage) -> None:
+    def on_record(self, topic: str, body: bytes, message: RecordMessage) -> None:
         """Do nothing: the log has no records."""
 
-    def take_leaving(self, topic: str, body: bytes, message: RecordMessage) -> None:
+    def on_oof(self, topic: str, body: bytes, message: RecordMessage) -> None:
         """Do nothing: the log has no records."""
 
 
@@ -87,13 +88,13 @@ class ReplayCounter:
         terms: the options.
 
     Attributes:
-        rows: the number of messages.
-        size: their bytes.
-        begin: the txid before the counted part.
-        end: the last txid of the counted part.
-        lost: the last message that has been removed behind `begin`; None for none.
-        oldest: when the first was recorded, in microseconds since the Unix epoch; 0 for none.
-        is_whole: whether the count has reached the end of the part, or of the log.
+        message_count: the number of messages.
+        byte_count: their bytes.
+        begin_txid: the txid before the counted part.
+        end_txid: the last txid of the counted part.
+        last_removed: the last message that has been removed behind `begin_txid`; None for none.
+        oldest_us: when the first was recorded, in microseconds since the Unix epoch; 0 for none.
+        is_complete: whether the count has reached the end of the part, or of the log.
     """
 
     def __init__(
@@ -106,24 +107,26 @@ class ReplayCounter:
         horizon: int,
         terms: CountTerms,
     ) -> None:
-        self.rows = self.size = self.oldest = 0
-        self.begin: Final = span.after
-        self.end = span.after
-        self.is_whole = False
-        last = horizon if span.last is None else min(span.last, horizon)
-        self._span = replace(span, last=max(last, span.after), not_before=0)
+        self.message_count = self.byte_count = self.oldest_us = 0
+        self.begin_txid: Final = span.after_txid
+        self.end_txid = span.after_txid
+        self.is_complete = False
+        last = horizon if span.last_txid is None else min(span.last_txid, horizon)
+        self._span = replace(span, last_txid=max(last, span.after_txid), begin_timestamp=0)
         self._engine = listener.engine
         self._log = log
         self._sink = sink
         self._terms = terms
         self._topics = ReplayTopics(listener.engine)
         self._topics.attach(subscription)
-        self._needs_bodies = span.before is not None or bool(span.until)
-        self.lost: Final = log.journal.lost(self._topics.wants, span.after)
-        self._cursor = self._read_from(span.after)
-        self._marks: list[tuple[int, int]] = []
+        self._needs_bodies = span.end_timestamp is not None or bool(span.end_entries)
+        self.last_removed: Final = log.journal.find_last_removal(
+            self._topics.wants_topic, span.after_txid
+        )
+        self._cursor = self._read_from(span.after_txid)
+        self._samples: list[tuple[int, int]] = []
         """Samples of the messages: the number of messages up to one, and its txid."""
-        self._step = 1
+        self._sampling_interval = 1
 
     def run(self) -> Iterator[None]:
         """Count in time slices; yields after each one.
@@ -131,55 +134,59 @@ class ReplayCounter:
         Raises:
             JournalUnreadableError: the log cannot be read at the moment.
         """
-        elapsed = self._engine.turns.elapsed
+        elapsed = self._engine.scheduler.elapsed
         deadline = elapsed() + _MAX_SECONDS
-        while not self._has_enough and elapsed() < deadline:
+        while not self._is_limit_reached and elapsed() < deadline:
             if self._cursor.is_finished:
-                self.is_whole = True
+                self.is_complete = True
                 return
             if self._needs_bodies:
                 self._read_bodies()
             else:
-                self._measure()
+                self._read_sizes()
             yield
 
-    def parts(self) -> list[tuple[int, int]]:
+    def divide_into_parts(self) -> list[tuple[int, int]]:
         """Return the parts: the last txid of each, and its number of messages."""
-        marks = self._marks
-        count = max(min(self._terms.parts, -(-self.rows // _MIN_IN_PART), len(marks)), 1)
+        marks = self._samples
+        count = max(
+            min(self._terms.part_count, -(-self.message_count // _MIN_IN_PART), len(marks)), 1
+        )
         ends = [marks[len(marks) * number // count - 1] for number in range(1, count)]
-        ends.append((self.rows, self.end))
+        ends.append((self.message_count, self.end_txid))
         before = [0, *(rows for rows, _ in ends)]
         return [(txid, rows - past) for (rows, txid), past in zip(ends, before, strict=False)]
 
     @property
-    def _has_enough(self) -> bool:
+    def _is_limit_reached(self) -> bool:
         terms = self._terms
-        return (terms.rows is not None and self.rows >= terms.rows) or (
-            terms.size is not None and self.size >= terms.size
+        return (terms.max_messages is not None and self.message_count >= terms.max_messages) or (
+            terms.max_bytes is not None and self.byte_count >= terms.max_bytes
         )
 
     def _read_from(self, position: int) -> JournalCursor:
         return self._log.journal.replay(
-            replace(self._span, after=position), self._wants, self._topics.kinds
+            replace(self._span, after_txid=position), self._wants_topic, self._topics.entry_kinds
         )
 
-    def _wants(self, name: JournalTopic) -> bool:
-        is_wanted = self._topics.wants(name)
-        self._needs_bodies = self._needs_bodies or (is_wanted and self._topics.chooses(name))
+    def _wants_topic(self, name: JournalTopic) -> bool:
+        is_wanted = self._topics.wants_topic(name)
+        self._needs_bodies = self._needs_bodies or (
+            is_wanted and self._topics.selects_messages(name)
+        )
         return is_wanted
 
-    def _measure(self) -> None:
-        measured = self._cursor.measure()
+    def _read_sizes(self) -> None:
+        measured = self._cursor.read_sizes()
         if self._needs_bodies:  # it has met a topic with a filter or hidden fields
-            self._cursor = self._read_from(self.end)
+            self._cursor = self._read_from(self.end_txid)
             return
-        self._add(measured, self._cursor.position)
+        self._add_sizes(measured, self._cursor.position)
 
     def _read_bodies(self) -> None:
         cursor = self._cursor
         entries = cursor.read(_SLICE)
-        sizes = list(map(self._size_of, entries))
+        sizes = list(map(self._measure_entry, entries))
         found = [
             (entry.txid, size) for entry, size in zip(entries, sizes, strict=True) if size >= 0
         ]
@@ -187,42 +194,42 @@ class ReplayCounter:
         first = next(
             (one.timestamp for one, size in zip(entries, sizes, strict=True) if size >= 0), 0
         )
-        self._add(EntrySizes(txids, some, first), cursor.position)
+        self._add_sizes(EntrySizes(txids, some, first), cursor.position)
 
-    def _size_of(self, entry: JournalEntry) -> int:
+    def _measure_entry(self, entry: JournalEntry) -> int:
         """Return the size of a message as it would be sent; -1 if it would not."""
-        self._sink.size = None
+        self._sink.message_size = None
         deliveries, envelope = self._topics.deliveries(entry)
         for delivery in deliveries:
             delivery.deliver((entry.body,), envelope)
-        return -1 if self._sink.size is None else self._sink.size
+        return -1 if self._sink.message_size is None else self._sink.message_size
 
-    def _add(self, measured: EntrySizes, position: int) -> None:
+    def _add_sizes(self, measured: EntrySizes, position: int) -> None:
         """Count messages, up to the limits requested."""
-        self.end = position
+        self.end_txid = position
         count = len(measured)
         if not count:
             return
-        self.oldest = self.oldest or measured.first_timestamp
+        self.oldest_us = self.oldest_us or measured.first_timestamp
         terms, sizes = self._terms, np.cumsum(measured.sizes)
-        if terms.size is not None:
-            count = min(count, int(np.searchsorted(sizes, terms.size - self.size)) + 1)
-        if terms.rows is not None:
-            count = min(count, terms.rows - self.rows)
-        before = self.rows
-        self.rows += count
-        self.size += int(sizes[count - 1])
-        if self._has_enough:
-            self.end = int(measured.txids[count - 1])
-        self._mark(measured, before, count)
+        if terms.max_bytes is not None:
+            count = min(count, int(np.searchsorted(sizes, terms.max_bytes - self.byte_count)) + 1)
+        if terms.max_messages is not None:
+            count = min(count, terms.max_messages - self.message_count)
+        before = self.message_count
+        self.message_count += count
+        self.byte_count += int(sizes[count - 1])
+        if self._is_limit_reached:
+            self.end_txid = int(measured.txids[count - 1])
+        self._add_samples(measured, before, count)
 
-    def _mark(self, measured: EntrySizes, before: int, count: int) -> None:
+    def _add_samples(self, measured: EntrySizes, before: int, count: int) -> None:
         """Sample every nth message, and halve the samples when there are too many."""
-        if self._terms.parts == 1:
+        if self._terms.part_count == 1:
             return
-        step = self._step
+        step = self._sampling_interval
         for place in range(step - 1 - before % step, count, step):
-            self._marks.append((before + place + 1, int(measured.txids[place])))
-        while len(self._marks) > 2 * _MARKS_A_PART * self._terms.parts:
-            del self._marks[::2]
-            self._step *= 2
+            self._samples.append((before + place + 1, int(measured.txids[place])))
+        while len(self._samples) > 2 * _MARKS_A_PART * self._terms.part_count:
+            del self._samples[::2]
+            self._sampling_interval *= 2

@@ -43,7 +43,7 @@ class ReplayTail:
         self.horizon = horizon
         self._log = log
         self._engine = engine
-        self._patience = ReadRetry(engine, log)
+        self._read_retry = ReadRetry(engine, log)
         self._topics = ReplayTopics(engine)
         self._replays: set[Replay] = set()
         self._cursor: JournalCursor = self._read_from(0)
@@ -54,7 +54,7 @@ class ReplayTail:
         """The txid up to which all messages have been sent."""
         return self._cursor.position
 
-    def join(self, replay: Replay, position: int) -> bool:
+    def try_add_replay(self, replay: Replay, position: int) -> bool:
         """Read for another replay, if it has read exactly as far.
 
         Args:
@@ -68,75 +68,77 @@ class ReplayTail:
             self._cursor = self._read_from(position)
         elif position - _SLICE <= self.position < position:
             try:
-                self._read()
+                self._read_slice()
             except JournalUnreadableError:
                 return False
         if self.position != position:
             return False
         self._replays.add(replay)
         self._topics.attach(replay.subscription)
-        self._cursor.ask_again()
+        self._cursor.reset_topic_filter()
         return True
 
-    def leave(self, replay: Replay) -> None:
+    def remove_replay(self, replay: Replay) -> None:
         """Stop reading for a replay."""
         self._replays.discard(replay)
         self._topics.detach(replay.subscription)
-        self._cursor.ask_again()
+        self._cursor.reset_topic_filter()
 
     def filter_costs(self, subscription: Subscription) -> Iterator[FilterCost]:
         """See `ReplayTopics.filter_costs`."""
         return self._topics.filter_costs(subscription)
 
     def _read_from(self, position: int) -> JournalCursor:
-        return self._log.journal.replay(LogSpan(position), self._topics.wants, horizon=self.horizon)
+        return self._log.journal.replay(
+            LogSpan(position), self._topics.wants_topic, horizon=self.horizon
+        )
 
     def run(self) -> None:
         """Start reading, unless a step is scheduled already."""
         if not self._is_running:
             self._is_running = True
-            self._engine.turns.start(self)
+            self._engine.scheduler.start_task(self)
 
-    def _run_on(self) -> None:
+    def _run_again(self) -> None:
         self._is_running = False
         self.run()
 
     @property
-    def doing(self) -> tuple[str, str]:
-        """See `EngineTask.doing`; the work is for all that have caught up."""
+    def task_label(self) -> tuple[str, str]:
+        """See `EngineTask.task_label`; the work is for all that have caught up."""
         return "", "replay"
 
     def step(self) -> bool:
         """See `EngineTask.step`."""
-        for replay in [one for one in self._replays if one.listener.is_behind()]:
-            replay.fell_behind()
+        for replay in [one for one in self._replays if one.session.is_behind()]:
+            replay.on_fell_behind()
         if self._replays:
             try:
-                self._read()
+                self._read_slice()
             except JournalUnreadableError as problem:
-                return self._cannot_read(problem)
-            self._patience.regain()
+                return self._handle_read_error(problem)
+            self._read_retry.record_success()
             if not self._cursor.is_caught_up:
                 return True
-            self._log.when_longer(self._run_on)  # until then it counts as running
+            self._log.when_advanced(self._run_again)  # until then it counts as running
         else:
             self._is_running = False
         return False
 
-    def _cannot_read(self, problem: JournalUnreadableError) -> bool:
+    def _handle_read_error(self, problem: JournalUnreadableError) -> bool:
         """Retry later, or give up; return False, as there is nothing more to do in either case."""
-        if self._patience.is_lost(problem):
+        if self._read_retry.record_failure(problem):
             for replay in list(self._replays):
-                replay.failed(problem)
-            self._patience.regain()
+                replay.on_read_failed(problem)
+            self._read_retry.record_success()
             self._is_running = False
         else:  # until then it counts as running
             self._engine.clock.call_later(RETRY_SECONDS, self._run_from_timer)
         return False
 
     def _run_from_timer(self) -> None:
-        self._run_on()
+        self._run_again()
         self._engine.flush()
 
-    def _read(self) -> None:
-        self._topics.deliver(self._cursor.read_packed(_SLICE))
+    def _read_slice(self) -> None:
+        self._topics.deliver_range(self._cursor.read_raw_range(_SLICE))

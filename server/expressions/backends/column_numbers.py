@@ -74,7 +74,7 @@ def _arithmetic(
         return None
     valid = None
     if one.valid is not None or other.valid is not None:
-        valid = one.present() & other.present()
+        valid = one.valid_mask() & other.valid_mask()
     if one.values.dtype == np.int64 and other.values.dtype == np.int64:
         result = _integers(sign, one.values, other.values)
     else:

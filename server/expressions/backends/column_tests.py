@@ -98,7 +98,7 @@ def _number_and_text(sign: str, column: NumberColumn, right: Literal, wanted: bo
         return None if constant is None else compare(sign, column, constant, wanted=wanted)
     mask = np.full(len(column), semantics.COMPARATORS[sign](0, text) is True)
     mask[np.isnan(column.values)] = sign == "!="
-    return (mask if wanted else ~mask) & column.present()
+    return (mask if wanted else ~mask) & column.valid_mask()
 
 
 def _between(node: Between, read: ReadColumn, length: int, wanted: bool) -> Mask | None:
@@ -120,7 +120,7 @@ def _in(node: In, read: ReadColumn, _length: int, wanted: bool) -> Mask | None:
         present = pc.is_valid(column.values).to_numpy(zero_copy_only=False)
     elif isinstance(column, NumberColumn) and not members.large:
         found = np.isin(column.values, np.array([*members.numbers, *members.text_numbers]))
-        present = column.present()
+        present = column.valid_mask()
     else:
         return None
     if wanted:
@@ -148,7 +148,7 @@ def _affix(node: Affix, read: ReadColumn, _length: int, wanted: bool) -> Mask | 
 def _is_null(node: IsNull, read: ReadColumn, _length: int, wanted: bool) -> Mask | None:
     column = read(node.operand) if isinstance(node.operand, Identifier) else None
     if isinstance(column, NumberColumn):
-        present = column.present()
+        present = column.valid_mask()
     elif isinstance(column, TextColumn):
         present = _mask(pc.is_valid(column.values), wanted=True)
     else:
@@ -160,7 +160,7 @@ def _is_nan(node: IsNan, read: ReadColumn, length: int, wanted: bool) -> Mask | 
     column = numbers(node.operand, read, length)
     if column is None:
         return None
-    mask: Mask = np.isnan(column.values) & column.present()
+    mask: Mask = np.isnan(column.values) & column.valid_mask()
     return mask if wanted else ~mask
 
 
@@ -170,7 +170,7 @@ def _truth(node: Expr, read: ReadColumn, length: int, wanted: bool) -> Mask | No
     if column is None:
         return None
     mask: Mask = (column.values != 0) == wanted
-    return mask & ~np.isnan(column.values) & column.present()
+    return mask & ~np.isnan(column.values) & column.valid_mask()
 
 
 def _mask(truths: pa.Array, wanted: bool) -> Mask:

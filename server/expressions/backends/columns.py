@@ -70,7 +70,7 @@ class NumberColumn:
                 values[row] = None
         return values
 
-    def present(self) -> Mask:
+    def valid_mask(self) -> Mask:
         """Return the mask of the rows with a number."""
         return np.ones(len(self), np.bool_) if self.valid is None else self.valid
 

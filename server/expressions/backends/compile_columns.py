@@ -46,7 +46,7 @@ class ColumnBatch:
         contexts = None if self.contexts is None else [self.contexts[row] for row in rows]
         return ColumnBatch([column.take(rows) for column in self.columns], len(rows), contexts)
 
-    def each(self) -> list[tuple[tuple[Value, ...], MessageContext]]:
+    def iterate_rows(self) -> list[tuple[tuple[Value, ...], MessageContext]]:
         """Return the rows one by one: values and context."""
         values: list[tuple[Value, ...]] = [()] * self.length
         if self.columns:
@@ -62,7 +62,7 @@ class ColumnFilter:
         expr: Expr,
         functions: Functions = BUILTINS,
         layout: Sequence[Slot] | None = None,
-        effort: SearchCounter | None = None,
+        search_counter: SearchCounter | None = None,
     ) -> None:
         """Prepare a filter.
 
@@ -72,11 +72,11 @@ class ColumnFilter:
             layout: the contents of the columns; by default `slots(expr)`.
             effort: counts long searches; the filter raises TooCostlyError when it is used up.
         """
-        self._effort = effort
+        self._search_counter = search_counter
         self._expr = expr
         self._functions = functions
         self._layout = layout or slots(expr)
-        self._places = {slot: place for place, slot in enumerate(self._layout)}
+        self._column_indexes = {slot: place for place, slot in enumerate(self._layout)}
         self._predicates: dict[Expr, Predicate] = {}
 
     def __call__(self, rows: ColumnBatch) -> Mask:
@@ -88,11 +88,11 @@ class ColumnFilter:
         if isinstance(node, Not):
             return self._mask(node.operand, rows, wanted=not wanted)
         if isinstance(node, And | Or):
-            return self._logic(node, rows, wanted=wanted)
-        found = self._at_once(node, rows, wanted=wanted)
-        return self._row_by_row(node, rows, wanted=wanted) if found is None else found
+            return self._logic_mask(node, rows, wanted=wanted)
+        found = self._vectorized_mask(node, rows, wanted=wanted)
+        return self._scalar_mask(node, rows, wanted=wanted) if found is None else found
 
-    def _logic(self, node: And | Or, rows: ColumnBatch, *, wanted: bool) -> Mask:
+    def _logic_mask(self, node: And | Or, rows: ColumnBatch, *, wanted: bool) -> Mask:
         """Evaluate AND or OR, vectorized operands first.
 
         An AND is true where all operands are, false where any is; an OR the other way round.
@@ -101,7 +101,7 @@ class ColumnFilter:
         mask = np.full(rows.length, needs_all)
         slow: list[Expr] = []
         for operand in node.operands:
-            found = self._at_once(operand, rows, wanted=wanted)
+            found = self._vectorized_mask(operand, rows, wanted=wanted)
             if found is None:
                 slow.append(operand)
             elif needs_all:
@@ -116,19 +116,21 @@ class ColumnFilter:
             mask[undecided] = self._mask(operand, few, wanted=wanted)
         return mask
 
-    def _at_once(self, node: Expr, rows: ColumnBatch, *, wanted: bool) -> Mask | None:
+    def _vectorized_mask(self, node: Expr, rows: ColumnBatch, *, wanted: bool) -> Mask | None:
         return test(node, lambda field: self._column(field, rows), rows.length, wanted=wanted)
 
     def _column(self, field: Identifier, rows: ColumnBatch) -> Column:
-        return rows.columns[self._places[field.reference]]
+        return rows.columns[self._column_indexes[field.reference]]
 
-    def _row_by_row(self, node: Expr, rows: ColumnBatch, *, wanted: bool) -> Mask:
+    def _scalar_mask(self, node: Expr, rows: ColumnBatch, *, wanted: bool) -> Mask:
         asked = node if wanted else Not(node)
         predicate = self._predicates.get(asked)
         if predicate is None:
-            predicate = compile_filter(asked, self._functions, self._layout, self._effort)
+            predicate = compile_filter(asked, self._functions, self._layout, self._search_counter)
             self._predicates[asked] = predicate
-        return np.array([predicate(values, context) for values, context in rows.each()], np.bool_)
+        return np.array(
+            [predicate(values, context) for values, context in rows.iterate_rows()], np.bool_
+        )
 
 
 class ColumnValue:
@@ -146,18 +148,22 @@ class ColumnValue:
         """
         self._expr = expr
         layout = layout or slots(expr)
-        self._places = {slot: place for place, slot in enumerate(layout)}
+        self._column_indexes = {slot: place for place, slot in enumerate(layout)}
         self._evaluate = compile_value(expr, functions, layout)
 
     def __call__(self, rows: ColumnBatch) -> Column:
         """Return the value for every row."""
         at_once = numbers(
-            self._expr, lambda field: rows.columns[self._places[field.reference]], rows.length
+            self._expr,
+            lambda field: rows.columns[self._column_indexes[field.reference]],
+            rows.length,
         )
         if at_once is not None:
             return at_once
         if isinstance(self._expr, Identifier):
-            column = rows.columns[self._places[self._expr.reference]]
+            column = rows.columns[self._column_indexes[self._expr.reference]]
             if isinstance(column, TextColumn):
                 return column
-        return column_of([self._evaluate(values, context) for values, context in rows.each()])
+        return column_of(
+            [self._evaluate(values, context) for values, context in rows.iterate_rows()]
+        )

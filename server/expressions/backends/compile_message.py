@@ -107,7 +107,7 @@ def compile_filter(
         KeyError: the layout lacks a slot of the expression.
     """
     source = SourceBuilder(functions, layout or slots(expr), _WRITERS, effort)
-    predicate: Predicate = source.compiled(source.true(expr))
+    predicate: Predicate = source.compile_function(source.true(expr))
     return predicate
 
 
@@ -127,7 +127,7 @@ def compile_value(
         KeyError: the layout lacks a slot of the expression.
     """
     source = SourceBuilder(functions, layout or slots(expr), _WRITERS)
-    evaluator: Evaluator = source.compiled(source.scalar(expr))
+    evaluator: Evaluator = source.compile_function(source.scalar(expr))
     return evaluator
 
 
@@ -136,7 +136,7 @@ def compile_values(
 ) -> TupleEvaluator:
     """Compile several expressions over one layout to one function. See `compile_value`."""
     source = SourceBuilder(functions, layout, _WRITERS)
-    evaluator: TupleEvaluator = source.compiled(
+    evaluator: TupleEvaluator = source.compile_function(
         f"({''.join(f'{source.scalar(e)}, ' for e in exprs)})"
     )
     return evaluator
@@ -177,8 +177,8 @@ def _call_value(w: SourceBuilder, node: Call) -> str:
     if node.name == "IF":
         return _conditional(w, node, w.scalar)
     function = w.functions[node.name]
-    if function.reads is not None:
-        return f"m.{function.reads}"
+    if function.context_attribute is not None:
+        return f"m.{function.context_attribute}"
     arguments = ", ".join(
         _argument(w, argument, function.parameter(index))
         for index, argument in enumerate(node.arguments)
@@ -194,7 +194,7 @@ def _conditional(w: SourceBuilder, node: Call, branch: Callable[[Expr], str]) ->
 
 def _argument(w: SourceBuilder, node: Expr, parameter: Parameter | None) -> str:
     if isinstance(node, Pattern):
-        return w.constant(compile_pattern(node, effort=w.effort))
+        return w.constant(compile_pattern(node, effort=w.search_counter))
     return w.scalar(node) if parameter is Parameter.ANY else w.value(node)
 
 

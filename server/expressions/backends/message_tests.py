@@ -143,7 +143,7 @@ def like(w: SourceBuilder, node: Like, *, wanted: bool) -> str:
     if not isinstance(node.operand, Identifier):
         return f"({like_value(w, node)} is {wanted})"
     read, local = w.local(node.operand)
-    matches = w.constant(matcher(node.pattern, w.effort))
+    matches = w.constant(matcher(node.pattern, w.search_counter))
     test = f"{matches}({local}) is {wanted}"
     otherwise = f"{w.name(semantics.like)}({local}, {matches}) is {wanted}"
     return f"({test} if type{read} is str and {local} else {otherwise})"
@@ -151,7 +151,7 @@ def like(w: SourceBuilder, node: Like, *, wanted: bool) -> str:
 
 def like_value(w: SourceBuilder, node: Like) -> str:
     """Write `operand LIKE pattern`, as a value."""
-    matches = w.constant(matcher(node.pattern, w.effort))
+    matches = w.constant(matcher(node.pattern, w.search_counter))
     return f"{w.name(semantics.like)}({w.value(node.operand)}, {matches})"
 
 

@@ -63,7 +63,7 @@ class SourceBuilder:
 
     Attributes:
         functions: implementations of the functions that the expression calls.
-        effort: counts long searches; None to leave them uncounted.
+        search_counter: counts long searches; None to leave them uncounted.
     """
 
     def __init__(
@@ -71,12 +71,12 @@ class SourceBuilder:
         functions: Functions,
         layout: Sequence[Slot] | Mapping[Reference, int],
         writers: NodeWriters,
-        effort: SearchCounter | None = None,
+        search_counter: SearchCounter | None = None,
     ) -> None:
         self.functions = functions
-        self.effort = effort
+        self.search_counter = search_counter
         self._writers = writers
-        self._places: Mapping[Any, int] = (
+        self._slot_indexes: Mapping[Any, int] = (
             layout
             if isinstance(layout, Mapping)
             else {slot: place for place, slot in enumerate(layout)}
@@ -86,7 +86,7 @@ class SourceBuilder:
         self._helpers: list[str] = []
         self._depth = 0
 
-    def compiled(self, body: str) -> Any:
+    def compile_function(self, body: str) -> Any:
         """Compile a function of values `v` and context `m` that returns the value of `body`."""
         self._helpers.append(f" def expression(v, m={self.name(NO_CONTEXT)}): return {body}\n")
         names = ", ".join(map("k{}".format, range(len(self._constants))))
@@ -132,11 +132,11 @@ class SourceBuilder:
     def slot(self, node: Identifier | Aggregate) -> str:
         """Return source that reads a field or the result of an aggregate."""
         slot: Slot = node.reference if isinstance(node, Identifier) else node
-        return f"v[{self._places[slot]}]"
+        return f"v[{self._slot_indexes[slot]}]"
 
     def local(self, node: Identifier) -> tuple[str, str]:
         """Return source that reads a field into a local variable, and the variable's name."""
-        place = self._places[node.reference]
+        place = self._slot_indexes[node.reference]
         return f"(x{place} := v[{place}])", f"x{place}"
 
     def _write(

@@ -36,7 +36,7 @@ def built_in(
             "Conditions",
             "The first argument that is not NULL.",
             lambda *values: next((value for value in values if value is not None), None),
-            rest=Parameter.ANY,
+            variadic=Parameter.ANY,
         ),
         Function(
             "IF",
@@ -60,7 +60,7 @@ def built_in(
     )
     absent = {function.name: LEGACY_MODULE for function in times.legacy(clock)}
     absent[VALUE_LOOKUP] = EXPERIMENTAL_MODULE
-    return Functions(MappingProxyType({})).adding(functions).expecting(absent)
+    return Functions(MappingProxyType({})).with_functions(functions).with_absent(absent)
 
 
 BUILTINS: Final = built_in()

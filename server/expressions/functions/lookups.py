@@ -133,8 +133,8 @@ def value_lookup(lookups: Iterable[ValueLookup], find: LookupFunction) -> Functi
         "A field of a record of another topic: the name of a declared lookup, then its values.",
         look_up,
         (Parameter.ANY, Parameter.ANY),
-        rest=Parameter.ANY,
-        deterministic=False,
-        lookup=True,
-        refuse=refuse,
+        variadic=Parameter.ANY,
+        is_deterministic=False,
+        is_lookup=True,
+        find_argument_error=refuse,
     )

@@ -184,7 +184,7 @@ FUNCTIONS: Final = (
         "The argument that is greatest by `>`; NULLs are left out.",
         lambda *values: semantics.largest(values),
         (_ANY,),
-        rest=_ANY,
+        variadic=_ANY,
     ),
     Function(
         "LEAST",
@@ -192,7 +192,7 @@ FUNCTIONS: Final = (
         "The argument that is least by `<`; NULLs are left out.",
         lambda *values: semantics.smallest(values),
         (_ANY,),
-        rest=_ANY,
+        variadic=_ANY,
     ),
     Function(
         "WIDTH_BUCKET",

@@ -48,7 +48,7 @@ def functions_part() -> str:
 def _table(functions: Iterable[Function]) -> str:
     rows = ["| function | result |", "| --- | --- |"]
     for function in functions:
-        remark = "" if function.deterministic else " *Non-deterministic.*"
+        remark = "" if function.is_deterministic else " *Non-deterministic.*"
         rows.append(f"| `{_signature(function)}` | {function.summary}{remark} |")
     return "\n".join(rows) + "\n"
 
@@ -56,8 +56,8 @@ def _table(functions: Iterable[Function]) -> str:
 def _signature(function: Function) -> str:
     arguments = [parameter.value for parameter in function.parameters]
     arguments += [f"[{parameter.value}]" for parameter in function.optional]
-    if function.rest:
-        arguments.append(f"{function.rest.value} ...")
+    if function.variadic:
+        arguments.append(f"{function.variadic.value} ...")
     return f"{function.name}({', '.join(arguments)})"
 
 

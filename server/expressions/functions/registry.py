@@ -55,15 +55,16 @@ class Function:
         name: in upper case.
         parameters: the required parameters.
         optional: further ones that may be left out, from the right.
-        rest: the parameter that may follow any number of times, if any.
-        implementation: takes the converted arguments, returns a value; None where `reads` is set.
-        reads: the attribute of the message context that is the result.
+        variadic: the parameter that may follow any number of times, if any.
+        implementation: takes the converted arguments, returns a value; None where
+            `context_attribute` is set.
+        context_attribute: the attribute of the message context that is the result.
         summary: one line for the reference.
         section: the heading of its documentation.
-        deterministic: the function returns the same value for the same message.
-        lookup: the function reads other records, which only preprocessing and enrichment may do.
-        refuse: returns the error in the arguments of a call, or None; None if only the number of
-            arguments is checked.
+        is_deterministic: the function returns the same value for the same message.
+        is_lookup: the function reads other records, which only preprocessing and enrichment may do.
+        find_argument_error: returns the error in the arguments of a call, or None; None if only the
+            number of arguments is checked.
     """
 
     name: str
@@ -72,11 +73,11 @@ class Function:
     implementation: Implementation | None = None
     parameters: tuple[Parameter, ...] = ()
     optional: tuple[Parameter, ...] = ()
-    rest: Parameter | None = None
-    reads: str | None = None
-    deterministic: bool = True
-    lookup: bool = False
-    refuse: Callable[[Sequence[Expr]], str | None] | None = None
+    variadic: Parameter | None = None
+    context_attribute: str | None = None
+    is_deterministic: bool = True
+    is_lookup: bool = False
+    find_argument_error: Callable[[Sequence[Expr]], str | None] | None = None
 
     @property
     def minimum(self) -> int:
@@ -86,12 +87,12 @@ class Function:
     @property
     def maximum(self) -> int | None:
         """The maximum number of arguments; None if there is no limit."""
-        return None if self.rest else len(self.parameters) + len(self.optional)
+        return None if self.variadic else len(self.parameters) + len(self.optional)
 
     def parameter(self, index: int) -> Parameter | None:
         """Return the parameter at an index, from 0; None beyond the last."""
         given = self.parameters + self.optional
-        return given[index] if index < len(given) else self.rest
+        return given[index] if index < len(given) else self.variadic
 
     def bind(self, count: int) -> Implementation:
         """Return the implementation for a number of arguments, with their conversions.
@@ -195,12 +196,12 @@ class Functions(Mapping[str, Function]):
         """Return the number of functions."""
         return len(self.by_name)
 
-    def adding(self, functions: Iterable[Function]) -> Functions:
+    def with_functions(self, functions: Iterable[Function]) -> Functions:
         """Return this registry with more functions; one of a known name replaces the other."""
         more = {function.name: function for function in functions}
         absent = {name: module for name, module in self.absent.items() if name not in more}
         return Functions(MappingProxyType({**self.by_name, **more}), MappingProxyType(absent))
 
-    def expecting(self, absent: Mapping[str, str]) -> Functions:
+    def with_absent(self, absent: Mapping[str, str]) -> Functions:
         """Return this registry with the modules of functions that it lacks: names to modules."""
         return Functions(self.by_name, MappingProxyType({**self.absent, **absent}))

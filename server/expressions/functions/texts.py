@@ -59,7 +59,7 @@ def _regexp_replace(whole: Value, pattern: Regex, replacement: Value) -> str | N
 
 def _regexp_match(whole: Value, pattern: Regex) -> str | None:
     text = semantics.text(whole)
-    return None if text is None else pattern.first(text)
+    return None if text is None else pattern.first_match(text)
 
 
 def _char_value(code: int) -> str:
@@ -103,7 +103,7 @@ FUNCTIONS: Final = (
         _BUILDING,
         "All arguments as one text; NULL adds nothing.",
         _concat,
-        rest=_ANY,
+        variadic=_ANY,
     ),
     Function(
         "UPPER",

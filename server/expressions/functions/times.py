@@ -87,7 +87,7 @@ def built_in(clock: TimestampClock) -> tuple[Function, ...]:
             section,
             "The current time in seconds since 1970, with a fraction.",
             clock,
-            deterministic=False,
+            is_deterministic=False,
         ),
         Function(
             "STRFTIME",

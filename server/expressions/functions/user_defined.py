@@ -59,8 +59,8 @@ def load_function(
         f"{symbol} of the module {module.__name__}.",
         _guarded(spelled, target, on_failure),
         fixed,
-        rest=Parameter.ANY if parameter_count is None else None,
-        deterministic=bool(getattr(target, "deterministic", True)),
+        variadic=Parameter.ANY if parameter_count is None else None,
+        is_deterministic=bool(getattr(target, "deterministic", True)),
     )
 
 

@@ -99,7 +99,7 @@ class BoundedSearch:
         SearchLimitError: a prefix would change the meaning of the expression.
     """
 
-    __slots__ = ("_beginnings", "_forms", "_has_short_steps", "_options", "_source")
+    __slots__ = ("_has_short_steps", "_options", "_patterns", "_source", "_start_positions")
 
     def __init__(self, source: bytes, options: bytes) -> None:
         rest = _UNICODE.sub(b"", source, count=1)
@@ -110,8 +110,8 @@ class BoundedSearch:
         self._has_short_steps = short is not None
         self._source = source if short is None else short
         self._options = options + verbs
-        self._forms: dict[tuple[int, int, bool], pcre2.Pattern] = {}
-        self._beginnings = _beginnings(source)
+        self._patterns: dict[tuple[int, int, bool], pcre2.Pattern] = {}
+        self._start_positions = _beginnings(source)
 
     def search(self, attempt: SearchAttempt, start: int) -> pcre2.Match | None:
         """Return the first match, or None.
@@ -123,18 +123,18 @@ class BoundedSearch:
         Raises:
             SearchLimitError: the search takes too long, or one position takes too many steps.
         """
-        attempt.look_at_clock()
-        if self._beginnings is not None:
-            return self._search_beginnings(self._beginnings, attempt, start)
+        attempt.check_time_limit()
+        if self._start_positions is not None:
+            return self._search_start_positions(self._start_positions, attempt, start)
         if self._has_short_steps:
             return self._search_in_short_steps(attempt, start)
         return self._search_windows(attempt, start)
 
-    def _search_beginnings(
+    def _search_start_positions(
         self, beginnings: _Beginnings, attempt: SearchAttempt, start: int
     ) -> pcre2.Match | None:
         for at in beginnings(attempt.octets, start):
-            attempt.look_at_clock()
+            attempt.check_time_limit()
             found = self._try_position(attempt, at)
             if found is not None:
                 return found
@@ -143,7 +143,7 @@ class BoundedSearch:
     def _search_in_short_steps(self, attempt: SearchAttempt, start: int) -> pcre2.Match | None:
         window = _WINDOW_OF_SHORT_STEPS
         for at in range(start, len(attempt.octets) + 1, window + 1):
-            attempt.look_at_clock()
+            attempt.check_time_limit()
             found = self._match_in_short_steps(window, attempt, at)
             if found is not None:
                 return found
@@ -161,15 +161,15 @@ class BoundedSearch:
             except SearchLimitError:
                 after = attempt.seconds_left
                 times = _HOPE * max(after, 0.0) / max(before - after, _MIN_SECONDS)
-                more = min(int(times), attempt.most_steps // steps).bit_length() - 1
+                more = min(int(times), attempt.max_steps // steps).bit_length() - 1
                 if more < 1:
                     raise
                 steps <<= more
 
     def _search_windows(self, attempt: SearchAttempt, start: int) -> pcre2.Match | None:
-        at, window = start, attempt.largest_window
+        at, window = start, attempt.max_window
         while at <= len(attempt.octets):
-            attempt.look_at_clock()
+            attempt.check_time_limit()
             try:
                 if not window:
                     found = self._try_position(attempt, at)
@@ -183,7 +183,7 @@ class BoundedSearch:
             if found is not None:
                 return found
             at += window + 1
-            window = min(max(window, 1) * _STEP, attempt.largest_window)
+            window = min(max(window, 1) * _STEP, attempt.max_window)
         return None
 
     def _try_position(self, attempt: SearchAttempt, at: int) -> pcre2.Match | None:
@@ -195,20 +195,20 @@ class BoundedSearch:
         self, window: int, steps: int, attempt: SearchAttempt, at: int
     ) -> pcre2.Match | None:
         try:
-            return self._form(window, steps, attempt).match(attempt.octets, at)
+            return self._pattern_for(window, steps, attempt).match(attempt.octets, at)
         except pcre2.LibraryError:
             raise SearchLimitError from None
 
-    def _form(self, window: int, steps: int, attempt: SearchAttempt) -> pcre2.Pattern:
+    def _pattern_for(self, window: int, steps: int, attempt: SearchAttempt) -> pcre2.Pattern:
         """Return the compiled expression with a prefix that skips the positions of a window."""
-        key = window, steps, attempt.thorough
-        form = self._forms.get(key)
+        key = window, steps, attempt.is_thorough
+        form = self._patterns.get(key)
         if form is None:
             limit = b"(*LIMIT_MATCH=%d)" % steps + self._options
             skip = b"(?s:.{0,%d}?)\\K(?:" % window
             source = limit + skip + self._source + b")"
-            form = pcre2.compile(source, jit=False) if attempt.thorough else compiled(source)
-            self._forms[key] = form
+            form = pcre2.compile(source, jit=False) if attempt.is_thorough else compiled(source)
+            self._patterns[key] = form
         return form
 
 
@@ -217,71 +217,71 @@ class SearchAttempt:
 
     Args:
         octets: the text, which is not empty.
-        thorough: allow more steps, and do without machine code, whose stack is small.
+        is_thorough: allow more steps, and do without machine code, whose stack is small.
         matches: search for all matches, which may take longer.
         hurried: allow less time; the search is not retried if that is not enough.
 
     Attributes:
         octets: see above.
-        thorough: see above.
+        is_thorough: see above.
         steps: limit of one call, so that it takes about 1 ms if each step scans the whole text.
         short_steps: limit of the first call if steps are short.
-        most_steps: limit of the calls that follow if the first one was not enough.
-        largest_window: the maximum number of positions skipped in one call.
+        max_steps: limit of the calls that follow if the first one was not enough.
+        max_window: the maximum number of positions skipped in one call.
     """
 
     __slots__ = (
-        "_ends",
-        "_seconds",
-        "_used_before",
-        "largest_window",
-        "most_steps",
+        "_cpu_limit_s",
+        "_cpu_started_s",
+        "_deadline_s",
+        "is_thorough",
+        "max_steps",
+        "max_window",
         "octets",
         "short_steps",
         "steps",
-        "thorough",
     )
 
     def __init__(
         self,
         octets: bytes,
         *,
-        thorough: bool = False,
+        is_thorough: bool = False,
         matches: bool = False,
         hurried: bool = False,
     ) -> None:
         self.octets = octets
-        self.thorough = thorough
+        self.is_thorough = is_thorough
         size = len(octets)
-        self.steps = _power(_SCANNED * (_STEP if thorough else 1) // size)
-        self.short_steps = 2 * _WINDOW_OF_SHORT_STEPS + (_THOROUGH if thorough else _BRIEF)
-        self.most_steps = 2 * _STEP * max(self.short_steps, size)
-        self.largest_window = min(self.steps // _STEP, _MAX_WINDOW_SIZE)
-        self._seconds = _SECONDS + size * _SECONDS_PER_BYTE
+        self.steps = _power(_SCANNED * (_STEP if is_thorough else 1) // size)
+        self.short_steps = 2 * _WINDOW_OF_SHORT_STEPS + (_THOROUGH if is_thorough else _BRIEF)
+        self.max_steps = 2 * _STEP * max(self.short_steps, size)
+        self.max_window = min(self.steps // _STEP, _MAX_WINDOW_SIZE)
+        self._cpu_limit_s = _SECONDS + size * _SECONDS_PER_BYTE
         if matches:
-            self._seconds *= _FOR_ALL_MATCHES
+            self._cpu_limit_s *= _FOR_ALL_MATCHES
         elif hurried:
-            self._seconds *= _HURRIED
-        self._ends = time.perf_counter() + self._seconds
-        self._used_before = time.thread_time()
+            self._cpu_limit_s *= _HURRIED
+        self._deadline_s = time.perf_counter() + self._cpu_limit_s
+        self._cpu_started_s = time.thread_time()
 
-    def look_at_clock(self) -> None:
+    def check_time_limit(self) -> None:
         """Check that there is time left.
 
         Raises:
             SearchLimitError: there is none.
         """
-        if time.perf_counter() < self._ends:
+        if time.perf_counter() < self._deadline_s:
             return
         left = self.seconds_left
         if left <= 0:
             raise SearchLimitError
-        self._ends = time.perf_counter() + left
+        self._deadline_s = time.perf_counter() + left
 
     @property
     def seconds_left(self) -> float:
         """The time left, in seconds; below zero if the limit is exceeded."""
-        return self._seconds - (time.thread_time() - self._used_before)
+        return self._cpu_limit_s - (time.thread_time() - self._cpu_started_s)
 
 
 def is_bounded(source: bytes) -> bool:

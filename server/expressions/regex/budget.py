@@ -42,7 +42,7 @@ class SearchCounter(Protocol):
     """Counts long searches."""
 
     @property
-    def left(self) -> int:
+    def remaining(self) -> int:
         """The number of long searches still allowed."""
 
     def spend(self, searches: int = 1) -> None:
@@ -60,20 +60,20 @@ class SearchAllowance:
     """A number of long searches, until it is renewed.
 
     Attributes:
-        left: the number of long searches still allowed.
+        remaining: the number of long searches still allowed.
     """
 
-    __slots__ = ("left",)
+    __slots__ = ("remaining",)
 
     def __init__(self) -> None:
-        self.left = LONG_SEARCHES
+        self.remaining = LONG_SEARCHES
 
-    def renew(self, searches: int = LONG_SEARCHES) -> None:
+    def reset(self, searches: int = LONG_SEARCHES) -> None:
         """Reset the limit, for the next evaluation."""
-        self.left = searches
+        self.remaining = searches
 
     def spend(self, searches: int = 1) -> None:
         """See `SearchCounter.spend`."""
-        if self.left < searches:
+        if self.remaining < searches:
             raise TooCostlyError
-        self.left -= searches
+        self.remaining -= searches

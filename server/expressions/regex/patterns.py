@@ -80,33 +80,35 @@ class Regex:
     Args:
         source: the pattern.
         steps: step limit of a thorough search.
-        effort: counts long searches; None to leave them uncounted.
+        search_counter: counts long searches; None to leave them uncounted.
 
     The methods raise TooCostlyError if a search is long and the effort is used up.
     """
 
     __slots__ = (
         "__weakref__",
-        "_effort",
         "_is_bounded",
         "_long_texts",
         "_quick",
+        "_search_counter",
         "_source",
         "_steps",
         "_thorough",
     )
 
-    def __init__(self, source: bytes, steps: int, effort: SearchCounter | None = None) -> None:
-        self._effort = effort
+    def __init__(
+        self, source: bytes, steps: int, search_counter: SearchCounter | None = None
+    ) -> None:
+        self._search_counter = search_counter
         self._source = source
         self._steps = steps
         self._quick: dict[int, pcre2.Pattern] = {}
         self._thorough: dict[int, pcre2.Pattern] = {}
         self._long_texts: BoundedSearch | None = None
         self._is_bounded = is_bounded(source)
-        self._quick_for(b"", _BRIEF_SEARCH)
+        self._quick_pattern(b"", _BRIEF_SEARCH)
 
-    def first(self, text: str) -> str | None:
+    def first_match(self, text: str) -> str | None:
         """Return the first match within a text; None if there is none or a limit is reached."""
         try:
             match = self._search(text_to_bytes(text))
@@ -114,14 +116,14 @@ class Regex:
             return None
         return None if match is None else bytes_to_text(match[0])
 
-    def found(self, text: str) -> bool | None:
+    def has_match(self, text: str) -> bool | None:
         """Return whether there is a match anywhere in a text; None if a limit is reached."""
         try:
             return self._search(text_to_bytes(text)) is not None
         except _GIVEN_UP:
             return None
 
-    def decide(self, text: str, effort: SearchCounter) -> bool | None:
+    def match_name(self, text: str, effort: SearchCounter) -> bool | None:
         """Return whether there is a match anywhere in a name; None if a limit is reached.
 
         Args:
@@ -134,11 +136,11 @@ class Regex:
         octets = text_to_bytes(text)
         for size in (_BRIEF_DECISION, _QUICK_DECISION):
             try:
-                return self._quick_for(octets, size).search(octets) is not None
+                return self._quick_pattern(octets, size).search(octets) is not None
             except pcre2.LibraryError:
                 if size == _BRIEF_DECISION:
                     effort.spend()
-        thorough = self._thorough_for(octets)
+        thorough = self._thorough_pattern(octets)
         try:
             return None if thorough is None else thorough.match(octets) is not None
         except pcre2.LibraryError:
@@ -172,27 +174,29 @@ class Regex:
             pcre2.LibraryError, GivenUpError: a limit is reached.
         """
         try:
-            if self._is_at_once(octets):
-                return self._quick_for(octets, _BRIEF_SEARCH).search(octets)
+            if self._is_single_search(octets):
+                return self._quick_pattern(octets, _BRIEF_SEARCH).search(octets)
             return self._search_long(SearchAttempt(octets, hurried=self._is_hurried(octets)), 0)
         except _GIVEN_UP:  # a limit was reached, or (*UTF) met bytes that are not UTF-8
-            self._spend(octets)
+            self._charge_search(octets)
         return self._search_thoroughly(octets, 0)
 
-    def _spend(self, octets: bytes) -> None:
-        if self._effort is not None:
-            self._effort.spend(searches_in(len(octets)))
+    def _charge_search(self, octets: bytes) -> None:
+        if self._search_counter is not None:
+            self._search_counter.spend(searches_in(len(octets)))
 
     def _is_hurried(self, octets: bytes) -> bool:
-        return self._effort is not None and self._effort.left < searches_in(len(octets))
+        return self._search_counter is not None and self._search_counter.remaining < searches_in(
+            len(octets)
+        )
 
-    def _is_at_once(self, octets: bytes) -> bool:
+    def _is_single_search(self, octets: bytes) -> bool:
         return len(octets) < LONG_TEXT_SIZE or self._is_bounded
 
     def _search_thoroughly(self, octets: bytes, start: int) -> pcre2.Match | None:
-        if not self._is_at_once(octets):
-            return self._search_long(SearchAttempt(octets, thorough=True), start)
-        thorough = self._thorough_for(octets)
+        if not self._is_single_search(octets):
+            return self._search_long(SearchAttempt(octets, is_thorough=True), start)
+        thorough = self._thorough_pattern(octets)
         if thorough is None:
             raise SearchLimitError
         return thorough.match(octets, start)
@@ -208,7 +212,7 @@ class Regex:
         Raises:
             pcre2.LibraryError, GivenUpError: too many searches reached their limit.
         """
-        at_once = self._is_at_once(octets)
+        at_once = self._is_single_search(octets)
         return self._matches_at_once(octets) if at_once else self._matches_in_long(octets)
 
     def _matches_in_long(self, octets: bytes) -> Iterator[pcre2.Match]:
@@ -217,11 +221,11 @@ class Regex:
             try:
                 found = self._search_long(attempt, end)
             except _GIVEN_UP:
-                self._spend(octets)
+                self._charge_search(octets)
                 searches -= 1
                 if not searches:
                     raise
-                found = self._search_long(SearchAttempt(octets, thorough=True), end)
+                found = self._search_long(SearchAttempt(octets, is_thorough=True), end)
             if found is None:
                 return
             yield found
@@ -231,13 +235,13 @@ class Regex:
         end, searches, size = 0, _THOROUGH_SEARCHES, _BRIEF_SEARCH
         while True:
             try:
-                for match in self._quick_for(octets, size).finditer(octets, end):
+                for match in self._quick_pattern(octets, size).finditer(octets, end):
                     end = match.end()
                     yield match
             except pcre2.LibraryError:
                 if size == _BRIEF_SEARCH:
                     size = _QUICK_SEARCH
-                    self._spend(octets)
+                    self._charge_search(octets)
                     continue
                 found = self._search_thoroughly(octets, end)
                 searches -= 1
@@ -248,7 +252,7 @@ class Regex:
             else:
                 return
 
-    def _quick_for(self, octets: bytes, size: int) -> pcre2.Pattern:
+    def _quick_pattern(self, octets: bytes, size: int) -> pcre2.Pattern:
         length = max(len(octets), 1)
         digits = size - len(str(length))
         if not self._is_bounded:
@@ -260,7 +264,7 @@ class Regex:
             quick = self._quick[digits] = compiled(limit + _DEPTH + self._source)
         return quick
 
-    def _thorough_for(self, octets: bytes) -> pcre2.Pattern | None:
+    def _thorough_pattern(self, octets: bytes) -> pcre2.Pattern | None:
         most = self._steps
         if not self._is_bounded:
             most = min(most, 10 ** len(str(_SCANNED_THOROUGHLY // max(len(octets), 1))))
@@ -286,7 +290,7 @@ def compile_pattern(pattern: Pattern, text: str = "", effort: SearchCounter | No
         ExpressionError: PCRE2 does not accept the pattern, or the pattern sets limits.
     """
     try:
-        if pattern.quoted:
+        if pattern.is_quoted:
             return _compile(_quoted(pattern.text))
         return compile_regex(pattern.text, effort=effort)
     except RegexPatternError as refusal:
@@ -330,7 +334,7 @@ def _compile(
 def searches(expr: Expr) -> int:
     """Return the number of patterns of an expression that need the regular expression engine."""
     return sum(
-        not (node.quoted or _LITERAL.fullmatch(node.text))
+        not (node.is_quoted or _LITERAL.fullmatch(node.text))
         for node in walk(expr)
         if isinstance(node, Pattern)
     )
@@ -343,11 +347,11 @@ def matcher(pattern: Pattern, effort: SearchCounter | None = None) -> Matcher:
         pattern: the node.
         effort: counts long searches; the test raises TooCostlyError when it is used up.
     """
-    if pattern.quoted and pattern.text.isascii():
+    if pattern.is_quoted and pattern.text.isascii():
         return _contains(pattern.text)
     simple = _LITERAL.fullmatch(pattern.text)
-    if pattern.quoted or simple is None:
-        return compile_pattern(pattern, effort=effort).found
+    if pattern.is_quoted or simple is None:
+        return compile_pattern(pattern, effort=effort).has_match
     start, literal, end = simple.groups()
     if start and end:
         endings = (literal, literal + "\n")

@@ -29,21 +29,21 @@ class LogTarget(ABC):
 
     Attributes:
         spec: the configuration of the target.
-        wanted: the ids of the messages that it writes.
-        excluded: the ids that it must not write.
+        selected_ids: the ids of the messages that it writes.
+        excluded_ids: the ids that it must not write.
         bytes_written: since the start, before compression.
         entries_written: since the start.
-        rotates: whether it may rotate to the next file of the sequence when one is full.
+        may_rotate: whether it may rotate to the next file of the sequence when one is full.
     """
 
     def __init__(self, spec: LogTargetSpec, problems: Problems) -> None:
         """Compute the selection of the target; mistakes in it are added to `problems`."""
         self.spec = spec
-        self.wanted = select(spec, problems)
-        self.excluded = excluded(spec, problems)
+        self.selected_ids = select(spec, problems)
+        self.excluded_ids = excluded(spec, problems)
         self.bytes_written = 0
         self.entries_written = 0
-        self.rotates = False
+        self.may_rotate = False
 
     @property
     @abstractmethod
@@ -72,6 +72,6 @@ class LogTarget(ABC):
             OSError: some data could not be written.
         """
 
-    def _account(self, lines: Sequence[LogLine]) -> None:
+    def _count_written(self, lines: Sequence[LogLine]) -> None:
         self.entries_written += len(lines)
         self.bytes_written += sum(len(line.text) for line in lines)

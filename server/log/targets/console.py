@@ -28,5 +28,5 @@ class ConsoleTarget(LogTarget):
     def write(self, lines: Sequence[LogLine]) -> None:
         """See `LogTarget.write`."""
         self._stream.retry()
-        self._account(lines)
+        self._count_written(lines)
         self._stream.write(b"".join(line.text for line in lines))

@@ -88,8 +88,8 @@ class FileTarget(LogTarget):
         """
         super().__init__(spec, problems)
         self._format = FORMATS[spec.protocol]
-        self._mask = spec.file_name or DEFAULT_MASK
-        self._rotation = 0
+        self._name_mask = spec.file_name or DEFAULT_MASK
+        self._rotation_number = 0
         self._size = 0
         self._stream: LogStream | None = None
         self.path = ""
@@ -101,28 +101,28 @@ class FileTarget(LogTarget):
     @property
     def name(self) -> str:
         """The file as configured, so that a target keeps its name across rotations."""
-        return self._mask
+        return self._name_mask
 
     def write(self, lines: Sequence[LogLine]) -> None:
         """See `LogTarget.write`."""
         threshold = self.spec.rotation_threshold
-        if threshold is None or not self.rotates:
-            self._write_out(lines)
+        if threshold is None or not self.may_rotate:
+            self._write_bytes(lines)
             return
         chunk: list[LogLine] = []
         size = self._size
         for line in lines:
             if size and size + len(line.text) > threshold:
-                self._write_out(chunk)
+                self._write_bytes(chunk)
                 self.rotate(line.nanoseconds)
                 chunk, size = [], 0
             chunk.append(line)
             size += len(line.text)
-        self._write_out(chunk)
+        self._write_bytes(chunk)
 
     def rotate(self, nanoseconds: int) -> None:
         """See `LogTarget.rotate`."""
-        self._rotation += 1
+        self._rotation_number += 1
         self._size = 0
         try:
             self.close()
@@ -135,19 +135,21 @@ class FileTarget(LogTarget):
         if stream is not None:
             stream.close()
 
-    def _write_out(self, lines: Sequence[LogLine]) -> None:
+    def _write_bytes(self, lines: Sequence[LogLine]) -> None:
         if not lines:
             return
         # There is no stream if the file could not be opened at a rotation.
         stream = self._stream or self._open(lines[0].nanoseconds, append=False)
         stream.retry()
-        self._account(lines)
+        self._count_written(lines)
         data = b"".join(line.text for line in lines)
         self._size += len(data)
         stream.write(data)
 
     def _open(self, nanoseconds: int, *, append: bool) -> LogStream:
-        self.path = file_name(self._mask, self._format.suffix, self._rotation, nanoseconds)
+        self.path = file_name(
+            self._name_mask, self._format.suffix, self._rotation_number, nanoseconds
+        )
         os.makedirs(os.path.dirname(self.path) or ".", DIRECTORY_MODE, exist_ok=True)
         if append:
             self._size = self._format.prepare(self.path)

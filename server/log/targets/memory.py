@@ -41,8 +41,8 @@ class MemoryTarget(LogTarget):
         spec = LogTargetSpec.plain("stdout", "info")
         super().__init__(spec, Problems())
         self._lock = threading.Lock()
-        self._kept: deque[MemoryLogEntry] = deque()
-        self._size = 0
+        self._entries: deque[MemoryLogEntry] = deque()
+        self._size_bytes = 0
         self._followers: set[Callable[[], None]] = set()
 
     @property
@@ -54,27 +54,27 @@ class MemoryTarget(LogTarget):
         """See `LogTarget.write`."""
         with self._lock:
             for number, line in enumerate(lines, self.entries_written + 1):
-                self._kept.append(MemoryLogEntry(number, line))
-                self._size += len(line.text)
-            self._account(lines)
-            while len(self._kept) > MAX_MEMORY_ENTRIES or (
-                self._size > MAX_MEMORY_BYTES and len(self._kept) > 1
+                self._entries.append(MemoryLogEntry(number, line))
+                self._size_bytes += len(line.text)
+            self._count_written(lines)
+            while len(self._entries) > MAX_MEMORY_ENTRIES or (
+                self._size_bytes > MAX_MEMORY_BYTES and len(self._entries) > 1
             ):
-                self._size -= len(self._kept.popleft().line.text)
+                self._size_bytes -= len(self._entries.popleft().line.text)
             followers = tuple(self._followers)
         for tell in followers:
             tell()
 
-    def since(self, number: int) -> list[MemoryLogEntry]:
+    def entries_after(self, number: int) -> list[MemoryLogEntry]:
         """Return the entries after one, as far as they are kept.
 
         Args:
             number: of the entry; 0 for all.
         """
         with self._lock:
-            return [kept for kept in self._kept if kept.number > number]
+            return [kept for kept in self._entries if kept.number > number]
 
-    def follow(self, tell: Callable[[], None]) -> Callable[[], None]:
+    def add_follower(self, tell: Callable[[], None]) -> Callable[[], None]:
         """Register a callback for new entries.
 
         Args:

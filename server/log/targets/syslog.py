@@ -117,7 +117,7 @@ class SyslogTarget(LogTarget):
                 if "LOG_CONS" in self._options:
                     _write_to_console(self._tag + text)
                 raise
-            self._account((line,))
+            self._count_written((line,))
 
     def close(self) -> None:
         """See `LogTarget.close`."""

@@ -31,14 +31,14 @@ class AckResult:
     """The result of an acknowledgement.
 
     Attributes:
-        done: number of messages that it took effect on, deferred ones not included.
-        deferred: bookmarks of messages that have not arrived; retained until they do.
-        refused: bookmarks that it had no effect on, each with the reason as text.
+        affected_count: number of messages that it took effect on, deferred ones not included.
+        deferred_bookmarks: bookmarks of messages that have not arrived; retained until they do.
+        refusals: bookmarks that it had no effect on, each with the reason as text.
     """
 
-    done: int = 0
-    deferred: list[PublisherSequence] = field(default_factory=list)
-    refused: list[tuple[PublisherSequence, str]] = field(default_factory=list)
+    affected_count: int = 0
+    deferred_bookmarks: list[PublisherSequence] = field(default_factory=list)
+    refusals: list[tuple[PublisherSequence, str]] = field(default_factory=list)
 
 
 HAS_LEFT: Final = "the message has left the queue"
@@ -53,15 +53,15 @@ class AckProcessor:
 
     Args:
         lifecycle: the messages of the queue.
-        is_to_come: tells whether a message that is not here may still arrive.
+        may_arrive: tells whether a message that is not here may still arrive.
     """
 
     def __init__(
-        self, lifecycle: MessageLifecycle, is_to_come: Callable[[PublisherSequence], bool]
+        self, lifecycle: MessageLifecycle, may_arrive: Callable[[PublisherSequence], bool]
     ) -> None:
         self._lifecycle: Final = lifecycle
         self._settings: Final = lifecycle.settings
-        self._is_to_come: Final = is_to_come
+        self._may_arrive: Final = may_arrive
 
     def acknowledge(
         self,
@@ -87,20 +87,20 @@ class AckProcessor:
         if not self._settings.keyed and (way is AckOutcome.DONE or self._settings.at_most_once):
             holder = client if self._settings.strict else None
             done, marks = acknowledge_leased(self._lifecycle, marks, holder, now)
-            result.done = len(done)
+            result.affected_count = len(done)
             if done and not self._settings.at_most_once:
                 self._lifecycle.events.append(Acked(now, done))
         for mark in marks:
             place = entries.find(mark)
             if place is not None and entries.state(place) != GONE:
                 places.append(place)
-            elif way is AckOutcome.DONE and self._is_to_come(mark):
-                result.deferred.append(mark)
+            elif way is AckOutcome.DONE and self._may_arrive(mark):
+                result.deferred_bookmarks.append(mark)
             else:
-                result.refused.append((mark, HAS_LEFT if entries.has_come(mark) else NOT_HERE))
-        if result.deferred:
-            self._lifecycle.deferred.add(result.deferred, now)
-            self._lifecycle.events.append(Deferred(now, result.deferred))
+                result.refusals.append((mark, HAS_LEFT if entries.has_arrived(mark) else NOT_HERE))
+        if result.deferred_bookmarks:
+            self._lifecycle.early_acks.add(result.deferred_bookmarks, now)
+            self._lifecycle.events.append(Deferred(now, result.deferred_bookmarks))
         if places:
             self._acknowledge(places, now, client, way, delay, result)
         self._lifecycle.flush(now)
@@ -125,12 +125,12 @@ class AckProcessor:
         self._lifecycle.flush(now)
         return result
 
-    def refusal(self, place: int, client: Hashable) -> str | None:
+    def refusal_reason(self, place: int, client: Hashable) -> str | None:
         """Return why a client cannot acknowledge a message of the queue; None if it can."""
         state = self._lifecycle.entries.state(place)
         if state in (GONE, SENT):
             return HAS_LEFT
-        return self._refusal(place, state, client, AckOutcome.DONE)
+        return self._refusal_reason(place, state, client, AckOutcome.DONE)
 
     def _acknowledge(
         self,
@@ -148,14 +148,14 @@ class AckProcessor:
         done: list[PublisherSequence] = []
         kept: list[tuple[PublisherSequence, int, int]] = []
         for place in dict.fromkeys(places):
-            state, mark = entries.state(place), entries.mark(place)
+            state, mark = entries.state(place), entries.bookmark(place)
             if state == GONE:  # it expired when the one before it left
                 continue
-            reason = self._refusal(place, state, client, way)
+            reason = self._refusal_reason(place, state, client, way)
             if reason is not None:
-                result.refused.append((mark, reason))
+                result.refusals.append((mark, reason))
                 continue
-            result.done += 1
+            result.affected_count += 1
             if way is AckOutcome.EXPIRE:
                 self._expire(place)
             elif way is AckOutcome.CANCEL:
@@ -163,7 +163,7 @@ class AckProcessor:
                 if is_kept:
                     kept.append((mark, cancels, until))
             else:
-                self._finish(place)
+                self._remove_acknowledged(place)
                 if state != SENT:
                     done.append(mark)
         if done:
@@ -173,19 +173,21 @@ class AckProcessor:
             marks, counts, moments = (list(column) for column in zip(*kept, strict=True))
             lifecycle.events.append(Cancelled(now, marks, counts, moments))
 
-    def _refusal(self, place: int, state: int, client: Hashable, way: AckOutcome) -> str | None:
+    def _refusal_reason(
+        self, place: int, state: int, client: Hashable, way: AckOutcome
+    ) -> str | None:
         """Return why an acknowledgement has no effect on a message; None if it has one."""
         if state == BARRIER:
             return IS_BARRIER
         if self._settings.strict and state == LEASED and client is not None:
             lease = self._lifecycle.leases.by_place[place]
-            if lease.seat.consumer.client != client:
+            if lease.slot.consumer.client != client:
                 return LEASED_ELSEWHERE
         if way is AckOutcome.CANCEL and state != LEASED:
             return NOT_LEASED
         return None
 
-    def _finish(self, place: int) -> None:
+    def _remove_acknowledged(self, place: int) -> None:
         """Remove an acknowledged message."""
         self._lifecycle.end_lease(place)
         self._lifecycle.remove(place)
@@ -195,9 +197,9 @@ class AckProcessor:
         """Expire a message at the request of a client."""
         lease = self._lifecycle.end_lease(place)
         if lease is not None:
-            attempts = self._lifecycle.attempt(place)
+            attempts = self._lifecycle.get_or_create_attempts(place)
             attempts.deliveries += 1
-            attempts.last_consumer = lease.seat.consumer.name
+            attempts.last_consumer = lease.slot.consumer.name
         self._lifecycle.expire(place, (FORCED_EXPIRE,))
 
     def _cancel(self, place: int, now: int, delay: int | None) -> tuple[int, int, bool]:
@@ -210,11 +212,11 @@ class AckProcessor:
         lifecycle = self._lifecycle
         lease = lifecycle.leases.by_place[place]
         lifecycle.end_lease(place)
-        cancels = lifecycle.attempt(place).cancels + 1
+        cancels = lifecycle.get_or_create_attempts(place).cancels + 1
         until = now + (self._settings.retry_after(cancels) if delay is None else delay)
-        return cancels, until, lifecycle.give_back(place, lease, now, until)
+        return cancels, until, lifecycle.return_message(place, lease, now, until)
 
-    def extend(
+    def extend_leases(
         self, marks: Iterable[PublisherSequence], until: int, now: int, client: Hashable = None
     ) -> AckResult:
         """Change the end of leases.
@@ -231,13 +233,13 @@ class AckProcessor:
         for mark in marks:
             place = lifecycle.entries.find(mark)
             lease = None if place is None else lifecycle.leases.by_place.get(place)
-            if place is None or lease is None or lease.until is None:
-                result.refused.append((mark, NOT_LEASED))
-            elif client is not None and lease.seat.consumer.client != client:
-                result.refused.append((mark, LEASED_ELSEWHERE))
+            if place is None or lease is None or lease.expires_at is None:
+                result.refusals.append((mark, NOT_LEASED))
+            elif client is not None and lease.slot.consumer.client != client:
+                result.refusals.append((mark, LEASED_ELSEWHERE))
             else:
-                extended.setdefault(lease.seat, []).append(place)
+                extended.setdefault(lease.slot, []).append(place)
         for seat, places in extended.items():
             lifecycle.leases.renew(seat, now, until, places)
-            result.done += len(places)
+            result.affected_count += len(places)
         return result

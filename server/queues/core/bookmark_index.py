@@ -37,69 +37,69 @@ class PublisherIndex:
     """The entries of one publisher.
 
     Attributes:
-        client: its client hash.
+        client_hash: its client hash.
         number: identifies the publisher in columns.
-        gone: entries that have left the queue and are still in the arrays.
-        bearable: limit of these before `tidy` is called.
-        last: the highest sequence number that has arrived here, -1 if there is none.
+        removed_count: entries that have left the queue and are still in the arrays.
+        max_removed: limit of these before `compact` is called.
+        last_sequence: the highest sequence number that has arrived here, -1 if there is none.
     """
 
     __slots__ = (
         "_places",
         "_sequences",
-        "_strays",
-        "bearable",
-        "client",
-        "gone",
-        "last",
+        "_unordered_places",
+        "client_hash",
+        "last_sequence",
+        "max_removed",
         "number",
+        "removed_count",
     )
 
-    def __init__(self, client: int, number: int) -> None:
-        self.client = client
+    def __init__(self, client_hash: int, number: int) -> None:
+        self.client_hash = client_hash
         self.number = number
-        self.last = -1
+        self.last_sequence = -1
         self._sequences = array("Q")
         self._places = array("Q")
-        self._strays: dict[int, int] = {}
-        self.gone = 0
-        self.bearable = _SOME
+        self._unordered_places: dict[int, int] = {}
+        self.removed_count = 0
+        self.max_removed = _SOME
 
     @property
     def is_idle(self) -> bool:
         """True if none of its entries is in the queue."""
-        return self.gone >= len(self._sequences) + len(self._strays)
+        return self.removed_count >= len(self._sequences) + len(self._unordered_places)
 
     def extend(self, sequences: Sequence[int], first_place: int) -> None:
         """Append entries at consecutive places."""
-        if sequences[0] <= self.last or not _rises(sequences):
-            self._take_singly(sequences, first_place)
+        if sequences[0] <= self.last_sequence or not _rises(sequences):
+            self._append_each(sequences, first_place)
             return
         self._sequences.extend(sequences)
         self._places.extend(range(first_place, first_place + len(sequences)))
-        self.last = sequences[-1]
+        self.last_sequence = sequences[-1]
 
-    def _take_singly(self, sequences: Sequence[int], first_place: int) -> None:
+    def _append_each(self, sequences: Sequence[int], first_place: int) -> None:
         for place, sequence in enumerate(sequences, first_place):
-            if sequence > self.last:
+            if sequence > self.last_sequence:
                 self._sequences.append(sequence)
                 self._places.append(place)
-                self.last = sequence
+                self.last_sequence = sequence
             else:
-                self._strays[sequence] = place
+                self._unordered_places[sequence] = place
 
     def find(self, sequence: int) -> int | None:
         """Return the place of a message, which may have left the queue; None if there is none."""
         sequences = self._sequences
         if sequences:
-            guess = len(sequences) - 1 - (self.last - sequence)
+            guess = len(sequences) - 1 - (self.last_sequence - sequence)
             if 0 <= guess < len(sequences) and sequences[guess] == sequence:
                 return self._places[guess]
             if sequence <= _LARGEST:
                 found = bisect_left(sequences, sequence)
                 if found < len(sequences) and sequences[found] == sequence:
                     return self._places[found]
-        return self._strays.get(sequence) if self._strays else None
+        return self._unordered_places.get(sequence) if self._unordered_places else None
 
     def find_all(self, sequences: list[int]) -> Sequence[int]:
         """Return the places of several messages, NOWHERE for missing ones.
@@ -107,11 +107,13 @@ class PublisherIndex:
         They are a range if they are consecutive.
         """
         own, places = self._sequences, self._places
-        ahead = len(own) - 1 - self.last  # index of a number minus the number, without gaps
+        ahead = (
+            len(own) - 1 - self.last_sequence
+        )  # index of a number minus the number, without gaps
         first, last = min(sequences), max(sequences)
         if (
             first + ahead < 0
-            or last > self.last
+            or last > self.last_sequence
             or own[first + ahead] != first
             or own[last + ahead] != last  # otherwise there is no gap between, as numbers ascend
         ):
@@ -125,7 +127,7 @@ class PublisherIndex:
             return range(first + shift, last + 1 + shift)
         return [sequence + shift for sequence in sequences]
 
-    def tidy(self, is_there: Callable[[int], bool], oldest: int) -> None:
+    def compact(self, is_there: Callable[[int], bool], oldest: int) -> None:
         """Drop the entries that have left the queue, if they are the larger part.
 
         Args:
@@ -134,18 +136,20 @@ class PublisherIndex:
         """
         before = bisect_left(self._places, oldest)
         del self._sequences[:before], self._places[:before]
-        self.gone -= before
-        size = len(self._sequences) + len(self._strays)
-        if 2 * self.gone > size:
+        self.removed_count -= before
+        size = len(self._sequences) + len(self._unordered_places)
+        if 2 * self.removed_count > size:
             kept = [index for index, place in enumerate(self._places) if is_there(place)]
             self._sequences = array("Q", map(self._sequences.__getitem__, kept))
             self._places = array("Q", map(self._places.__getitem__, kept))
-            self._strays = {
-                sequence: place for sequence, place in self._strays.items() if is_there(place)
+            self._unordered_places = {
+                sequence: place
+                for sequence, place in self._unordered_places.items()
+                if is_there(place)
             }
-            self.gone = 0
-            size = len(kept) + len(self._strays)
-        self.bearable = max(size // 2, _SOME)
+            self.removed_count = 0
+            size = len(kept) + len(self._unordered_places)
+        self.max_removed = max(size // 2, _SOME)
 
 
 def _rises(sequences: Sequence[int]) -> bool:

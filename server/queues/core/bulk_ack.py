@@ -42,7 +42,7 @@ def acknowledge_leased(
     done: list[PublisherSequence] = []
     others: list[PublisherSequence] = []
     for alike in _by_publisher(marks):
-        publisher = lifecycle.entries.publisher(alike[0][0])
+        publisher = lifecycle.entries.find_publisher(alike[0][0])
         if publisher is None:
             others += alike
         else:
@@ -66,7 +66,7 @@ def _of_one_publisher(
         marks = list(dict.fromkeys(marks))
         sequences = list(map(_SEQUENCE, marks))
     places = publisher.find_all(sequences)
-    leases = lifecycle.leases.of(places)
+    leases = lifecycle.leases.find_leases(places)
     start = 0
     for seat, count in _seats(leases):
         stop = start + count
@@ -89,11 +89,11 @@ def _finish(
     """Remove messages of one publisher that one consumer has."""
     count = len(places)
     state = SENT if lifecycle.settings.at_most_once else LEASED
-    lifecycle.leases.end_all(places, now)
-    lifecycle.entries.remove_all(places, publisher, state)
-    seat.held.difference_update(places)
+    lifecycle.leases.end_acknowledged(places, now)
+    lifecycle.entries.remove_batch(places, publisher, state)
+    seat.held_places.difference_update(places)
     seat.consumer.outstanding -= count
-    lifecycle.freed.add(seat.consumer)
+    lifecycle.freed_consumers.add(seat.consumer)
     lifecycle.counters.acknowledged += count
     lifecycle.forget_attempts(places)
 
@@ -112,7 +112,7 @@ def _seats(leases: Sequence[Lease | None]) -> Iterator[tuple[ConsumerSlot | None
     """Yield runs of leases that have the same seat: the seat, and the length of the run."""
     one = leases[0]
     if one is not None and leases.count(one) == len(leases):  # nearly always
-        yield one.seat, len(leases)
+        yield one.slot, len(leases)
         return
-    for seat, alike in groupby(None if lease is None else lease.seat for lease in leases):
+    for seat, alike in groupby(None if lease is None else lease.slot for lease in leases):
         yield seat, len(list(alike))

@@ -29,11 +29,11 @@ def _fast(_seat: ConsumerSlot) -> float:
 
 
 def _round_robin(seat: ConsumerSlot) -> float:
-    return seat.served
+    return seat.last_delivery_number
 
 
 def _proportional(seat: ConsumerSlot) -> float:
-    return seat.consumer.outstanding / seat.consumer.limit
+    return seat.consumer.outstanding / seat.consumer.max_backlog
 
 
 MODELS: Final[
@@ -52,40 +52,40 @@ class ConsumerRotation:
         key: the key function of the model.
     """
 
-    __slots__ = ("_fresh", "_heap", "_key")
+    __slots__ = ("_compacted_size", "_heap", "_key")
 
     def __init__(self, key: Callable[[ConsumerSlot], float]) -> None:
         self._key = key
         self._heap: list[RotationEntry] = []
-        self._fresh = 0  # entries after the last removal of stale ones
+        self._compacted_size = 0  # entries after the last removal of stale ones
 
-    def look_again(self, seat: ConsumerSlot) -> None:
+    def update_entry(self, seat: ConsumerSlot) -> None:
         """Update the entry of a consumer after a change of its key or room."""
         consumer = seat.consumer
-        if consumer.outstanding >= consumer.allowance:
-            seat.entry = None
+        if consumer.outstanding >= consumer.effective_backlog:
+            seat.rotation_entry = None
             return
-        seat.entry = (self._key(seat), seat.order, seat)
+        seat.rotation_entry = (self._key(seat), seat.serial, seat)
         if len(self._heap) == 1 and self._heap[0][2] is seat:
-            self._heap[0] = seat.entry
+            self._heap[0] = seat.rotation_entry
             return
-        heappush(self._heap, seat.entry)
-        if len(self._heap) > 2 * self._fresh + _SOME:
-            self._heap = [entry for entry in self._heap if entry[2].entry is entry]
+        heappush(self._heap, seat.rotation_entry)
+        if len(self._heap) > 2 * self._compacted_size + _SOME:
+            self._heap = [entry for entry in self._heap if entry[2].rotation_entry is entry]
             heapify(self._heap)
-            self._fresh = len(self._heap)
+            self._compacted_size = len(self._heap)
 
-    def best(self) -> RotationEntry | None:
+    def next_entry(self) -> RotationEntry | None:
         """Return the entry of the next consumer; None if no consumer has room."""
         heap = self._heap
         while heap:
             entry = heap[0]
-            if entry[2].entry is entry:
+            if entry[2].rotation_entry is entry:
                 return entry
             heappop(heap)
         return None
 
-    def share_out(self, places: range, turn: int) -> list[tuple[ConsumerSlot, Sequence[int]]]:
+    def assign_messages(self, places: range, turn: int) -> list[tuple[ConsumerSlot, Sequence[int]]]:
         """Assign adjacent messages to consumers, as far as these have room.
 
         Consumers' backlogs are charged message by message.
@@ -99,29 +99,29 @@ class ConsumerRotation:
         """
         if self._key is _fast or len(self._heap) == 1:
             return self._fill(places, turn)
-        return self._deal(places, turn)
+        return self._assign_each(places, turn)
 
     def _fill(self, places: range, turn: int) -> list[tuple[ConsumerSlot, Sequence[int]]]:
         """Fill one consumer after the other, as far as each has room."""
         shares: list[tuple[ConsumerSlot, Sequence[int]]] = []
-        while places and (best := self.best()) is not None:
+        while places and (best := self.next_entry()) is not None:
             seat = best[2]
-            part = places[: seat.room]
+            part = places[: seat.free_backlog]
             places = places[len(part) :]
             turn += len(part)
             seat.consumer.outstanding += len(part)
-            seat.served = turn
+            seat.last_delivery_number = turn
             shares.append((seat, part))
-            self.look_again(seat)
+            self.update_entry(seat)
         return shares
 
-    def _deal(self, places: range, turn: int) -> list[tuple[ConsumerSlot, Sequence[int]]]:
+    def _assign_each(self, places: range, turn: int) -> list[tuple[ConsumerSlot, Sequence[int]]]:
         """Assign message by message."""
         shares: dict[ConsumerSlot, list[int]] = {}
         heap = self._heap
         is_proportional = self._key is _proportional
         for place in places:
-            while heap and heap[0][2].entry is not heap[0]:  # as in `best`
+            while heap and heap[0][2].rotation_entry is not heap[0]:  # as in `next_entry`
                 heappop(heap)
             if not heap:
                 break
@@ -129,16 +129,16 @@ class ConsumerRotation:
             consumer = seat.consumer
             outstanding = consumer.outstanding = consumer.outstanding + 1
             turn += 1
-            seat.served = turn
+            seat.last_delivery_number = turn
             if seat in shares:
                 shares[seat].append(place)
             else:
                 shares[seat] = [place]
-            if outstanding < consumer.allowance:
-                key = outstanding / consumer.limit if is_proportional else turn
-                seat.entry = (key, seat.order, seat)
-                heapreplace(heap, seat.entry)
+            if outstanding < consumer.effective_backlog:
+                key = outstanding / consumer.max_backlog if is_proportional else turn
+                seat.rotation_entry = (key, seat.serial, seat)
+                heapreplace(heap, seat.rotation_entry)
             else:
-                seat.entry = None
+                seat.rotation_entry = None
                 heappop(heap)
         return list(shares.items())

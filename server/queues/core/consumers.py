@@ -18,61 +18,61 @@ class Consumer:
     Args:
         name: the name of its client, for the journal and for display.
         client: identifies the connection: strict leasing compares it.
-        requested: the `max_backlog` of the subscription; 1 by default, 0 pauses it.
+        requested_backlog: the `max_backlog` of the subscription; 1 by default, 0 pauses it.
 
     Attributes:
-        limit: its backlog: the least of the requested one and the limits of its queues.
+        max_backlog: its backlog: the least of the requested one and the limits of its queues.
         is_held_back: whether it gets no messages for now, because it does not read them.
-        allowance: the backlog in effect: `limit`, or 0 while it is held back.
+        effective_backlog: the backlog in effect: `max_backlog`, or 0 while it is held back.
         outstanding: number of messages that it has not acknowledged.
         subscription: the subscription that it represents now, for the integration.
-        seats: one for each queue that it takes messages from, or still holds messages of.
+        slots: one for each queue that it takes messages from, or still holds messages of.
     """
 
     __slots__ = (
-        "allowance",
         "client",
+        "effective_backlog",
         "is_held_back",
-        "limit",
+        "max_backlog",
         "name",
         "outstanding",
-        "requested",
-        "seats",
+        "requested_backlog",
+        "slots",
         "subscription",
     )
 
-    def __init__(self, name: str, client: Hashable, requested: int = 1) -> None:
+    def __init__(self, name: str, client: Hashable, requested_backlog: int = 1) -> None:
         self.name = name
         self.client = client
-        self.requested = requested
-        self.limit = requested
-        self.allowance = requested
+        self.requested_backlog = requested_backlog
+        self.max_backlog = requested_backlog
+        self.effective_backlog = requested_backlog
         self.is_held_back = False
         self.outstanding = 0
         self.subscription: object = None
-        self.seats: list[ConsumerSlot] = []
+        self.slots: list[ConsumerSlot] = []
 
-    def request(self, backlog: int) -> None:
+    def set_requested_backlog(self, backlog: int) -> None:
         """Set the requested backlog; messages that it holds stay leased."""
-        self.requested = backlog
-        self.limits_changed()
+        self.requested_backlog = backlog
+        self.update_limit()
 
-    def limits_changed(self) -> None:
+    def update_limit(self) -> None:
         """Recompute the limit, and notify all queues."""
-        allowed = [seat.allowed for seat in self.seats if seat.is_supplied]
-        self.limit = min([self.requested, *allowed])
-        self.allowance = 0 if self.is_held_back else self.limit
-        self.changed()
+        allowed = [seat.max_backlog for seat in self.slots if seat.is_active]
+        self.max_backlog = min([self.requested_backlog, *allowed])
+        self.effective_backlog = 0 if self.is_held_back else self.max_backlog
+        self.notify_queues()
 
-    def hold_back(self, is_held_back: bool) -> None:
+    def set_held_back(self, is_held_back: bool) -> None:
         """Pause or resume deliveries; messages that it holds stay leased."""
         self.is_held_back = is_held_back
-        self.limits_changed()
+        self.update_limit()
 
-    def changed(self) -> None:
+    def notify_queues(self) -> None:
         """Notify all queues that its room may have changed."""
-        for seat in tuple(self.seats):
-            seat.look_again(seat)
+        for seat in tuple(self.slots):
+            seat.on_room_change(seat)
 
 
 RotationEntry: TypeAlias = "tuple[float, int, ConsumerSlot]"
@@ -84,54 +84,54 @@ class ConsumerSlot:
 
     Attributes:
         consumer: the consumer.
-        allowed: the queue's MaxPerSubscriptionBacklog.
-        look_again: callback that tells the queue that the consumer's room may have changed.
-        order: its serial number, in order of creation.
-        entry: its current entry in the heap of consumers with room (`ConsumerRotation`); None
-            without room.
+        max_backlog: the queue's MaxPerSubscriptionBacklog.
+        on_room_change: callback that tells the queue that the consumer's room may have changed.
+        serial: its serial number, in order of creation.
+        rotation_entry: its current entry in the heap of consumers with room (`ConsumerRotation`);
+            None without room.
         content_filter: the filter of the messages that it wants, None for all messages.
-        is_supplied: whether it gets messages; if not, it only holds some.
-        held: the places of messages that it has not acknowledged.
-        returning: places still to return to the queue before it is detached, if that is done in
-            batches.
-        served: the time of its last message, in turns of the queue.
-        delivered: number of messages delivered to it.
+        is_active: whether it gets messages; if not, it only holds some.
+        held_places: the places of messages that it has not acknowledged.
+        places_to_return: places still to return to the queue before it is detached, if that is done
+            in batches.
+        last_delivery_number: the time of its last message, in turns of the queue.
+        delivered_count: number of messages delivered to it.
     """
 
     __slots__ = (
-        "allowed",
         "consumer",
         "content_filter",
-        "delivered",
-        "entry",
-        "held",
-        "is_supplied",
-        "look_again",
-        "order",
-        "returning",
-        "served",
+        "delivered_count",
+        "held_places",
+        "is_active",
+        "last_delivery_number",
+        "max_backlog",
+        "on_room_change",
+        "places_to_return",
+        "rotation_entry",
+        "serial",
     )
 
     def __init__(
         self,
         consumer: Consumer,
-        allowed: int,
-        order: int,
-        look_again: Callable[[ConsumerSlot], None],
+        max_backlog: int,
+        serial: int,
+        on_room_change: Callable[[ConsumerSlot], None],
     ) -> None:
         self.consumer = consumer
-        self.allowed = allowed
-        self.order = order
-        self.look_again = look_again
-        self.entry: RotationEntry | None = None
+        self.max_backlog = max_backlog
+        self.serial = serial
+        self.on_room_change = on_room_change
+        self.rotation_entry: RotationEntry | None = None
         self.content_filter: Hashable | None = None
-        self.is_supplied = False
-        self.held: set[int] = set()
-        self.returning: list[int] = []
-        self.served = 0
-        self.delivered = 0
+        self.is_active = False
+        self.held_places: set[int] = set()
+        self.places_to_return: list[int] = []
+        self.last_delivery_number = 0
+        self.delivered_count = 0
 
     @property
-    def room(self) -> int:
+    def free_backlog(self) -> int:
         """Number of messages that it can take."""
-        return self.consumer.allowance - self.consumer.outstanding
+        return self.consumer.effective_backlog - self.consumer.outstanding

@@ -37,12 +37,12 @@ class DispatchBatch(NamedTuple):
     """Messages for one consumer.
 
     Attributes:
-        seat: the consumer's seat.
+        slot: the consumer's seat.
         places: their places, in the order of delivery.
         txids: their txids.
     """
 
-    seat: ConsumerSlot
+    slot: ConsumerSlot
     places: Sequence[int]
     txids: Sequence[int]
 
@@ -52,15 +52,16 @@ class Dispatch:
 
     Args:
         settings: the configuration of the queue.
-        matching: creates a `FilterMatcher`.
+        make_matcher: creates a `FilterMatcher`.
 
     Attributes:
         lifecycle: the messages; set before any other use.
-        seats: seats of consumers that get messages here, or hold some.
+        slots: seats of consumers that get messages here, or hold some.
         scans: all scans, the one without a filter among them.
         is_behind: whether messages remain to be matched that consumers may wait for.
         is_stalled: whether messages could not be read the last time.
-        is_to_look_again: whether `serve` has left consumers with room and no known message.
+        has_unserved_consumers: whether `assign_batches` has left consumers with room and no known
+            message.
     """
 
     lifecycle: MessageLifecycle
@@ -68,143 +69,143 @@ class Dispatch:
     def __init__(
         self,
         settings: QueueSettings,
-        matching: Callable[[], FilterMatcher],
+        make_matcher: Callable[[], FilterMatcher],
         on_room: Callable[[], None],
     ) -> None:
         self._settings = settings
-        self._matching = matching
+        self._make_matcher = make_matcher
         self._on_room = on_room
-        self.seats: dict[Consumer, ConsumerSlot] = {}
+        self.slots: dict[Consumer, ConsumerSlot] = {}
         self.scans: list[FilterScan] = []
         self.is_behind = False
         self.is_stalled = False
-        self.is_to_look_again = False
+        self.has_unserved_consumers = False
         self._sources: dict[Hashable | None, FilterSource] = {}
-        self._source_of: dict[ConsumerSlot, FilterSource] = {}
-        self._heads: list[tuple[int, int, FilterSource]] = []
-        self._seats_taken = 0
-        self._sources_made = 0
-        self._turn = 0
+        self._source_by_slot: dict[ConsumerSlot, FilterSource] = {}
+        self._source_heap: list[tuple[int, int, FilterSource]] = []
+        self._slots_created = 0
+        self._sources_created = 0
+        self._delivery_number = 0
 
     # consumers
 
-    def seat(self, consumer: Consumer) -> ConsumerSlot:
+    def get_or_create_slot(self, consumer: Consumer) -> ConsumerSlot:
         """Return the seat of a consumer, a new one if it has none."""
-        seat = self.seats.get(consumer)
+        seat = self.slots.get(consumer)
         if seat is None:
-            self._seats_taken += 1
+            self._slots_created += 1
             allowed = self._settings.max_per_subscription_backlog
-            seat = ConsumerSlot(consumer, allowed, self._seats_taken, self._look_again)
-            seat.served = self._turn
-            self.seats[consumer] = seat
-            consumer.seats.append(seat)
+            seat = ConsumerSlot(consumer, allowed, self._slots_created, self._update_slot)
+            seat.last_delivery_number = self._delivery_number
+            self.slots[consumer] = seat
+            consumer.slots.append(seat)
         return seat
 
-    def supply(self, seat: ConsumerSlot, content_filter: Hashable | None) -> None:
+    def start_delivery(self, seat: ConsumerSlot, content_filter: Hashable | None) -> None:
         """Give a consumer only the messages that match a filter; all messages for None."""
-        self.cut_off(seat)
+        self.stop_delivery(seat)
         source = self._sources.get(content_filter)
         if source is None:
-            self._sources_made += 1
+            self._sources_created += 1
             rota = ConsumerRotation(MODELS[self._settings.fairness])
-            source = FilterSource(content_filter, rota, self._sources_made)
+            source = FilterSource(content_filter, rota, self._sources_created)
             self._sources[content_filter] = source
-            self._new_scan(content_filter is not None).add(source)
-        source.seats += 1
-        self._source_of[seat] = source
+            self._find_or_add_scan(content_filter is not None).add(source)
+        source.slot_count += 1
+        self._source_by_slot[seat] = source
         seat.content_filter = content_filter
-        seat.is_supplied = True
-        seat.consumer.limits_changed()
+        seat.is_active = True
+        seat.consumer.update_limit()
 
-    def cut_off(self, seat: ConsumerSlot) -> None:
+    def stop_delivery(self, seat: ConsumerSlot) -> None:
         """Stop giving messages to a consumer."""
-        source = self._source_of.pop(seat, None)
+        source = self._source_by_slot.pop(seat, None)
         if source is None:
             return
-        seat.is_supplied = False
-        seat.entry = None
-        source.seats -= 1
-        if not source.seats:
+        seat.is_active = False
+        seat.rotation_entry = None
+        source.slot_count -= 1
+        if not source.slot_count:
             del self._sources[source.filter]
             scan = source.scan
             scan.discard(source)
             if not scan.sources:
                 self.scans.remove(scan)
 
-    def dismiss(self, seat: ConsumerSlot) -> None:
+    def remove_slot(self, seat: ConsumerSlot) -> None:
         """Remove a consumer that holds no messages."""
-        self.cut_off(seat)
-        del self.seats[seat.consumer]
-        seat.consumer.seats.remove(seat)
-        seat.consumer.limits_changed()
+        self.stop_delivery(seat)
+        del self.slots[seat.consumer]
+        seat.consumer.slots.remove(seat)
+        seat.consumer.update_limit()
 
-    def has_passed(self, seat: ConsumerSlot, rank: int) -> bool:
+    def has_scanned(self, seat: ConsumerSlot, rank: int) -> bool:
         """Return whether it is known if a message matches the filter of a consumer."""
-        source = self._source_of.get(seat)
+        source = self._source_by_slot.get(seat)
         return source is None or rank <= source.scan.position
 
-    def new_matching(self) -> FilterMatcher:
+    def new_matcher(self) -> FilterMatcher:
         """Return a `FilterMatcher` that is separate from those of the scans."""
-        return self._matching()
+        return self._make_matcher()
 
-    def _new_scan(self, has_filter: bool) -> FilterScan:
+    def _find_or_add_scan(self, has_filter: bool) -> FilterScan:
         """Return a scan at the start position, for a source with or without a filter."""
         for scan in self.scans:
-            if has_filter and scan.matching is not None and scan.position == START:
+            if has_filter and scan.matcher is not None and scan.position == START:
                 return scan
-        scan = FilterScan(self._matching() if has_filter else None)
+        scan = FilterScan(self._make_matcher() if has_filter else None)
         self.scans.append(scan)
         return scan
 
-    def _look_again(self, seat: ConsumerSlot) -> None:
+    def _update_slot(self, seat: ConsumerSlot) -> None:
         """Update a consumer after a possible change of its room or fairness key."""
-        source = self._source_of.get(seat)
+        source = self._source_by_slot.get(seat)
         if source is not None:
-            source.rota.look_again(seat)
-            self._may_serve(source)
-            if seat.room > 0:
+            source.rotation.update_entry(seat)
+            self._schedule_source(source)
+            if seat.free_backlog > 0:
                 self._on_room()
-        elif not seat.held and seat.consumer in self.seats:
-            self.dismiss(seat)  # it was retired, and holds nothing any more
+        elif not seat.held_places and seat.consumer in self.slots:
+            self.remove_slot(seat)  # it was retired, and holds nothing any more
 
-    def _may_serve(self, source: FilterSource) -> None:
+    def _schedule_source(self, source: FilterSource) -> None:
         """Enter a source into the heap, or mark it as hungry if it has no message."""
-        if source.found:
-            heappush(self._heads, (source.found[0], source.order, source))
+        if source.matched_ranks:
+            heappush(self._source_heap, (source.matched_ranks[0], source.serial, source))
         else:
-            source.scan.hungry[source] = None
+            source.scan.hungry_sources[source] = None
 
     # messages
 
-    def offered(self, place: int) -> None:
+    def on_message_available(self, place: int) -> None:
         """Find consumers for an available message that scans may have passed."""
         rank = self.lifecycle.order.rank(place)
         for scan in self.scans:
             if rank > scan.position:
                 continue
-            if scan.matching is not None:
-                scan.again(rank)
+            if scan.matcher is not None:
+                scan.schedule_rematch(rank)
             else:
                 for source in scan.sources.values():
-                    self._found(source, rank)
+                    self._add_match(source, rank)
 
-    def _found(self, source: FilterSource, rank: int) -> None:
-        heappush(source.found, rank)
-        if source.found[0] == rank:
-            heappush(self._heads, (rank, source.order, source))
+    def _add_match(self, source: FilterSource, rank: int) -> None:
+        heappush(source.matched_ranks, rank)
+        if source.matched_ranks[0] == rank:
+            heappush(self._source_heap, (rank, source.serial, source))
 
     def _is_available(self, place: int) -> bool:
         return self.lifecycle.entries.state(place) == AVAILABLE
 
     @property
-    def last(self) -> int:
+    def last_deliverable_rank(self) -> int:
         """The last rank that may be delivered: no message after a barrier is."""
         lifecycle = self.lifecycle
         if self._settings.prioritized:
             return LAST
         return (lifecycle.barriers[0] if lifecycle.barriers else lifecycle.entries.end) - 1
 
-    def look(self, effort: int) -> int:
+    def match_messages(self, effort: int) -> int:
         """Match messages for consumers that wait.
 
         Args:
@@ -214,19 +215,19 @@ class Dispatch:
             The rest of the limit.
         """
         self.is_behind = self.is_stalled = False
-        if self._has_shorter_way:
+        if self._has_fast_path:
             return effort
         while not self.is_stalled:
             has_moved = False
             for scan in tuple(self.scans):
                 if scan not in self.scans:
                     continue  # it has been merged into another one
-                if effort <= 0 and scan.matching is not None:
-                    self.is_behind |= self._can_go_on(scan)
+                if effort <= 0 and scan.matcher is not None:
+                    self.is_behind |= self._can_advance_scan(scan)
                     continue
                 before = scan.position
-                matched = self._go_on(
-                    scan, _CHUNK if scan.matching is None else min(effort, _CHUNK)
+                matched = self._advance_scan(
+                    scan, _CHUNK if scan.matcher is None else min(effort, _CHUNK)
                 )
                 has_moved |= matched > 0 or scan.position != before
                 effort -= matched
@@ -235,20 +236,20 @@ class Dispatch:
             self.scans.append(self.scans.pop(0))  # rotate, so that each scan comes first in turn
         return effort
 
-    def rooms(self) -> dict[Hashable | None, int]:
+    def free_backlog_by_filter(self) -> dict[Hashable | None, int]:
         """Return the number of messages that consumers can take, by filter, without zeros."""
         rooms: dict[Hashable | None, int] = {}
-        for seat in self.seats.values():
-            if seat.is_supplied and seat.room > 0:
-                rooms[seat.content_filter] = rooms.get(seat.content_filter, 0) + seat.room
+        for seat in self.slots.values():
+            if seat.is_active and seat.free_backlog > 0:
+                rooms[seat.content_filter] = rooms.get(seat.content_filter, 0) + seat.free_backlog
         return rooms
 
     @property
-    def is_consumed(self) -> bool:
+    def has_consumers(self) -> bool:
         """True if any consumer gets messages here."""
         return bool(self._sources)
 
-    def everybody_for(self, place: int) -> list[Consumer] | None:
+    def find_matching_consumers(self, place: int) -> list[Consumer] | None:
         """Return the consumers with a filter that a message matches, regardless of their room.
 
         Returns:
@@ -260,35 +261,42 @@ class Dispatch:
         txid = self.lifecycle.entries.txid(place)
         try:
             for scan in self.scans:
-                if scan.matching is not None:
-                    matched.update(scan.matching.match([txid])[0])
+                if scan.matcher is not None:
+                    matched.update(scan.matcher.match([txid])[0])
         except UnmatchedError:
             self.is_stalled = True
             return None
         return [
             seat.consumer
-            for seat in self.seats.values()
-            if seat.is_supplied and seat.content_filter in matched
+            for seat in self.slots.values()
+            if seat.is_active and seat.content_filter in matched
         ]
 
-    def _can_go_on(self, scan: FilterScan) -> bool:
+    def _can_advance_scan(self, scan: FilterScan) -> bool:
         """Return whether there are messages to match that consumers may wait for."""
-        return scan.has_again or (scan.position < self.last and scan.is_hungry(self._is_available))
+        return scan.has_rematches or (
+            scan.position < self.last_deliverable_rank
+            and scan.has_hungry_source(self._is_available)
+        )
 
-    def _go_on(self, scan: FilterScan, limit: int) -> int:
+    def _advance_scan(self, scan: FilterScan, limit: int) -> int:
         """Advance a scan if consumers may wait for it; return how many messages it has matched."""
-        ranks = scan.take_again(limit, self._is_available)
-        if not ranks and self._can_go_on(scan):
+        ranks = scan.pop_rematches(limit, self._is_available)
+        if not ranks and self._can_advance_scan(scan):
             ahead = self._next_ahead(scan)
-            end = self.last if ahead is None else min(self.last, ahead.position)
-            ranks = scan.step(self.lifecycle.order, end, limit)
+            end = (
+                self.last_deliverable_rank
+                if ahead is None
+                else min(self.last_deliverable_rank, ahead.position)
+            )
+            ranks = scan.advance(self.lifecycle.order, end, limit)
             if ahead is not None and scan.position == ahead.position:
                 if not self._match(scan, ranks):
                     return 0
-                ahead.absorb(scan)
+                ahead.merge_scan(scan)
                 self.scans.remove(scan)
                 return len(ranks)
-        if not self._match(scan, ranks) or scan.matching is None:
+        if not self._match(scan, ranks) or scan.matcher is None:
             return 0
         return len(ranks)
 
@@ -297,135 +305,135 @@ class Dispatch:
         ahead = [
             other
             for other in self.scans
-            if other.matching is not None and other.position > scan.position
+            if other.matcher is not None and other.position > scan.position
         ]
-        if scan.matching is None or not ahead:
+        if scan.matcher is None or not ahead:
             return None
         return min(ahead, key=lambda other: other.position)
 
     def _match(self, scan: FilterScan, ranks: list[int]) -> bool:
         """Match messages, and pass them to the sources; return False if that is impossible now."""
-        if scan.matching is None:
+        if scan.matcher is None:
             for source in scan.sources.values():
                 for rank in ranks:
-                    self._found(source, rank)
+                    self._add_match(source, rank)
             return True
         if not ranks:
             return True
         txid = self.lifecycle.entries.txid
         try:
-            matches = scan.matching.match([txid(rank & PLACE) for rank in ranks])
+            matches = scan.matcher.match([txid(rank & PLACE) for rank in ranks])
         except UnmatchedError:
             for rank in ranks:
-                scan.again(rank)
+                scan.schedule_rematch(rank)
             self.is_stalled = True
             return False
-        scan.matched += len(ranks)
+        scan.matched_count += len(ranks)
         for rank, filters in zip(ranks, matches, strict=True):
             for content_filter in filters:
                 if content_filter in scan.sources:
-                    self._found(scan.sources[content_filter], rank)
+                    self._add_match(scan.sources[content_filter], rank)
         return True
 
     # delivery
 
-    def serve(self, capacity: int) -> list[DispatchBatch]:
+    def assign_batches(self, capacity: int) -> list[DispatchBatch]:
         """Assign messages to consumers.
 
         Args:
             capacity: limit of messages.
         """
-        self.is_to_look_again = False
-        shares = self._serve_found(capacity)
-        self.is_to_look_again |= bool(shares) and not self._has_shorter_way
-        if self._has_shorter_way:
+        self.has_unserved_consumers = False
+        shares = self._assign_matched(capacity)
+        self.has_unserved_consumers |= bool(shares) and not self._has_fast_path
+        if self._has_fast_path:
             capacity -= sum(len(share.places) for share in shares)
-            shares += self._serve_runs(capacity)
+            shares += self._assign_ranges(capacity)
         for share in shares:
-            if len(share.seat.consumer.seats) > 1:
-                share.seat.consumer.changed()
+            if len(share.slot.consumer.slots) > 1:
+                share.slot.consumer.notify_queues()
         return shares
 
     @property
-    def _has_shorter_way(self) -> bool:
+    def _has_fast_path(self) -> bool:
         """True if messages that no scan has passed go to the next consumer without matching."""
         return not self._settings.prioritized and len(self.scans) == 1 and None in self._sources
 
-    def _serve_runs(self, capacity: int) -> list[DispatchBatch]:
+    def _assign_ranges(self, capacity: int) -> list[DispatchBatch]:
         """Assign messages that the scan has not passed, in runs."""
         source = self._sources[None]
-        scan, rota = source.scan, source.rota
-        entries, last = self.lifecycle.entries, self.last
+        scan, rota = source.scan, source.rotation
+        entries, last = self.lifecycle.entries, self.last_deliverable_rank
         state = SENT if self._settings.at_most_once else LEASED
         shares: list[DispatchBatch] = []
-        while capacity > 0 and scan.position < last and rota.best() is not None:
-            run = entries.available_run(scan.position + 1, last)[:capacity]
+        while capacity > 0 and scan.position < last and rota.next_entry() is not None:
+            run = entries.next_available_range(scan.position + 1, last)[:capacity]
             if not run:
                 scan.position = last
                 break
             given = 0
-            for seat, places in rota.share_out(run, self._turn):
+            for seat, places in rota.assign_messages(run, self._delivery_number):
                 given += len(places)
                 shares.append(DispatchBatch(seat, places, entries.txids(places)))
             entries.set_states(run[:given], AVAILABLE, state)
             scan.position = run[given - 1]
             capacity -= given
-            self._turn += given
+            self._delivery_number += given
         return shares
 
-    def _serve_found(self, capacity: int) -> list[DispatchBatch]:
+    def _assign_matched(self, capacity: int) -> list[DispatchBatch]:
         """Assign messages that scans have found, in order."""
         served: dict[ConsumerSlot, list[int]] = {}
-        lifecycle, heads = self.lifecycle, self._heads
+        lifecycle, heads = self.lifecycle, self._source_heap
         state = SENT if self._settings.at_most_once else LEASED
         while heads and capacity > 0:
             rank = heads[0][0]
-            if self._has_passed_over(rank):
+            if self._must_scan_unfiltered(rank):
                 break
-            rivals = self._rivals(rank)
+            rivals = self._pop_competing_sources(rank)
             if not rivals:
                 continue
             (_, _, seat), chosen = min(rivals, key=itemgetter(0))
-            self._turn += 1
+            self._delivery_number += 1
             capacity -= 1
-            seat.served = self._turn
+            seat.last_delivery_number = self._delivery_number
             seat.consumer.outstanding += 1
             served.setdefault(seat, []).append(rank & PLACE)
             lifecycle.order.discard(rank & PLACE)
             lifecycle.entries.set_state(rank & PLACE, state)
-            chosen.rota.look_again(seat)
+            chosen.rotation.update_entry(seat)
             for _, rival in rivals:
-                heappop(rival.found)
-                self._may_serve(rival)
+                heappop(rival.matched_ranks)
+                self._schedule_source(rival)
         txids = lifecycle.entries.txids
         return [DispatchBatch(seat, places, txids(places)) for seat, places in served.items()]
 
-    def _has_passed_over(self, rank: int) -> bool:
+    def _must_scan_unfiltered(self, rank: int) -> bool:
         """Return whether consumers without a filter have room, and their scan is not at `rank` yet.
 
         They may be next by the fairness model, and their scan costs nothing.
         """
         source = self._sources.get(None)
-        if source is None or source.scan.position >= rank or source.rota.best() is None:
+        if source is None or source.scan.position >= rank or source.rotation.next_entry() is None:
             return False
-        source.scan.hungry[source] = None
-        self.is_to_look_again = True
+        source.scan.hungry_sources[source] = None
+        self.has_unserved_consumers = True
         return True
 
-    def _rivals(self, rank: int) -> list[tuple[RotationEntry, FilterSource]]:
+    def _pop_competing_sources(self, rank: int) -> list[tuple[RotationEntry, FilterSource]]:
         """Pop all sources with this first rank from the heap, with their next consumers."""
         rivals: dict[FilterSource, RotationEntry] = {}
-        heads = self._heads
+        heads = self._source_heap
         while heads and heads[0][0] == rank:
             source = heappop(heads)[2]
-            head = source.head(self._is_available)
-            best = source.rota.best()
+            head = source.first_available_rank(self._is_available)
+            best = source.rotation.next_entry()
             if head is None:
                 if best is not None:
-                    source.scan.hungry[source] = None
-                    self.is_to_look_again = True
+                    source.scan.hungry_sources[source] = None
+                    self.has_unserved_consumers = True
             elif best is not None and head == rank:
                 rivals[source] = best
             elif best is not None and head > rank:
-                heappush(heads, (head, source.order, source))
+                heappush(heads, (head, source.serial, source))
         return [(best, source) for source, best in rivals.items()]

@@ -18,12 +18,12 @@ class EarlyAcks:
         limit: the maximum number; beyond it, the oldest is dropped.
 
     Attributes:
-        changes: incremented with every change.
+        change_count: incremented with every change.
     """
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
-        self.changes = 0
+        self.change_count = 0
         self._acks = OrderedDict[PublisherSequence, int]()  # arrival times, oldest first
 
     def __len__(self) -> int:
@@ -34,14 +34,14 @@ class EarlyAcks:
 
     def add(self, marks: Iterable[PublisherSequence], now: int) -> None:
         """Retain acknowledgements."""
-        self.changes += 1
+        self.change_count += 1
         for mark in marks:
             self._acks.pop(mark, None)
             self._acks[mark] = now
         while len(self._acks) > self._limit:
             self._acks.popitem(last=False)
 
-    def take(self, mark: PublisherSequence, since: int) -> bool:
+    def consume_ack(self, mark: PublisherSequence, since: int) -> bool:
         """Remove the acknowledgement of a message that has arrived; return whether it counts.
 
         Args:
@@ -51,23 +51,23 @@ class EarlyAcks:
         came = self._acks.pop(mark, None)
         if came is None:
             return False
-        self.changes += 1
+        self.change_count += 1
         return came > since
 
-    def drop(self, marks: Iterable[PublisherSequence]) -> None:
+    def drop_acks(self, marks: Iterable[PublisherSequence]) -> None:
         """Drop the acknowledgements of some messages."""
-        self.changes += 1
+        self.change_count += 1
         for mark in marks:
             self._acks.pop(mark, None)
 
     @property
-    def oldest(self) -> int | None:
+    def oldest_arrival(self) -> int | None:
         """Arrival time of the oldest acknowledgement, None if there is none."""
         return next(iter(self._acks.values()), None)
 
     def drop_before(self, moment: int) -> None:
         """Drop the acknowledgements that arrived before a point in time."""
-        self.changes += 1
+        self.change_count += 1
         while self._acks:
             if next(iter(self._acks.values())) >= moment:
                 return

@@ -40,11 +40,11 @@ class _Event(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
     Attributes:
         at: its time, in microseconds since 1970.
-        marks: the messages concerned.
+        bookmarks: the messages concerned.
     """
 
     at: int
-    marks: list[PublisherSequence]
+    bookmarks: list[PublisherSequence]
 
 
 class Acked(_Event, tag=1, frozen=True, gc=False, array_like=True):

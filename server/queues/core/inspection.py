@@ -70,7 +70,7 @@ def leases_of(queue: Queue, mark: PublisherSequence) -> tuple[int, int]:
     The time is in microseconds since 1970. Both are 0 if there was none.
     """
     place = queue.lifecycle.entries.find(mark)
-    attempts = None if place is None else queue.lifecycle.attempts(place)
+    attempts = None if place is None else queue.lifecycle.find_attempts(place)
     return (0, 0) if attempts is None else (attempts.deliveries, attempts.last_leased)
 
 
@@ -98,10 +98,10 @@ class MessageStatus:
 
     Attributes:
         txid: its txid.
-        mark: its bookmark.
+        bookmark: its bookmark.
         state: the name of its state.
-        time: when it was recorded.
-        expires: when it expires, None for never.
+        recorded_at: when it was recorded.
+        expires_at: when it expires, None for never.
         owner: the instance that owns it, empty for this one.
         deliveries: number of deliveries, a current lease included.
         cancels: number of cancels.
@@ -110,10 +110,10 @@ class MessageStatus:
     """
 
     txid: int
-    mark: PublisherSequence
+    bookmark: PublisherSequence
     state: str
-    time: int
-    expires: int | None
+    recorded_at: int
+    expires_at: int | None
     owner: str
     deliveries: int
     cancels: int
@@ -129,18 +129,18 @@ def message(queue: Queue, place: int) -> MessageStatus | None:
     if state in (GONE, SENT):
         return None
     lease = lifecycle.leases.by_place.get(place)
-    attempts = lifecycle.attempts(place)
+    attempts = lifecycle.find_attempts(place)
     return MessageStatus(
         entries.txid(place),
-        entries.mark(place),
+        entries.bookmark(place),
         NAMES[state],
-        entries.time(place),
-        entries.expires(place) or None,
+        entries.recorded_at(place),
+        entries.expires_at(place) or None,
         entries.owner(place),
         (attempts.deliveries if attempts else 0) + (lease is not None),
         attempts.cancels if attempts else 0,
-        lease.seat.consumer.name if lease else "",
-        lease.since if lease else None,
+        lease.slot.consumer.name if lease else "",
+        lease.leased_at if lease else None,
     )
 
 
@@ -152,19 +152,19 @@ class ConsumerStatus:
         name: the name of its client.
         content_filter: its filter, None for all messages.
         is_retired: whether it gets no more messages, and only holds some.
-        held: messages of this queue that it has.
+        held_count: messages of this queue that it has.
         outstanding: messages of all queues that it has.
-        limit: its backlog.
-        delivered: messages of this queue delivered to it.
+        max_backlog: its backlog.
+        delivered_count: messages of this queue delivered to it.
     """
 
     name: str
     content_filter: object
     is_retired: bool
-    held: int
+    held_count: int
     outstanding: int
-    limit: int
-    delivered: int
+    max_backlog: int
+    delivered_count: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,10 +172,10 @@ class QueueStatus:
     """The status of a queue at one time.
 
     Attributes:
-        states: messages by state, without states that have none.
+        counts_by_state: messages by state, without states that have none.
         depth: messages in the queue.
-        inactive: messages in the log that do not count yet.
-        deferred_acks: acknowledgements that wait for their messages.
+        inactive_count: messages in the log that do not count yet.
+        early_ack_count: acknowledgements that wait for their messages.
         oldest_txid: the txid of the oldest message, None if there is none.
         oldest_age: the age of the oldest message, in microseconds; 0 if there is none.
         oldest_lease_age: the age of the oldest lease, in microseconds.
@@ -183,10 +183,10 @@ class QueueStatus:
         scans: for each scan, the rank that it has reached, and its number of matched messages.
     """
 
-    states: dict[str, int]
+    counts_by_state: dict[str, int]
     depth: int
-    inactive: int
-    deferred_acks: int
+    inactive_count: int
+    early_ack_count: int
     oldest_txid: int | None
     oldest_age: int
     oldest_lease_age: int
@@ -200,21 +200,21 @@ def status(queue: Queue, now: int) -> QueueStatus:
     entries = lifecycle.entries
     head = entries.head
     is_empty = head == entries.end
-    since = lifecycle.leases.oldest()
+    since = lifecycle.leases.oldest_leased_at()
     return QueueStatus(
         {
             NAMES[state]: count
-            for state, count in enumerate(entries.counts)
+            for state, count in enumerate(entries.state_counts)
             if count and state not in (GONE, SENT)
         },
         queue.depth,
-        lifecycle.inactive,
-        len(lifecycle.deferred),
+        lifecycle.inactive_count,
+        len(lifecycle.early_acks),
         None if is_empty else entries.txid(head),
-        0 if is_empty else max(now - entries.time(head), 0),
+        0 if is_empty else max(now - entries.recorded_at(head), 0),
         0 if since is None else max(now - since, 0),
-        [_consumer(seat) for seat in queue.dispatch.seats.values()],
-        [(scan.position, scan.matched) for scan in queue.dispatch.scans],
+        [_consumer(seat) for seat in queue.dispatch.slots.values()],
+        [(scan.position, scan.matched_count) for scan in queue.dispatch.scans],
     )
 
 
@@ -223,11 +223,11 @@ def _consumer(seat: ConsumerSlot) -> ConsumerStatus:
     return ConsumerStatus(
         consumer.name,
         seat.content_filter,
-        not seat.is_supplied,
-        len(seat.held),
+        not seat.is_active,
+        len(seat.held_places),
         consumer.outstanding,
-        consumer.limit,
-        seat.delivered,
+        consumer.max_backlog,
+        seat.delivered_count,
     )
 
 
@@ -239,10 +239,10 @@ def oldest_lease(queue: Queue, consumer: Consumer) -> int | None:
     Returns:
         None if it has none.
     """
-    seat = queue.dispatch.seats.get(consumer)
-    held = () if seat is None else islice(seat.held, _MAX_LOOKED_AT)
+    seat = queue.dispatch.slots.get(consumer)
+    held = () if seat is None else islice(seat.held_places, _MAX_LOOKED_AT)
     by_place = queue.lifecycle.leases.by_place
-    return min((by_place[place].since for place in held if place in by_place), default=None)
+    return min((by_place[place].leased_at for place in held if place in by_place), default=None)
 
 
 class Obstacle(NamedTuple):
@@ -279,7 +279,7 @@ def obstacles(queue: Queue, place: int, now: int) -> list[Obstacle]:
         return _of_available(queue, place)
     if state == BARRIER and entries.head < place:
         return [_barrier_obstacle(queue)]
-    return [] if queue.dispatch.seats else [_NOBODY]
+    return [] if queue.dispatch.slots else [_NOBODY]
 
 
 _NOBODY = Obstacle("no consumer", "nobody subscribes to the queue")
@@ -287,11 +287,11 @@ _NOBODY = Obstacle("no consumer", "nobody subscribes to the queue")
 
 def _lease_obstacle(queue: Queue, place: int, now: int) -> Obstacle:
     lease = queue.lifecycle.leases.by_place[place]
-    name = lease.seat.consumer.name
-    age = (now - lease.since) / _SECOND
+    name = lease.slot.consumer.name
+    age = (now - lease.leased_at) / _SECOND
     end = "without end"
-    if lease.until is not None:
-        end = f"for another {(lease.until - now) / _SECOND:.1f} s"
+    if lease.expires_at is not None:
+        end = f"for another {(lease.expires_at - now) / _SECOND:.1f} s"
     return Obstacle("lease", f"has been leased to {name} for {age:.1f} s, {end}", name)
 
 
@@ -324,13 +324,13 @@ def _of_available(queue: Queue, place: int) -> list[Obstacle]:
         txid = entries.txid(lifecycle.barriers[0])
         return [Obstacle("barrier", f"comes after the barrier {txid}, which has not been passed")]
     limit = queue.settings.max_backlog
-    if limit is not None and queue.leased >= limit:
-        text = f"the queue's backlog is full: {queue.leased} of {limit} messages are leased"
+    if limit is not None and queue.leased_count >= limit:
+        text = f"the queue's backlog is full: {queue.leased_count} of {limit} messages are leased"
         return [Obstacle("queue backlog", text)]
-    seats = [seat for seat in dispatch.seats.values() if seat.is_supplied]
+    seats = [seat for seat in dispatch.slots.values() if seat.is_active]
     if not seats:
         return [_NOBODY]
-    wanted_by = set(dispatch.everybody_for(place) or ())
+    wanted_by = set(dispatch.find_matching_consumers(place) or ())
     found = [_of_consumer(queue, place, seat, seat.consumer in wanted_by) for seat in seats]
     return [] if None in found else [each for each in found if each is not None]
 
@@ -343,15 +343,15 @@ def _of_consumer(queue: Queue, place: int, seat: ConsumerSlot, is_wanted: bool) 
         return Obstacle("filter", f"does not match the filter of {name}", name)
     if consumer.is_held_back:
         return Obstacle("backlog", f"{name} does not read what it was sent", name)
-    if consumer.limit <= 0:
+    if consumer.max_backlog <= 0:
         return Obstacle("backlog", f"{name} has paused with a backlog of 0", name)
-    if seat.room <= 0:
-        text = f"{name} has a full backlog: {consumer.outstanding} of {consumer.limit}"
+    if seat.free_backlog <= 0:
+        text = f"{name} has a full backlog: {consumer.outstanding} of {consumer.max_backlog}"
         if queue.settings.prioritized:
-            ahead = queue.lifecycle.order.ahead_of(place)
+            ahead = queue.lifecycle.order.count_before(place)
             return Obstacle("priority", f"{text}, and {ahead} messages go first", name)
         return Obstacle("backlog", text, name)
-    has_passed = queue.dispatch.has_passed(seat, queue.lifecycle.order.rank(place))
+    has_passed = queue.dispatch.has_scanned(seat, queue.lifecycle.order.rank(place))
     if queue.dispatch.is_behind and not has_passed:
         text = f"has not been matched with the filter of {name} yet"
         return Obstacle("not looked at", text, name)

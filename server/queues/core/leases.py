@@ -21,23 +21,23 @@ class Lease:
     """Messages that one consumer got at one time.
 
     Attributes:
-        seat: the consumer's seat.
-        since: when they were delivered.
-        until: when they return to the queue; None for never.
+        slot: the consumer's seat.
+        leased_at: when they were delivered.
+        expires_at: when they return to the queue; None for never.
         places: of the messages that were delivered; some may be acknowledged.
-        open: number of messages that are still under the lease.
+        open_count: number of messages that are still under the lease.
     """
 
-    __slots__ = ("open", "places", "seat", "since", "until")
+    __slots__ = ("expires_at", "leased_at", "open_count", "places", "slot")
 
     def __init__(
-        self, seat: ConsumerSlot, since: int, until: int | None, places: Sequence[int]
+        self, slot: ConsumerSlot, leased_at: int, expires_at: int | None, places: Sequence[int]
     ) -> None:
-        self.seat = seat
-        self.since = since
-        self.until = until
+        self.slot = slot
+        self.leased_at = leased_at
+        self.expires_at = expires_at
         self.places = places
-        self.open = len(places)
+        self.open_count = len(places)
 
 
 class Leases:
@@ -45,12 +45,12 @@ class Leases:
 
     Attributes:
         by_place: the lease of every leased message.
-        held: for how long consumers had messages that they acknowledged, in microseconds.
+        hold_times_us: for how long consumers had messages that they acknowledged, in microseconds.
     """
 
     def __init__(self) -> None:
         self.by_place: dict[int, Lease] = {}
-        self.held: Final = Histogram()
+        self.hold_times_us: Final = Histogram()
         self._heap: list[tuple[int, int, Lease]] = []
         self._count = 0
         self._void = 0  # leases in the heap without open messages
@@ -61,17 +61,17 @@ class Leases:
     def add(self, lease: Lease) -> None:
         """Register a new lease, which replaces older ones on its messages."""
         self.by_place.update(dict.fromkeys(lease.places, lease))
-        if lease.until is not None:
+        if lease.expires_at is not None:
             self._count += 1
-            heappush(self._heap, (lease.until, self._count, lease))
+            heappush(self._heap, (lease.expires_at, self._count, lease))
 
     def renew(self, seat: ConsumerSlot, now: int, until: int, places: Sequence[int]) -> None:
         """Change the end of leases of one consumer; the new lease keeps their earliest start."""
         since = now
         for place in places:
             before = self.by_place[place]
-            since = min(since, before.since)
-            self.close(before)
+            since = min(since, before.leased_at)
+            self.release_messages(before)
         self.add(Lease(seat, since, until, places))
 
     def end(self, place: int) -> Lease | None:
@@ -82,57 +82,57 @@ class Leases:
         """
         lease = self.by_place.pop(place, None)
         if lease is not None:
-            self.close(lease)
+            self.release_messages(lease)
         return lease
 
-    def of(self, places: Sequence[int]) -> list[Lease | None]:
+    def find_leases(self, places: Sequence[int]) -> list[Lease | None]:
         """Return the leases on messages, None for messages that are not leased."""
         return list(map(self.by_place.get, places))
 
-    def end_all(self, places: Sequence[int], now: int) -> None:
+    def end_acknowledged(self, places: Sequence[int], now: int) -> None:
         """End the leases on messages that have been acknowledged; all of them were leased."""
         ended = list(map(self.by_place.pop, places))
         for lease in set(ended):
             count = ended.count(lease)
-            self.held.add(max(now - lease.since, 0), count)
-            self.close(lease, count)
+            self.hold_times_us.add(max(now - lease.leased_at, 0), count)
+            self.release_messages(lease, count)
 
-    def close(self, lease: Lease, count: int = 1) -> None:
+    def release_messages(self, lease: Lease, count: int = 1) -> None:
         """Release `count` messages from a lease."""
-        lease.open -= count
-        if not lease.open:
+        lease.open_count -= count
+        if not lease.open_count:
             lease.places = ()
-            if lease.until is not None:
+            if lease.expires_at is not None:
                 self._void += 1
                 if self._void > len(self._heap) // 2 + _SOME:
-                    self._heap = [entry for entry in self._heap if entry[2].open]
+                    self._heap = [entry for entry in self._heap if entry[2].open_count]
                     heapify(self._heap)
                     self._void = 0
 
     @property
-    def next(self) -> int | None:
+    def next_deadline(self) -> int | None:
         """The time at which the next lease ends, None for never."""
         heap = self._heap
-        while heap and not heap[0][2].open:
+        while heap and not heap[0][2].open_count:
             heappop(heap)
             self._void -= 1
         return heap[0][0] if heap else None
 
-    def due(self, now: int, most: int) -> Iterator[int]:
+    def pop_expired_places(self, now: int, most: int) -> Iterator[int]:
         """Yield places of leases that have timed out; the caller ends the leases.
 
         Args:
             now: the current time.
             most: number of places after which no further lease is started.
         """
-        while most > 0 and (moment := self.next) is not None and moment <= now:
+        while most > 0 and (moment := self.next_deadline) is not None and moment <= now:
             lease = heappop(self._heap)[2]
             most -= len(lease.places)
             for place in list(lease.places):
                 if self.by_place.get(place) is lease:
                     yield place
 
-    def oldest(self) -> int | None:
+    def oldest_leased_at(self) -> int | None:
         """Return the start of the lease on the message that was leased first; None for none."""
         first = next(iter(self.by_place.values()), None)
-        return None if first is None else first.since
+        return None if first is None else first.leased_at

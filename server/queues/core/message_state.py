@@ -63,27 +63,27 @@ class MessageLifecycle:
 
     Args:
         settings: the configuration of the queue.
-        on_offer: called with a place that is available, and that scans may have passed.
+        on_available: called with a place that is available, and that scans may have passed.
         room: see `MessageTable`.
         instance: the name of this instance.
 
     Attributes:
         entries: the messages, by place.
         order: the order of the available messages.
-        foreign: the order of messages that only their ownership by other instances keeps from
+        foreign_order: the order of messages that only their ownership by other instances keeps from
             being delivered here.
-        titles: ownership of messages that were transferred.
-        passed: barriers that another instance has released, and this one has not.
+        ownership: ownership of messages that were transferred.
+        peer_released_barriers: barriers that another instance has released, and this one has not.
         leases: the leases of messages that consumers have.
         events: events to be recorded, oldest first.
         counters: totals of events.
         barriers: places of the barriers that have not been released, in order.
-        deferred: acknowledgements that arrived before their messages.
-        taken: messages that a deferred acknowledgement has ended and no event records yet, with
-            their arrival times. An event is necessary: recovery may read the journal from behind
-            the acknowledgement on.
-        freed: consumers that hold fewer messages than before.
-        inactive: number of messages in the log that do not count yet (TargetQueueDepth).
+        early_acks: acknowledgements that arrived before their messages.
+        unrecorded_early_acks: messages that a deferred acknowledgement has ended and no event
+            records yet, with their arrival times. An event is necessary: recovery may read the
+            journal from behind the acknowledgement on.
+        freed_consumers: consumers that hold fewer messages than before.
+        inactive_count: number of messages in the log that do not count yet (TargetQueueDepth).
         resume_txid: the txid of the first inactive message.
         watcher: follows the visible messages, None for no watcher.
     """
@@ -91,34 +91,34 @@ class MessageLifecycle:
     def __init__(
         self,
         settings: QueueSettings,
-        on_offer: Callable[[int], None],
+        on_available: Callable[[int], None],
         room: ColumnStorage | None = None,
         instance: str = "",
     ) -> None:
         self.settings = settings
         self.entries = MessageTable(room)
         self.order = self._order_of(AVAILABLE)
-        self.foreign = self._order_of(FOREIGN)
-        self.titles = OwnershipTable()
-        self.passed: set[int] = set()
+        self.foreign_order = self._order_of(FOREIGN)
+        self.ownership = OwnershipTable()
+        self.peer_released_barriers: set[int] = set()
         self._instance = instance
         self.leases = Leases()
         self.events: list[QueueEvent] = []
         self.counters = QueueCounters()
         self.barriers: deque[int] = deque()
-        self.deferred = EarlyAcks(MAX_EARLY_ACKS)
-        self.taken: dict[PublisherSequence, int] = {}
-        self.freed: set[Consumer] = set()
-        self.inactive = 0
+        self.early_acks = EarlyAcks(MAX_EARLY_ACKS)
+        self.unrecorded_early_acks: dict[PublisherSequence, int] = {}
+        self.freed_consumers: set[Consumer] = set()
+        self.inactive_count = 0
         self.resume_txid = 0
         self.watcher: QueueBrowser | None = None
-        self._on_offer = on_offer
+        self._on_available = on_available
         self._attempts: dict[int, DeliveryAttempts] = {}
-        self._chains = KeyChains()
-        self._delayed: dict[int, int] = {}  # place -> when it is offered again
-        self._retries = TimerBuckets(lambda place: self._delayed.get(place, 0))
-        self._expirations = TimerBuckets(self._expires)
-        self._departures: list[tuple[PublisherSequence, RemovalDetails]] = []
+        self._key_chains = KeyChains()
+        self._retry_times: dict[int, int] = {}  # place -> when it is offered again
+        self._retry_timers = TimerBuckets(lambda place: self._retry_times.get(place, 0))
+        self._expiration_timers = TimerBuckets(self._expiration_time)
+        self._unrecorded_removals: list[tuple[PublisherSequence, RemovalDetails]] = []
 
     def _order_of(self, state: int) -> DeliveryOrder:
         """Return the order of the messages in a state."""
@@ -129,7 +129,7 @@ class MessageLifecycle:
     @property
     def depth(self) -> int:
         """Number of messages in the queue, leased ones included, inactive ones not."""
-        counts = self.entries.counts
+        counts = self.entries.state_counts
         return sum(counts) - counts[GONE] - counts[SENT]
 
     # arrival
@@ -151,26 +151,26 @@ class MessageLifecycle:
             sequences: their sequence numbers.
             details: their other attributes.
         """
-        room = self._room(len(txids))
+        room = self._count_admissible(len(txids))
         if room < len(txids):
-            if not self.inactive:
+            if not self.inactive_count:
                 self.resume_txid = txids[room]
-            self.inactive += len(txids) - room
+            self.inactive_count += len(txids) - room
             if not room:
                 return
             txids, times, sequences = txids[:room], times[:room], sequences[:room]
             details = details.part(0, room)
-        self._take_in(txids, times, client, sequences, details)
+        self._append_messages(txids, times, client, sequences, details)
 
     @property
-    def wanted(self) -> int:
+    def refill_count(self) -> int:
         """Number of inactive messages that there is room for, to be read from the log."""
         target = self.settings.target_depth
-        if target is None or not self.inactive:
+        if target is None or not self.inactive_count:
             return 0
-        return max(min(target - self.depth, self.inactive), 0)
+        return max(min(target - self.depth, self.inactive_count), 0)
 
-    def admit(
+    def enqueue_inactive(
         self,
         txids: Sequence[int],
         times: Sequence[int],
@@ -179,17 +179,17 @@ class MessageLifecycle:
         details: MessageDetails = NO_MESSAGE_DETAILS,
     ) -> None:
         """Append messages that were inactive, from `resume_txid` on. See `enqueue`."""
-        self.inactive = max(self.inactive - len(txids), 0)
+        self.inactive_count = max(self.inactive_count - len(txids), 0)
         self.resume_txid = txids[-1] + 1
-        self._take_in(txids, times, client, sequences, details)
+        self._append_messages(txids, times, client, sequences, details)
 
-    def _room(self, count: int) -> int:
+    def _count_admissible(self, count: int) -> int:
         target = self.settings.target_depth
         if target is None:
             return count
-        return 0 if self.inactive else max(min(target - self.depth, count), 0)
+        return 0 if self.inactive_count else max(min(target - self.depth, count), 0)
 
-    def _take_in(
+    def _append_messages(
         self,
         txids: Sequence[int],
         times: Sequence[int],
@@ -204,26 +204,26 @@ class MessageLifecycle:
         is_plain = not (
             settings.prioritized
             or settings.expiration is not None
-            or self.deferred
-            or self.titles.early
+            or self.early_acks
+            or self.ownership.early_claims
         )
         if is_plain and (owner := details.only_owner):
-            self.entries.give_to(places, owner, FOREIGN)
+            self.entries.set_owner_and_state(places, owner, FOREIGN)
         elif details != NO_MESSAGE_DETAILS or not is_plain:
             for index, place in enumerate(places):
-                self._describe(place, times[index], details, index)
-                self._enter(place, details, index)
+                self._set_attributes(place, times[index], details, index)
+                self._set_initial_state(place, details, index)
         if self.watcher is not None:
             seen = [place for place in places if self.entries.state(place) in VISIBLE]
-            self.watcher.came(seen)
+            self.watcher.record_appeared(seen)
 
-    def _describe(self, place: int, time: int, details: MessageDetails, index: int) -> None:
+    def _set_attributes(self, place: int, time: int, details: MessageDetails, index: int) -> None:
         """Set the attributes of a message."""
         entries = self.entries
         lifetime = None if details.lifetimes is None else details.lifetimes[index]
-        expires = self.settings.expires(time, lifetime)
+        expires = self.settings.expiration_time(time, lifetime)
         if expires is not None:
-            entries.set_expires(place, max(expires, 1))
+            entries.set_expires_at(place, max(expires, 1))
         if details.priorities is not None:
             entries.set_priority(place, stored_priority(details.priorities[index]))
         if details.keys is not None and details.keys[index]:
@@ -231,71 +231,71 @@ class MessageLifecycle:
         if details.sow_keys is not None and details.sow_keys[index]:
             entries.set_sow_key(place, details.sow_keys[index])
         owner = "" if details.owners is None else details.owners[index]
-        if self.titles.early:
-            title = self.titles.come(entries.mark(place), place)
+        if self.ownership.early_claims:
+            title = self.ownership.apply_early_claim(entries.bookmark(place), place)
             if title is not None:
                 owner = "" if title.owner == self._instance else title.owner
         if owner:
             entries.set_owner(place, owner)
 
-    def _enter(self, place: int, details: MessageDetails, index: int) -> None:
+    def _set_initial_state(self, place: int, details: MessageDetails, index: int) -> None:
         """Set the first state of a message."""
         entries = self.entries
         expiration = self.settings.deferred_ack_expiration
-        if self.deferred and self.deferred.take(
-            entries.mark(place), entries.time(place) - expiration
+        if self.early_acks and self.early_acks.consume_ack(
+            entries.bookmark(place), entries.recorded_at(place) - expiration
         ):
-            self.taken[entries.mark(place)] = entries.time(place)
+            self.unrecorded_early_acks[entries.bookmark(place)] = entries.recorded_at(place)
             entries.remove(place)
             self.counters.acknowledged += 1
             return
-        if expires := entries.expires(place):
-            self._expirations.add(place, expires)
+        if expires := entries.expires_at(place):
+            self._expiration_timers.add(place, expires)
         key = entries.key(place)
         if details.barriers is not None and details.barriers[index]:
             entries.set_state(place, BARRIER)
             self.barriers.append(place)
-        elif key and self.settings.keyed and not self._chains.append(key, place):
+        elif key and self.settings.keyed and not self._key_chains.append(key, place):
             entries.set_state(place, BEHIND)
         elif entries.owner(place):
-            self._leave_to_others(place)
+            self._mark_foreign(place)
         else:
             self.order.add(place)
             if self.settings.prioritized:
-                self._on_offer(place)
+                self._on_available(place)
 
-    def _leave_to_others(self, place: int) -> None:
+    def _mark_foreign(self, place: int) -> None:
         """Mark a message that is ready for delivery as owned by another instance."""
         self.entries.set_state(place, FOREIGN)
-        self.foreign.add(place)
+        self.foreign_order.add(place)
 
     # delivery
 
     def lease(self, lease: Lease) -> None:
         """Register a lease; the states of its messages have been set."""
         self.leases.add(lease)
-        lease.seat.held.update(lease.places)
-        lease.seat.delivered += len(lease.places)
+        lease.slot.held_places.update(lease.places)
+        lease.slot.delivered_count += len(lease.places)
         self.counters.delivered += len(lease.places)
 
     def end_lease(self, place: int) -> Lease | None:
         """End the lease on a message and return it; None if the message is not leased."""
         lease = self.leases.end(place)
         if lease is not None:
-            seat = lease.seat
-            seat.held.discard(place)
+            seat = lease.slot
+            seat.held_places.discard(place)
             seat.consumer.outstanding -= 1
-            self.freed.add(seat.consumer)
+            self.freed_consumers.add(seat.consumer)
         return lease
 
     # return to the queue
 
-    def offer(self, place: int, now: int) -> None:
+    def make_available(self, place: int, now: int) -> None:
         """Make a message available, if this instance owns it and it has not expired."""
         entries = self.entries
-        expires = entries.expires(place)
+        expires = entries.expires_at(place)
         if entries.owner(place):
-            self._leave_to_others(place)
+            self._mark_foreign(place)
             return
         was_visible = entries.state(place) in VISIBLE
         entries.set_state(place, AVAILABLE)
@@ -303,11 +303,13 @@ class MessageLifecycle:
         if expires and expires <= now:
             self.expire(place, (TIME_LIMIT,))
             return
-        self._on_offer(place)
+        self._on_available(place)
         if self.watcher is not None and not was_visible:
-            self.watcher.came((place,))
+            self.watcher.record_appeared((place,))
 
-    def give_back(self, place: int, lease: Lease, now: int, retry_at: int | None = None) -> bool:
+    def return_message(
+        self, place: int, lease: Lease, now: int, retry_at: int | None = None
+    ) -> bool:
         """Return a message to the queue: its lease ended without an acknowledgement.
 
         Args:
@@ -320,12 +322,12 @@ class MessageLifecycle:
             Whether the message is still in the queue.
         """
         settings = self.settings
-        attempts = self.attempt(place)
+        attempts = self.get_or_create_attempts(place)
         attempts.deliveries += 1
-        attempts.last_consumer = lease.seat.consumer.name
-        attempts.last_leased = lease.since
+        attempts.last_consumer = lease.slot.consumer.name
+        attempts.last_leased = lease.leased_at
         reasons: list[str] = []
-        expires = self.entries.expires(place)
+        expires = self.entries.expires_at(place)
         if expires and expires <= now:
             reasons.append(TIME_LIMIT)
         if retry_at is not None:
@@ -340,7 +342,7 @@ class MessageLifecycle:
         if retry_at is not None and retry_at > now:
             self.delay(place, retry_at)
         else:
-            self.offer(place, now)
+            self.make_available(place, now)
         return True
 
     def delay(self, place: int, until: int) -> None:
@@ -349,19 +351,19 @@ class MessageLifecycle:
         if state == AVAILABLE:
             self.order.discard(place)
         elif state == FOREIGN:
-            self.foreign.discard(place)
+            self.foreign_order.discard(place)
         self.entries.set_state(place, DELAYED)
-        self._delayed[place] = until
-        self._retries.add(place, until)
+        self._retry_times[place] = until
+        self._retry_timers.add(place, until)
 
-    def attempt(self, place: int) -> DeliveryAttempts:
+    def get_or_create_attempts(self, place: int) -> DeliveryAttempts:
         """Return the attempts of a message, created if there are none, for an update."""
         attempts = self._attempts.get(place)
         if attempts is None:
             attempts = self._attempts[place] = DeliveryAttempts()
         return attempts
 
-    def attempts(self, place: int) -> DeliveryAttempts | None:
+    def find_attempts(self, place: int) -> DeliveryAttempts | None:
         """Return the unsuccessful attempts of a message, None if there are none."""
         return self._attempts.get(place)
 
@@ -385,25 +387,25 @@ class MessageLifecycle:
         if state == AVAILABLE:
             self.order.discard(place)
         elif state == FOREIGN:
-            self.foreign.discard(place)
+            self.foreign_order.discard(place)
         elif state == BARRIER:
             self.barriers.remove(place)
-            self.passed.discard(place)
+            self.peer_released_barriers.discard(place)
         elif state == DELAYED:
-            del self._delayed[place]
+            del self._retry_times[place]
         if self.watcher is not None and state in VISIBLE:
-            self.watcher.went((place,))
-        self.titles.forget(place)
+            self.watcher.record_disappeared((place,))
+        self.ownership.drop_transfer_count(place)
         if self._attempts:
             self._attempts.pop(place, None)
         key = entries.key(place) if self.settings.keyed and state != BARRIER else 0
         entries.remove(place)
         if key and state != BEHIND:
-            following = self._chains.remove_first(
+            following = self._key_chains.remove_first(
                 key, place, lambda later: entries.state(later) != GONE
             )
             if following is not None:  # if it has expired too, its own expiration removes it
-                self.offer(following, _LONG_AGO)
+                self.make_available(following, _LONG_AGO)
 
     def expire(self, place: int, reasons: tuple[str, ...]) -> None:
         """Remove a message that was not acknowledged; `flush` records it."""
@@ -415,106 +417,113 @@ class MessageLifecycle:
             attempts.cancels,
             attempts.last_consumer,
         )
-        self._departures.append((self.entries.mark(place), departure))
+        self._unrecorded_removals.append((self.entries.bookmark(place), departure))
         self.counters.expired += 1
         self.remove(place)
 
     def flush(self, now: int) -> None:
         """Append events for expired messages, and notify queues of consumers with room."""
-        if self._departures:
-            expired, self._departures = self._departures, []
+        if self._unrecorded_removals:
+            expired, self._unrecorded_removals = self._unrecorded_removals, []
             for start in range(0, len(expired), _IN_AN_EVENT):
                 some = expired[start : start + _IN_AN_EVENT]
                 marks = [mark for mark, _ in some]
                 departures = [departure for _, departure in some]
                 self.events.append(Expired(now, marks, departures, self.settings.dead_letters))
-        if self.freed:
-            freed, self.freed = self.freed, set()
+        if self.freed_consumers:
+            freed, self.freed_consumers = self.freed_consumers, set()
             for consumer in freed:
-                consumer.changed()
+                consumer.notify_queues()
 
     # timeouts
 
     @property
-    def next_moment(self) -> int | None:
-        """The time at which to call `advance`, or an earlier one; None for never."""
-        moments = (self.leases.next, self._retries.next, self._expirations.next, self._forget_at)
+    def next_deadline(self) -> int | None:
+        """The time at which to call `process_timeouts`, or an earlier one; None for never."""
+        moments = (
+            self.leases.next_deadline,
+            self._retry_timers.next_deadline,
+            self._expiration_timers.next_deadline,
+            self._early_ack_deadline,
+        )
         known = [moment for moment in moments if moment is not None]
         return min(known) if known else None
 
     @property
-    def _forget_at(self) -> int | None:
-        oldest = self.deferred.oldest if self.deferred else None
-        if oldest is None or self.inactive:
+    def _early_ack_deadline(self) -> int | None:
+        oldest = self.early_acks.oldest_arrival if self.early_acks else None
+        if oldest is None or self.inactive_count:
             return None
         return oldest + self.settings.deferred_ack_expiration
 
-    def is_overdue(self, now: int) -> bool:
-        """Return whether `advance` has left messages that expired a while ago."""
-        return self._expirations.are_overdue(now)
+    def has_overdue_messages(self, now: int) -> bool:
+        """Return whether `process_timeouts` has left messages that expired a while ago."""
+        return self._expiration_timers.has_overdue(now)
 
-    def advance(self, now: int, most: int) -> None:
+    def process_timeouts(self, now: int, most: int) -> None:
         """Process timeouts: end leases, retry, expire messages, drop deferred acknowledgements.
 
         Args:
             now: the current time.
             most: approximate limit of messages of each kind; the next call processes the others.
         """
-        moment = self.next_moment
+        moment = self.next_deadline
         if moment is None or moment > now:
             return
-        for place in self.leases.due(now, most):
+        for place in self.leases.pop_expired_places(now, most):
             lease = self.end_lease(place)
             if lease is not None:
                 self.counters.expired_leases += 1
-                self.give_back(place, lease, now)
-        for place in self._retries.due(now, most):
+                self.return_message(place, lease, now)
+        for place in self._retry_timers.pop_due(now, most):
             if self.entries.state(place) == DELAYED:
-                del self._delayed[place]
-                self.offer(place, now)
-        for place in self._expirations.due(now, most):
+                del self._retry_times[place]
+                self.make_available(place, now)
+        for place in self._expiration_timers.pop_due(now, most):
             state = self.entries.state(place)  # may be GONE: expired with the one before it
             if state == BARRIER or (
                 state in (AVAILABLE, BEHIND, DELAYED) and not self.entries.owner(place)
             ):
                 self.expire(place, (TIME_LIMIT,))
-        if (self._forget_at or now + 1) <= now:
-            self.deferred.drop_before(now - self.settings.deferred_ack_expiration + 1)
+        if (self._early_ack_deadline or now + 1) <= now:
+            self.early_acks.drop_before(now - self.settings.deferred_ack_expiration + 1)
         self.flush(now)
 
-    def _expires(self, place: int) -> int:
-        return 0 if self.entries.state(place) == GONE else self.entries.expires(place)
+    def _expiration_time(self, place: int) -> int:
+        return 0 if self.entries.state(place) == GONE else self.entries.expires_at(place)
 
     # ownership and events of other instances
 
-    def title(self, place: int) -> OwnershipClaim:
+    def ownership_claim(self, place: int) -> OwnershipClaim:
         """Return the owner of a message, with the number of its transfers."""
-        return OwnershipClaim(self.titles.turn(place), self.entries.owner(place) or self._instance)
+        return OwnershipClaim(
+            self.ownership.transfer_count(place), self.entries.owner(place) or self._instance
+        )
 
-    def transfer(self, place: int, title: OwnershipClaim, now: int) -> None:
+    def change_owner(self, place: int, title: OwnershipClaim, now: int) -> None:
         """Change the owner of a message. A consumer that has it here keeps it."""
         entries = self.entries
         owner = "" if title.owner == self._instance else title.owner
         was_ours = not entries.owner(place)
-        self.titles.note(place, title.turn)
+        self.ownership.set_transfer_count(place, title.transfer_count)
         entries.set_owner(place, owner)
         state = entries.state(place)
         if was_ours and owner:
             self.counters.transferred_out += 1
             if state == AVAILABLE:
                 self.order.discard(place)
-                self._leave_to_others(place)
+                self._mark_foreign(place)
                 if self.watcher is not None:
-                    self.watcher.went((place,))
+                    self.watcher.record_disappeared((place,))
         elif not was_ours and not owner:
             self.counters.transferred_in += 1
-            if expires := entries.expires(place):
-                self._expirations.add(place, expires)
+            if expires := entries.expires_at(place):
+                self._expiration_timers.add(place, expires)
             if state == FOREIGN:
-                self.foreign.discard(place)
-                self.offer(place, now)
+                self.foreign_order.discard(place)
+                self.make_available(place, now)
 
-    def claim(
+    def apply_claim(
         self, mark: PublisherSequence, title: OwnershipClaim, now: int, *, may_come: bool
     ) -> bool:
         """Apply another instance's claim of ownership of a message, if it is newer.
@@ -531,15 +540,15 @@ class MessageLifecycle:
         place = self.entries.find(mark)
         if place is None or self.entries.state(place) in (GONE, SENT):
             if may_come:
-                self.titles.expect(mark, title)
+                self.ownership.retain_early_claim(mark, title)
             return False
-        known = self.title(place)
+        known = self.ownership_claim(place)
         if title <= known:
             return False
-        self.transfer(place, title, now)
+        self.change_owner(place, title, now)
         return title.owner != known.owner
 
-    def known(self, marks: Iterable[PublisherSequence]) -> Iterator[tuple[int, int]]:
+    def find_places(self, marks: Iterable[PublisherSequence]) -> Iterator[tuple[int, int]]:
         """Yield the index and place of each mark that is in the queue."""
         for index, mark in enumerate(marks):
             place = self.entries.find(mark)

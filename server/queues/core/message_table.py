@@ -52,10 +52,10 @@ _WIDTH: Final = SIZE * 8
 class ColumnStorage(Protocol):
     """Storage that columns can be moved to."""
 
-    def take(self, size: int) -> memoryview | None:
+    def allocate(self, size: int) -> memoryview | None:
         """Return uninitialized bytes, aligned for columns; None if there is no space."""
 
-    def give_back(self, room: memoryview) -> None:
+    def release(self, room: memoryview) -> None:
         """Release bytes that are not needed any more, and that nothing refers to."""
 
 
@@ -69,7 +69,7 @@ class MessageTableBlock:
     The columns of a block that was moved are views of memory elsewhere.
 
     Attributes:
-        kept: number of messages that are not GONE, including those still to be appended.
+        remaining_count: number of messages that are not GONE, including those still to be appended.
         states: see states.py.
         txids: their txids.
         times: when they were recorded, in microseconds since 1970.
@@ -80,17 +80,17 @@ class MessageTableBlock:
         keys: 64-bit hashes of keys, 0 for none.
         sow_keys: SOW keys, 0 for none.
         owners: numbers of instances, 0 for this one.
-        room: the storage of the columns, if they were moved.
+        moved_memory: the storage of the columns, if they were moved.
     """
 
     __slots__ = (
         "expires",
-        "kept",
         "keys",
+        "moved_memory",
         "owners",
         "priorities",
         "publishers",
-        "room",
+        "remaining_count",
         "sequences",
         "sow_keys",
         "states",
@@ -99,7 +99,7 @@ class MessageTableBlock:
     )
 
     def __init__(self) -> None:
-        self.kept = SIZE
+        self.remaining_count = SIZE
         self.states = bytearray()
         self.txids = array("Q", bytes(8 * SIZE))
         self.times = array("q", bytes(8 * SIZE))
@@ -110,12 +110,12 @@ class MessageTableBlock:
         self.keys = array("Q")
         self.sow_keys = array("Q")
         self.owners = array("H")
-        self.room: memoryview | None = None
+        self.moved_memory: memoryview | None = None
 
-    def put_away(self, somewhere: ColumnStorage) -> None:
+    def move_columns(self, somewhere: ColumnStorage) -> None:
         """Move the columns of a full block; without space, they stay."""
         names = [name for name in _PUT_AWAY if len(getattr(self, name))]
-        room = self.room = somewhere.take(len(names) * _WIDTH)
+        room = self.moved_memory = somewhere.allocate(len(names) * _WIDTH)
         if room is None:
             return
         for number, name in enumerate(names):
@@ -133,22 +133,22 @@ class MessageTable:
     Attributes:
         blocks: the blocks that have a message that is not GONE, by number.
         end: the place of the next message to be appended.
-        counts: number of messages by state; for GONE, all since the start.
+        state_counts: number of messages by state; for GONE, all since the start.
 
     Args:
-        room: storage to move columns of full blocks to; None for none.
+        storage: storage to move columns of full blocks to; None for none.
     """
 
-    def __init__(self, room: ColumnStorage | None = None) -> None:
-        self._room = room
+    def __init__(self, storage: ColumnStorage | None = None) -> None:
+        self._storage = storage
         self.blocks: dict[int, MessageTableBlock] = {}
         self.end = 0
-        self.counts = [0] * STATES
+        self.state_counts = [0] * STATES
         self._head = 0
         self._publishers: dict[int, PublisherIndex] = {}
-        self._numbered: list[PublisherIndex] = []
+        self._publisher_by_number: list[PublisherIndex] = []
         self._free_numbers: list[int] = []
-        self._bearable = _PUBLISHERS  # limit of publishers before idle ones are dropped
+        self._max_publishers = _PUBLISHERS  # limit of publishers before idle ones are dropped
         self._owners: list[str] = [""]
         self._owner_numbers: dict[str, int] = {"": 0}
 
@@ -180,7 +180,7 @@ class MessageTable:
             block.sequences[part] = _column("Q", sequences[start:stop])
             self.end += length
             start = stop
-        self.counts[AVAILABLE] += count
+        self.state_counts[AVAILABLE] += count
         return first
 
     def _new_block(self) -> MessageTableBlock:
@@ -188,32 +188,32 @@ class MessageTable:
         number = self.end >> SHIFT
         block = self.blocks[number] = MessageTableBlock()
         done = self.blocks.get(number - 2)
-        if done is not None and self._room is not None:
-            done.put_away(self._room)
+        if done is not None and self._storage is not None:
+            done.move_columns(self._storage)
         return block
 
     def _drop_block(self, number: int) -> None:
         block = self.blocks.pop(number)
-        if block.room is not None and self._room is not None:
-            self._room.give_back(block.room)
+        if block.moved_memory is not None and self._storage is not None:
+            self._storage.release(block.moved_memory)
 
     def _new_publisher(self, client: int) -> PublisherIndex:
         """Register a publisher; drop idle publishers when there are many."""
-        if len(self._publishers) >= self._bearable:
+        if len(self._publishers) >= self._max_publishers:
             for other in [each for each in self._publishers.values() if each.is_idle]:
-                del self._publishers[other.client]
+                del self._publishers[other.client_hash]
                 self._free_numbers.append(other.number)
-            self._bearable = max(_PUBLISHERS, 2 * len(self._publishers))
+            self._max_publishers = max(_PUBLISHERS, 2 * len(self._publishers))
         if self._free_numbers:
             publisher = PublisherIndex(client, self._free_numbers.pop())
-            self._numbered[publisher.number] = publisher
+            self._publisher_by_number[publisher.number] = publisher
         else:
-            publisher = PublisherIndex(client, len(self._numbered))
-            self._numbered.append(publisher)
+            publisher = PublisherIndex(client, len(self._publisher_by_number))
+            self._publisher_by_number.append(publisher)
         self._publishers[client] = publisher
         return publisher
 
-    def publisher(self, client: int) -> PublisherIndex | None:
+    def find_publisher(self, client: int) -> PublisherIndex | None:
         """Return the publisher with a client hash, None if it is unknown or dropped as idle."""
         return self._publishers.get(client)
 
@@ -225,10 +225,10 @@ class MessageTable:
         place = publisher.find(mark[1])
         return None if place is None or place >> SHIFT not in self.blocks else place
 
-    def has_come(self, mark: PublisherSequence) -> bool:
+    def has_arrived(self, mark: PublisherSequence) -> bool:
         """Return whether the publisher's messages have arrived at least up to this one."""
         publisher = self._publishers.get(mark[0])
-        return publisher is not None and mark[1] <= publisher.last
+        return publisher is not None and mark[1] <= publisher.last_sequence
 
     def state(self, place: int) -> int:
         """Return the state of any place up to `end`, also of dropped blocks."""
@@ -238,8 +238,8 @@ class MessageTable:
     def set_state(self, place: int, state: int) -> None:
         """Change the state of a message; use `remove` for GONE."""
         states = self.blocks[place >> SHIFT].states
-        self.counts[states[place & WITHIN]] -= 1
-        self.counts[state] += 1
+        self.state_counts[states[place & WITHIN]] -= 1
+        self.state_counts[state] += 1
         states[place & WITHIN] = state
 
     def set_states(self, places: range, before: int, state: int) -> None:
@@ -247,8 +247,8 @@ class MessageTable:
         states = self.blocks[places.start >> SHIFT].states
         start = places.start & WITHIN
         states[start : start + len(places)] = bytes((state,)) * len(places)
-        self.counts[before] -= len(places)
-        self.counts[state] += len(places)
+        self.state_counts[before] -= len(places)
+        self.state_counts[state] += len(places)
 
     def remove(self, place: int) -> None:
         """Change the state of a message to GONE, from any other state."""
@@ -256,18 +256,18 @@ class MessageTable:
         block = self.blocks[number]
         within = place & WITHIN
         state = block.states[within]
-        self.counts[state] -= 1
-        self.counts[GONE] += 1
+        self.state_counts[state] -= 1
+        self.state_counts[GONE] += 1
         block.states[within] = GONE
-        block.kept -= 1
-        publisher = self._numbered[block.publishers[within]]
-        if not block.kept:
+        block.remaining_count -= 1
+        publisher = self._publisher_by_number[block.publishers[within]]
+        if not block.remaining_count:
             self._drop_block(number)
-        publisher.gone += 1
-        if publisher.gone > publisher.bearable:
-            self._tidy(publisher)
+        publisher.removed_count += 1
+        if publisher.removed_count > publisher.max_removed:
+            self._compact_index(publisher)
 
-    def remove_all(self, places: Sequence[int], publisher: PublisherIndex, state: int) -> None:
+    def remove_batch(self, places: Sequence[int], publisher: PublisherIndex, state: int) -> None:
         """Change messages of one publisher that are all in the same state to GONE."""
         first, last = _ends(places)
         if first >> SHIFT == last >> SHIFT:
@@ -275,11 +275,11 @@ class MessageTable:
         else:
             for number, alike in groupby(places, _block_of):
                 self._remove_within(number, list(alike))
-        self.counts[state] -= len(places)
-        self.counts[GONE] += len(places)
-        publisher.gone += len(places)
-        if publisher.gone > publisher.bearable:
-            self._tidy(publisher)
+        self.state_counts[state] -= len(places)
+        self.state_counts[GONE] += len(places)
+        publisher.removed_count += len(places)
+        if publisher.removed_count > publisher.max_removed:
+            self._compact_index(publisher)
 
     def _remove_within(self, number: int, places: Sequence[int]) -> None:
         """Change messages of one block to GONE."""
@@ -291,16 +291,18 @@ class MessageTable:
         else:
             for place in places:
                 states[place & WITHIN] = GONE
-        block.kept -= len(places)
-        if not block.kept:
+        block.remaining_count -= len(places)
+        if not block.remaining_count:
             self._drop_block(number)
 
-    def _tidy(self, publisher: PublisherIndex) -> None:
+    def _compact_index(self, publisher: PublisherIndex) -> None:
         """Drop removed messages from a publisher's index."""
-        oldest = 0 if self.counts[SENT] else self.head  # SENT messages stay, even before the head
-        publisher.tidy(self.is_there, oldest)
+        oldest = (
+            0 if self.state_counts[SENT] else self.head
+        )  # SENT messages stay, even before the head
+        publisher.compact(self.is_present, oldest)
 
-    def is_there(self, place: int) -> bool:
+    def is_present(self, place: int) -> bool:
         """Return whether a message is not GONE; for any place up to `end`."""
         return self.state(place) != GONE
 
@@ -320,7 +322,7 @@ class MessageTable:
         self._head = place
         return place
 
-    def available_run(self, place: int, last: int) -> range:
+    def next_available_range(self, place: int, last: int) -> range:
         """Return the next run of adjacent available messages in one block.
 
         Args:
@@ -375,25 +377,29 @@ class MessageTable:
             start = places.start & WITHIN
             block = self.blocks[places.start >> SHIFT]
             some = block.txids[start : start + len(places)]
-            return some if block.room is None else some.tolist()  # the room may be given back
+            return (
+                some if block.moved_memory is None else some.tolist()
+            )  # the room may be given back
         blocks = self.blocks
         return [blocks[place >> SHIFT].txids[place & WITHIN] for place in places]
 
-    def time(self, place: int) -> int:
+    def recorded_at(self, place: int) -> int:
         """Return when it was recorded, in microseconds since 1970."""
         return self.blocks[place >> SHIFT].times[place & WITHIN]
 
-    def mark(self, place: int) -> PublisherSequence:
+    def bookmark(self, place: int) -> PublisherSequence:
         """Return its bookmark."""
         block = self.blocks[place >> SHIFT]
         within = place & WITHIN
-        return self._numbered[block.publishers[within]].client, block.sequences[within]
+        return self._publisher_by_number[block.publishers[within]].client_hash, block.sequences[
+            within
+        ]
 
-    def marks(self, places: Iterable[int]) -> list[PublisherSequence]:
+    def bookmarks(self, places: Iterable[int]) -> list[PublisherSequence]:
         """Return the bookmarks of messages."""
-        return [self.mark(place) for place in places]
+        return [self.bookmark(place) for place in places]
 
-    def expires(self, place: int) -> int:
+    def expires_at(self, place: int) -> int:
         """Return when it expires, 0 for never."""
         return _of(self.blocks[place >> SHIFT].expires, place)
 
@@ -413,7 +419,7 @@ class MessageTable:
         """Return the instance that owns it, empty for this one."""
         return self._owners[_of(self.blocks[place >> SHIFT].owners, place)]
 
-    def set_expires(self, place: int, moment: int) -> None:
+    def set_expires_at(self, place: int, moment: int) -> None:
         """Set the expiration time of a message."""
         _set(self.blocks[place >> SHIFT].expires, place, moment)
 
@@ -429,7 +435,7 @@ class MessageTable:
         """Set the SOW key of a message."""
         _set(self.blocks[place >> SHIFT].sow_keys, place, sow_key)
 
-    def give_to(self, places: range, owner: str, state: int) -> None:
+    def set_owner_and_state(self, places: range, owner: str, state: int) -> None:
         """Set the owner and state of the latest messages, all AVAILABLE before."""
         number = self._number_of(owner)
         start = places.start
@@ -441,8 +447,8 @@ class MessageTable:
             owners.extend([number] * count)
             block.states[within : within + count] = bytes((state,)) * count
             start += count
-        self.counts[AVAILABLE] -= len(places)
-        self.counts[state] += len(places)
+        self.state_counts[AVAILABLE] -= len(places)
+        self.state_counts[state] += len(places)
 
     def set_owner(self, place: int, owner: str) -> None:
         """Set the instance that owns a message, empty for this one."""

@@ -58,7 +58,7 @@ class DeliveryOrder(Protocol):
     def discard(self, place: int) -> None:
         """Remove a message that is not available any more."""
 
-    def following(self, rank: int, limit: int, end: int) -> tuple[list[int], int]:
+    def next_ranks(self, rank: int, limit: int, end: int) -> tuple[list[int], int]:
         """Return the available messages behind a rank.
 
         Args:
@@ -70,7 +70,7 @@ class DeliveryOrder(Protocol):
             The ranks in order, and the rank up to which all have been seen.
         """
 
-    def ahead_of(self, place: int) -> int:
+    def count_before(self, place: int) -> int:
         """Return the number of available messages before one."""
 
 
@@ -96,12 +96,12 @@ class LogOrder:
     def discard(self, place: int) -> None:
         """See `DeliveryOrder`; nothing is kept."""
 
-    def following(self, rank: int, limit: int, end: int) -> tuple[list[int], int]:
+    def next_ranks(self, rank: int, limit: int, end: int) -> tuple[list[int], int]:
         """See `DeliveryOrder`."""
         found = list(islice(self._entries.places_in(self._state, rank + 1, end), limit))
         return found, (found[-1] if len(found) == limit else end)
 
-    def ahead_of(self, place: int) -> int:
+    def count_before(self, place: int) -> int:
         """See `DeliveryOrder`."""
         return sum(1 for _ in self._entries.places_in(self._state, 0, place - 1))
 
@@ -125,11 +125,11 @@ class PriorityOrder:
         """See `DeliveryOrder`."""
         self._ranks.discard(self.rank(place))
 
-    def following(self, rank: int, limit: int, end: int) -> tuple[list[int], int]:
+    def next_ranks(self, rank: int, limit: int, end: int) -> tuple[list[int], int]:
         """See `DeliveryOrder`."""
         found = list(islice(self._ranks.irange(rank, end, inclusive=(False, True)), limit))
         return found, (found[-1] if len(found) == limit else end)
 
-    def ahead_of(self, place: int) -> int:
+    def count_before(self, place: int) -> int:
         """See `DeliveryOrder`."""
         return self._ranks.bisect_left(self.rank(place))

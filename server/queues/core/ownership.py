@@ -15,8 +15,8 @@ receive both, in any order, arrive at the same result.
 
 If a message was published at two instances, each of them learns it when it receives the message a
 second time, over another path: as soon as they have a link. The one with the earlier name leaves it
-to the other (`Queue.settle_ownership`). An instance that detects this records it: the message does
-not come again, and an instance further on may have received only one of the two.
+to the other (`Queue.resolve_dual_ownership`). An instance that detects this records it: the message
+does not come again, and an instance further on may have received only one of the two.
 
 Source: AMPS User Guide, Queue Message Ownership.
 """
@@ -37,11 +37,11 @@ class OwnershipClaim(NamedTuple):
     """A claim that an instance owns a message; a greater one replaces a lesser one.
 
     Attributes:
-        turn: number of transfers of the message.
+        transfer_count: number of transfers of the message.
         owner: the name of the instance.
     """
 
-    turn: int
+    transfer_count: int
     owner: str
 
 
@@ -49,40 +49,40 @@ class OwnershipTable:
     """The number of transfers of the messages of one queue.
 
     Attributes:
-        early: titles to messages that have not arrived, by their marks.
+        early_claims: titles to messages that have not arrived, by their marks.
     """
 
     def __init__(self) -> None:
-        self.early: OrderedDict[PublisherSequence, OwnershipClaim] = OrderedDict()
-        self._turns: dict[int, int] = {}
+        self.early_claims: OrderedDict[PublisherSequence, OwnershipClaim] = OrderedDict()
+        self._transfer_counts: dict[int, int] = {}
 
-    def turn(self, place: int) -> int:
+    def transfer_count(self, place: int) -> int:
         """Return the number of transfers of a message."""
-        return self._turns.get(place, 0)
+        return self._transfer_counts.get(place, 0)
 
-    def note(self, place: int, turn: int) -> None:
+    def set_transfer_count(self, place: int, turn: int) -> None:
         """Set the number of transfers of a message."""
         if turn:
-            self._turns[place] = turn
+            self._transfer_counts[place] = turn
 
-    def forget(self, place: int) -> None:
+    def drop_transfer_count(self, place: int) -> None:
         """Drop the number of transfers of a message that has left the queue."""
-        self._turns.pop(place, None)
+        self._transfer_counts.pop(place, None)
 
-    def expect(self, mark: PublisherSequence, title: OwnershipClaim) -> None:
+    def retain_early_claim(self, mark: PublisherSequence, title: OwnershipClaim) -> None:
         """Retain the title to a message until the message arrives."""
-        self.early[mark] = max(title, self.early.pop(mark, title))
-        if len(self.early) > MAX_EARLY_CLAIMS:
-            self.early.popitem(last=False)
+        self.early_claims[mark] = max(title, self.early_claims.pop(mark, title))
+        if len(self.early_claims) > MAX_EARLY_CLAIMS:
+            self.early_claims.popitem(last=False)
 
-    def come(self, mark: PublisherSequence, place: int) -> OwnershipClaim | None:
+    def apply_early_claim(self, mark: PublisherSequence, place: int) -> OwnershipClaim | None:
         """Apply and return the retained title of an arrived message, None if there is none."""
-        title = self.early.pop(mark, None)
+        title = self.early_claims.pop(mark, None)
         if title is not None:
-            self.note(place, title.turn)
+            self.set_transfer_count(place, title.transfer_count)
         return title
 
-    def drop(self, marks: Iterable[PublisherSequence]) -> None:
+    def drop_early_claims(self, marks: Iterable[PublisherSequence]) -> None:
         """Drop the titles to messages that will not arrive."""
         for mark in marks:
-            self.early.pop(mark, None)
+            self.early_claims.pop(mark, None)

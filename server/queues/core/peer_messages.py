@@ -23,13 +23,13 @@ class TransferRequest(
 
     Attributes:
         number: the number of the request.
-        marks: the messages, the most wanted first.
-        most: how many of them are wanted.
+        bookmarks: the messages, the most wanted first.
+        max_transferred: how many of them are wanted.
     """
 
     number: int
-    marks: list[PublisherSequence]
-    most: int
+    bookmarks: list[PublisherSequence]
+    max_transferred: int
 
 
 class TransferResponse(
@@ -39,16 +39,16 @@ class TransferResponse(
 
     Attributes:
         number: the number of the request.
-        granted: how many messages are transferred.
-        marks: messages that are not transferred.
-        turns: for each of these, the number of its transfers.
+        granted_count: how many messages are transferred.
+        bookmarks: messages that are not transferred.
+        transfer_counts: for each of these, the number of its transfers.
         owners: for each of these, its owner.
     """
 
     number: int
-    granted: int
-    marks: list[PublisherSequence] = []
-    turns: list[int] = []
+    granted_count: int
+    bookmarks: list[PublisherSequence] = []
+    transfer_counts: list[int] = []
     owners: list[str] = []
 
 
@@ -75,10 +75,10 @@ def decode_peer_message(data: bytes) -> QueuePeerMessage:
         word = _DECODER.decode(data)
     except MSGPACK_ERRORS as problem:
         raise msgspec.DecodeError(str(problem)) from problem
-    if len(word.marks) > MAX_REQUESTED_MESSAGES:
+    if len(word.bookmarks) > MAX_REQUESTED_MESSAGES:
         raise msgspec.ValidationError(f"more than {MAX_REQUESTED_MESSAGES} messages")
-    if isinstance(word, TransferResponse) and not len(word.marks) == len(word.turns) == len(
-        word.owners
-    ):
+    if isinstance(word, TransferResponse) and not len(word.bookmarks) == len(
+        word.transfer_counts
+    ) == len(word.owners):
         raise msgspec.ValidationError("not as many titles as messages")
     return word

@@ -84,9 +84,10 @@ class Queue:
         settings: the configuration of the queue.
         owner: the name of this instance.
         lifecycle: its messages; `MessageLifecycle.enqueue` adds them.
-        elsewhere: applies the events of other instances.
+        remote_events: applies the events of other instances.
         dispatch: its consumers.
-        acknowledge: see `AckProcessor`, as for `acknowledge_places`, `refusal` and `extend`.
+        acknowledge: see `AckProcessor`, as for `acknowledge_places`, `refusal_reason` and
+            `extend_leases`.
     """
 
     def __init__(
@@ -104,15 +105,17 @@ class Queue:
         self._was_recorded = was_recorded
         self._is_missing = is_missing
         self.dispatch: Final = Dispatch(settings, matching, on_room)
-        self.lifecycle: Final = MessageLifecycle(settings, self.dispatch.offered, room, owner)
-        self.elsewhere: Final = RemoteEvents(self.lifecycle, self._is_to_come)
+        self.lifecycle: Final = MessageLifecycle(
+            settings, self.dispatch.on_message_available, room, owner
+        )
+        self.remote_events: Final = RemoteEvents(self.lifecycle, self._may_arrive)
         self.dispatch.lifecycle = self.lifecycle
         # Bound directly, without wrapper methods: this is the message path.
-        acknowledging = AckProcessor(self.lifecycle, self._is_to_come)
+        acknowledging = AckProcessor(self.lifecycle, self._may_arrive)
         self.acknowledge: Final = acknowledging.acknowledge
         self.acknowledge_places: Final = acknowledging.acknowledge_places
-        self.refusal: Final = acknowledging.refusal
-        self.extend: Final = acknowledging.extend
+        self.refusal_reason: Final = acknowledging.refusal_reason
+        self.extend_leases: Final = acknowledging.extend_leases
         self._has_more = False
 
     # consumers
@@ -126,22 +129,22 @@ class Queue:
                 messages.
         """
         dispatch = self.dispatch
-        dispatch.supply(dispatch.seat(consumer), content_filter)
+        dispatch.start_delivery(dispatch.get_or_create_slot(consumer), content_filter)
 
     def detach(self, consumer: Consumer, now: int) -> None:
         """Remove a consumer; its unacknowledged messages return to the queue, oldest first.
 
         Under at-most-once they do not return.
         """
-        seat = self.dispatch.seats.get(consumer)
+        seat = self.dispatch.slots.get(consumer)
         if seat is None:
             return
-        self.dispatch.cut_off(seat)
-        self._take_back(sorted(seat.held), now)
-        self.dispatch.dismiss(seat)
+        self.dispatch.stop_delivery(seat)
+        self._return_messages(sorted(seat.held_places), now)
+        self.dispatch.remove_slot(seat)
         self.lifecycle.flush(now)
 
-    def detach_some(self, consumer: Consumer, now: int, most: int) -> bool:
+    def detach_batch(self, consumer: Consumer, now: int, most: int) -> bool:
         """Return a batch of a departing consumer's messages to the queue, if there are very many.
 
         Args:
@@ -152,19 +155,19 @@ class Queue:
         Returns:
             Whether more than `most` messages may be left; if not, `detach` returns the rest.
         """
-        seat = self.dispatch.seats.get(consumer)
-        if seat is None or len(seat.held) <= most:
+        seat = self.dispatch.slots.get(consumer)
+        if seat is None or len(seat.held_places) <= most:
             return False
-        self.dispatch.cut_off(seat)
-        if not seat.returning:
-            seat.returning = sorted(seat.held, reverse=True)
-        some = seat.returning[: -most - 1 : -1]  # from the end of the list: oldest first
-        del seat.returning[-most:]
-        self._take_back(some, now)
+        self.dispatch.stop_delivery(seat)
+        if not seat.places_to_return:
+            seat.places_to_return = sorted(seat.held_places, reverse=True)
+        some = seat.places_to_return[: -most - 1 : -1]  # from the end of the list: oldest first
+        del seat.places_to_return[-most:]
+        self._return_messages(some, now)
         self.lifecycle.flush(now)
         return True
 
-    def _take_back(self, places: Iterable[int], now: int) -> None:
+    def _return_messages(self, places: Iterable[int], now: int) -> None:
         """End leases of a departed consumer; under at-most-once, remove the messages."""
         for place in places:
             lease = self.lifecycle.end_lease(place)
@@ -174,7 +177,7 @@ class Queue:
             if self.lifecycle.entries.state(place) == SENT:
                 self.lifecycle.remove(place)
             else:
-                self.lifecycle.give_back(place, lease, now)
+                self.lifecycle.return_message(place, lease, now)
 
     def retire(self, consumer: Consumer) -> None:
         """Deliver no more messages of this queue to a consumer, which keeps those that it has.
@@ -182,10 +185,10 @@ class Queue:
         It keeps them until they are acknowledged, their leases end, or it is detached. Used when a
         replaced subscription does not match this queue any more.
         """
-        seat = self.dispatch.seats.get(consumer)
+        seat = self.dispatch.slots.get(consumer)
         if seat is not None:
-            self.dispatch.cut_off(seat)
-            consumer.limits_changed()
+            self.dispatch.stop_delivery(seat)
+            consumer.update_limit()
 
     # delivery
 
@@ -204,32 +207,34 @@ class Queue:
             Deliveries, in the order in which to send them. Those of at-most-once may be sent once
             the event that they have caused is stored.
         """
-        self.lifecycle.advance(now, most)
+        self.lifecycle.process_timeouts(now, most)
         deliveries: list[QueueDelivery] = []
-        self._has_more = (self.lifecycle.leases.next or now + 1) <= now
-        if self.lifecycle.is_overdue(now):  # expired messages must not be delivered
+        self._has_more = (self.lifecycle.leases.next_deadline or now + 1) <= now
+        if self.lifecycle.has_overdue_messages(now):  # expired messages must not be delivered
             self._has_more = True
             return deliveries
         while True:
-            most = self._serve(now, effort, most, deliveries)
+            most = self._match_and_assign(now, effort, most, deliveries)
             barriers = len(self.lifecycle.barriers)
             if barriers:
                 deliveries += self._release_barriers(now)
             if barriers == len(self.lifecycle.barriers):
                 return deliveries
 
-    def _serve(self, now: int, effort: int, most: int, deliveries: list[QueueDelivery]) -> int:
+    def _match_and_assign(
+        self, now: int, effort: int, most: int, deliveries: list[QueueDelivery]
+    ) -> int:
         """Find messages and assign them; return how many more may be delivered."""
         dispatch = self.dispatch
         while True:
-            left = dispatch.look(effort)
-            shares = dispatch.serve(min(self.capacity, most))
-            deliveries += [self._hand_over(share, now) for share in shares]
+            left = dispatch.match_messages(effort)
+            shares = dispatch.assign_batches(min(self.capacity, most))
+            deliveries += [self._lease_batch(share, now) for share in shares]
             most -= sum(len(share.places) for share in shares)
             if most <= 0:
                 self._has_more = True
                 return 0
-            if dispatch.is_stalled or (left == effort and not dispatch.is_to_look_again):
+            if dispatch.is_stalled or (left == effort and not dispatch.has_unserved_consumers):
                 return most
             effort = left
 
@@ -239,7 +244,7 @@ class Queue:
         limit = self.settings.max_backlog
         return _NO_LIMIT if limit is None else limit - len(self.lifecycle.leases)
 
-    def _hand_over(self, share: DispatchBatch, now: int) -> QueueDelivery:
+    def _lease_batch(self, share: DispatchBatch, now: int) -> QueueDelivery:
         """Lease messages to a consumer."""
         lifecycle, settings = self.lifecycle, self.settings
         seat, places, txids = share
@@ -247,13 +252,13 @@ class Queue:
         until = None if period is None or settings.at_most_once else now + period
         lifecycle.lease(Lease(seat, now, until, places))
         if settings.at_most_once:
-            lifecycle.events.append(Sent(now, lifecycle.entries.marks(places)))
+            lifecycle.events.append(Sent(now, lifecycle.entries.bookmarks(places)))
         elif settings.records_deliveries:
             lifecycle.events.append(
-                Leased(now, lifecycle.entries.marks(places), seat.consumer.name)
+                Leased(now, lifecycle.entries.bookmarks(places), seat.consumer.name)
             )
         if lifecycle.watcher is not None:
-            lifecycle.watcher.went(places)
+            lifecycle.watcher.record_disappeared(places)
         return QueueDelivery(seat.consumer, txids, places, until)
 
     def _release_barriers(self, now: int) -> list[QueueDelivery]:
@@ -262,12 +267,12 @@ class Queue:
         deliveries: list[QueueDelivery] = []
         while lifecycle.barriers and lifecycle.barriers[0] == lifecycle.entries.head:
             place = lifecycle.barriers[0]
-            consumers = self.dispatch.everybody_for(place)
+            consumers = self.dispatch.find_matching_consumers(place)
             if consumers is None:
-                if self.dispatch.is_consumed or place not in lifecycle.passed:
+                if self.dispatch.has_consumers or place not in lifecycle.peer_released_barriers:
                     break
                 consumers = []  # no consumer here, and another instance has released it
-            txid, mark = lifecycle.entries.txid(place), lifecycle.entries.mark(place)
+            txid, mark = lifecycle.entries.txid(place), lifecycle.entries.bookmark(place)
             deliveries += [
                 QueueDelivery(consumer, (txid,), (place,), None, is_barrier=True)
                 for consumer in consumers
@@ -286,11 +291,11 @@ class Queue:
         """True if `deliver` could not read messages: retry when that may have changed."""
         return self.dispatch.is_stalled
 
-    def _is_to_come(self, mark: PublisherSequence) -> bool:
+    def _may_arrive(self, mark: PublisherSequence) -> bool:
         """Return whether a missing message may still arrive, also from beyond TargetQueueDepth."""
-        if self.lifecycle.entries.has_come(mark):
+        if self.lifecycle.entries.has_arrived(mark):
             return self._is_missing(mark)
-        return self.lifecycle.inactive > 0 or not self._was_recorded(mark)
+        return self.lifecycle.inactive_count > 0 or not self._was_recorded(mark)
 
     # other instances
 
@@ -309,18 +314,20 @@ class Queue:
             place = lifecycle.entries.find(mark)
             if place is None or lifecycle.entries.state(place) in _STAY:
                 continue
-            title = lifecycle.title(place)
+            title = lifecycle.ownership_claim(place)
             if title.owner != owner:
-                lifecycle.transfer(place, OwnershipClaim(title.turn + 1, owner), now)
+                lifecycle.change_owner(place, OwnershipClaim(title.transfer_count + 1, owner), now)
                 moved.append(mark)
-                turns.append(title.turn + 1)
+                turns.append(title.transfer_count + 1)
         if moved:
             lifecycle.events.append(Transferred(now, moved, owner, turns))
         lifecycle.flush(now)
-        lifecycle.advance(now, MAX_DELIVERED_MESSAGES)
+        lifecycle.process_timeouts(now, MAX_DELIVERED_MESSAGES)
         return moved
 
-    def settle_ownership(self, marks: Iterable[PublisherSequence], owner: str, now: int) -> None:
+    def resolve_dual_ownership(
+        self, marks: Iterable[PublisherSequence], owner: str, now: int
+    ) -> None:
         """Assign messages that were published at two instances, and are owned by both, to one.
 
         This instance may be neither of them: the two may not know of each other's message.
@@ -336,7 +343,7 @@ class Queue:
         for mark in marks:
             place = lifecycle.entries.find(mark)
             was_ours = place is not None and not lifecycle.entries.owner(place)
-            is_new = lifecycle.claim(mark, title, now, may_come=self._is_to_come(mark))
+            is_new = lifecycle.apply_claim(mark, title, now, may_come=self._may_arrive(mark))
             if is_new:
                 left.append(mark)
                 lifecycle.counters.owned_twice += was_ours
@@ -344,24 +351,26 @@ class Queue:
             lifecycle.events.append(Transferred(now, left, owner, [0] * len(left)))
         lifecycle.flush(now)
 
-    def hear(self, event: QueueEvent, now: int) -> None:
+    def apply_remote_event(self, event: QueueEvent, now: int) -> None:
         """Apply an event that another instance has recorded."""
-        self.elsewhere.hear(event, now)
+        self.remote_events.apply_event(event, now)
         self.lifecycle.flush(now)
 
-    def correct(self, claims: Iterable[tuple[PublisherSequence, OwnershipClaim]], now: int) -> None:
-        """Apply claims of ownership by other instances; see `MessageLifecycle.claim`."""
+    def apply_claims(
+        self, claims: Iterable[tuple[PublisherSequence, OwnershipClaim]], now: int
+    ) -> None:
+        """Apply claims of ownership by other instances; see `MessageLifecycle.apply_claim`."""
         for mark, title in claims:
-            self.lifecycle.claim(mark, title, now, may_come=False)
+            self.lifecycle.apply_claim(mark, title, now, may_come=False)
         self.lifecycle.flush(now)
 
     # recorded events
 
-    def take_events(self) -> list[QueueEvent]:
+    def drain_events(self) -> list[QueueEvent]:
         """Return the events to record since the last call, in this order."""
         lifecycle = self.lifecycle
-        if lifecycle.taken:
-            taken, lifecycle.taken = lifecycle.taken, {}
+        if lifecycle.unrecorded_early_acks:
+            taken, lifecycle.unrecorded_early_acks = lifecycle.unrecorded_early_acks, {}
             lifecycle.events.append(Acked(max(taken.values()), list(taken)))
         if not lifecycle.events:
             return []
@@ -378,11 +387,11 @@ class Queue:
         if came is None:
             recovery.replay(self.lifecycle, event)
         else:
-            self.elsewhere.hear(event, came, is_over=True)
+            self.remote_events.apply_event(event, came, is_over=True)
 
     def finish_recovery(self, now: int) -> None:
         """End the replay: expire messages that must not be delivered once more."""
-        self.elsewhere.finish_recovery()
+        self.remote_events.finish_recovery()
         recovery.finish(self.lifecycle, now)
 
     @property
@@ -396,26 +405,26 @@ class Queue:
         head = lifecycle.entries.head
         if head != lifecycle.entries.end:
             return lifecycle.entries.txid(head)
-        return lifecycle.resume_txid if lifecycle.inactive else None
+        return lifecycle.resume_txid if lifecycle.inactive_count else None
 
-    def restore_deferred(self, acks: Iterable[tuple[PublisherSequence, int]]) -> None:
+    def restore_early_acks(self, acks: Iterable[tuple[PublisherSequence, int]]) -> None:
         """Restore acknowledgements that wait for their messages, before anything is replayed.
 
         Args:
             acks: their bookmarks, each with its arrival time.
         """
         for mark, came in acks:
-            self.lifecycle.deferred.add((mark,), came)
+            self.lifecycle.early_acks.add((mark,), came)
 
     # timeouts
 
     @property
-    def next_moment(self) -> int | None:
+    def next_deadline(self) -> int | None:
         """The time at which to call `deliver` although nothing has happened, None for never.
 
         It may be earlier than needed, and never is later.
         """
-        return self.lifecycle.next_moment
+        return self.lifecycle.next_deadline
 
     # inspection
 
@@ -430,7 +439,7 @@ class Queue:
         return self.lifecycle.depth
 
     @property
-    def leased(self) -> int:
+    def leased_count(self) -> int:
         """Number of messages that consumers have and have not acknowledged."""
         return len(self.lifecycle.leases)
 

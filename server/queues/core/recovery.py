@@ -36,20 +36,22 @@ def replay(lifecycle: MessageLifecycle, event: QueueEvent) -> None:
         case Acked() | Deferred():
             lifecycle.counters.acknowledged += _end(lifecycle, event)
         case Cancelled():
-            for index, place in lifecycle.known(event.marks):
-                lifecycle.attempt(place).cancels = event.counts[index]
+            for index, place in lifecycle.find_places(event.bookmarks):
+                lifecycle.get_or_create_attempts(place).cancels = event.counts[index]
                 lifecycle.counters.cancelled += 1
                 if event.retry_at[index] > event.at:
                     lifecycle.delay(place, event.retry_at[index])
         case Leased():
-            for _, place in lifecycle.known(event.marks):
-                attempts = lifecycle.attempt(place)
+            for _, place in lifecycle.find_places(event.bookmarks):
+                attempts = lifecycle.get_or_create_attempts(place)
                 attempts.deliveries += 1
                 attempts.last_consumer = event.consumer
                 attempts.last_leased = event.at
         case Transferred():
-            for mark, turn in zip(event.marks, event.turns, strict=False):
-                lifecycle.claim(mark, OwnershipClaim(turn, event.owner), _LONG_AGO, may_come=True)
+            for mark, turn in zip(event.bookmarks, event.turns, strict=False):
+                lifecycle.apply_claim(
+                    mark, OwnershipClaim(turn, event.owner), _LONG_AGO, may_come=True
+                )
         case Expired():
             lifecycle.counters.expired += _end(lifecycle, event)
         case _:  # Sent, Released
@@ -71,14 +73,14 @@ def _end(lifecycle: MessageLifecycle, event: QueueEvent) -> int:
     A message that is not here may arrive later: if the event says so, and if there are inactive
     messages, because it may have been active when the event happened.
     """
-    is_to_come = isinstance(event, Deferred) or lifecycle.inactive > 0
+    is_to_come = isinstance(event, Deferred) or lifecycle.inactive_count > 0
     count = 0
-    for mark in event.marks:
-        lifecycle.taken.pop(mark, None)
+    for mark in event.bookmarks:
+        lifecycle.unrecorded_early_acks.pop(mark, None)
         place = lifecycle.entries.find(mark)
         if place is not None and lifecycle.entries.state(place) != GONE:
             lifecycle.remove(place)
             count += 1
         elif is_to_come:
-            lifecycle.deferred.add((mark,), event.at)
+            lifecycle.early_acks.add((mark,), event.at)
     return count

@@ -40,22 +40,22 @@ class RemoteEvents:
 
     Args:
         lifecycle: the messages.
-        is_to_come: tells whether a message that is not here may still arrive.
+        may_arrive: tells whether a message that is not here may still arrive.
 
     Attributes:
-        pace: how long other instances take from the arrival of a message here to its end, in
-            microseconds; a moving average.
+        peer_latency_us: how long other instances take from the arrival of a message here to its
+            end, in microseconds; a moving average.
     """
 
     def __init__(
-        self, lifecycle: MessageLifecycle, is_to_come: Callable[[PublisherSequence], bool]
+        self, lifecycle: MessageLifecycle, may_arrive: Callable[[PublisherSequence], bool]
     ) -> None:
-        self.pace = INITIAL_PEER_LATENCY_US
+        self.peer_latency_us = INITIAL_PEER_LATENCY_US
         self._lifecycle: Final = lifecycle
-        self._is_to_come: Final = is_to_come
-        self._unsure: list[PublisherSequence] = []
+        self._may_arrive: Final = may_arrive
+        self._uncertain_bookmarks: list[PublisherSequence] = []
 
-    def hear(self, event: QueueEvent, now: int, *, is_over: bool = False) -> None:
+    def apply_event(self, event: QueueEvent, now: int, *, is_over: bool = False) -> None:
         """Apply an event of another instance; nothing is recorded.
 
         Args:
@@ -67,57 +67,65 @@ class RemoteEvents:
         lifecycle = self._lifecycle
         match event:
             case Released():
-                lifecycle.passed.update(place for _, place in lifecycle.known(event.marks))
+                lifecycle.peer_released_barriers.update(
+                    place for _, place in lifecycle.find_places(event.bookmarks)
+                )
             case Cancelled():
-                for index, place in lifecycle.known(event.marks):
-                    attempts = lifecycle.attempt(place)
+                for index, place in lifecycle.find_places(event.bookmarks):
+                    attempts = lifecycle.get_or_create_attempts(place)
                     attempts.cancels = max(attempts.cancels, event.counts[index])
                     delay = event.retry_at[index] - event.at
                     if delay > 0 and lifecycle.entries.state(place) == FOREIGN:
                         lifecycle.delay(place, now + delay)
             case Leased():
-                for _, place in lifecycle.known(event.marks):
-                    attempts = lifecycle.attempt(place)
+                for _, place in lifecycle.find_places(event.bookmarks):
+                    attempts = lifecycle.get_or_create_attempts(place)
                     attempts.deliveries += 1
                     attempts.last_consumer = event.consumer
                     attempts.last_leased = now
             case Transferred():
-                for mark, turn in zip(event.marks, event.turns, strict=False):
-                    self._claim(mark, OwnershipClaim(turn, event.owner), now, is_over=is_over)
+                for mark, turn in zip(event.bookmarks, event.turns, strict=False):
+                    self._apply_claim(mark, OwnershipClaim(turn, event.owner), now, is_over=is_over)
             case _:  # Acked, Deferred, Expired, Sent
-                self._end(event.marks, now, is_over=is_over)
+                self._remove_ended(event.bookmarks, now, is_over=is_over)
 
     def finish_recovery(self) -> None:
         """End the replay: drop acknowledgements and titles of messages that cannot arrive."""
         lifecycle = self._lifecycle
-        unsure, self._unsure = self._unsure, []
-        over = [mark for mark in (*unsure, *lifecycle.titles.early) if not self._is_to_come(mark)]
-        lifecycle.deferred.drop(over)
-        lifecycle.titles.drop(over)
+        unsure, self._uncertain_bookmarks = self._uncertain_bookmarks, []
+        over = [
+            mark
+            for mark in (*unsure, *lifecycle.ownership.early_claims)
+            if not self._may_arrive(mark)
+        ]
+        lifecycle.early_acks.drop_acks(over)
+        lifecycle.ownership.drop_early_claims(over)
 
-    def _claim(
+    def _apply_claim(
         self, mark: PublisherSequence, title: OwnershipClaim, now: int, *, is_over: bool
     ) -> None:
-        may_come = is_over or self._is_to_come(mark)
-        self._lifecycle.claim(mark, title, _LONG_AGO if is_over else now, may_come=may_come)
+        may_come = is_over or self._may_arrive(mark)
+        self._lifecycle.apply_claim(mark, title, _LONG_AGO if is_over else now, may_come=may_come)
 
-    def _end(self, marks: Iterable[PublisherSequence], now: int, *, is_over: bool) -> None:
+    def _remove_ended(self, marks: Iterable[PublisherSequence], now: int, *, is_over: bool) -> None:
         """Remove messages that have left the queue elsewhere."""
         lifecycle, entries = self._lifecycle, self._lifecycle.entries
         for mark in marks:
-            lifecycle.taken.pop(mark, None)
+            lifecycle.unrecorded_early_acks.pop(mark, None)
             place = entries.find(mark)
             state = GONE if place is None else entries.state(place)
             if place is not None and state != GONE:
                 if state == SENT:
                     continue
                 if state == FOREIGN:
-                    self.pace += (now - entries.time(place) - self.pace) // _LATEST
+                    self.peer_latency_us += (
+                        now - entries.recorded_at(place) - self.peer_latency_us
+                    ) // _LATEST
                 if lifecycle.end_lease(place) is not None:
                     lifecycle.counters.ended_elsewhere += 1
                 lifecycle.remove(place)
                 lifecycle.counters.acknowledged += 1
-            elif is_over or self._is_to_come(mark):
-                lifecycle.deferred.add((mark,), now)
+            elif is_over or self._may_arrive(mark):
+                lifecycle.early_acks.add((mark,), now)
                 if is_over:
-                    self._unsure.append(mark)
+                    self._uncertain_bookmarks.append(mark)

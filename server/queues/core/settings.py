@@ -66,7 +66,7 @@ class QueueSettings:
         """True if deliveries are recorded, so that their counts survive restarts."""
         return self.max_deliveries > 0 or self.dead_letters
 
-    def expires(self, time: int, lifetime: int | None) -> int | None:
+    def expiration_time(self, time: int, lifetime: int | None) -> int | None:
         """Return when a message expires.
 
         Args:

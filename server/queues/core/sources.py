@@ -40,7 +40,7 @@ class FilterMatcher(Protocol):
     def discard(self, content_filter: Hashable) -> None:
         """Stop matching a filter."""
 
-    def may_change(self, content_filter: Hashable) -> bool:
+    def is_volatile(self, content_filter: Hashable) -> bool:
         """Return whether a returned message may match a filter that it did not, or vice versa."""
 
     def match(self, txids: Sequence[int]) -> Sequence[Collection[Hashable]]:
@@ -56,33 +56,43 @@ class FilterSource:
 
     Attributes:
         filter: the filter, None for none.
-        rota: its consumers, in the order of the fairness model.
+        rotation: its consumers, in the order of the fairness model.
         scan: the scan that finds messages for it.
-        seats: number of its consumers.
-        found: ranks that match, as a heap; some may not be available any more.
-        may_change: whether a returned message may not match any more.
+        slot_count: number of its consumers.
+        matched_ranks: ranks that match, as a heap; some may not be available any more.
+        is_volatile: whether a returned message may not match any more.
     """
 
-    __slots__ = ("filter", "found", "may_change", "order", "rota", "scan", "seats")
+    __slots__ = (
+        "filter",
+        "is_volatile",
+        "matched_ranks",
+        "rotation",
+        "scan",
+        "serial",
+        "slot_count",
+    )
 
-    def __init__(self, content_filter: Hashable | None, rota: ConsumerRotation, order: int) -> None:
+    def __init__(
+        self, content_filter: Hashable | None, rotation: ConsumerRotation, serial: int
+    ) -> None:
         self.filter = content_filter
-        self.rota = rota
-        self.order = order
+        self.rotation = rotation
+        self.serial = serial
         self.scan: FilterScan
-        self.seats = 0
-        self.found: list[int] = []
-        self.may_change = False
+        self.slot_count = 0
+        self.matched_ranks: list[int] = []
+        self.is_volatile = False
 
-    def forget(self, rank: int) -> None:
+    def drop_match(self, rank: int) -> None:
         """Invalidate the match of a message, if there is one."""
-        if rank in self.found:
-            self.found = [each for each in self.found if each != rank]
-            heapify(self.found)
+        if rank in self.matched_ranks:
+            self.matched_ranks = [each for each in self.matched_ranks if each != rank]
+            heapify(self.matched_ranks)
 
-    def head(self, is_available: Callable[[int], bool]) -> int | None:
+    def first_available_rank(self, is_available: Callable[[int], bool]) -> int | None:
         """Return the first rank that is available and known to match; None if there is none."""
-        found = self.found
+        found = self.matched_ranks
         while found:
             if is_available(found[0] & PLACE):
                 return found[0]
@@ -94,72 +104,82 @@ class FilterScan:
     """One pass through the available messages, for some filters.
 
     Args:
-        matching: decides the filters; None for the scan of the source without a filter.
+        matcher: decides the filters; None for the scan of the source without a filter.
 
     Attributes:
         position: all ranks up to this one have been matched.
         sources: its sources, by filter.
-        hungry: sources that may have a consumer with room and have no message for it.
-        matched: number of messages that have been matched.
+        hungry_sources: sources that may have a consumer with room and have no message for it.
+        matched_count: number of messages that have been matched.
     """
 
-    __slots__ = ("_again", "hungry", "matched", "matching", "position", "sources")
+    __slots__ = (
+        "_rematch_heap",
+        "hungry_sources",
+        "matched_count",
+        "matcher",
+        "position",
+        "sources",
+    )
 
-    def __init__(self, matching: FilterMatcher | None) -> None:
-        self.matching = matching
+    def __init__(self, matcher: FilterMatcher | None) -> None:
+        self.matcher = matcher
         self.position = START
         self.sources: dict[Hashable | None, FilterSource] = {}
-        self.hungry: dict[FilterSource, None] = {}
-        self.matched = 0
-        self._again: list[int] = []
+        self.hungry_sources: dict[FilterSource, None] = {}
+        self.matched_count = 0
+        self._rematch_heap: list[int] = []
 
     def add(self, source: FilterSource) -> None:
         """Start to find messages for a source."""
         self.sources[source.filter] = source
         source.scan = self
-        if self.matching is not None:
-            self.matching.add(source.filter)
-            source.may_change = self.matching.may_change(source.filter)
+        if self.matcher is not None:
+            self.matcher.add(source.filter)
+            source.is_volatile = self.matcher.is_volatile(source.filter)
 
     def discard(self, source: FilterSource) -> None:
         """Stop finding messages for a source."""
         del self.sources[source.filter]
-        self.hungry.pop(source, None)
-        if self.matching is not None:
-            self.matching.discard(source.filter)
+        self.hungry_sources.pop(source, None)
+        if self.matcher is not None:
+            self.matcher.discard(source.filter)
 
-    def again(self, rank: int) -> None:
+    def schedule_rematch(self, rank: int) -> None:
         """Schedule an available message that the scan has passed to be matched again."""
-        heappush(self._again, rank)
+        heappush(self._rematch_heap, rank)
         for source in self.sources.values():
-            if source.may_change:
-                source.forget(rank)
-                self.hungry[source] = None
+            if source.is_volatile:
+                source.drop_match(rank)
+                self.hungry_sources[source] = None
 
     @property
-    def has_again(self) -> bool:
+    def has_rematches(self) -> bool:
         """True if messages are to be matched again."""
-        return bool(self._again)
+        return bool(self._rematch_heap)
 
-    def is_hungry(self, is_available: Callable[[int], bool]) -> bool:
+    def has_hungry_source(self, is_available: Callable[[int], bool]) -> bool:
         """Return whether a consumer waits for messages that this scan may find."""
-        while self.hungry:
-            source = next(iter(self.hungry))
-            if source.rota.best() is not None and source.head(is_available) is None:
+        while self.hungry_sources:
+            source = next(iter(self.hungry_sources))
+            if (
+                source.rotation.next_entry() is not None
+                and source.first_available_rank(is_available) is None
+            ):
                 return True
-            del self.hungry[source]
+            del self.hungry_sources[source]
         return False
 
-    def take_again(self, limit: int, is_available: Callable[[int], bool]) -> list[int]:
+    def pop_rematches(self, limit: int, is_available: Callable[[int], bool]) -> list[int]:
         """Remove and return ranks to be matched again, at most `limit`."""
         ranks: list[int] = []
-        while self._again and len(ranks) < limit:
-            rank = heappop(self._again)
+        while self._rematch_heap and len(ranks) < limit:
+            rank = heappop(self._rematch_heap)
             if is_available(rank & PLACE) and (not ranks or ranks[-1] != rank):
                 ranks.append(rank)
         return ranks
 
-    def step(self, order: DeliveryOrder, end: int, limit: int) -> list[int]:
+    def advance(self, order: DeliveryOrder, end: int, limit: int) -> list[int]:
         """Advance the scan.
 
         Args:
@@ -172,16 +192,16 @@ class FilterScan:
         """
         if self.position >= end:
             return []
-        ranks, self.position = order.following(self.position, limit, end)
+        ranks, self.position = order.next_ranks(self.position, limit, end)
         return ranks
 
-    def absorb(self, other: FilterScan) -> None:
+    def merge_scan(self, other: FilterScan) -> None:
         """Take over the sources of another scan that has reached the same position."""
         for source in list(other.sources.values()):
-            hungry = source in other.hungry
+            hungry = source in other.hungry_sources
             other.discard(source)
             self.add(source)
             if hungry:
-                self.hungry[source] = None
-        self._again += other._again
-        heapify(self._again)
+                self.hungry_sources[source] = None
+        self._rematch_heap += other._rematch_heap
+        heapify(self._rematch_heap)

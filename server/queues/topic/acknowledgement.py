@@ -33,16 +33,16 @@ class AckTerms(NamedTuple):
     """The terms of an acknowledgement: its kind, and the client that sends it.
 
     Attributes:
-        way: the kind of acknowledgement.
+        outcome: the kind of acknowledgement.
         client: the number of the client's session.
-        publisher: its client hash and the sequence number of its command, 0 for none.
+        publisher_sequence: its client hash and the sequence number of its command, 0 for none.
         delay: microseconds until returned messages are available again; None for the queue's
             default.
     """
 
-    way: AckOutcome
+    outcome: AckOutcome
     client: int
-    publisher: tuple[int, int] = NOBODY
+    publisher_sequence: tuple[int, int] = NOBODY
     delay: int | None = None
 
 
@@ -50,11 +50,11 @@ class MessageSearchBatch(NamedTuple):
     """The result of one batch of a search for messages.
 
     Attributes:
-        looked_at: the number of messages examined.
+        examined_count: the number of messages examined.
         places: the places in the queue of the messages found.
     """
 
-    looked_at: int
+    examined_count: int
     places: Sequence[int]
 
 
@@ -62,14 +62,14 @@ class QueueAckResult(NamedTuple):
     """The result of an acknowledgement.
 
     Attributes:
-        looked_at: the number of messages examined.
-        matched: the number of messages that it referred to.
-        done: the number of messages that it took effect on.
+        examined_count: the number of messages examined.
+        matched_count: the number of messages that it referred to.
+        affected_count: the number of messages that it took effect on.
     """
 
-    looked_at: int
-    matched: int
-    done: int
+    examined_count: int
+    matched_count: int
+    affected_count: int
 
 
 class QueueAckHandler:
@@ -77,8 +77,8 @@ class QueueAckHandler:
 
     Args:
         core: the queue.
-        recording: appends the queue's events to the log.
-        make_matching: makes a matcher of filters, given the callback for a filter that fails.
+        queue_journal: appends the queue's events to the log.
+        make_matcher: makes a matcher of filters, given the callback for a filter that fails.
         on_change: called when messages may have left, or may be delivered again.
         services: the server's services for the queue.
     """
@@ -86,14 +86,14 @@ class QueueAckHandler:
     def __init__(
         self,
         core: Queue,
-        recording: QueueJournal,
-        make_matching: Callable[[Callable[[ConsumerFilter, Exception], None]], QueueFilterMatcher],
+        queue_journal: QueueJournal,
+        make_matcher: Callable[[Callable[[ConsumerFilter, Exception], None]], QueueFilterMatcher],
         on_change: Callable[[], None],
         services: QueueServices,
     ) -> None:
         self._core: Final = core
-        self._recording: Final = recording
-        self._make_matching: Final = make_matching
+        self._queue_journal: Final = queue_journal
+        self._make_matcher: Final = make_matcher
         self._on_change: Final = on_change
         self._services: Final = services
 
@@ -104,12 +104,12 @@ class QueueAckHandler:
             JournalUnavailableError: it cannot be recorded now. It takes effect nevertheless, and a
                 restart may undo it.
         """
-        now = self._services.now
-        result = self._core.acknowledge(marks, now, said.client, said.way, said.delay)
+        now = self._services.now_us
+        result = self._core.acknowledge(marks, now, said.client, said.outcome, said.delay)
         self._record(said)
-        return QueueAckResult(len(marks), len(marks) - len(result.refused), result.done)
+        return QueueAckResult(len(marks), len(marks) - len(result.refusals), result.affected_count)
 
-    def extend(
+    def extend_leases(
         self, marks: Sequence[PublisherSequence], period: int | None, said: AckTerms
     ) -> QueueAckResult:
         """Extend or shorten leases of a client.
@@ -123,15 +123,15 @@ class QueueAckHandler:
         Raises:
             JournalUnavailableError: the command's number cannot be recorded now.
         """
-        now = self._services.now
+        now = self._services.now_us
         lasts = self._core.settings.lease_period if period is None else period
         done = 0
         if lasts is not None:
-            done = self._core.extend(marks, now + lasts, now, said.client).done
+            done = self._core.extend_leases(marks, now + lasts, now, said.client).affected_count
         self._record(said)
         return QueueAckResult(len(marks), done, done)
 
-    def find_marks(self, marks: Sequence[PublisherSequence]) -> Iterator[MessageSearchBatch]:
+    def find_by_bookmarks(self, marks: Sequence[PublisherSequence]) -> Iterator[MessageSearchBatch]:
         """Find the messages with some bookmarks that are in the queue, in batches."""
         entries = self._core.lifecycle.entries
         for some in _batches(iter(marks)):
@@ -145,14 +145,14 @@ class QueueAckHandler:
                 ],
             )
 
-    def find_matching(self, expr: Expr) -> Iterator[MessageSearchBatch]:
+    def find_by_filter(self, expr: Expr) -> Iterator[MessageSearchBatch]:
         """Find the messages that match a filter, leased or not, in batches.
 
         Raises:
             UnmatchedError: messages cannot be read at the moment.
             Exception: the exception that the filter raised.
         """
-        matching = self._make_matching(_fail)
+        matching = self._make_matcher(_fail)
         matching.add(ConsumerFilter(to_text(expr), expr))
         txids = self._core.lifecycle.entries.txids
         for places in _batches(everything(self._core)):
@@ -160,7 +160,7 @@ class QueueAckHandler:
             found = [place for place, filters in zip(places, matched, strict=True) if filters]
             yield MessageSearchBatch(len(places), found)
 
-    def among(
+    def restrict_to_filter(
         self, permitted: Expr, found: Iterator[MessageSearchBatch]
     ) -> Iterator[MessageSearchBatch]:
         """Restrict found messages to those that match a filter; others are not counted either.
@@ -169,7 +169,7 @@ class QueueAckHandler:
             UnmatchedError: messages cannot be read at the moment.
             Exception: the exception that the filter raised.
         """
-        matching = self._make_matching(_fail)
+        matching = self._make_matcher(_fail)
         matching.add(ConsumerFilter(to_text(permitted), permitted))
         txids = self._core.lifecycle.entries.txids
         for portion in found:
@@ -179,7 +179,7 @@ class QueueAckHandler:
             ]
             yield MessageSearchBatch(len(left), left)
 
-    def find_keys(self, keys: Iterable[str]) -> Iterator[MessageSearchBatch]:
+    def find_by_sow_keys(self, keys: Iterable[str]) -> Iterator[MessageSearchBatch]:
         """Find the messages with some SOW keys, in batches."""
         numbers = {int(key) for key in keys if key.isascii() and key.isdigit()}
         sow_key = self._core.lifecycle.entries.sow_key
@@ -196,21 +196,21 @@ class QueueAckHandler:
         Raises:
             JournalUnavailableError: as for `acknowledge`.
         """
-        now = self._services.now
-        result = self._core.acknowledge_places(places, now, said.client, said.way, said.delay)
+        now = self._services.now_us
+        result = self._core.acknowledge_places(places, now, said.client, said.outcome, said.delay)
         self._record(said)
-        return result.done
+        return result.affected_count
 
     @property
-    def is_log_crowded(self) -> bool:
+    def is_log_backlogged(self) -> bool:
         """True if the log accepts entries, but too many wait to be written to it."""
         journal = self._services.log.journal
-        return journal.is_crowded and journal.refusal is None
+        return journal.is_backlogged and journal.write_error is None
 
     def _record(self, said: AckTerms) -> None:
-        self._recording.write(said.publisher)
+        self._queue_journal.write(said.publisher_sequence)
         self._on_change()
-        if not self._recording.is_up_to_date:
+        if not self._queue_journal.is_up_to_date:
             raise JournalUnavailableError("the transaction log takes nothing at the moment")
 
 

@@ -67,24 +67,24 @@ class UnacknowledgedMessage(NamedTuple):
     Attributes:
         body: the message.
         correlation_id: the correlation id that its publisher set, empty for none.
-        departure: the reason, and the delivery counts.
+        removal: the reason, and the delivery counts.
     """
 
     body: bytes
     correlation_id: str
-    departure: RemovalDetails
+    removal: RemovalDetails
 
 
 class _MessageVisibility(NamedTuple):
     """The visibility of a message as followers know it, and as it is now.
 
     Attributes:
-        was_seen: followers have been notified of the message.
-        is_seen: the message is visible now.
+        was_visible: followers have been notified of the message.
+        is_visible: the message is visible now.
     """
 
-    was_seen: bool
-    is_seen: bool
+    was_visible: bool
+    is_visible: bool
 
 
 class QueueBrowser:
@@ -113,16 +113,18 @@ class QueueBrowser:
     ) -> None:
         self._core: Final = core
         self._message_cache: Final = message_cache
-        self._read_back: Final = message_cache.sibling(_ROOM)
+        self._reader_cache: Final = message_cache.create_reader_cache(_ROOM)
         self._services: Final = services
-        self._follows = False
+        self._is_watching = False
         self._has_begun = False
         self._pending: dict[int, _MessageVisibility] = {}
         self._oldest_pending = _LAST_TXID  # or one before that
-        self._told: dict[int, _Leases] = {}  # leases as followers know them, if there were any
-        self._mourners: list[Callable[[UnacknowledgedMessage], None]] = []
-        self._departures: deque[RemovalDetails] = deque()
-        self._oldest_departed = _LAST_TXID  # or one before that
+        self._notified_leases: dict[
+            int, _Leases
+        ] = {}  # leases as followers know them, if there were any
+        self._removal_callbacks: list[Callable[[UnacknowledgedMessage], None]] = []
+        self._pending_removals: deque[RemovalDetails] = deque()
+        self._oldest_removed_txid = _LAST_TXID  # or one before that
         self._queries: dict[QueueQuery, None] = {}
         self._is_awake = False
         self.records: Final = QueueRecords(self, name, message_type, functions)
@@ -130,21 +132,23 @@ class QueueBrowser:
     # followers
 
     @cached_property
-    def audience(self) -> RecordTopic:
+    def record_topic(self) -> RecordTopic:
         """The subscriptions that follow the queue without consuming."""
-        return self._services.topics.lookers_at(self.records)
+        return self._services.topics.make_reader_topic(self.records)
 
     def attach(self, subscription: Subscription, permit: Permit) -> None:
         """Add a subscription that follows the queue. See `SubscriberSet.attach`."""
-        self.audience.attach(subscription, permit)
-        self._look_after()
+        self.record_topic.attach(subscription, permit)
+        self._update_watch()
 
     def detach(self, subscription: Subscription) -> None:
         """Remove a subscription that follows the queue; a no-op for others."""
-        self.audience.detach(subscription)
-        self._look_after()
+        self.record_topic.detach(subscription)
+        self._update_watch()
 
-    def mourn(self, mourner: Callable[[UnacknowledgedMessage], None]) -> Callable[[], None]:
+    def add_removal_callback(
+        self, mourner: Callable[[UnacknowledgedMessage], None]
+    ) -> Callable[[], None]:
         """Add a callback for messages that leave the queue without having been acknowledged.
 
         Args:
@@ -153,127 +157,130 @@ class QueueBrowser:
         Returns:
             A function that removes the callback.
         """
-        self._mourners.append(mourner)
-        return partial(self._mourners.remove, mourner)
+        self._removal_callbacks.append(mourner)
+        return partial(self._removal_callbacks.remove, mourner)
 
     def begin(self) -> None:
         """Start to watch the queue, if it has followers; called when recovery is complete."""
         self._has_begun = True
-        self._look_after()
+        self._update_watch()
 
-    def _look_after(self) -> None:
+    def _update_watch(self) -> None:
         """Watch the core exactly as long as there are followers."""
-        audience = self.audience
+        audience = self.record_topic
         wanted = self._has_begun and (audience.has_followers or audience.has_subscriptions)
-        if wanted == self._follows:
+        if wanted == self._is_watching:
             return
-        self._follows = wanted
+        self._is_watching = wanted
         self._pending.clear()
-        self._told.clear()
+        self._notified_leases.clear()
         if wanted:
             entries = self._core.lifecycle.entries
             for place, attempts in self._core.lifecycle.all_attempts.items():
-                self._told[entries.txid(place)] = attempts.deliveries, attempts.last_leased
+                self._notified_leases[entries.txid(place)] = (
+                    attempts.deliveries,
+                    attempts.last_leased,
+                )
         self._core.watch(self if wanted else None)
 
     # notifications
 
-    def came(self, places: Sequence[int]) -> None:
+    def record_appeared(self, places: Sequence[int]) -> None:
         """See `AvailabilityWatcher.came`."""
-        self._note(places, is_seen=True)
+        self._record_visibility(places, is_seen=True)
 
-    def went(self, places: Sequence[int]) -> None:
+    def record_disappeared(self, places: Sequence[int]) -> None:
         """See `AvailabilityWatcher.went`."""
-        self._note(places, is_seen=False)
+        self._record_visibility(places, is_seen=False)
 
-    def _note(self, places: Sequence[int], *, is_seen: bool) -> None:
+    def _record_visibility(self, places: Sequence[int], *, is_seen: bool) -> None:
         pending = self._pending
         for txid in map(self._core.lifecycle.entries.txid, places):
             earlier = pending.get(txid)
-            was_seen = not is_seen if earlier is None else earlier.was_seen
+            was_seen = not is_seen if earlier is None else earlier.was_visible
             pending[txid] = _MessageVisibility(was_seen, is_seen)
             self._oldest_pending = min(self._oldest_pending, txid)
         self._wake()
 
-    def take_events(self, events: Sequence[QueueEvent]) -> None:
-        """Queue expired messages of `events` for the callbacks of `mourn`."""
-        if not self._mourners:
+    def collect_removals(self, events: Sequence[QueueEvent]) -> None:
+        """Queue expired messages of `events` for the callbacks of `add_removal_callback`."""
+        if not self._removal_callbacks:
             return
         for event in events:
             if isinstance(event, Expired):
-                self._departures += event.departures
+                self._pending_removals += event.departures
                 oldest = min(departure.txid for departure in event.departures)
-                self._oldest_departed = min(self._oldest_departed, oldest)
-        if self._departures:
+                self._oldest_removed_txid = min(self._oldest_removed_txid, oldest)
+        if self._pending_removals:
             self._wake()
 
     def _wake(self) -> None:
         if not self._is_awake:
             self._is_awake = True
-            self._services.queue(self)
+            self._services.schedule(self)
 
     @property
-    def doing(self) -> tuple[str, str]:
-        """See `EngineTask.doing`; the work is for all followers."""
+    def task_label(self) -> tuple[str, str]:
+        """See `EngineTask.task_label`; the work is for all followers."""
         return "", "what follows a queue"
 
     def step(self) -> bool:
         """Send the notifications of some messages. See `EngineTask.step`."""
         try:
-            self._tell_some()
-            self._bury_some()
+            self._notify_followers()
+            self._notify_removals()
         except JournalUnreadableError:
             self._is_awake = False
             self._services.clock.call_later(_RETRY_SECONDS, self._wake)
             return False
-        self._is_awake = bool(self._pending or self._departures)
+        self._is_awake = bool(self._pending or self._pending_removals)
         return self._is_awake
 
-    def _tell_some(self) -> None:
+    def _notify_followers(self) -> None:
         txids = list(islice(self._pending, _BATCH_SIZE))
         messages = self.read(txids)
         envelope = Envelope(None, self._services.clock.now())
         for txid, message in zip(txids, messages, strict=True):
             known = self._pending.pop(txid)
-            told = self._told.pop(txid, _NEVER)
-            previous = self._record(txid, message, told) if known.was_seen else None
+            told = self._notified_leases.pop(txid, _NEVER)
+            previous = self._make_record(txid, message, told) if known.was_visible else None
             record = None
-            if known.is_seen:
-                leases = self._leases(message)
+            if known.is_visible:
+                leases = self._lease_history(message)
                 if leases != _NEVER:
-                    self._told[txid] = leases
-                record = self._record(txid, message, leases)
+                    self._notified_leases[txid] = leases
+                record = self._make_record(txid, message, leases)
             if previous is not None or record is not None:
                 change = RecordChange(str(txid), self.records.name, previous, record)
-                self.audience.announce(change, envelope, MATCH)
+                self.record_topic.announce(change, envelope, MATCH)
         if not self._pending:
             self._oldest_pending = _LAST_TXID
 
-    def _bury_some(self) -> None:
-        some = list(islice(self._departures, _BATCH_SIZE))
+    def _notify_removals(self) -> None:
+        some = list(islice(self._pending_removals, _BATCH_SIZE))
         messages = self.read([departure.txid for departure in some])
         for departure, message in zip(some, messages, strict=True):
-            self._departures.popleft()
+            self._pending_removals.popleft()
             if message is None:
                 continue
             correlation_id = message.context.correlation_id or ""
-            for mourner in list(self._mourners):
+            for mourner in list(self._removal_callbacks):
                 mourner(UnacknowledgedMessage(message.body, correlation_id, departure))
-        if not self._departures:
-            self._oldest_departed = _LAST_TXID
+        if not self._pending_removals:
+            self._oldest_removed_txid = _LAST_TXID
 
     # reading
 
     @property
-    def needed_from(self) -> int | None:
+    def first_needed_txid(self) -> int | None:
         """The txid of the oldest message still to be read, even if it has left; None for none."""
-        if not (self._queries or self._pending or self._departures):
+        if not (self._queries or self._pending or self._pending_removals):
             return None
-        needed = [query.needed_from for query in self._queries]
+        needed = [query.first_needed_txid for query in self._queries]
         if self._pending:
             needed.append(self._oldest_pending)
-        if self._departures:
-            needed.append(self._oldest_departed)
+        if self._pending_removals:
+            needed.append(self._oldest_removed_txid)
         return min(needed, default=None)
 
     def read(self, txids: Sequence[int]) -> list[CachedMessage | None]:
@@ -282,13 +289,13 @@ class QueueBrowser:
         Raises:
             JournalUnreadableError: the log cannot be read at the moment.
         """
-        at_hand = map(self._message_cache.at_hand, txids)
+        at_hand = map(self._message_cache.find_cached, txids)
         return [
-            self._read_back.get((txid,))[0] if message is None else message
+            self._reader_cache.get((txid,))[0] if message is None else message
             for txid, message in zip(txids, at_hand, strict=True)
         ]
 
-    def records_of(self, txids: Sequence[int]) -> list[Record]:
+    def read_records(self, txids: Sequence[int]) -> list[Record]:
         """Return messages as records, without those that are damaged in the log.
 
         Raises:
@@ -299,12 +306,12 @@ class QueueBrowser:
         except JournalUnreadableError as problem:
             raise RecordStoreError(str(problem)) from None
         return [
-            self._record(txid, message, self._leases(message))
+            self._make_record(txid, message, self._lease_history(message))
             for txid, message in zip(txids, messages, strict=True)
             if message is not None
         ]
 
-    def _record(self, txid: int, message: CachedMessage | None, leases: _Leases) -> Record:
+    def _make_record(self, txid: int, message: CachedMessage | None, leases: _Leases) -> Record:
         name = self.records.name
         if message is None:  # the message is damaged in the log
             return Record(str(txid), b"", name, sequence=txid)
@@ -314,20 +321,20 @@ class QueueBrowser:
             str(txid),
             message.body,
             name,
-            message.moment * NANOSECONDS_IN_MICROSECOND,
+            message.recorded_us * NANOSECONDS_IN_MICROSECOND,
             sequence=txid,
             correlation_id=context.correlation_id or "",
             bookmark=context.bookmark or "",
             context=context,
         )
 
-    def _leases(self, message: CachedMessage | None) -> _Leases:
+    def _lease_history(self, message: CachedMessage | None) -> _Leases:
         """Return the number of leases of a message, and the time of the last one."""
         if message is None:
             return _NEVER
-        return leases_of(self._core, message.mark)
+        return leases_of(self._core, message.bookmark)
 
-    def seen(self) -> NDArray[np.uint64]:
+    def visible_txids(self) -> NDArray[np.uint64]:
         """Return the txids of the visible messages, in the order of delivery.
 
         The result is the state that followers have been notified of: pending notifications are
@@ -336,8 +343,8 @@ class QueueBrowser:
         txids = available(self._core)
         if not self._pending:
             return txids
-        untold = [txid for txid, known in self._pending.items() if not known.was_seen]
-        gone = [txid for txid, known in self._pending.items() if known.was_seen]
+        untold = [txid for txid, known in self._pending.items() if not known.was_visible]
+        gone = [txid for txid, known in self._pending.items() if known.was_visible]
         numbers = np.array([*untold, *gone], np.uint64)
         seen = txids[~np.isin(txids, numbers)]
         if gone:
@@ -348,17 +355,17 @@ class QueueBrowser:
 
     @property
     def count(self) -> int:
-        """The number of visible messages. See `seen`."""
-        counts, pending = self._core.lifecycle.entries.counts, self._pending.values()
-        untold = sum(known.is_seen - known.was_seen for known in pending)
+        """The number of visible messages. See `visible_txids`."""
+        counts, pending = self._core.lifecycle.entries.state_counts, self._pending.values()
+        untold = sum(known.is_visible - known.was_visible for known in pending)
         return sum(counts[state] for state in VISIBLE) - untold
 
     def find(self, txid: int) -> Record | None:
         """Return the visible message with a txid, None if there is none."""
         message = self.read((txid,))[0]
-        if message is None or not is_available(self._core, message.mark):
+        if message is None or not is_available(self._core, message.bookmark):
             return None
-        return self._record(txid, message, self._leases(message))
+        return self._make_record(txid, message, self._lease_history(message))
 
     def query(self, spec: QuerySpec) -> QueueQuery:
         """Begin a query."""
@@ -376,7 +383,7 @@ class QueueRecords:
     """The visible messages of a queue as the records of a topic. See `RecordSource`.
 
     Args:
-        browsing: knows the visible messages.
+        browser: knows the visible messages.
         name: the queue's name.
         message_type: parses bodies.
         functions: the functions that filters may call.
@@ -386,50 +393,50 @@ class QueueRecords:
     key_fields: Final = ()
 
     def __init__(
-        self, browsing: QueueBrowser, name: str, message_type: MessageType, functions: Functions
+        self, browser: QueueBrowser, name: str, message_type: MessageType, functions: Functions
     ) -> None:
         self.name: Final = name
         self.type_name: Final = message_type.name
         self.table: Final = RecordTable(
-            _VisibleMessageStore(browsing), message_type, RecordTableOptions(functions=functions)
+            _VisibleMessageStore(browser), message_type, RecordTableOptions(functions=functions)
         )
-        self._browsing = browsing
+        self._browser = browser
 
-    def keeps(self, name: str) -> bool:
-        """See `RecordSource.keeps`."""
+    def covers_topic(self, name: str) -> bool:
+        """See `RecordSource.covers_topic`."""
         return name == self.name
 
     def query(self, spec: QuerySpec, now: int) -> QueueQuery:  # noqa: ARG002 - there is no past
         """See `RecordSource.query`."""
-        return self._browsing.query(spec)
+        return self._browser.query(spec)
 
 
 class _VisibleMessageStore(MemoryStore):
     """A store without data of its own: its rows are the txids of messages."""
 
-    __slots__ = ("_browsing",)
+    __slots__ = ("_browser",)
 
-    def __init__(self, browsing: QueueBrowser) -> None:
+    def __init__(self, browser: QueueBrowser) -> None:
         super().__init__()
-        self._browsing = browsing
+        self._browser = browser
 
     def __len__(self) -> int:
         """See `RecordStore.__len__`."""
-        return self._browsing.count
+        return self._browser.count
 
-    def row(self, identity: str) -> int | None:
-        """See `RecordStore.row`."""
-        found = self._browsing.find(int(identity)) if _is_number(identity) else None
+    def find_row(self, identity: str) -> int | None:
+        """See `RecordStore.find_row`."""
+        found = self._browser.find(int(identity)) if _is_number(identity) else None
         return None if found is None else found.sequence
 
-    def record(self, row: int) -> Record:
-        """See `RecordStore.record`."""
-        found = self._browsing.records_of((row,))
+    def read_record(self, row: int) -> Record:
+        """See `RecordStore.read_record`."""
+        found = self._browser.read_records((row,))
         return found[0] if found else Record(str(row), b"", "", sequence=row)
 
     def identities(self) -> Iterator[tuple[str, int]]:
         """See `RecordStore.identities`."""
-        return ((str(txid), txid) for txid in self._browsing.seen().tolist())
+        return ((str(txid), txid) for txid in self._browser.visible_txids().tolist())
 
 
 def _is_number(key: str) -> bool:
@@ -440,41 +447,49 @@ class QueueQuery(Iterator[list[Record]]):
     """A query of a queue in execution. See `server.storage.sow.query.query.Query`.
 
     Args:
-        browsing: reads messages.
+        browser: reads messages.
         table: describes the messages to filters.
         spec: the query.
-        ended: called when the query has ended.
+        on_close: called when the query has ended.
 
     Attributes:
         topic_matches: the number of messages that were visible when the query began.
         matches: the number of matching messages so far.
-        needed_from: the txid of the oldest message that the query may read.
+        first_needed_txid: the txid of the oldest message that the query may read.
     """
 
     def __init__(
         self,
-        browsing: QueueBrowser,
+        browser: QueueBrowser,
         table: RecordTable,
         spec: QuerySpec,
-        ended: Callable[[QueueQuery, None], object],
+        on_close: Callable[[QueueQuery, None], object],
     ) -> None:
-        self._browsing: Final = browsing
+        self._browser: Final = browser
         self._spec: Final = spec
-        self._ended: Final = ended
-        txids = browsing.seen()
+        self._on_close: Final = on_close
+        txids = browser.visible_txids()
         self.topic_matches: Final = len(txids)
         self.matches = 0
         if spec.keys is not None:
             keys = [int(key) for key in spec.keys if _is_number(key)]
             txids = txids[np.isin(txids, np.array(keys, np.uint64))]
         self._txids: Final = txids
-        self.needed_from: Final = int(txids.min(initial=_LAST_TXID))
-        self._portions: Final = AdaptiveBatchSize(spec.filter, _BATCH_SIZE)
-        self._test: Final = RecordFilter(table, spec.filter, effort=self._portions.effort)
-        self._ordering: Final = RecordOrder(spec.order_by, table.message_type)
-        self._extract: Final = table.extractor(self._ordering.fields)
-        self._last: Final = None if spec.top_n is None else spec.skip_n + spec.top_n
-        steps = self._ordered if spec.order_by else self._chosen if spec.filter else self._all
+        self.first_needed_txid: Final = int(txids.min(initial=_LAST_TXID))
+        self._batch_size: Final = AdaptiveBatchSize(spec.filter, _BATCH_SIZE)
+        self._record_filter: Final = RecordFilter(
+            table, spec.filter, search_counter=self._batch_size.search_allowance
+        )
+        self._record_order: Final = RecordOrder(spec.order_by, table.message_type)
+        self._extract: Final = table.extractor(self._record_order.fields)
+        self._page_end: Final = None if spec.top_n is None else spec.skip_n + spec.top_n
+        steps = (
+            self._iter_ordered
+            if spec.order_by
+            else self._iter_filtered
+            if spec.filter
+            else self._iter_all
+        )
         self._steps: Iterator[list[Record]] = steps()
 
     def __next__(self) -> list[Record]:
@@ -493,39 +508,39 @@ class QueueQuery(Iterator[list[Record]]):
     def close(self) -> None:
         """End the query; a no-op if it has ended."""
         self._steps = iter(())
-        self._ended(self, None)
+        self._on_close(self, None)
 
-    def _matching(self) -> Iterator[list[Record]]:
+    def _iter_matches(self) -> Iterator[list[Record]]:
         start = 0
         while start < len(self._txids):
-            some = self._txids[start : start + self._portions.size].tolist()
-            found = self._portions.test(partial(self._look_at, some))
+            some = self._txids[start : start + self._batch_size.size].tolist()
+            found = self._batch_size.run_batch(partial(self._filter_records, some))
             if found is not None:
                 start += len(some)
                 self.matches += len(found)
                 yield found
 
-    def _look_at(self, txids: Sequence[int]) -> list[Record]:
-        return list(filter(self._test, self._browsing.records_of(txids)))
+    def _filter_records(self, txids: Sequence[int]) -> list[Record]:
+        return list(filter(self._record_filter, self._browser.read_records(txids)))
 
-    def _all(self) -> Iterator[list[Record]]:
+    def _iter_all(self) -> Iterator[list[Record]]:
         """Return messages in the order of delivery; only those of the requested page are read."""
         self.matches = len(self._txids)
-        wanted = self._txids[self._spec.skip_n : self._last]
+        wanted = self._txids[self._spec.skip_n : self._page_end]
         for start in range(0, len(wanted), _BATCH_SIZE):
-            yield self._browsing.records_of(wanted[start : start + _BATCH_SIZE].tolist())
+            yield self._browser.read_records(wanted[start : start + _BATCH_SIZE].tolist())
 
-    def _chosen(self) -> Iterator[list[Record]]:
-        for found in self._matching():
+    def _iter_filtered(self) -> Iterator[list[Record]]:
+        for found in self._iter_matches():
             before = self.matches - len(found)
             start = max(0, self._spec.skip_n - before)
-            yield found[start : None if self._last is None else max(0, self._last - before)]
+            yield found[start : None if self._page_end is None else max(0, self._page_end - before)]
 
-    def _ordered(self) -> Iterator[list[Record]]:
-        ranking, order = RowSorter(self._spec.skip_n, self._last), self._ordering
-        for found in self._matching():
+    def _iter_ordered(self) -> Iterator[list[Record]]:
+        ranking, order = RowSorter(self._spec.skip_n, self._page_end), self._record_order
+        for found in self._iter_matches():
             values = (self._extract(record.body) for record in found)
-            ranking.add(order.place(values, (record.sequence for record in found)))
+            ranking.add(order.make_sort_rows(values, (record.sequence for record in found)))
             yield []
         for some in ranking.slices(_BATCH_SIZE):
-            yield self._browsing.records_of(some)
+            yield self._browser.read_records(some)

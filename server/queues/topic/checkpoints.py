@@ -35,7 +35,7 @@ class QueueCheckpoints:
 
     Args:
         queues: the queues, recovered.
-        begins: the txids before which there are no messages for them.
+        begin_txids: the txids before which there are no messages for them.
         log: the transaction log.
         clock: calls the checks.
         events: the server's log, for failed stores.
@@ -44,98 +44,102 @@ class QueueCheckpoints:
     def __init__(
         self,
         queues: QueueTable,
-        begins: Mapping[QueueTopic, int],
+        begin_txids: Mapping[QueueTopic, int],
         log: TransactionLog,
         clock: Clock,
         events: ServerLog,
     ) -> None:
         self._queues: Final = queues
-        self._begins: Final = begins
+        self._begin_txids: Final = begin_txids
         self._log: Final = log
         self._clock: Final = clock
         self._events: Final = events
-        self._stored = 0  # the last log entry that the stored cache covers
-        self._stamp: list[tuple[int, int]] = []  # the state that has been stored
+        self._stored_txid = 0  # the last log entry that the stored cache covers
+        self._stored_state: list[tuple[int, int]] = []  # the state that has been stored
         self._problem = ""  # of the last store, empty if it succeeded
-        self._is_under_way = False  # a store is in progress
+        self._is_storing = False  # a store is in progress
         self._cancel: Callable[[], None]
-        log.hold(self._needed_from, "state of the queues")
-        cache = self._cache()
-        self._done(cache, self._state(), self._store(cache))
-        self._look_later()
+        log.hold_files(self._first_needed_txid, "state of the queues")
+        cache = self._make_point_table()
+        self._finish_store(cache, self._current_state(), self._store(cache))
+        self._schedule_check()
 
     def close(self) -> None:
         """Stop the checks, and leave a checkpoint of the current state."""
         self._cancel()
-        if self._is_recorded():
-            self._log.journal.leave_queues(self._cache())
+        if self._record_events():
+            self._log.journal.store_queue_points_at_close(self._make_point_table())
 
-    def _look_later(self) -> None:
-        self._cancel = self._clock.call_later(_SECONDS, self._look)
+    def _schedule_check(self) -> None:
+        self._cancel = self._clock.call_later(_SECONDS, self._check_for_changes)
 
-    def _look(self) -> None:
-        self._look_later()
-        if not self._is_recorded():
+    def _check_for_changes(self) -> None:
+        self._schedule_check()
+        if not self._record_events():
             return
-        state = self._state()
-        if state == self._stamp or self._is_under_way:
+        state = self._current_state()
+        if state == self._stored_state or self._is_storing:
             return
-        self._is_under_way = True
-        cache = self._cache()
-        store, done = partial(self._store, cache), partial(self._done, cache, state)
-        self._log.when_durable(lambda: self._log.do_aside(store, done))
+        self._is_storing = True
+        cache = self._make_point_table()
+        store, done = partial(self._store, cache), partial(self._finish_store, cache, state)
+        self._log.when_durable(lambda: self._log.run_on_worker(store, done))
 
     def _store(self, cache: QueuePointTable) -> str:
         """Store a cache that covers durable entries only; return the problem, empty for none."""
         try:
-            self._log.journal.store_queues(cache)
+            self._log.journal.store_queue_points(cache)
         except JournalError as error:
             return str(error)
         return ""
 
-    def _done(self, cache: QueuePointTable, state: list[tuple[int, int]], problem: str) -> None:
+    def _finish_store(
+        self, cache: QueuePointTable, state: list[tuple[int, int]], problem: str
+    ) -> None:
         if not problem:
-            self._stored, self._stamp = cache.txid, state
+            self._stored_txid, self._stored_state = cache.txid, state
         elif not self._problem:
             self._events.emit("1D-0026", problem=problem)
         self._problem = problem
-        self._is_under_way = False
+        self._is_storing = False
 
-    def _is_recorded(self) -> bool:
+    def _record_events(self) -> bool:
         """Append all queue events to the log; return True if it has accepted them."""
         for queue in self._queues:
-            queue.recording.write()
-        return all(queue.recording.is_up_to_date for queue in self._queues)
+            queue.queue_journal.write()
+        return all(queue.queue_journal.is_up_to_date for queue in self._queues)
 
-    def _state(self) -> list[tuple[int, int]]:
+    def _current_state(self) -> list[tuple[int, int]]:
         """Return a value that is equal as long as no queue has changed."""
-        return [(self._start_of(queue), _early_changes(queue)) for queue in self._queues]
+        return [(self._recovery_txid(queue), _early_changes(queue)) for queue in self._queues]
 
-    def _cache(self) -> QueuePointTable:
+    def _make_point_table(self) -> QueuePointTable:
         points = [
             QueuePoint(
                 queue.message_type.name,
                 queue.name,
                 queue.spec.recovery_point,
-                self._begins[queue],
-                self._start_of(queue),
-                tuple(queue.core.lifecycle.deferred),
+                self._begin_txids[queue],
+                self._recovery_txid(queue),
+                tuple(queue.core.lifecycle.early_acks),
             )
             for queue in self._queues
         ]
         return QueuePointTable(self._log.last_txid, points)
 
-    def _start_of(self, queue: QueueTopic) -> int:
+    def _recovery_txid(self, queue: QueueTopic) -> int:
         """Return the txid from which a queue needs the log."""
-        needed = queue.core.oldest_txid, queue.letters.ends_from
+        needed = queue.core.oldest_txid, queue.dead_letters.oldest_expiry_txid
         return min((txid for txid in needed if txid is not None), default=self._log.last_txid + 1)
 
-    def _needed_from(self) -> int:
+    def _first_needed_txid(self) -> int:
         """Return the txid to retain the log from: early acknowledgements stay until stored."""
-        if [changes for _, changes in self._stamp] == list(map(_early_changes, self._queues)):
+        if [changes for _, changes in self._stored_state] == list(
+            map(_early_changes, self._queues)
+        ):
             return self._log.last_txid + 1
-        return self._stored + 1
+        return self._stored_txid + 1
 
 
 def _early_changes(queue: QueueTopic) -> int:
-    return queue.core.lifecycle.deferred.changes
+    return queue.core.lifecycle.early_acks.change_count

@@ -32,7 +32,7 @@ class QueueServices:
         log: the transaction log.
         topics: the other topics; used only after all of them exist.
         clock: the time, and timers.
-        queue: schedules work in time slices.
+        schedule: schedules work in time slices.
         events: the server's log.
         queue_peers: the other instances.
         group: the Group of this instance.
@@ -44,7 +44,7 @@ class QueueServices:
         log: TransactionLog,
         topics: TopicTable,
         clock: Clock,
-        queue: Callable[[EngineTask], None],
+        schedule: Callable[[EngineTask], None],
         events: ServerLog,
         queue_peers: QueuePeers,
         group: str,
@@ -53,24 +53,24 @@ class QueueServices:
         self.log: Final = log
         self.topics: Final = topics
         self.clock: Final = clock
-        self.queue: Final = queue
+        self.schedule: Final = schedule
         self.events: Final = events
         self.queue_peers: Final = queue_peers
         self.group: Final = group
         self.is_replicated: Final = is_replicated
 
     @property
-    def now(self) -> int:
+    def now_us(self) -> int:
         """The time of the steady clock, which queues use, in microseconds."""
         return int(self.clock.steady() * _MICROSECONDS)
 
-    def steady(self, txids: Sequence[int], timestamps: Sequence[int]) -> Sequence[int]:
+    def steady_times(self, txids: Sequence[int], timestamps: Sequence[int]) -> Sequence[int]:
         """Return the steady-clock times of log entries, none of them later than now."""
-        now, ahead = self.now, self.ahead
-        times = self.log.journal.steps.corrected(txids, timestamps)
+        now, ahead = self.now_us, self.wall_clock_lead_us
+        times = self.log.journal.clock_steps.correct_times(txids, timestamps)
         return [min(time - ahead, now) for time in times]
 
     @property
-    def ahead(self) -> int:
+    def wall_clock_lead_us(self) -> int:
         """Microseconds by which the wall clock is ahead of the steady one."""
-        return round(self.clock.ahead * _MICROSECONDS)
+        return round(self.clock.wall_offset_s * _MICROSECONDS)

@@ -56,7 +56,7 @@ class DeadLetter(NamedTuple):
         deliveries: the number of its deliveries.
         cancels: the number of times that consumers returned it.
         last_consumer: the last consumer that leased it, empty for none.
-        mark: its bookmark.
+        bookmark: its bookmark.
         correlation_id: its own correlation id, empty for none.
     """
 
@@ -66,12 +66,12 @@ class DeadLetter(NamedTuple):
     deliveries: int
     cancels: int
     last_consumer: str
-    mark: PublisherSequence
+    bookmark: PublisherSequence
     correlation_id: str
 
     def to_text(self) -> str:
         """Return the letter in URL query syntax, which every language has a parser for."""
-        client, sequence = self.mark
+        client, sequence = self.bookmark
         fields = {
             "queue": self.queue,
             "topic": self.topic,
@@ -136,7 +136,7 @@ class ServerPublisher:
         """See `ClientIdentity`."""
         return client_hash(self.client_name)
 
-    def part(self, instance: str) -> int:
+    def publisher_part(self, instance: str) -> int:
         """Return the publisher part of its messages' bookmarks; it is the same in all runs.
 
         See `publisher_part`.
@@ -153,7 +153,7 @@ class DeadLetterPublisher:
         services: the server's services for the queue.
 
     Attributes:
-        part: the publisher part of the letters' bookmarks; it is the same in all runs.
+        publisher_part: the publisher part of the letters' bookmarks; it is the same in all runs.
     """
 
     def __init__(
@@ -168,17 +168,17 @@ class DeadLetterPublisher:
         self._services: Final = services
         name = f"dead letters of {spec.message_type} queue {spec.name}"
         self._author: Final = ServerPublisher(name, spec.message_type)
-        self.part: Final = self._author.part(services.log.instance)
+        self.publisher_part: Final = self._author.publisher_part(services.log.instance)
         # by message without a letter: the txid of the entry of its expiry, and its departure
         self._pending: dict[PublisherSequence, tuple[int, RemovalDetails]] = {}
-        self._oldest = _LAST_TXID  # of these messages, or an older txid
+        self._oldest_txid = _LAST_TXID  # of these messages, or an older txid
         self._has_begun = False
         self._is_awake = False
         self._is_failing = False
 
     # pending messages
 
-    def take(self, event: Expired, txid: int) -> None:
+    def add_expired(self, event: Expired, txid: int) -> None:
         """Add expired messages after their expiry has been recorded.
 
         Args:
@@ -187,22 +187,22 @@ class DeadLetterPublisher:
         """
         if self._topic is None or not event.has_letters:
             return
-        for mark, departure in zip(event.marks, event.departures, strict=True):
+        for mark, departure in zip(event.bookmarks, event.departures, strict=True):
             self._pending[mark] = txid, departure
-            self._oldest = min(self._oldest, departure.txid)
+            self._oldest_txid = min(self._oldest_txid, departure.txid)
         self._wake()
 
-    def recover(self, run: EntryBatch) -> None:
+    def recover_letters(self, run: EntryBatch) -> None:
         """Remove the pending messages that have letters among log entries of an earlier run."""
         for position, row in enumerate(run.rows):
-            if publisher_part(row[CLIENT]) != self.part:
+            if publisher_part(row[CLIENT]) != self.publisher_part:
                 continue
             letter = DeadLetter.from_text(
-                run.entry(position).correlation_id.decode(errors="replace")
+                run.entry_at(position).correlation_id.decode(errors="replace")
             )
             if letter is not None:
-                self._pending.pop(letter.mark, None)
-        self._forget_oldest()
+                self._pending.pop(letter.bookmark, None)
+        self._reset_oldest_txid()
 
     def begin(self) -> None:
         """Publish the pending letters; called when recovery is complete."""
@@ -210,31 +210,31 @@ class DeadLetterPublisher:
         self._wake()
 
     @property
-    def needed_from(self) -> int | None:
+    def first_needed_txid(self) -> int | None:
         """The lowest txid of the messages still to be read, None if there are none."""
-        return self._oldest if self._pending else None
+        return self._oldest_txid if self._pending else None
 
     @property
-    def ends_from(self) -> int | None:
+    def oldest_expiry_txid(self) -> int | None:
         """The txid of the first entry of a pending message's expiry, None if there is none."""
         for txid, _ in self._pending.values():
             return txid
         return None
 
-    def _forget_oldest(self) -> None:
+    def _reset_oldest_txid(self) -> None:
         if not self._pending:
-            self._oldest = _LAST_TXID
+            self._oldest_txid = _LAST_TXID
 
     # publishing
 
     def _wake(self) -> None:
         if self._has_begun and self._pending and not self._is_awake:
             self._is_awake = True
-            self._services.queue(self)
+            self._services.schedule(self)
 
     @property
-    def doing(self) -> tuple[str, str]:
-        """See `EngineTask.doing`; the work is not for a particular client."""
+    def task_label(self) -> tuple[str, str]:
+        """See `EngineTask.task_label`; the work is not for a particular client."""
         return "", "dead letters"
 
     def step(self) -> bool:
@@ -243,17 +243,17 @@ class DeadLetterPublisher:
         try:
             messages = self._read([departure.txid for _, (_, departure) in some])
         except JournalUnreadableError as problem:
-            self._try_later(str(problem))
+            self._retry_later(str(problem))
             return False
         for (mark, (_, departure)), message in zip(some, messages, strict=True):
             if message is None:
-                self._complain(mark, "the message is damaged in the transaction log")
+                self._log_lost_letter(mark, "the message is damaged in the transaction log")
             elif (refusal := self._publish(mark, departure, message)) is not None:
-                self._try_later(refusal)
+                self._retry_later(refusal)
                 return False
             del self._pending[mark]
         self._is_failing = False
-        self._forget_oldest()
+        self._reset_oldest_txid()
         self._is_awake = bool(self._pending)
         return self._is_awake
 
@@ -278,10 +278,10 @@ class DeadLetterPublisher:
         for rejection in topic.publish((message.body,), envelope):
             if rejection.reason == _PASSING:
                 return rejection.detail
-            self._complain(mark, f"{rejection.reason}: {rejection.detail}")
+            self._log_lost_letter(mark, f"{rejection.reason}: {rejection.detail}")
         return None
 
-    def _complain(self, mark: PublisherSequence, problem: str) -> None:
+    def _log_lost_letter(self, mark: PublisherSequence, problem: str) -> None:
         client, sequence = mark
         self._services.events.emit(
             "1D-0020",
@@ -291,7 +291,7 @@ class DeadLetterPublisher:
             problem=problem,
         )
 
-    def _try_later(self, problem: str) -> None:
+    def _retry_later(self, problem: str) -> None:
         if not self._is_failing:
             self._is_failing = True
             self._services.events.emit(

@@ -49,9 +49,9 @@ class QueueDeliveryTask:
         core: the queue.
         name: its name.
         message_cache: reads the messages.
-        refilling: activates messages beyond TargetQueueDepth.
-        recording: appends the queue's events to the log.
-        membership: requests messages from other instances, and transfers some.
+        depth_refill: activates messages beyond TargetQueueDepth.
+        queue_journal: appends the queue's events to the log.
+        shared_queue: requests messages from other instances, and transfers some.
         delivery_for: makes the delivery that frames messages for subscriptions; see `Topic`.
         services: the server's services for the queue.
     """
@@ -61,22 +61,22 @@ class QueueDeliveryTask:
         core: Queue,
         name: str,
         message_cache: MessageCache,
-        refilling: DepthRefill,
-        recording: QueueJournal,
-        membership: SharedQueue,
+        depth_refill: DepthRefill,
+        queue_journal: QueueJournal,
+        shared_queue: SharedQueue,
         delivery_for: Callable[[Sequence[Subscription]], MessageDelivery],
         services: QueueServices,
     ) -> None:
         self._core: Final = core
         self._name: Final = name
         self._message_cache: Final = message_cache
-        self._refilling: Final = refilling
-        self._recording: Final = recording
-        self._membership: Final = membership
+        self._depth_refill: Final = depth_refill
+        self._queue_journal: Final = queue_journal
+        self._shared_queue: Final = shared_queue
         self._delivery_for: Final = delivery_for
         self._services: Final = services
-        self._deliveries: dict[Subscription, MessageDelivery] = {}
-        self._unread: Final = StalledConsumers(services.clock)
+        self._delivery_by_subscription: dict[Subscription, MessageDelivery] = {}
+        self._stalled_consumers: Final = StalledConsumers(services.clock)
         self._outgoing: deque[QueueDelivery] = deque()
         self._is_awake = False
         self._is_stalled = False
@@ -87,24 +87,24 @@ class QueueDeliveryTask:
         """Schedule a delivery slice, unless deliveries are paused."""
         if not self._is_awake and not self._is_stalled:
             self._is_awake = True
-            self._services.queue(self)
+            self._services.schedule(self)
 
-    def forget(self, subscription: Subscription) -> None:
+    def forget_subscription(self, subscription: Subscription) -> None:
         """Forget an ended subscription; a no-op if nothing was delivered to it."""
-        self._deliveries.pop(subscription, None)
-        self._unread.forget(subscription.consumer)
+        self._delivery_by_subscription.pop(subscription, None)
+        self._stalled_consumers.forget_consumer(subscription.consumer)
 
-    def cannot_read(self, problem: JournalUnreadableError) -> None:
+    def pause_on_read_error(self, problem: JournalUnreadableError) -> None:
         """Log an unreadable log, and pause all deliveries for a while."""
         self._services.events.emit("1D-0015", queue=self._name, problem=problem)
         self._is_stalled = True
-        self._later(_RETRY_SECONDS)
+        self._start_timer(_RETRY_SECONDS)
 
     # slices
 
     @property
-    def doing(self) -> tuple[str, str]:
-        """See `EngineTask.doing`; the work is for all consumers."""
+    def task_label(self) -> tuple[str, str]:
+        """See `EngineTask.task_label`; the work is for all consumers."""
         return "", "queue"
 
     def step(self) -> bool:
@@ -112,33 +112,33 @@ class QueueDeliveryTask:
         is_short = self._refill()
         has_decided = not self._outgoing
         if has_decided:
-            self._decide()
-        self._send_some(is_fresh=has_decided)
+            self._assign_messages()
+        self._send_slice(is_fresh=has_decided)
         if not self._is_stalled:
             if self._outgoing or self._core.is_behind or is_short or not has_decided:
                 return True
-            if self._membership.step():
+            if self._shared_queue.process_transfers():
                 return True
-            self._watch_time()
+            self._schedule_deadline()
         self._is_awake = False
         return False
 
     def _refill(self) -> bool:
         """Activate more messages; return True if there are more to activate at once."""
         try:
-            return self._refilling.refill(_SEND_BATCH_SIZE)
+            return self._depth_refill.refill(_SEND_BATCH_SIZE)
         except JournalUnreadableError as problem:
-            self.cannot_read(problem)
+            self.pause_on_read_error(problem)
             return False
 
-    def _decide(self) -> None:
-        now = self._services.now
+    def _assign_messages(self) -> None:
+        now = self._services.now_us
         deliveries = self._core.deliver(now, _MATCH_BATCH_SIZE, _SEND_BATCH_SIZE)
         if not self._core.settings.at_most_once:
             self._outgoing += deliveries
         elif deliveries:
-            self._recording.when_stored(partial(self._send_recorded, deliveries))
-        self._recording.write()
+            self._queue_journal.when_durable(partial(self._send_recorded, deliveries))
+        self._queue_journal.write()
 
     def _send_recorded(self, deliveries: Sequence[QueueDelivery]) -> None:
         """Send at-most-once messages; their departure is durable, so they cannot go to others."""
@@ -147,7 +147,7 @@ class QueueDeliveryTask:
 
     # sending
 
-    def _send_some(self, *, is_fresh: bool) -> None:
+    def _send_slice(self, *, is_fresh: bool) -> None:
         """Send the messages of one slice.
 
         Args:
@@ -164,23 +164,23 @@ class QueueDeliveryTask:
                 self._send(delivery, is_fresh=is_fresh)
             except JournalUnreadableError as problem:
                 self._outgoing.appendleft(delivery)
-                self.cannot_read(problem)
+                self.pause_on_read_error(problem)
                 return
 
     def _send(self, delivery: QueueDelivery, *, is_fresh: bool) -> None:
-        if delivery.consumer not in self._core.dispatch.seats:
+        if delivery.consumer not in self._core.dispatch.slots:
             return  # the consumer has been detached meanwhile, and its leases have ended
         subscription = cast("Subscription", delivery.consumer.subscription)  # the current one
-        txids = delivery.txids if is_fresh else self._still_leased(delivery)
+        txids = delivery.txids if is_fresh else self._leased_txids(delivery)
         found = list(self._message_cache.find(txids))
         there = [part for part in found if part is not None]
-        until, ahead = delivery.lease_until, self._services.ahead
+        until, ahead = delivery.lease_until, self._services.wall_clock_lead_us
         lease = lease_key(None if until is None else until + ahead)
         for alike in [there] if len(there) == 1 else _alike(there):
-            self._hand_over(subscription, QueueDeliveryBatch(alike, lease))
-        self._unread.sent(delivery.consumer, self._services.now, until)
+            self._send_batch(subscription, QueueDeliveryBatch(alike, lease))
+        self._stalled_consumers.record_sent(delivery.consumer, self._services.now_us, until)
 
-    def _still_leased(self, delivery: QueueDelivery) -> Sequence[int]:
+    def _leased_txids(self, delivery: QueueDelivery) -> Sequence[int]:
         """Return the txids of a delivery that are still leased to its consumer.
 
         Any client may acknowledge messages, even before they are sent, and leases may end.
@@ -197,31 +197,33 @@ class QueueDeliveryTask:
             if not _is_over(lease, consumer)
         ]
 
-    def _hand_over(self, subscription: Subscription, run: QueueDeliveryBatch) -> None:
+    def _send_batch(self, subscription: Subscription, run: QueueDeliveryBatch) -> None:
         try:
-            delivery = self._deliveries.get(subscription)
+            delivery = self._delivery_by_subscription.get(subscription)
             if delivery is None:
-                delivery = self._deliveries[subscription] = self._delivery_for([subscription])
+                delivery = self._delivery_by_subscription[subscription] = self._delivery_for(
+                    [subscription]
+                )
             deliver_run(run, delivery)
         except Exception as error:  # of any kind: it must not affect the other consumers
             give_up_on((subscription,), error)
 
     # time
 
-    def _watch_time(self) -> None:
-        moments = (self._core.next_moment, self._membership.next_moment)
+    def _schedule_deadline(self) -> None:
+        moments = (self._core.next_deadline, self._shared_queue.next_deadline)
         moment = min((one for one in moments if one is not None), default=None)
         if moment is None or (self._timer_at is not None and self._timer_at <= moment):
             return
-        self._later(max((moment - self._services.now) / _MICROSECONDS, _MIN_DELAY))
+        self._start_timer(max((moment - self._services.now_us) / _MICROSECONDS, _MIN_DELAY))
         self._timer_at = moment
 
-    def _later(self, seconds: float) -> None:
+    def _start_timer(self, seconds: float) -> None:
         self._cancel_timer()
         self._timer_at = None
-        self._cancel_timer = self._services.clock.call_later(seconds, self._wake_by_timer)
+        self._cancel_timer = self._services.clock.call_later(seconds, self._on_timer)
 
-    def _wake_by_timer(self) -> None:
+    def _on_timer(self) -> None:
         self._timer_at = None
         self._cancel_timer = _nothing
         self._is_stalled = False
@@ -230,7 +232,7 @@ class QueueDeliveryTask:
 
 def _is_over(lease: Lease | None, consumer: Consumer) -> bool:
     """Return True if the current lease of a message is not, or no longer, the consumer's."""
-    return lease is None or lease.seat.consumer is not consumer
+    return lease is None or lease.slot.consumer is not consumer
 
 
 def _alike(parts: Sequence[QueueBatchPart]) -> Iterator[Sequence[QueueBatchPart]]:

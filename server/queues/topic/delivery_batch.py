@@ -32,7 +32,9 @@ class QueueDeliveryBatch:
     def __init__(self, parts: Sequence[QueueBatchPart], lease: bytes) -> None:
         self._parts = parts
         self._lease = lease
-        self.bodies: Sequence[bytes] = _joined([part.of(part.batch.bodies) for part in parts])
+        self.bodies: Sequence[bytes] = _joined(
+            [part.select_values(part.batch.bodies) for part in parts]
+        )
         self._keys = parts[0].batch.keys
 
     def __len__(self) -> int:
@@ -51,11 +53,11 @@ class QueueDeliveryBatch:
         """See `MessageBatch`."""
         parts = self._parts
         varying = b',"bm":"%d|%%d|"' % parts[0].batch.client + self._lease
-        sequences = _joined([part.of(part.batch.sequences) for part in parts])
+        sequences = _joined([part.select_values(part.batch.sequences) for part in parts])
         columns: list[Sequence[int | bytes]] = [sequences]
         if timestamp:
             varying += b',"ts":"%s"'
-            moments = _joined([part.of(part.batch.moments) for part in parts])
+            moments = _joined([part.select_values(part.batch.recorded_us) for part in parts])
             columns.append([_moment_text(moment) for moment in moments])
         start, keys, end = (text.replace(b"%", b"%%") for text in (left, self._keys, right))
         bodies = self.bodies if presented is None else presented
@@ -69,9 +71,9 @@ class QueueDeliveryBatch:
             position -= len(part.positions)
         batch, place = part.batch, part.positions[position]
         envelope = copy(batch.envelope(place))
-        envelope.received = batch.moments[place] / _MICROSECONDS
+        envelope.received_s = batch.recorded_us[place] / _MICROSECONDS
         envelope.bookmark = f"{batch.client}|{batch.sequences[place]}|"
-        envelope.keys += envelope.bookmark_key + self._lease
+        envelope.header_keys += envelope.bookmark_key + self._lease
         return envelope
 
 

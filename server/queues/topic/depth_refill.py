@@ -22,7 +22,7 @@ class DepthRefill:
 
     Args:
         core: the queue.
-        entrance: selects the messages that enter.
+        enqueuer: selects the messages that enter.
         log: the log with the messages.
         is_fed_by: returns True if the messages of a topic are for the queue.
         wake: called when the log has more to read than before.
@@ -31,18 +31,18 @@ class DepthRefill:
     def __init__(
         self,
         core: Queue,
-        entrance: Enqueuer,
+        enqueuer: Enqueuer,
         log: TransactionLog,
         is_fed_by: Callable[[JournalTopic], bool],
         wake: Callable[[], None],
     ) -> None:
         self._core: Final = core
-        self._entrance: Final = entrance
+        self._enqueuer: Final = enqueuer
         self._log: Final = log
         self._is_fed_by: Final = is_fed_by
         self._wake: Final = wake
         self._cursor: JournalCursor | None = None  # exists only while there are inactive messages
-        self._waits_for_log = False
+        self._is_waiting_for_log = False
 
     def refill(self, most: int) -> bool:
         """Activate messages.
@@ -57,23 +57,23 @@ class DepthRefill:
             JournalUnreadableError: the log cannot be read at the moment.
         """
         lifecycle = self._core.lifecycle
-        if not lifecycle.inactive:
+        if not lifecycle.inactive_count:
             self._cursor = None
-        wanted = min(lifecycle.wanted, most)
-        if not wanted or self._waits_for_log:
+        wanted = min(lifecycle.refill_count, most)
+        if not wanted or self._is_waiting_for_log:
             return False
         cursor = self._cursor
         if cursor is None:
             span = LogSpan(lifecycle.resume_txid - 1)
             cursor = self._cursor = self._log.journal.replay(span, self._is_fed_by, MESSAGES)
-        for run in cursor.read_on(wanted).runs():
-            self._entrance.enter(run, lifecycle.admit)
-        if lifecycle.wanted and cursor.is_caught_up:  # the rest is not on stable storage yet
-            self._waits_for_log = True
-            self._log.when_longer(self._log_is_longer)
+        for run in cursor.read_entry_range(wanted).batches():
+            self._enqueuer.enqueue_entries(run, lifecycle.enqueue_inactive)
+        if lifecycle.refill_count and cursor.is_caught_up:  # the rest is not on stable storage yet
+            self._is_waiting_for_log = True
+            self._log.when_advanced(self._on_log_growth)
             return False
-        return lifecycle.wanted > 0
+        return lifecycle.refill_count > 0
 
-    def _log_is_longer(self) -> None:
-        self._waits_for_log = False
+    def _on_log_growth(self) -> None:
+        self._is_waiting_for_log = False
         self._wake()

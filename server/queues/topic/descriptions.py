@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 def bookmark_of(queue: Queue, place: int) -> str:
     """Return the bookmark of a message, in the form that clients use."""
-    client, sequence = queue.lifecycle.entries.mark(place)
+    client, sequence = queue.lifecycle.entries.bookmark(place)
     return f"{client}|{sequence}|"
 
 

@@ -73,8 +73,9 @@ class Enqueuer:
         functions: the functions that expressions may call.
         on_failure: called when an expression fails.
         first_owner: returns the instance that owns a message, by its path; empty for this one.
-        strangers: knows the publishers of messages that are only for other queues of the topics.
-        steady: returns the steady-clock times of log entries, by their txids and timestamps.
+        redrive_publishers: knows the publishers of messages that are only for other queues of the
+            topics.
+        steady_times: returns the steady-clock times of log entries, by their txids and timestamps.
     """
 
     def __init__(
@@ -84,12 +85,12 @@ class Enqueuer:
         functions: Functions,
         on_failure: OnExpressionFailure,
         first_owner: Callable[[str], str],
-        strangers: RedrivePublishers,
-        steady: Callable[[Sequence[int], Sequence[int]], Sequence[int]],
+        redrive_publishers: RedrivePublishers,
+        steady_times: Callable[[Sequence[int], Sequence[int]], Sequence[int]],
     ) -> None:
-        self._steady = steady
+        self._steady_times = steady_times
         self._first_owner = first_owner
-        self._strangers = strangers
+        self._redrive_publishers = redrive_publishers
         self._filters = FilterSet(message_type, functions, lambda _, error: on_failure(error))
         self._filter = self._add(spec.filter, functions)
         self._barrier = self._add(spec.barrier_expression, functions)
@@ -103,7 +104,7 @@ class Enqueuer:
             return None
         return self._filters.add(parse(text, ContextKind.STABLE_FILTER, functions))
 
-    def enter(self, run: EntryBatch, into: EnqueueCallback) -> None:
+    def enqueue_entries(self, run: EntryBatch, into: EnqueueCallback) -> None:
         """Enqueue the admitted messages of a run, in the order of the log.
 
         Args:
@@ -112,13 +113,15 @@ class Enqueuer:
         """
         if self._filters or self._priority or self._key:
             for position in range(len(run.rows)):
-                recorded, details = self.admit(make_recorded_messages(run.entry(position)))
+                recorded, details = self.select_messages(
+                    make_recorded_messages(run.entry_at(position))
+                )
                 if recorded.bodies:
-                    moments = self._steady(recorded.txids, (recorded.moment,))
+                    moments = self._steady_times(recorded.txids, (recorded.timestamp_us,))
                     into(recorded.txids, moments, recorded.client, recorded.sequences, details)
             return
         path = run.origin.path
-        owner, strangers = self._first_owner(path), self._strangers.on(path)
+        owner, strangers = self._first_owner(path), self._redrive_publishers.publisher_parts(path)
         for (client, lifetime, has_key), alike in groupby(run.rows, _alike):
             if publisher_part(client) in strangers:
                 continue
@@ -133,25 +136,27 @@ class Enqueuer:
             txids = [row[TXID] for row in rows]
             into(
                 txids,
-                self._steady(txids, [row[TIMESTAMP] for row in rows]),
+                self._steady_times(txids, [row[TIMESTAMP] for row in rows]),
                 client,
                 [row[SEQUENCE] for row in rows],
                 details,
             )
 
-    def admit(self, recorded: RecordedBatch) -> tuple[RecordedBatch, MessageDetails]:
+    def select_messages(self, recorded: RecordedBatch) -> tuple[RecordedBatch, MessageDetails]:
         """Select the messages that enter the queue.
 
         Returns:
             The selected messages, and their details.
         """
         barriers = None
-        if publisher_part(recorded.client) in self._strangers.on(recorded.path):
+        if publisher_part(recorded.client) in self._redrive_publishers.publisher_parts(
+            recorded.path
+        ):
             return pick(recorded, ()), NO_MESSAGE_DETAILS
         if self._filters:
-            recorded, barriers = self._chosen(recorded)
+            recorded, barriers = self._apply_filters(recorded)
         count = len(recorded.bodies)
-        lifetime = recorded.lifetime
+        lifetime = recorded.lifetime_s
         priority, key = self._priority, self._key
         owner = self._first_owner(recorded.path)
         if not (lifetime or recorded.sow_keys or priority or key or barriers or owner):
@@ -159,13 +164,17 @@ class Enqueuer:
         return recorded, MessageDetails(
             barriers=barriers,
             lifetimes=[lifetime * _MICROSECONDS] * count if lifetime else None,
-            priorities=list(map(_as_priority, priority.of(recorded))) if priority else None,
-            keys=list(map(_as_key, key.of(recorded))) if key else None,
+            priorities=list(map(_as_priority, priority.evaluate_batch(recorded)))
+            if priority
+            else None,
+            keys=list(map(_as_key, key.evaluate_batch(recorded))) if key else None,
             sow_keys=recorded.sow_keys or None,
             owners=[owner] * count if owner else None,
         )
 
-    def _chosen(self, recorded: RecordedBatch) -> tuple[RecordedBatch, Sequence[bool] | None]:
+    def _apply_filters(
+        self, recorded: RecordedBatch
+    ) -> tuple[RecordedBatch, Sequence[bool] | None]:
         matched = [
             self._filters.match(body, context)
             for body, context in zip(recorded.bodies, _contexts(recorded), strict=True)
@@ -194,7 +203,7 @@ class _ExpressionEvaluator:
         self._extract = message_type.extractor([reference.path for reference in layout])
         self._evaluate = compile_value(with_inferred_types(expr, message_type), functions, layout)
 
-    def of(self, recorded: RecordedBatch) -> Iterator[object]:
+    def evaluate_batch(self, recorded: RecordedBatch) -> Iterator[object]:
         """Return the value for each message, None where there is none."""
         for body, context in zip(recorded.bodies, _contexts(recorded), strict=True):
             try:

@@ -71,28 +71,28 @@ class QueueFilterMatcher:
         self._functions = functions
         self._leases = leases
         self._message_cache = message_cache
-        self._filters = FilterSet(message_type, functions, self._failed)
+        self._filters = FilterSet(message_type, functions, self._report_failure)
         self._on_failure = on_failure
         self._on_unreadable = on_unreadable
-        self._wanted: dict[Filter, ConsumerFilter] = {}
-        self._known: dict[ConsumerFilter, Filter] = {}
+        self._consumer_filters: dict[Filter, ConsumerFilter] = {}
+        self._compiled_filters: dict[ConsumerFilter, Filter] = {}
 
     def add(self, content_filter: Hashable) -> None:
         """See `FilterMatcher.add`."""
         wanted = cast(ConsumerFilter, content_filter)
         filter_ = self._filters.add(wanted.expr)
-        self._known[wanted], self._wanted[filter_] = filter_, wanted
+        self._compiled_filters[wanted], self._consumer_filters[filter_] = filter_, wanted
 
     def discard(self, content_filter: Hashable) -> None:
         """See `FilterMatcher.discard`."""
-        filter_ = self._known.pop(cast(ConsumerFilter, content_filter))
-        del self._wanted[filter_]
+        filter_ = self._compiled_filters.pop(cast(ConsumerFilter, content_filter))
+        del self._consumer_filters[filter_]
         self._filters.remove(filter_)
 
-    def may_change(self, content_filter: Hashable) -> bool:
-        """See `FilterMatcher.may_change`."""
+    def is_volatile(self, content_filter: Hashable) -> bool:
+        """See `FilterMatcher.is_volatile`."""
         return any(
-            isinstance(node, Call) and self._functions[node.name].reads in _OF_LEASES
+            isinstance(node, Call) and self._functions[node.name].context_attribute in _OF_LEASES
             for node in walk(cast(ConsumerFilter, content_filter).expr)
         )
 
@@ -103,7 +103,7 @@ class QueueFilterMatcher:
             content_filter: the filter.
             queue: the queue's name.
         """
-        filter_ = self._known.get(content_filter)
+        filter_ = self._compiled_filters.get(content_filter)
         return None if filter_ is None else self._filters.cost(filter_, queue)
 
     def match(self, txids: Sequence[int]) -> Sequence[Collection[Hashable]]:
@@ -123,22 +123,23 @@ class QueueFilterMatcher:
         return results
 
     def _match_part(self, part: QueueBatchPart) -> Sequence[Collection[Hashable]]:
-        filters, wanted, batch = self._filters, self._wanted, part.batch
-        filters.expect(len(part.positions))
-        if not filters.asks_for_context:
+        filters, wanted, batch = self._filters, self._consumer_filters, part.batch
+        filters.count_messages(len(part.positions))
+        if not filters.needs_context:
             match = filters.match
             return [
-                [wanted[one] for one in match(body, NO_CONTEXT)] for body in part.of(batch.bodies)
+                [wanted[one] for one in match(body, NO_CONTEXT)]
+                for body in part.select_values(batch.bodies)
             ]
         results: list[Collection[Hashable]] = []
         for at in part.positions:
             context = batch.context(at)
-            set_lease_context(context, self._leases(batch.mark(at)))
+            set_lease_context(context, self._leases(batch.bookmark(at)))
             results.append([wanted[one] for one in filters.match(batch.bodies[at], context)])
         return results
 
-    def _failed(self, filter_: Filter, error: Exception) -> None:
-        self._on_failure(self._wanted[filter_], error)
+    def _report_failure(self, filter_: Filter, error: Exception) -> None:
+        self._on_failure(self._consumer_filters[filter_], error)
 
 
 def set_lease_context(context: MessageContext, leases: tuple[int, int]) -> None:

@@ -38,7 +38,7 @@ class QueueRetentionLog:
         self._services: Final = services
         self._silent_until = 0.0
 
-    def in_the_way(self, path: Path, end: int) -> None:
+    def log_retained_journal(self, path: Path, end: int) -> None:
         """Log why a journal due for removal stays, at most once an hour.
 
         Args:
@@ -56,6 +56,6 @@ class QueueRetentionLog:
             path=path,
             queue=self._name,
             bookmark=bookmark_of(self._core, place),
-            age=timedelta(seconds=max(moment - entries.time(place), 0) // _MICROSECONDS),
+            age=timedelta(seconds=max(moment - entries.recorded_at(place), 0) // _MICROSECONDS),
             why=describe_obstacles(self._core, place, moment),
         )

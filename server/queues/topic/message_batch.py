@@ -42,13 +42,13 @@ class QueueMessageBatch:
         txids: their txids.
         sequences: the sequence numbers in their bookmarks.
         bodies: their bodies, as recorded.
-        moments: the times of their recording, in microseconds since 1970.
+        recorded_us: the times of their recording, in microseconds since 1970.
         envelope: returns the envelope of the message at a position.
         overhead: bytes of memory per message besides its body.
 
     Attributes:
         keys: header keys that all of them carry, as JSON text, each with its leading comma.
-        size: approximate bytes of memory of the batch.
+        memory_bytes: approximate bytes of memory of the batch.
     """
 
     __slots__ = (
@@ -59,9 +59,9 @@ class QueueMessageBatch:
         "client",
         "envelope",
         "keys",
-        "moments",
+        "memory_bytes",
+        "recorded_us",
         "sequences",
-        "size",
         "topic",
         "txids",
     )
@@ -73,7 +73,7 @@ class QueueMessageBatch:
         txids: Sequence[int],
         sequences: Sequence[int],
         bodies: Sequence[bytes],
-        moments: Sequence[int],
+        recorded_us: Sequence[int],
         envelope: Callable[[int], Envelope],
         overhead: int,
     ) -> None:
@@ -82,10 +82,10 @@ class QueueMessageBatch:
         self.txids = txids
         self.sequences = sequences
         self.bodies = bodies
-        self.moments = moments
+        self.recorded_us = recorded_us
         self.envelope = envelope
-        self.keys = envelope(0).keys
-        self.size = sum(map(len, bodies)) + overhead * len(bodies) + _TOGETHER
+        self.keys = envelope(0).header_keys
+        self.memory_bytes = sum(map(len, bodies)) + overhead * len(bodies) + _TOGETHER
         self._first, self._last = txids[0], txids[-1]
         self._is_dense = self._last - self._first == len(txids) - 1
 
@@ -120,19 +120,19 @@ class QueueMessageBatch:
             positions.append(self._position(txid))
         return positions
 
-    def stretches(self) -> Iterable[int]:
+    def log_ranges(self) -> Iterable[int]:
         """Return the stretches of the log that contain its messages. See `QueueBatchIndex`."""
         if self._is_dense:
             return range(self._first >> _STRETCH, (self._last >> _STRETCH) + 1)
         return {txid >> _STRETCH for txid in self.txids}
 
-    def mark(self, position: int) -> tuple[int, int]:
+    def bookmark(self, position: int) -> tuple[int, int]:
         """Return the bookmark of a message as numbers."""
         return self.client, self.sequences[position]
 
     def context(self, position: int) -> MessageContext:
         """Return the context of a message: the data besides its fields that filters may read."""
-        mark = self.mark(position)
+        mark = self.bookmark(position)
         return context_of(self.envelope(position), self.topic, self.bodies[position], mark)
 
 
@@ -150,7 +150,7 @@ class QueueBatchIndex:
     def add(self, batch: QueueMessageBatch) -> None:
         """Add a batch."""
         batches = self._batches
-        for stretch in batch.stretches():
+        for stretch in batch.log_ranges():
             if stretch in batches:
                 batches[stretch].append(batch)
             else:
@@ -159,7 +159,7 @@ class QueueBatchIndex:
     def discard(self, batch: QueueMessageBatch) -> None:
         """Remove a batch."""
         batches = self._batches
-        for stretch in batch.stretches():
+        for stretch in batch.log_ranges():
             alike = batches[stretch]
             if len(alike) == 1:
                 del batches[stretch]
@@ -173,7 +173,7 @@ class QueueBatchIndex:
                 return batch
         return None
 
-    def between(self, first: int, last: int) -> set[int]:
+    def txids_between(self, first: int, last: int) -> set[int]:
         """Return the indexed txids from `first` to `last`, and possibly some outside."""
         stretches = range(first >> _STRETCH, (last >> _STRETCH) + 1)
         batches = {batch for stretch in stretches for batch in self._batches.get(stretch, ())}
@@ -195,7 +195,7 @@ class QueueBatchPart(NamedTuple):
     batch: QueueMessageBatch
     positions: Sequence[int]
 
-    def of(self, column: Sequence[_Value]) -> Sequence[_Value]:
+    def select_values(self, column: Sequence[_Value]) -> Sequence[_Value]:
         """Return their values in one of the batch's columns."""
         positions = self.positions
         if isinstance(positions, range):
@@ -212,7 +212,7 @@ def make_recorded_batch(recorded: RecordedBatch) -> QueueMessageBatch:
         recorded.txids,
         recorded.sequences,
         recorded.bodies,
-        [recorded.moment] * count,
+        [recorded.timestamp_us] * count,
         lambda _: envelope,
         _EACH,
     )
@@ -242,7 +242,7 @@ def make_logged_batches(run: EntryBatch, known: Collection[int]) -> Iterator[Que
 def _logged_tray(run: EntryBatch, start: int, stop: int) -> QueueMessageBatch:
     rows, bodies = run.rows[start:stop], run.data[start:stop]
     if run.has_extras:
-        bodies = [run.entry(position).body for position in range(start, stop)]
+        bodies = [run.entry_at(position).body for position in range(start, stop)]
     return QueueMessageBatch(
         run.topic.name,
         rows[0][CLIENT],
@@ -250,6 +250,6 @@ def _logged_tray(run: EntryBatch, start: int, stop: int) -> QueueMessageBatch:
         [row[SEQUENCE] for row in rows],
         bodies,
         [row[TIMESTAMP] for row in rows],
-        lambda position: LoggedEnvelope(run.entry(start + position)),
+        lambda position: LoggedEnvelope(run.entry_at(start + position)),
         _EACH_READ_BACK,
     )

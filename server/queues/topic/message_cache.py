@@ -57,14 +57,14 @@ class CachedMessage(NamedTuple):
         return self.batch.bodies[self.position]
 
     @property
-    def moment(self) -> int:
+    def recorded_us(self) -> int:
         """The time of its recording, in microseconds since 1970."""
-        return self.batch.moments[self.position]
+        return self.batch.recorded_us[self.position]
 
     @property
-    def mark(self) -> tuple[int, int]:
+    def bookmark(self) -> tuple[int, int]:
         """Its bookmark as numbers."""
-        return self.batch.mark(self.position)
+        return self.batch.bookmark(self.position)
 
     @property
     def context(self) -> MessageContext:
@@ -77,44 +77,44 @@ class MessageCache:
 
     Args:
         log: the log, which has all messages.
-        wanted: returns True for topics that feed the queue.
-        room: maximum bytes of cached messages.
+        is_fed_by: returns True for topics that feed the queue.
+        max_bytes: maximum bytes of cached messages.
 
     Attributes:
-        bytes_put: bytes of all messages that were cached when they were recorded.
-        size: bytes of the messages cached now.
+        bytes_recorded: bytes of all messages that were cached when they were recorded.
+        memory_bytes: bytes of the messages cached now.
     """
 
     def __init__(
-        self, log: TransactionLog, wanted: Callable[[JournalTopic], bool], room: int = _ROOM
+        self, log: TransactionLog, is_fed_by: Callable[[JournalTopic], bool], max_bytes: int = _ROOM
     ) -> None:
         self._log = log
-        self._wanted = wanted
-        self._room = room
+        self._is_fed_by = is_fed_by
+        self._max_bytes = max_bytes
         self._index = QueueBatchIndex()
-        self._order: deque[QueueMessageBatch] = deque()  # oldest first
-        self.bytes_put = 0
-        self.size = 0
+        self._batches: deque[QueueMessageBatch] = deque()  # oldest first
+        self.bytes_recorded = 0
+        self.memory_bytes = 0
         self._cursor: JournalCursor | None = None
 
-    def sibling(self, room: int) -> MessageCache:
+    def create_reader_cache(self, room: int) -> MessageCache:
         """Return another cache of the same queue, for readers that are not consumers."""
-        return MessageCache(self._log, self._wanted, room)
+        return MessageCache(self._log, self._is_fed_by, room)
 
-    def at_hand(self, txid: int) -> CachedMessage | None:
+    def find_cached(self, txid: int) -> CachedMessage | None:
         """Return a cached message, None if it would have to be read from the log."""
         batch = self._index.find(txid)
         return None if batch is None else CachedMessage(batch, batch.positions((txid,))[0])
 
-    def put(self, recorded: RecordedBatch) -> None:
+    def cache_recorded(self, recorded: RecordedBatch) -> None:
         """Cache messages that have just been recorded."""
         batch = make_recorded_batch(recorded)
-        self.bytes_put += batch.size
-        self._keep(batch)
-        if self.size > self._room:
-            self._make_room()
+        self.bytes_recorded += batch.memory_bytes
+        self._add_batch(batch)
+        if self.memory_bytes > self._max_bytes:
+            self._evict_to_limit()
 
-    def clear_up(self, first: int | None) -> None:
+    def evict_before(self, first: int | None) -> None:
         """Evict the oldest batches, as far as all their messages have left the queue.
 
         Args:
@@ -122,12 +122,12 @@ class MessageCache:
         """
         if first is None:
             self._index.clear()
-            self._order.clear()
-            self.size = 0
+            self._batches.clear()
+            self.memory_bytes = 0
             return
-        order = self._order
+        order = self._batches
         while order and order[0].txids[-1] < first:
-            self._drop(order.popleft())
+            self._evict_batch(order.popleft())
 
     def find(self, txids: Sequence[int]) -> Iterator[QueueBatchPart | None]:
         """Find messages by their txids, in the given order.
@@ -141,7 +141,7 @@ class MessageCache:
         """
         start = 0
         while start < len(txids):
-            batch = self._index.find(txids[start]) or self._read_back(txids[start])
+            batch = self._index.find(txids[start]) or self._read_from_log(txids[start])
             if batch is None:
                 yield None
                 start += 1
@@ -160,33 +160,33 @@ class MessageCache:
                 messages += [CachedMessage(part.batch, position) for position in part.positions]
         return messages
 
-    def _keep(self, batch: QueueMessageBatch) -> None:
+    def _add_batch(self, batch: QueueMessageBatch) -> None:
         self._index.add(batch)
-        self._order.append(batch)
-        self.size += batch.size
+        self._batches.append(batch)
+        self.memory_bytes += batch.memory_bytes
 
-    def _drop(self, batch: QueueMessageBatch) -> None:
+    def _evict_batch(self, batch: QueueMessageBatch) -> None:
         self._index.discard(batch)
-        self.size -= batch.size
+        self.memory_bytes -= batch.memory_bytes
 
-    def _make_room(self) -> None:
+    def _evict_to_limit(self) -> None:
         """Evict the oldest batches that can be read back, down to the limit."""
-        order, durable = self._order, self._log.durable
-        while self.size > self._room and order and order[0].txids[-1] <= durable:
-            self._drop(order.popleft())
+        order, durable = self._batches, self._log.durable_txid
+        while self.memory_bytes > self._max_bytes and order and order[0].txids[-1] <= durable:
+            self._evict_batch(order.popleft())
 
-    def _read_back(self, txid: int) -> QueueMessageBatch | None:
+    def _read_from_log(self, txid: int) -> QueueMessageBatch | None:
         """Read the batch of a message from the log; return None if it is damaged there."""
         cursor = self._cursor
         if cursor is None or not txid - _SHORT_WAY <= cursor.position + 1 <= txid:
-            cursor = self._log.journal.replay(LogSpan(txid - 1), self._wanted, MESSAGES)
+            cursor = self._log.journal.replay(LogSpan(txid - 1), self._is_fed_by, MESSAGES)
             self._cursor = cursor
         while cursor.position < txid and not cursor.is_caught_up:
-            for run in cursor.read_on(_BATCH_SIZE).runs():
-                known = self._index.between(run.rows[0][TXID], run.rows[-1][TXID])
+            for run in cursor.read_entry_range(_BATCH_SIZE).batches():
+                known = self._index.txids_between(run.rows[0][TXID], run.rows[-1][TXID])
                 for read in make_logged_batches(run, known):
-                    self._keep(read)
+                    self._add_batch(read)
         batch = self._index.find(txid)
-        if self.size > self._room:
-            self._make_room()
+        if self.memory_bytes > self._max_bytes:
+            self._evict_to_limit()
         return batch

@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 class PeerMessenger(Protocol):
     """Sends messages ("words") to other instances. See `LinkRegistry`."""
 
-    def say(self, to: str, subject: str, body: bytes) -> None:
+    def send_message(self, to: str, subject: str, body: bytes) -> None:
         """Send a message to an instance, without a guarantee of arrival."""
 
-    def reach(self, name: str) -> bool | None:
+    def is_reachable(self, name: str) -> bool | None:
         """Return True if an instance can be reached; None if that is not known."""
 
 
@@ -32,43 +32,45 @@ class QueuePeers:
     """The services of replication for shared queues."""
 
     def __init__(self) -> None:
-        self._post: PeerMessenger | None = None
-        self._known: DedupWindow | None = None
-        self._listeners: Final[dict[str, OnPeerMessage]] = {}
+        self._messenger: PeerMessenger | None = None
+        self._dedup_window: DedupWindow | None = None
+        self._handlers: Final[dict[str, OnPeerMessage]] = {}
 
-    def use(self, post: PeerMessenger, known: DedupWindow) -> None:
+    def connect(self, post: PeerMessenger, known: DedupWindow) -> None:
         """Connect queues with other instances from now on.
 
         Args:
             post: sends words to them.
             known: the sequence numbers that this instance has received from each publisher.
         """
-        self._post = post
-        self._known = known
+        self._messenger = post
+        self._dedup_window = known
 
-    def listen(self, subject: str, hear: OnPeerMessage) -> None:
+    def register_handler(self, subject: str, hear: OnPeerMessage) -> None:
         """Register the callback for words with a subject."""
-        self._listeners[subject] = hear
+        self._handlers[subject] = hear
 
-    def receive(self, to: str, sender: str, subject: str, body: bytes) -> None:
+    def dispatch_message(self, to: str, sender: str, subject: str, body: bytes) -> None:
         """Pass on a received word; it is for this instance, or for one that cannot be reached."""
-        hear = self._listeners.get(subject)
+        hear = self._handlers.get(subject)
         if hear is not None:
             hear(to, sender, body)
 
-    def say(self, to: str, subject: str, body: bytes) -> None:
-        """See `PeerMessenger.say`."""
-        if self._post is not None:
-            self._post.say(to, subject, body)
+    def send_message(self, to: str, subject: str, body: bytes) -> None:
+        """See `PeerMessenger.send_message`."""
+        if self._messenger is not None:
+            self._messenger.send_message(to, subject, body)
 
-    def reach(self, name: str) -> bool | None:
-        """See `PeerMessenger.reach`."""
-        return False if self._post is None else self._post.reach(name)
+    def is_reachable(self, name: str) -> bool | None:
+        """See `PeerMessenger.is_reachable`."""
+        return False if self._messenger is None else self._messenger.is_reachable(name)
 
     def is_missing(self, mark: PublisherSequence) -> bool:
         """Return True if a message has not arrived although later ones of its publisher have."""
-        if self._known is None:
+        if self._dedup_window is None:
             return False
         client, sequence = mark
-        highest = self._known.highest(client)
-        return sequence <= highest and len(self._known.unknown(client, (sequence,))) > 0
+        highest = self._dedup_window.highest_sequence(client)
+        return (
+            sequence <= highest and len(self._dedup_window.new_positions(client, (sequence,))) > 0
+        )

@@ -37,8 +37,8 @@ class QueueJournal:
         message_type: the name of its message type.
         domain: distinguishes it from other queues of that name; see
             `server.queues.core.DomainQueueEvent`.
-        browsing: is notified of the events, too.
-        letters: notified of recorded expiries, to publish dead letters.
+        browser: is notified of the events, too.
+        dead_letters: notified of recorded expiries, to publish dead letters.
         services: the server's services for the queue.
     """
 
@@ -48,30 +48,30 @@ class QueueJournal:
         name: str,
         message_type: str,
         domain: str,
-        browsing: QueueBrowser,
-        letters: DeadLetterPublisher,
+        browser: QueueBrowser,
+        dead_letters: DeadLetterPublisher,
         services: QueueServices,
     ) -> None:
         self._core: Final = core
         self._name: Final = name
         self._message_type: Final = message_type
         self._domain: Final = domain
-        self._browsing: Final = browsing
-        self._letters: Final = letters
+        self._browser: Final = browser
+        self._dead_letters: Final = dead_letters
         self._services: Final = services
         self._handle: TopicHandle | None = None
-        self._unrecorded: deque[QueueEvent] = deque()
-        self._waiting: list[Callable[[], None]] = []
-        self._is_to_retry = False
+        self._unrecorded_events: deque[QueueEvent] = deque()
+        self._durable_callbacks: list[Callable[[], None]] = []
+        self._is_retry_scheduled = False
 
     @property
     def is_up_to_date(self) -> bool:
         """True if the log has accepted all events."""
-        return not self._unrecorded
+        return not self._unrecorded_events
 
-    def when_stored(self, then: Callable[[], None]) -> None:
+    def when_durable(self, then: Callable[[], None]) -> None:
         """Call `then` when all events up to the next `write` are on stable storage."""
-        self._waiting.append(then)
+        self._durable_callbacks.append(then)
 
     def write(self, publisher: tuple[int, int] = NOBODY) -> None:
         """Append the pending events to the log.
@@ -80,10 +80,10 @@ class QueueJournal:
             publisher: the client hash of the client that has caused them, and the sequence number
                 of its command, which is recorded with them; 0 for none.
         """
-        events = self._core.take_events()
-        self._browsing.take_events(events)
-        self._unrecorded += events
-        if not self._unrecorded and not self._waiting and not publisher[1]:
+        events = self._core.drain_events()
+        self._browser.collect_removals(events)
+        self._unrecorded_events += events
+        if not self._unrecorded_events and not self._durable_callbacks and not publisher[1]:
             return
         try:
             self._append(*publisher)
@@ -91,44 +91,44 @@ class QueueJournal:
             self._retry_later()
             return
         if publisher[1]:
-            self._services.log.refusals.came(publisher[0], (publisher[1],))
-        waiting, self._waiting = self._waiting, []
+            self._services.log.rejected_sequences.record_arrivals(publisher[0], (publisher[1],))
+        waiting, self._durable_callbacks = self._durable_callbacks, []
         for then in waiting:
             self._services.log.when_durable(then)
 
     def _append(self, client: int, sequence: int) -> None:
         """Append the pending events; the last one carries the command's sequence number."""
-        journal, notes = self._services.log.journal, self._services.log.notes
+        journal, notes = self._services.log.journal, self._services.log.publish_tracker
         if self._handle is None:
-            self._handle = journal.topic(self._message_type, self._name)
-        refusals = self._services.log.refusals
-        if sequence and refusals.is_any:
-            refusals.before(client, sequence)
+            self._handle = journal.topic_handle(self._message_type, self._name)
+        refusals = self._services.log.rejected_sequences
+        if sequence and refusals.has_any:
+            refusals.record_gaps_below(client, sequence)
         before = 0 if notes is None else journal.last_sequence(client)
-        while self._unrecorded:
-            event = self._unrecorded[0]
-            number = sequence if len(self._unrecorded) == 1 else 0
-            event = shifted(event, self._services.ahead)
+        while self._unrecorded_events:
+            event = self._unrecorded_events[0]
+            number = sequence if len(self._unrecorded_events) == 1 else 0
+            event = shifted(event, self._services.wall_clock_lead_us)
             body = encode(event, self._domain)
             txid = journal.append(self._handle, client, number, body, JournalEntryKind.QUEUE_EVENT)
-            self._unrecorded.popleft()
+            self._unrecorded_events.popleft()
             if notes is not None:
                 topic = self._handle.topic
-                notes.take_one(client, before, number, body, txid, topic, NO_ORIGIN)
+                notes.register_entry(client, before, number, body, txid, topic, NO_ORIGIN)
             if isinstance(event, Expired):
-                self._letters.take(event, txid)
+                self._dead_letters.add_expired(event, txid)
             if number:
                 return
         if sequence:
             journal.append(self._handle, client, sequence, b"", JournalEntryKind.NO_OP)
             if notes is not None:
-                notes.take_numbers(client, before, (sequence,), journal.last_txid)
+                notes.register_sequences(client, before, (sequence,), journal.last_txid)
 
     def _retry_later(self) -> None:
-        if not self._is_to_retry:
-            self._is_to_retry = True
+        if not self._is_retry_scheduled:
+            self._is_retry_scheduled = True
             self._services.clock.call_later(_RETRY_SECONDS, self._retry)
 
     def _retry(self) -> None:
-        self._is_to_retry = False
+        self._is_retry_scheduled = False
         self.write()

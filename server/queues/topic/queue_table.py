@@ -61,11 +61,11 @@ class QueueTable:
 
     def when_recorded(self, then: Callable[[], None]) -> None:
         """Call `then` when the log has accepted all events so far; at once if it already has."""
-        behind = next((queue for queue in self if not queue.recording.is_up_to_date), None)
+        behind = next((queue for queue in self if not queue.queue_journal.is_up_to_date), None)
         if behind is None:
             then()
         else:
-            behind.recording.when_stored(lambda: self.when_recorded(then))
+            behind.queue_journal.when_durable(lambda: self.when_recorded(then))
 
     def fed_by(self, message_type: str, name: str) -> list[QueueTopic]:
         """Return the queues that take the messages of a topic."""

@@ -89,34 +89,34 @@ class QueueTopic(Topic):
         spec: see above.
         source: see above.
         core: makes all decisions.
-        browsing: read-only access to the messages.
-        membership: shares the queue with other instances.
-        letters: publishes messages that have left without having been acknowledged.
-        recording: appends the queue's events to the log.
-        acknowledging: executes acknowledgements.
-        redriving: publishes dead letters again, if the queue holds any.
+        browser: read-only access to the messages.
+        shared_queue: shares the queue with other instances.
+        dead_letters: publishes messages that have left without having been acknowledged.
+        queue_journal: appends the queue's events to the log.
+        ack_handler: executes acknowledgements.
+        dead_letter_redrive: publishes dead letters again, if the queue holds any.
     """
 
     __slots__ = (
-        "_delivering",
-        "_entrance",
+        "_delivery_task",
+        "_enqueuer",
         "_journal",
         "_message_cache",
         "_recorded_topics",
         "_services",
-        "acknowledging",
-        "browsing",
+        "ack_handler",
+        "browser",
         "core",
-        "letters",
-        "membership",
-        "recording",
-        "redriving",
+        "dead_letter_redrive",
+        "dead_letters",
+        "queue_journal",
+        "shared_queue",
         "source",
         "spec",
     )
 
-    keeps_messages = True
-    takes_places = False
+    is_persistent = True
+    accepts_slices = False
     is_journaled = True
 
     def __init__(
@@ -136,65 +136,65 @@ class QueueTopic(Topic):
         self._services: Final = services
         self._journal: Final = TopicJournal(log, message_type.name, spec.name)
         self._message_cache: Final = MessageCache(log, self.is_fed_by)
-        self.membership: Final = SharedQueue(spec, instance, self.wake, services)
-        self._entrance: Final = Enqueuer(
+        self.shared_queue: Final = SharedQueue(spec, instance, self.wake, services)
+        self._enqueuer: Final = Enqueuer(
             spec,
             message_type,
             functions,
-            self._expression_failed,
-            self.membership.first_owner,
+            self._on_expression_failure,
+            self.shared_queue.first_owner,
             strangers,
-            services.steady,
+            services.steady_times,
         )
         self.core: Final = Queue(
             settings_of(spec),
-            lambda: self._make_matching(self._filter_failed),
+            lambda: self._make_matcher(self._on_filter_failure),
             instance,
             self.wake,
-            self.membership.was_recorded,
-            ScratchMemory(log.journal.directory, self._has_no_space)
+            self.shared_queue.was_recorded,
+            ScratchMemory(log.journal.directory, self._log_out_of_space)
             if spec.file_backed_metadata
             else None,
-            self.membership.is_missing,
+            self.shared_queue.is_missing,
         )
-        self.browsing: Final = QueueBrowser(
+        self.browser: Final = QueueBrowser(
             self.core, spec.name, message_type, functions, self._message_cache, services
         )
-        self.letters: Final = DeadLetterPublisher(spec, self.browsing.read, services)
-        self.recording: Final = QueueJournal(
+        self.dead_letters: Final = DeadLetterPublisher(spec, self.browser.read, services)
+        self.queue_journal: Final = QueueJournal(
             self.core,
             spec.name,
             message_type.name,
-            self.membership.domain,
-            self.browsing,
-            self.letters,
+            self.shared_queue.domain,
+            self.browser,
+            self.dead_letters,
             services,
         )
-        self.membership.begin(self.core, self.recording)
-        self._delivering: Final = QueueDeliveryTask(
+        self.shared_queue.begin(self.core, self.queue_journal)
+        self._delivery_task: Final = QueueDeliveryTask(
             self.core,
             spec.name,
             self._message_cache,
-            DepthRefill(self.core, self._entrance, log, self.is_fed_by, self.wake),
-            self.recording,
-            self.membership,
+            DepthRefill(self.core, self._enqueuer, log, self.is_fed_by, self.wake),
+            self.queue_journal,
+            self.shared_queue,
             self._delivery_for,
             services,
         )
-        self.acknowledging: Final = QueueAckHandler(
-            self.core, self.recording, self._make_matching, self._clear_up, services
+        self.ack_handler: Final = QueueAckHandler(
+            self.core, self.queue_journal, self._make_matcher, self._evict_and_wake, services
         )
-        self.redriving: Final = DeadLetterRedrive(
-            self.core, message_type.name, self.browsing.read, self.acknowledging, services
+        self.dead_letter_redrive: Final = DeadLetterRedrive(
+            self.core, message_type.name, self.browser.read, self.ack_handler, services
         )
         self._recorded_topics: Final = (
             JournalTopic(message_type.name, spec.name),
             JournalTopic(message_type.name, spec.default_publish_target),
         )
         forgotten = QueueRetentionLog(self.core, spec.name, services)
-        log.hold(self._needed_from, f"queue {spec.name}", forgotten.in_the_way)
+        log.hold_files(self._retention_txid, f"queue {spec.name}", forgotten.log_retained_journal)
 
-    def _make_matching(
+    def _make_matcher(
         self, on_failure: Callable[[ConsumerFilter, Exception], None]
     ) -> QueueFilterMatcher:
         return QueueFilterMatcher(
@@ -202,19 +202,19 @@ class QueueTopic(Topic):
             self.message_type,
             self._functions,
             on_failure,
-            self._delivering.cannot_read,
+            self._delivery_task.pause_on_read_error,
             partial(leases_of, self.core),
         )
 
     @property
-    def bytes_taken(self) -> int:
+    def bytes_received(self) -> int:
         """Bytes of the messages received since the start."""
-        return self._message_cache.bytes_put
+        return self._message_cache.bytes_recorded
 
     @property
-    def bytes_kept(self) -> int:
+    def bytes_cached(self) -> int:
         """Bytes of messages that are in memory."""
-        return self._message_cache.size
+        return self._message_cache.memory_bytes
 
     def is_fed_by(self, topic: JournalTopic) -> bool:
         """Return True if the messages of a topic are for this queue."""
@@ -222,18 +222,18 @@ class QueueTopic(Topic):
 
     def _delivery_for(self, group: Sequence[Subscription]) -> Delivery:
         """See `Topic`. Callers pass subscriptions as requested; their effective forms are used."""
-        return super()._delivery_for([self._here(one) for one in group])
+        return super()._delivery_for([self._effective_form(one) for one in group])
 
     def _writer_for(self, subscription: Subscription) -> FrameWriter:
         """See `Topic`."""
         outbox = subscription.outbox
-        return outbox.counted(outbox.traffic.queue)
+        return outbox.counting_writer(outbox.traffic.queue)
 
     # received messages
 
     def publish(self, bodies: Sequence[bytes], envelope: Envelope) -> Sequence[Rejection]:
         """Publish to the queue's DefaultPublishTarget."""
-        target = self._services.topics.behind_queue(
+        target = self._services.topics.topic_behind_queue(
             self.message_type.name, self.name, self.spec.default_publish_target
         )
         return target.publish(bodies, envelope)
@@ -242,45 +242,45 @@ class QueueTopic(Topic):
         """Call `then` when all messages and acknowledgements received so far are settled."""
         self._services.log.when_settled(lambda: then(None), *self._recorded_topics)
 
-    def take(self, recorded: RecordedBatch) -> None:
-        """See `LogFeed.take`."""
-        self._take(recorded)
+    def receive_batch(self, recorded: RecordedBatch) -> None:
+        """See `LogFeed.receive_batch`."""
+        self._enqueue_recorded(recorded)
         self.wake()
 
-    def _take(self, recorded: RecordedBatch) -> None:
-        recorded, details = self._entrance.admit(recorded)
+    def _enqueue_recorded(self, recorded: RecordedBatch) -> None:
+        recorded, details = self._enqueuer.select_messages(recorded)
         if not recorded.bodies:
             return
-        self._message_cache.put(recorded)
-        moments = [recorded.moment - self._services.ahead] * len(recorded.txids)
+        self._message_cache.cache_recorded(recorded)
+        moments = [recorded.timestamp_us - self._services.wall_clock_lead_us] * len(recorded.txids)
         self.core.lifecycle.enqueue(
             recorded.txids, moments, recorded.client, recorded.sequences, details
         )
 
-    def published_twice(
+    def report_double_publish(
         self, marks: Sequence[tuple[int, int]], publishers: tuple[str, str]
     ) -> None:
-        """See `LogFeed.published_twice`."""
-        if self.membership.is_shared:
-            owner = self.membership.owner_of_two(publishers)
-            self.core.settle_ownership(marks, owner, self._services.now)
-            self._settle()
+        """See `LogFeed.report_double_publish`."""
+        if self.shared_queue.is_shared:
+            owner = self.shared_queue.resolve_dual_owner(publishers)
+            self.core.resolve_dual_ownership(marks, owner, self._services.now_us)
+            self._record_and_wake()
 
-    def take_in(self, arrivals: ReplicatedBatch) -> None:
+    def process_batch(self, arrivals: ReplicatedBatch) -> None:
         """Record and apply some queue events of another instance.
 
         That instance publishes their dead letters.
         """
         bodies, start = arrivals.bodies, arrivals.position
-        appended = self._journal.append_copies(arrivals, arrivals.content())
+        appended = self._journal.append_copies(arrivals, arrivals.next_content())
         for txid, body in zip(appended.txids, bodies[start:], strict=False):
             try:
                 within = decode_with_domain(body)
             except msgspec.MsgspecError as problem:
                 self._services.events.emit("1D-0017", queue=self.name, txid=txid, problem=problem)
             else:
-                self.membership.hear(within)
-        self._settle()
+                self.shared_queue.apply_remote_event(within)
+        self._record_and_wake()
 
     # consumers
 
@@ -292,9 +292,9 @@ class QueueTopic(Topic):
         """
         consumer = _consumer_of(subscription)
         if consumer is None:
-            self.browsing.attach(subscription, permit)
+            self.browser.attach(subscription, permit)
             return
-        here, wanted = self._limit(subscription, permit), None
+        here, wanted = self._apply_permit(subscription, permit), None
         if here.filter is not None:
             wanted = ConsumerFilter(to_text(here.filter), here.filter)
         self._subscriptions[subscription] = SubscriberEntry(subscription, None, 0)
@@ -309,41 +309,41 @@ class QueueTopic(Topic):
         """
         consumer = _consumer_of(subscription)
         if consumer is None:
-            self.browsing.detach(subscription)
+            self.browser.detach(subscription)
         elif subscription in self._subscriptions:
             del self._subscriptions[subscription]
-            self._limited.pop(subscription, None)
-            self._delivering.forget(subscription)
+            self._effective_forms.pop(subscription, None)
+            self._delivery_task.forget_subscription(subscription)
             if consumer.subscription is subscription:
-                self.dismiss(consumer)
+                self.detach_consumer(consumer)
             elif consumer.subscription not in self._subscriptions:
                 self.core.retire(consumer)
 
     def cost_of(self, subscription: Subscription) -> FilterCost | None:
         """See `SubscriberSet.cost_of`; None for followers, whose filters others evaluate."""
-        filter_ = self._here(subscription).filter
+        filter_ = self._effective_form(subscription).filter
         if filter_ is None or subscription not in self._subscriptions:
             return None
         wanted = ConsumerFilter(to_text(filter_), filter_)
         found = [
-            scan.matching.cost(wanted, self.name)
+            scan.matcher.cost(wanted, self.name)
             for scan in self.core.dispatch.scans
-            if isinstance(scan.matching, QueueFilterMatcher)
+            if isinstance(scan.matcher, QueueFilterMatcher)
         ]
         return next(filter(None, found), None)
 
-    def dismiss(self, consumer: Consumer) -> None:
+    def detach_consumer(self, consumer: Consumer) -> None:
         """Detach a consumer and return all its messages, even if its subscription has ended."""
-        if consumer in self.core.dispatch.seats:
-            self._delivering.forget(cast("Subscription", consumer.subscription))
-            self.core.detach(consumer, self._services.now)
-            self._settle()
+        if consumer in self.core.dispatch.slots:
+            self._delivery_task.forget_subscription(cast("Subscription", consumer.subscription))
+            self.core.detach(consumer, self._services.now_us)
+            self._record_and_wake()
 
-    def dismiss_some(self, consumer: Consumer) -> bool:
+    def detach_consumer_batch(self, consumer: Consumer) -> bool:
         """Return a batch of a departing consumer's messages; True if more than one may be left."""
-        if not self.core.detach_some(consumer, self._services.now, _RETURN_BATCH_SIZE):
+        if not self.core.detach_batch(consumer, self._services.now_us, _RETURN_BATCH_SIZE):
             return False
-        self._settle()
+        self._record_and_wake()
         return True
 
     @property
@@ -355,11 +355,11 @@ class QueueTopic(Topic):
 
     def wake(self) -> None:
         """Schedule a delivery slice."""
-        self._delivering.wake()
+        self._delivery_task.wake()
 
-    def recover(self, run: EntryBatch) -> None:
+    def recover_messages(self, run: EntryBatch) -> None:
         """Enqueue messages that were in the log before the start."""
-        self._entrance.enter(run, self.core.lifecycle.enqueue)
+        self._enqueuer.enqueue_entries(run, self.core.lifecycle.enqueue)
 
     def replay(self, within: DomainQueueEvent, txid: int, came: int | None) -> None:
         """Apply an event that was in the log before the start.
@@ -370,55 +370,60 @@ class QueueTopic(Topic):
             came: the time at which it came from another instance, which publishes its dead
                 letters; None if it happened here.
         """
-        correction = self._services.log.journal.steps.correction(txid)
-        correction -= self._services.ahead
+        correction = self._services.log.journal.clock_steps.correction(txid)
+        correction -= self._services.wall_clock_lead_us
         event = shifted(within.event, correction)
         if isinstance(event, Cancelled):
-            event = with_delays_from(event, self._services.now)
+            event = with_delays_from(event, self._services.now_us)
         came = None if came is None else came + correction
-        self.membership.replay(DomainQueueEvent(within.domain, event), came)
+        self.shared_queue.replay(DomainQueueEvent(within.domain, event), came)
         if isinstance(within.event, Expired) and came is None:
-            self.letters.take(within.event, txid)
+            self.dead_letters.add_expired(within.event, txid)
 
     def finish_recovery(self) -> None:
         """Start normal operation; called when all of the log has been applied."""
-        self.core.finish_recovery(self._services.now)
-        self._settle()
-        self.browsing.begin()
-        self.letters.begin()
+        self.core.finish_recovery(self._services.now_us)
+        self._record_and_wake()
+        self.browser.begin()
+        self.dead_letters.begin()
 
-    def _settle(self) -> None:
-        self.recording.write()
+    def _record_and_wake(self) -> None:
+        self.queue_journal.write()
         self.wake()
 
-    def _clear_up(self) -> None:
+    def _evict_and_wake(self) -> None:
         """Free cached messages that have left the queue, and schedule a delivery slice."""
         self.wake()
-        self._message_cache.clear_up(self._first_needed())
+        self._message_cache.evict_before(self._first_needed_txid())
 
-    def _needed_from(self) -> int:
-        first = self._first_needed()
+    def _retention_txid(self) -> int:
+        first = self._first_needed_txid()
         return self._services.log.last_txid + 1 if first is None else first
 
-    def _first_needed(self) -> int | None:
+    def _first_needed_txid(self) -> int | None:
         """Return the oldest txid that may still be read, None if there is none."""
-        needed = self.core.oldest_txid, self.browsing.needed_from, self.letters.needed_from
+        needed = (
+            self.core.oldest_txid,
+            self.browser.first_needed_txid,
+            self.dead_letters.first_needed_txid,
+        )
         return min((txid for txid in needed if txid is not None), default=None)
 
     # failures
 
-    def _filter_failed(self, wanted: ConsumerFilter, error: Exception) -> None:
+    def _on_filter_failure(self, wanted: ConsumerFilter, error: Exception) -> None:
         concerned = [
             one
             for one in self._subscriptions
-            if (filter_ := self._here(one).filter) is not None and to_text(filter_) == wanted.text
+            if (filter_ := self._effective_form(one).filter) is not None
+            and to_text(filter_) == wanted.text
         ]
         give_up_on(concerned, error)
 
-    def _has_no_space(self, problem: OSError) -> None:
+    def _log_out_of_space(self, problem: OSError) -> None:
         self._services.events.emit("1D-0021", queue=self.name, problem=problem.strerror)
 
-    def _expression_failed(self, error: Exception) -> None:
+    def _on_expression_failure(self, error: Exception) -> None:
         self._services.events.emit("1D-0016", queue=self.name, problem=error)
 
 

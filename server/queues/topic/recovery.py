@@ -42,12 +42,12 @@ class _Start(NamedTuple):
     """The start of the fold for a queue.
 
     Attributes:
-        messages: the txid of the first message that may be for it.
-        events: the txid of the first event that is applied.
+        first_message_txid: the txid of the first message that may be for it.
+        first_event_txid: the txid of the first event that is applied.
     """
 
-    messages: int
-    events: int
+    first_message_txid: int
+    first_event_txid: int
 
 
 def recover_queues(
@@ -70,14 +70,14 @@ def recover_queues(
     begins: dict[QueueTopic, int] = {}
     starts = _find_starts(queues, journal, begins)
     first = min((min(start) for start in starts.values()), default=journal.last_txid + 1)
-    if journal.is_cut:
+    if journal.has_unknown_removals:
         _tell_of_lost_messages(starts, journal.first_txid, events)
     fold = _Fold(queues, starts, events)
     cursor = journal.replay(LogSpan(first - 1), kinds=EVENTS)
     while not cursor.is_caught_up:
-        for run in cursor.read_on(_BATCH_SIZE, 4 << 20).runs():
+        for run in cursor.read_entry_range(_BATCH_SIZE, 4 << 20).batches():
             check()
-            fold.take_in(run)
+            fold.apply_entries(run)
     for queue in queues:
         queue.finish_recovery()
     return begins
@@ -88,21 +88,23 @@ def _tell_of_lost_messages(
 ) -> None:
     """Log which queues had messages in journals that are gone."""
     for queue, start in starts.items():
-        if queue.spec.recovery_point not in _AT_THE_END and start.messages < first_txid:
-            events.emit("1D-0041", queue=queue.name, begin=start.messages, first_txid=first_txid)
+        if queue.spec.recovery_point not in _AT_THE_END and start.first_message_txid < first_txid:
+            events.emit(
+                "1D-0041", queue=queue.name, begin=start.first_message_txid, first_txid=first_txid
+            )
 
 
 def _find_starts(
     queues: QueueTable, journal: Journal, begins: dict[QueueTopic, int]
 ) -> dict[QueueTopic, _Start]:
-    cache = journal.read_queues()
+    cache = journal.read_queue_points()
     points = {} if cache is None else {(one.message_type, one.name): one for one in cache.points}
     is_ahead = cache is not None and cache.txid > journal.last_txid
     starts: dict[QueueTopic, _Start] = {}
     for queue in queues:
         point = points.get((queue.message_type.name, queue.name))
         if point is not None:
-            queue.core.restore_deferred(point.early_acks)
+            queue.core.restore_early_acks(point.early_acks)
         begins[queue], starts[queue] = _start_of(queue, point, journal, is_ahead=is_ahead)
     return starts
 
@@ -115,10 +117,12 @@ def _start_of(
     if point is None or point.recovery_point != recovery_point:
         begin = _configured_start(recovery_point, journal)
         # Acknowledgements of messages that have not arrived may be older than `begin`.
-        return begin, _Start(begin, begin if point is None else min(begin, point.needed_from))
+        return begin, _Start(begin, begin if point is None else min(begin, point.needed_from_txid))
     if is_ahead:
-        return point.begin, _Start(point.begin, 1)
-    return point.begin, _Start(max(point.begin, point.needed_from), point.needed_from)
+        return point.begin_txid, _Start(point.begin_txid, 1)
+    return point.begin_txid, _Start(
+        max(point.begin_txid, point.needed_from_txid), point.needed_from_txid
+    )
 
 
 def _configured_start(recovery_point: str, journal: Journal) -> int:
@@ -128,7 +132,7 @@ def _configured_start(recovery_point: str, journal: Journal) -> int:
     if recovery_point == "epoch":
         return 1
     request = replace(parse_bookmark(recovery_point), includes_start=True)
-    return journal.resolve(request, "epoch").after + 1
+    return journal.resolve(request, "epoch").after_txid + 1
 
 
 class _Fold:
@@ -146,39 +150,43 @@ class _Fold:
         self._queues = queues
         self._starts = starts
         self._events = events
-        self._fed: dict[JournalTopic, list[QueueTopic]] = {}
-        self._letters = {queue.letters.part: queue.letters for queue in queues}
+        self._queues_by_topic: dict[JournalTopic, list[QueueTopic]] = {}
+        self._dead_letters_by_part = {
+            queue.dead_letters.publisher_part: queue.dead_letters for queue in queues
+        }
 
-    def take_in(self, run: EntryBatch) -> None:
+    def apply_entries(self, run: EntryBatch) -> None:
         """Apply entries of one topic."""
         start = 0
         for kind, rows in groupby(run.rows, _kind):
             end = start + sum(1 for _ in rows)
             part = run.pick(range(start, end)) if end - start < len(run.rows) else run
             if kind in MESSAGES:
-                self._take_messages(part)
+                self._recover_messages(part)
             elif kind == JournalEntryKind.QUEUE_EVENT:
                 self._replay(part)
             start = end
 
-    def _take_messages(self, run: EntryBatch) -> None:
-        concerned = self._fed.get(run.topic)
+    def _recover_messages(self, run: EntryBatch) -> None:
+        concerned = self._queues_by_topic.get(run.topic)
         if concerned is None:
             concerned = self._queues.fed_by(run.topic.message_type, run.topic.name)
-            self._fed[run.topic] = concerned
+            self._queues_by_topic[run.topic] = concerned
         for queue in concerned:
-            part = _from(run, self._starts[queue].messages)
+            part = _from(run, self._starts[queue].first_message_txid)
             if part.rows:
-                queue.recover(part)
+                queue.recover_messages(part)
         if run.has_extras:
-            for author in self._letters.keys() & set(map(publisher_part, run.column(CLIENT))):
-                self._letters[author].recover(run)
+            for author in self._dead_letters_by_part.keys() & set(
+                map(publisher_part, run.column(CLIENT))
+            ):
+                self._dead_letters_by_part[author].recover_letters(run)
 
     def _replay(self, run: EntryBatch) -> None:
         queue = self._queues.find(run.topic.message_type, run.topic.name)
         if queue is None:
             return  # it is no longer in the configuration
-        run = _from(run, self._starts[queue].events)
+        run = _from(run, self._starts[queue].first_event_txid)
         for row, body in zip(run.rows, run.data, strict=True):
             try:
                 within = decode_with_domain(body)

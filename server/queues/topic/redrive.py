@@ -51,9 +51,9 @@ class RedrivePublishers:
     def __init__(self, authors: Iterable[ServerPublisher], instance: str) -> None:
         self._authors: Final = tuple(authors)
         self._instance: Final = instance
-        self._parts: Final[dict[str, frozenset[int]]] = {}
+        self._parts_by_path: Final[dict[str, frozenset[int]]] = {}
 
-    def on(self, path: str) -> frozenset[int]:
+    def publisher_parts(self, path: str) -> frozenset[int]:
         """Return the publisher parts of their bookmarks, for messages published at one instance.
 
         See `publisher_part`.
@@ -61,13 +61,13 @@ class RedrivePublishers:
         Args:
             path: the instances that the messages have passed through, as in the log.
         """
-        found = self._parts.get(path)
+        found = self._parts_by_path.get(path)
         if found is None:
-            if len(self._parts) >= _MAX_PATHS:
-                self._parts.clear()
+            if len(self._parts_by_path) >= _MAX_PATHS:
+                self._parts_by_path.clear()
             publisher = hops(path)[0].name if path else self._instance
-            found = frozenset(author.part(publisher) for author in self._authors)
-            self._parts[path] = found
+            found = frozenset(author.publisher_part(publisher) for author in self._authors)
+            self._parts_by_path[path] = found
         return found
 
 
@@ -78,7 +78,7 @@ class DeadLetterRedrive:
         core: the queue, which holds the letters.
         message_type: the name of its message type.
         read: reads messages by their txids; None for a message that is damaged in the log.
-        acknowledging: executes acknowledgements for the queue.
+        ack_handler: executes acknowledgements for the queue.
         services: the server's services for the queue.
     """
 
@@ -87,13 +87,13 @@ class DeadLetterRedrive:
         core: Queue,
         message_type: str,
         read: Callable[[Sequence[int]], list[CachedMessage | None]],
-        acknowledging: QueueAckHandler,
+        ack_handler: QueueAckHandler,
         services: QueueServices,
     ) -> None:
         self._core: Final = core
         self._message_type: Final = message_type
         self._read: Final = read
-        self._acknowledging: Final = acknowledging
+        self._ack_handler: Final = ack_handler
         self._services: Final = services
 
     def redrive(self, places: Sequence[int], said: AckTerms, may_publish: MayPublish) -> int:
@@ -113,16 +113,16 @@ class DeadLetterRedrive:
             JournalUnreadableError: the log cannot be read at the moment.
             JournalUnavailableError: as for `QueueAckHandler.acknowledge`.
         """
-        there = [place for place in places if self._core.refusal(place, said.client) is None]
+        there = [place for place in places if self._core.refusal_reason(place, said.client) is None]
         txids = self._core.lifecycle.entries.txids(there)
         back = [
             place
             for place, message in zip(there, self._read(txids), strict=True)
-            if message is not None and self._bring_back(message, may_publish)
+            if message is not None and self._republish(message, may_publish)
         ]
-        return self._acknowledging.acknowledge_places(back, said)
+        return self._ack_handler.acknowledge_places(back, said)
 
-    def _bring_back(self, message: CachedMessage, may_publish: MayPublish) -> bool:
+    def _republish(self, message: CachedMessage, may_publish: MayPublish) -> bool:
         """Publish a letter's message again; return True on success."""
         context = message.context
         letter = DeadLetter.from_text(context.correlation_id or "")
@@ -130,7 +130,7 @@ class DeadLetterRedrive:
             return False
         topics, message_type = self._services.topics, self._message_type
         home, stood = letter.topic, context.topic_name
-        if stood is None or not topics.has_lost(message_type, letter.queue, home, stood):
+        if stood is None or not topics.may_be_dead_letter(message_type, letter.queue, home, stood):
             return False
         if not may_publish(home, message.body, context):
             return False

@@ -34,13 +34,13 @@ def report(queues: Iterable[QueueTopic], now: float) -> str:
 def _lines(topic: QueueTopic, now: int) -> Iterator[str]:
     queue = topic.core
     found = status(queue, now)
-    states = ", ".join(f"{count} {state}" for state, count in found.states.items())
+    states = ", ".join(f"{count} {state}" for state, count in found.counts_by_state.items())
     yield f"queue {topic.name} ({topic.message_type.name}): {found.depth} messages: {states or '-'}"
-    if found.inactive:
-        yield f"  {found.inactive} more are in the log, beyond TargetQueueDepth"
-    if found.deferred_acks:
-        yield f"  {found.deferred_acks} acknowledgements came before their messages"
-    if topic.membership.is_shared:
+    if found.inactive_count:
+        yield f"  {found.inactive_count} more are in the log, beyond TargetQueueDepth"
+    if found.early_ack_count:
+        yield f"  {found.early_ack_count} acknowledgements came before their messages"
+    if topic.shared_queue.is_shared:
         yield _sharing(topic)
     for consumer in found.consumers[:_MAX_CONSUMERS]:
         yield f"  consumer {_consumer(consumer)}"
@@ -59,7 +59,7 @@ def _lines(topic: QueueTopic, now: int) -> Iterator[str]:
 
 def _sharing(topic: QueueTopic) -> str:
     counters = topic.core.counters
-    acting = ", acts for others" if topic.membership.sharing.proxied else ""
+    acting = ", acts for others" if topic.shared_queue.transfers.is_proxy else ""
     return (
         f"  shared with other instances: {counters.transferred_in} messages were handed on to this"
         f" one, {counters.transferred_out} by it, {counters.owned_twice} of which had been"
@@ -73,6 +73,7 @@ def _consumer(consumer: ConsumerStatus) -> str:
     filter_ = f", filter {wanted.text}" if isinstance(wanted, ConsumerFilter) else ""
     retired = ", gets no more" if consumer.is_retired else ""
     return (
-        f"{consumer.name}: has {consumer.outstanding} of {consumer.limit}, {consumer.held} of this"
-        f" queue; was sent {consumer.delivered}{filter_}{retired}"
+        f"{consumer.name}: has {consumer.outstanding} of {consumer.max_backlog},"
+        f" {consumer.held_count} of this"
+        f" queue; was sent {consumer.delivered_count}{filter_}{retired}"
     )

@@ -29,39 +29,40 @@ class ScratchMemory:
 
     Args:
         directory: the directory of the file.
-        on_refusal: called when there is no space; not again until the file has grown in between.
+        on_out_of_space: called when there is no space; not again until the file has grown in
+            between.
     """
 
-    def __init__(self, directory: Path, on_refusal: Callable[[OSError], None]) -> None:
+    def __init__(self, directory: Path, on_out_of_space: Callable[[OSError], None]) -> None:
         self._directory: Final = directory
-        self._on_refusal: Final = on_refusal
+        self._on_out_of_space: Final = on_out_of_space
         self._file: IO[bytes] | None = None
         self._size = 0
-        self._rest = memoryview(b"")  # the unused part of the last map
-        self._free: dict[int, list[memoryview]] = {}  # by size
-        self._taken = 0
-        self._is_refused = False
+        self._unused_memory = memoryview(b"")  # the unused part of the last map
+        self._free_by_size: dict[int, list[memoryview]] = {}  # by size
+        self._allocated_count = 0
+        self._is_out_of_space = False
 
-    def take(self, size: int) -> memoryview | None:
-        """See `ColumnStorage.take`."""
-        room = self._free.get(size)
+    def allocate(self, size: int) -> memoryview | None:
+        """See `ColumnStorage.allocate`."""
+        room = self._free_by_size.get(size)
         if room:
-            self._taken += 1
+            self._allocated_count += 1
             return room.pop()
-        if len(self._rest) < size and not self._grow(size):
+        if len(self._unused_memory) < size and not self._grow(size):
             return None
-        self._taken += 1
-        taken, self._rest = self._rest[:size], self._rest[size:]
+        self._allocated_count += 1
+        taken, self._unused_memory = self._unused_memory[:size], self._unused_memory[size:]
         return taken
 
-    def give_back(self, room: memoryview) -> None:
-        """See `ColumnStorage.give_back`; the last block also frees the space on the disk."""
-        self._taken -= 1
-        if self._taken:
-            self._free.setdefault(len(room), []).append(room)
+    def release(self, room: memoryview) -> None:
+        """See `ColumnStorage.release`; the last block also frees the space on the disk."""
+        self._allocated_count -= 1
+        if self._allocated_count:
+            self._free_by_size.setdefault(len(room), []).append(room)
             return
-        self._free.clear()
-        self._rest = memoryview(b"")
+        self._free_by_size.clear()
+        self._unused_memory = memoryview(b"")
         self._size = 0
         if self._file is not None:
             self._file.close()
@@ -77,11 +78,11 @@ class ScratchMemory:
             os.posix_fallocate(file, self._size, more)
             mapped = mmap.mmap(file, more, offset=self._size)
         except OSError as problem:
-            if not self._is_refused:
-                self._on_refusal(problem)
-            self._is_refused = True
+            if not self._is_out_of_space:
+                self._on_out_of_space(problem)
+            self._is_out_of_space = True
             return False
-        self._is_refused = False
+        self._is_out_of_space = False
         self._size += more
-        self._rest = memoryview(mapped)
+        self._unused_memory = memoryview(mapped)
         return True

@@ -43,16 +43,16 @@ class SharedQueue:
     Args:
         spec: the queue.
         instance: the name of this instance.
-        wake: schedules a delivery slice of the queue, which calls `step`.
+        wake: schedules a delivery slice of the queue, which calls `process_transfers`.
         services: the server's services for the queue.
 
     Attributes:
         domain: distinguishes the queue from others of the same name; see `DomainQueueEvent`.
         is_shared: other instances have the queue, too.
-        sharing: makes the decisions; exists after `begin`.
+        transfers: makes the decisions; exists after `begin`.
     """
 
-    sharing: OwnershipTransfers
+    transfers: OwnershipTransfers
 
     def __init__(
         self, spec: QueueSpec, instance: str, wake: Callable[[], None], services: QueueServices
@@ -63,7 +63,7 @@ class SharedQueue:
         self.is_shared: Final = not is_local and services.is_replicated(
             spec.message_type, spec.name
         )
-        self._hears: Final = not is_local
+        self._accepts_remote_events: Final = not is_local
         self._wake: Final = wake
         self._name: Final = spec.name
         self._instance: Final = instance
@@ -80,10 +80,10 @@ class SharedQueue:
         """
         queue_peers = self._services.queue_peers
         self._core = core
-        self._recording = recording
-        self.sharing = OwnershipTransfers(core, queue_peers.reach, self._initial_owner)
+        self._queue_journal = recording
+        self.transfers = OwnershipTransfers(core, queue_peers.is_reachable, self._initial_owner)
         if self.is_shared:
-            queue_peers.listen(self._subject, self._listen)
+            queue_peers.register_handler(self._subject, self._handle_peer_message)
 
     def first_owner(self, path: str) -> str:
         """Return the owner of a message that enters the queue; empty for this instance.
@@ -93,24 +93,24 @@ class SharedQueue:
         """
         if not self.is_shared or not (path or self._initial_owner):
             return ""
-        return self.sharing.initial_owner(hops(path)[0].name if path else self._instance)
+        return self.transfers.initial_owner(hops(path)[0].name if path else self._instance)
 
-    def owner_of_two(self, publishers: tuple[str, str]) -> str:
+    def resolve_dual_owner(self, publishers: tuple[str, str]) -> str:
         """Return the name of the owner of a message that was published at two instances."""
-        return max(self.sharing.initial_owner(one) or self._instance for one in publishers)
+        return max(self.transfers.initial_owner(one) or self._instance for one in publishers)
 
     def set_proxied(self, enabled: bool) -> None:
         """Start or stop acting for unreachable owners (AMPS User Guide, Proxied Transfer)."""
-        self.sharing.proxied = enabled
+        self.transfers.is_proxy = enabled
         self._services.events.emit("1D-0027" if enabled else "1D-0028", queue=self._name)
         self._wake()
 
     # Events of other instances.
 
-    def hear(self, within: DomainQueueEvent) -> None:
+    def apply_remote_event(self, within: DomainQueueEvent) -> None:
         """Apply an event that another instance has just recorded."""
-        if self._concerns(within):
-            self._core.hear(within.event, self._services.now)
+        if self._is_relevant(within):
+            self._core.apply_remote_event(within.event, self._services.now_us)
 
     def replay(self, within: DomainQueueEvent, came: int | None) -> None:
         """Apply an event of the log again.
@@ -120,11 +120,11 @@ class SharedQueue:
             came: the time at which it came from another instance; None if it is this instance's.
         """
         is_transfer = isinstance(within.event, Transferred)
-        if self._concerns(within) if came is not None else self.is_shared or not is_transfer:
+        if self._is_relevant(within) if came is not None else self.is_shared or not is_transfer:
             self._core.replay(within.event, came)
 
-    def _concerns(self, within: DomainQueueEvent) -> bool:
-        if not self._hears or within.domain != self.domain:
+    def _is_relevant(self, within: DomainQueueEvent) -> bool:
+        if not self._accepts_remote_events or within.domain != self.domain:
             return False
         return self.is_shared or not isinstance(within.event, Transferred)
 
@@ -133,11 +133,13 @@ class SharedQueue:
         log = self._services.log
         client, sequence = mark
         if not self.is_shared:
-            return log.has_come_to(mark)
+            return log.has_reached(mark)
         if log.journal.last_sequence(client):
-            return log.has_come_to(mark) and not self.is_missing(mark)
+            return log.has_reached(mark) and not self.is_missing(mark)
         try:  # the identity counts in txids, perhaps of another instance: compare the entry
-            found = log.journal.replay(LogSpan(sequence - 1, last=sequence), kinds=EVENTS).read(1)
+            found = log.journal.replay(
+                LogSpan(sequence - 1, last_txid=sequence), kinds=EVENTS
+            ).read(1)
         except JournalUnreadableError:
             return False
         return bool(found) and found[0].client == client
@@ -149,32 +151,35 @@ class SharedQueue:
     # Messages between instances ("words").
 
     @property
-    def next_moment(self) -> int | None:
-        """The time at which `step` must be called even without an event; None for never."""
-        return self.sharing.next_moment if self.is_shared else None
+    def next_deadline(self) -> int | None:
+        """When `process_transfers` must be called even without an event; None for never."""
+        return self.transfers.next_deadline if self.is_shared else None
 
-    def step(self) -> bool:
+    def process_transfers(self) -> bool:
         """Send requests and answers; return True if ownership has changed: deliver again."""
         if not self.is_shared:
             return False
-        said = self.sharing.step(self._services.now)
+        said = self.transfers.process_transfers(self._services.now_us)
         has_changed = bool(self._core.lifecycle.events)
         for to, word in said:
-            self._recording.when_stored(
+            self._queue_journal.when_durable(
                 partial(
-                    self._services.queue_peers.say, to, self._subject, encode_peer_message(word)
+                    self._services.queue_peers.send_message,
+                    to,
+                    self._subject,
+                    encode_peer_message(word),
                 )
             )
         if said or has_changed:
-            self._recording.write()
+            self._queue_journal.write()
         return has_changed
 
-    def _listen(self, to: str, sender: str, body: bytes) -> None:
+    def _handle_peer_message(self, to: str, sender: str, body: bytes) -> None:
         """Handle a word of another instance; words that this version cannot decode are ignored."""
         try:
             word = decode_peer_message(body)
         except msgspec.MsgspecError:
             return
-        if to == self._instance or (self.sharing.proxied and isinstance(word, TransferRequest)):
-            self.sharing.hear(word, sender, self._services.now)
+        if to == self._instance or (self.transfers.is_proxy and isinstance(word, TransferRequest)):
+            self.transfers.handle_peer_message(word, sender, self._services.now_us)
             self._wake()

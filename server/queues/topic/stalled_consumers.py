@@ -27,10 +27,12 @@ class StalledConsumers:
 
     def __init__(self, clock: Clock) -> None:
         self._clock: Final = clock
-        self._behind: dict[Consumer, int] = {}  # value: the end of the first lease since then
-        self._held_back: set[Consumer] = set()
+        self._hold_back_times: dict[
+            Consumer, int
+        ] = {}  # value: the end of the first lease since then
+        self._held_back_consumers: set[Consumer] = set()
 
-    def sent(self, consumer: Consumer, now: int, lease_until: int | None) -> None:
+    def record_sent(self, consumer: Consumer, now: int, lease_until: int | None) -> None:
         """Hold a consumer back if needed, after messages have been sent to it.
 
         Args:
@@ -39,29 +41,29 @@ class StalledConsumers:
             lease_until: the end of their lease; None for never.
         """
         if lease_until is None or not _is_behind(consumer):
-            self._behind.pop(consumer, None)
-        elif now >= self._behind.setdefault(consumer, lease_until):
-            if not self._held_back:
-                self._look_later()
-            self._held_back.add(consumer)
-            consumer.hold_back(True)
+            self._hold_back_times.pop(consumer, None)
+        elif now >= self._hold_back_times.setdefault(consumer, lease_until):
+            if not self._held_back_consumers:
+                self._schedule_check()
+            self._held_back_consumers.add(consumer)
+            consumer.set_held_back(True)
 
-    def forget(self, consumer: Consumer | None) -> None:
+    def forget_consumer(self, consumer: Consumer | None) -> None:
         """Forget a detached consumer; a no-op for others."""
         if consumer is not None:
-            self._behind.pop(consumer, None)
+            self._hold_back_times.pop(consumer, None)
 
-    def _look_later(self) -> None:
-        self._clock.call_later(_LOOK_SECONDS, self._look)
+    def _schedule_check(self) -> None:
+        self._clock.call_later(_LOOK_SECONDS, self._check_consumers)
 
-    def _look(self) -> None:
-        for consumer in tuple(self._held_back):
+    def _check_consumers(self) -> None:
+        for consumer in tuple(self._held_back_consumers):
             if not _is_behind(consumer):
-                self._held_back.discard(consumer)
-                self._behind.pop(consumer, None)
-                consumer.hold_back(False)
-        if self._held_back:
-            self._look_later()
+                self._held_back_consumers.discard(consumer)
+                self._hold_back_times.pop(consumer, None)
+                consumer.set_held_back(False)
+        if self._held_back_consumers:
+            self._schedule_check()
 
 
 def _is_behind(consumer: Consumer) -> bool:

@@ -59,9 +59,9 @@ def details(topic: QueueTopic, log: TransactionLog, moment: SteadySeconds) -> di
         else 0,
         "seconds_behind": found.oldest_age / _SECOND,
         "age_of_oldest_lease": found.oldest_lease_age / _SECOND,
-        "backlog": queue.leased,
+        "backlog": queue.leased_count,
         "expired_leases": counters.expired_leases,
-        "locally_owned": found.depth - found.states.get("owned elsewhere", 0),
+        "locally_owned": found.depth - found.counts_by_state.get("owned elsewhere", 0),
         "transferred_in": counters.transferred_in,
         "transferred_out": counters.transferred_out,
         "cursors": _cursors(queue, found, log),
@@ -73,9 +73,9 @@ def _last_queued(queue: Queue, log: TransactionLog) -> int:
     """Return the txid of the last entry of the log that the queue has read."""
     entries = queue.lifecycle.entries
     last = entries.end - 1
-    if queue.lifecycle.inactive:
+    if queue.lifecycle.inactive_count:
         return queue.lifecycle.resume_txid - 1
-    return entries.txid(last) if entries.is_there(last) else log.last_txid
+    return entries.txid(last) if entries.is_present(last) else log.last_txid
 
 
 def _cursors(queue: Queue, found: QueueStatus, log: TransactionLog) -> list[dict[str, object]]:
@@ -107,10 +107,10 @@ def _subscription(consumer: ConsumerStatus) -> dict[str, object]:
     return {
         "client_name": consumer.name,
         "filter": wanted.text if isinstance(wanted, ConsumerFilter) else "",
-        "backlog": consumer.held,
+        "backlog": consumer.held_count,
         "total_backlog": consumer.outstanding,
-        "max_backlog": consumer.limit,
-        "delivered": consumer.delivered,
+        "max_backlog": consumer.max_backlog,
+        "delivered": consumer.delivered_count,
         "is_active": int(not consumer.is_retired),
     }
 
@@ -126,7 +126,7 @@ def _message(
         "bookmark": bookmark_of(queue, place),
         "journal": _journal(files, txid),
         "deliverable": int(state in VISIBLE),
-        "age": max(now - entries.time(place), 0) / _SECOND,
+        "age": max(now - entries.recorded_at(place), 0) / _SECOND,
         "locally_owned": int(not entries.owner(place)),
         "priority": max(
             entries.priority(place) - 1, 0

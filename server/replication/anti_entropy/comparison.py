@@ -83,13 +83,13 @@ class ComparisonContext(Protocol):
     def last_txid(self) -> int:
         """The txid of the last entry in its log."""
 
-    def has_taken(self, peer: str, txid: int) -> bool:
+    def has_received(self, peer: str, txid: int) -> bool:
         """Return whether everything up to an entry of the peer's log has been received.
 
         True for an instance that sends nothing here: there is nothing to receive.
         """
 
-    def had(self, client: int, sequence: int) -> bool:
+    def has_message(self, client: int, sequence: int) -> bool:
         """Return whether a message has been received."""
 
 
@@ -149,21 +149,22 @@ _Kind = TypeVar("_Kind", bound=ComparisonMessage)
 class RecordComparison:
     """Compares a topic's records with those of another instance.
 
-    The caller passes messages for it to `take`, and calls `step` until that returns False, and
-    again when a message has arrived, or some time has passed. It sends the messages in `outgoing`.
+    The caller passes messages for it to `receive_message`, and calls `run_slice` until that returns
+    False, and again when a message has arrived, or some time has passed. It sends the messages in
+    `outgoing_messages`.
 
     Args:
         number: identifies this comparison.
         topic: message type and name.
         peer: the other instance.
         records: those of this instance.
-        services: the other state of this instance.
-        now: microseconds that never go back.
+        context: the other state of this instance.
+        now_us: microseconds that never go back.
 
     Attributes:
         topic: see above.
         peer: see above.
-        outgoing: messages to be sent.
+        outgoing_messages: messages to be sent.
         result: the result; None until there is one.
         failure: the reason why there will be no result; None as long as there may be one.
     """
@@ -174,57 +175,57 @@ class RecordComparison:
         topic: tuple[str, str],
         peer: str,
         records: ComparableRecords,
-        services: ComparisonContext,
-        now: int,
+        context: ComparisonContext,
+        now_us: int,
     ) -> None:
         self.topic: Final = topic
         self.peer: Final = peer
-        self.outgoing: list[ComparisonMessage] = []
+        self.outgoing_messages: list[ComparisonMessage] = []
         self.result: ComparisonResult | None = None
         self.failure: str | None = None
         self._number = number
         self._records = records
-        self._services = services
-        self._now = now
-        self._answers: list[ComparisonMessage] = []
-        self._is_waiting: _Wait | None = None
-        self._waits_since = now
+        self._context = context
+        self._now_us = now_us
+        self._responses: list[ComparisonMessage] = []
+        self._wait_condition: _Wait | None = None
+        self._wait_started_us = now_us
         self._steps: Iterator[_Wait | None] = self._compare()
-        self._theirs = 0  # number of records
-        self._ours = RangeDigests()
+        self._peer_record_count = 0  # number of records
+        self._own_digests = RangeDigests()
         self._txids = 0, 0
-        self._looks = 0
+        self._state_request_number = 0
 
     @property
     def is_over(self) -> bool:
         """True if there is nothing more to do."""
         return self.result is not None or self.failure is not None
 
-    def take(self, word: ComparisonMessage) -> None:
+    def receive_message(self, word: ComparisonMessage) -> None:
         """Take a message of the other instance; ignore those of another comparison."""
         if not self.is_over and getattr(word, "number", None) == self._number:
-            self._answers.append(word)
+            self._responses.append(word)
 
     def fail(self, reason: str) -> None:
         """Abort the comparison."""
         if not self.is_over:
             self.failure = reason
 
-    def step(self, now: int) -> bool:
+    def run_slice(self, now: int) -> bool:
         """Do a time slice of work; return whether there is more to do at once."""
-        self._now = now
+        self._now_us = now
         if self.is_over:
             return False
-        waiting = self._is_waiting
+        waiting = self._wait_condition
         if waiting is not None:
             if not waiting():
-                if now - self._waits_since > RESPONSE_TIMEOUT_US:
+                if now - self._wait_started_us > RESPONSE_TIMEOUT_US:
                     self.fail(f"{self.peer} has not answered, or not caught up, in time")
                 return False
-            self._is_waiting = None
+            self._wait_condition = None
         try:
-            self._is_waiting = next(self._steps)
-            self._waits_since = now
+            self._wait_condition = next(self._steps)
+            self._wait_started_us = now
         except StopIteration:
             return False
         except ComparisonError as problem:
@@ -234,48 +235,48 @@ class RecordComparison:
     # The steps, from the first to the last.
 
     def _compare(self) -> _Steps:
-        self._say(DigestRequest(self._number, *self.topic))
+        self._send_message(DigestRequest(self._number, *self.topic))
         for made in make_range_digests(self._records):
             if made is None:
                 yield None
             else:
-                self._ours = made
-        yield self._has_answer
-        answer = self._answer(DigestResponse)
-        self._theirs = answer.records
+                self._own_digests = made
+        yield self._has_response
+        answer = self._pop_response(DigestResponse)
+        self._peer_record_count = answer.records
         try:
-            differing = self._ours.differing(answer.sums)
+            differing = self._own_digests.differing_ranges(answer.sums)
         except ValueError as problem:
             raise ComparisonError(f"{self.peer} has sent {problem}") from problem
         keys: dict[str, None] = {}
-        for ranges in self._groups(differing):
-            yield from self._find(ranges, keys)
+        for ranges in self._range_batches(differing):
+            yield from self._find_differing_keys(ranges, keys)
             if len(keys) > MAX_COMPARED_KEYS:
                 break
         unclear = max(len(keys) - MAX_COMPARED_KEYS, 0)
-        yield from self._look_at_all(list(keys)[:MAX_COMPARED_KEYS], unclear)
+        yield from self._verify_keys(list(keys)[:MAX_COMPARED_KEYS], unclear)
 
-    def _groups(self, ranges: Sequence[int]) -> Iterator[Sequence[int]]:
+    def _range_batches(self, ranges: Sequence[int]) -> Iterator[Sequence[int]]:
         """Yield ranges, no more at a time than a list may have records."""
-        per_range = max(self._ours.records, self._theirs) // RANGES + 1
+        per_range = max(self._own_digests.record_count, self._peer_record_count) // RANGES + 1
         size = max(MAX_LISTED_KEYS // 2 // per_range, 1)
         for start in range(0, len(ranges), size):
             yield ranges[start : start + size]
 
-    def _find(self, ranges: Sequence[int], keys: dict[str, None]) -> _Steps:
+    def _find_differing_keys(self, ranges: Sequence[int], keys: dict[str, None]) -> _Steps:
         """Find the keys in some ranges that are not the same."""
         listed: set[str] = set()
         chosen = frozenset(ranges)
         word: ComparisonMessage = KeyListRequest(self._number, list(ranges))
         while True:
-            self._say(word)
-            yield self._has_answer
-            answer = self._answer(KeyListResponse)
+            self._send_message(word)
+            yield self._has_response
+            answer = self._pop_response(KeyListResponse)
             if len(listed) > MAX_LISTED_KEYS:
                 raise ComparisonError(f"{self.peer} lists more than {MAX_LISTED_KEYS} records")
             for key, digest in zip(answer.keys, answer.digests, strict=True):
                 listed.add(key)
-                if self._records.state(key).digest != digest:
+                if self._records.record_state(key).digest != digest:
                     keys[key] = None
             if answer.is_last:
                 break
@@ -286,16 +287,18 @@ class RecordComparison:
                     keys[key] = None
             yield None
 
-    def _look_at_all(self, keys: Sequence[str], unclear: int) -> _Steps:
+    def _verify_keys(self, keys: Sequence[str], unclear: int) -> _Steps:
         """Verify keys until each is decided, or they keep changing."""
         suspected: dict[str, RecordDifference] = {}
         found: dict[str, RecordDifference] = {}
         for _ in range(_MAX_LOOKS):
             again: list[str] = []
             for some in _in_words(keys):
-                look: dict[str, RecordState] = {key: self._records.state(key) for key in some}
-                yield from self._look(look)
-                for key, difference in self._judge(look):
+                look: dict[str, RecordState] = {
+                    key: self._records.record_state(key) for key in some
+                }
+                yield from self._request_states(look)
+                for key, difference in self._compare_states(look):
                     if difference is None:
                         again.append(key)
                     elif suspected.get(key) == difference:
@@ -307,39 +310,43 @@ class RecordComparison:
                 keys = again
                 break
             keys = again
-            yield self._is_time_to_look_again
+            yield self._is_retry_due
         differences = sorted(found.values())[:MAX_DIFFERENCES]
         self.result = ComparisonResult(
-            (self._ours.records, self._theirs),
+            (self._own_digests.record_count, self._peer_record_count),
             differences,
             len(found),
             unclear + len(keys),
             self._txids,
         )
 
-    def _look(self, states: dict[str, RecordState]) -> _Steps:
+    def _request_states(self, states: dict[str, RecordState]) -> _Steps:
         """Ask for the states of some keys; wait until the entries behind the answer are here."""
-        self._looks += 1
-        upto = self._services.last_txid
-        self._say(
-            StateRequest(self._number, self._looks, upto, list(states), list(states.values()))
+        self._state_request_number += 1
+        upto = self._context.last_txid
+        self._send_message(
+            StateRequest(
+                self._number, self._state_request_number, upto, list(states), list(states.values())
+            )
         )
-        yield self._has_answer
-        self._looked = self._answer(StateResponse)
-        if self._looked.look != self._looks or len(self._looked.states) != len(states):
+        yield self._has_response
+        self._state_response = self._pop_response(StateResponse)
+        if self._state_response.look != self._state_request_number or len(
+            self._state_response.states
+        ) != len(states):
             raise ComparisonError(f"{self.peer} has answered something else")
-        self._txids = upto, self._looked.upto
-        yield lambda: self._services.has_taken(self.peer, self._looked.upto)
+        self._txids = upto, self._state_response.upto
+        yield lambda: self._context.has_received(self.peer, self._state_response.upto)
 
-    def _judge(
+    def _compare_states(
         self, asked: dict[str, RecordState]
     ) -> Iterator[tuple[str, RecordDifference | None]]:
         """Yield the keys that differ, or that are undecided."""
-        looked = self._looked
+        looked = self._state_response
         for (key, before), theirs, had in zip(
             asked.items(), looked.states, looked.had, strict=True
         ):
-            ours = self._records.state(key)
+            ours = self._records.record_state(key)
             verdict = self._verdict(before, ours, theirs, had=had)
             if verdict is _KeyVerdict.DIFFERS:
                 yield key, RecordDifference(key, ours, theirs)
@@ -353,25 +360,25 @@ class RecordComparison:
             return _KeyVerdict.SAME
         if ours != before:
             return _KeyVerdict.UNCLEAR
-        if not had or not is_source_message_received(theirs, self._services):
+        if not had or not is_source_message_received(theirs, self._context):
             return _KeyVerdict.UNCLEAR
         if (not ours.digest and theirs.ages) or (not theirs.digest and ours.ages):
             return _KeyVerdict.SAME
         return _KeyVerdict.DIFFERS
 
-    def _is_time_to_look_again(self) -> bool:
-        return self._now - self._waits_since >= STATE_REQUEST_INTERVAL_US
+    def _is_retry_due(self) -> bool:
+        return self._now_us - self._wait_started_us >= STATE_REQUEST_INTERVAL_US
 
     # Messages.
 
-    def _say(self, word: ComparisonMessage) -> None:
-        self.outgoing.append(word)
+    def _send_message(self, word: ComparisonMessage) -> None:
+        self.outgoing_messages.append(word)
 
-    def _has_answer(self) -> bool:
-        return bool(self._answers)
+    def _has_response(self) -> bool:
+        return bool(self._responses)
 
-    def _answer(self, kind: type[_Kind]) -> _Kind:
-        answer = self._answers.pop(0)
+    def _pop_response(self, kind: type[_Kind]) -> _Kind:
+        answer = self._responses.pop(0)
         if isinstance(answer, DigestRefusal):
             raise ComparisonError(f"{self.peer}: {answer.reason}")
         if not isinstance(answer, kind):
@@ -381,7 +388,7 @@ class RecordComparison:
 
 def is_source_message_received(state: RecordState, services: ComparisonContext) -> bool:
     """Return whether the message that a state comes from is here; True if none is known."""
-    return not state.client or services.had(state.client, state.sequence)
+    return not state.client or services.has_message(state.client, state.sequence)
 
 
 def _in_words(keys: Sequence[str]) -> Iterator[Sequence[str]]:

@@ -70,17 +70,17 @@ class _ComparisonJob:
 
     peer: str
     topic: SowTopicRecords
-    repairs: bool
+    should_repair: bool
 
 
 @dataclass(slots=True)
 class _ComparisonPeer:
     """An instance that this instance has a link with."""
 
-    peer: LinkPeer
-    answering: ComparisonResponder
-    next_at: float
-    asked_at: float = 0.0
+    link_peer: LinkPeer
+    responder: ComparisonResponder
+    next_comparison_at: float
+    requested_at: float = 0.0
 
 
 class AntiEntropyCoordinator:
@@ -89,48 +89,48 @@ class AntiEntropyCoordinator:
     Args:
         replication: the replication state.
         topics: the topics with records.
-        repairs: republishes the records that a repair keeps.
-        neighbours: the links.
-        turns: the scheduler of the engine's thread.
+        republisher: republishes the records that a repair keeps.
+        links: the links.
+        scheduler: the scheduler of the engine's thread.
         clock: the time, and timers.
         log: the event log, for the results.
 
     Attributes:
-        findings: the latest results.
+        history: the latest results.
     """
 
     def __init__(
         self,
         replication: ReplicationState,
         topics: SowRegistry,
-        repairs: RecordRepublisher,
-        neighbours: PeerLinks,
-        turns: Scheduler,
+        republisher: RecordRepublisher,
+        links: PeerLinks,
+        scheduler: Scheduler,
         clock: Clock,
         log: ServerLog,
     ) -> None:
-        self.findings: Final = ComparisonHistory(log)
+        self.history: Final = ComparisonHistory(log)
         self._replication: Final = replication
         self._topics: Final = topics
-        self._repairs: Final = repairs
-        self._neighbours: Final = neighbours
-        self._turns: Final = turns
+        self._republisher: Final = republisher
+        self._links: Final = links
+        self._scheduler: Final = scheduler
         self._clock: Final = clock
-        self._known: dict[str, _ComparisonPeer] = {}
-        self._wanted: deque[_ComparisonJob] = deque()
+        self._peers: dict[str, _ComparisonPeer] = {}
+        self._pending_jobs: deque[_ComparisonJob] = deque()
         self._current: tuple[RecordComparison, _ComparisonJob] | None = None
-        self._began = 0.0
+        self._started_at = 0.0
         self._number = replication.nonce
         self._is_queued = False
-        neighbours.watch(self._links_changed)
-        neighbours.listen(SUBJECT, self._hear)
-        self._cancel = clock.call_later(_TICK_SECONDS, self._tick)
+        links.watch(self._update_peers)
+        links.register_handler(SUBJECT, self._receive_message)
+        self._cancel_timer = clock.call_later(_TICK_SECONDS, self._tick)
 
     def close(self) -> None:
         """Stop comparing."""
-        self._cancel()
-        self._known.clear()
-        self._wanted.clear()
+        self._cancel_timer()
+        self._peers.clear()
+        self._pending_jobs.clear()
         self._current = None
 
     # Requests.
@@ -150,23 +150,23 @@ class AntiEntropyCoordinator:
             The number of comparisons scheduled.
         """
         count = 0
-        for known in self._known.values():
-            if peer in (None, known.peer.name):
-                for sow in self._comparable(known.peer):
+        for known in self._peers.values():
+            if peer in (None, known.link_peer.name):
+                for sow in self._comparable_topics(known.link_peer):
                     if topic in (None, sow.name):
-                        self._want(known.peer.name, sow, repairs=repair)
+                        self._enqueue_job(known.link_peer.name, sow, repairs=repair)
                         count += 1
         self._wake()
         return count
 
-    def _want(self, peer: str, sow: SowTopicRecords, *, repairs: bool) -> None:
-        for one in self._wanted:
+    def _enqueue_job(self, peer: str, sow: SowTopicRecords, *, repairs: bool) -> None:
+        for one in self._pending_jobs:
             if (one.peer, one.topic) == (peer, sow):
-                one.repairs |= repairs
+                one.should_repair |= repairs
                 return
-        self._wanted.append(_ComparisonJob(peer, sow, repairs))
+        self._pending_jobs.append(_ComparisonJob(peer, sow, repairs))
 
-    def _comparable(self, peer: LinkPeer) -> list[SowTopicRecords]:
+    def _comparable_topics(self, peer: LinkPeer) -> list[SowTopicRecords]:
         """Return the topics that an instance sends here, with records at both instances."""
         if not peer.sends:
             return []
@@ -175,13 +175,13 @@ class AntiEntropyCoordinator:
             for sow in self._topics.topics
             if self._topics.is_journaled(sow)
             and is_kept_by(sow, peer.description)
-            and self._goes_here(peer, sow)(sow.name)
+            and self._make_inbound_check(peer, sow)(sow.name)
         ]
 
-    def _goes_here(self, peer: LinkPeer, sow: SowTopicRecords) -> Callable[[str], bool]:
+    def _make_inbound_check(self, peer: LinkPeer, sow: SowTopicRecords) -> Callable[[str], bool]:
         return goes_from(peer.description, self._replication.description, None, sow.type_name)
 
-    def _goes_there(self, peer: LinkPeer, sow: SowTopicRecords) -> Callable[[str], bool]:
+    def _make_outbound_check(self, peer: LinkPeer, sow: SowTopicRecords) -> Callable[[str], bool]:
         if peer.destination is None:
             return _nothing_goes
         own = self._replication.description
@@ -189,43 +189,43 @@ class AntiEntropyCoordinator:
 
     # Peers.
 
-    def _links_changed(self) -> None:
-        peers = self._neighbours.peers
-        for name in [name for name in self._known if name not in peers]:
-            self._forget(name)
+    def _update_peers(self) -> None:
+        peers = self._links.peers
+        for name in [name for name in self._peers if name not in peers]:
+            self._remove_peer(name)
         for name, peer in peers.items():
-            known = self._known.get(name)
+            known = self._peers.get(name)
             if known is None:
-                answering = ComparisonResponder(name, self._finder(name), self)
-                due = self._turns.elapsed() + FIRST_COMPARISON_DELAY_S
-                self._known[name] = _ComparisonPeer(peer, answering, due)
+                answering = ComparisonResponder(name, self._make_record_finder(name), self)
+                due = self._scheduler.elapsed() + FIRST_COMPARISON_DELAY_S
+                self._peers[name] = _ComparisonPeer(peer, answering, due)
             else:
-                known.peer = peer
+                known.link_peer = peer
 
-    def _forget(self, name: str) -> None:
-        del self._known[name]
-        self._wanted = deque(one for one in self._wanted if one.peer != name)
+    def _remove_peer(self, name: str) -> None:
+        del self._peers[name]
+        self._pending_jobs = deque(one for one in self._pending_jobs if one.peer != name)
         if self._current is not None and self._current[0].peer == name:
             self._current[0].fail(f"the link with {name} is gone")
             self._wake()
 
-    def _finder(self, peer: str) -> Callable[[str, str], TopicRecords | None]:
+    def _make_record_finder(self, peer: str) -> Callable[[str, str], TopicRecords | None]:
         """Return a function that finds records for another instance: those that are sent there."""
 
         def find(message_type: str, name: str) -> TopicRecords | None:
-            sow = self._find(message_type, name)
+            sow = self._find_topic(message_type, name)
             if sow is None or not self._topics.is_journaled(sow):
                 return None
-            goes = self._goes_there(self._known[peer].peer, sow)
+            goes = self._make_outbound_check(self._peers[peer].link_peer, sow)
             return TopicRecords(sow, goes) if goes(name) else None
 
         return find
 
     def _is_sent_to(self, peer: str, message_type: str, name: str) -> bool:
         """Return whether a topic's records are sent to an instance, so that it asks about them."""
-        return self._finder(peer)(message_type, name) is not None
+        return self._make_record_finder(peer)(message_type, name) is not None
 
-    def _find(self, message_type: str, name: str) -> SowTopicRecords | None:
+    def _find_topic(self, message_type: str, name: str) -> SowTopicRecords | None:
         for sow in self._topics.topics:
             if (sow.type_name, sow.name) == (message_type, name):
                 return sow
@@ -238,31 +238,31 @@ class AntiEntropyCoordinator:
         """See `ComparisonContext.last_txid`."""
         return self._replication.last_txid
 
-    def has_taken(self, peer: str, txid: int) -> bool:
-        """See `ComparisonContext.has_taken`."""
-        known = self._known.get(peer)
-        if known is not None and not known.peer.sends:
+    def has_received(self, peer: str, txid: int) -> bool:
+        """See `ComparisonContext.has_received`."""
+        known = self._peers.get(peer)
+        if known is not None and not known.link_peer.sends:
             return True
         receiver = self._replication.receivers.get(peer)
-        return receiver is not None and receiver.received >= txid
+        return receiver is not None and receiver.received_txid >= txid
 
-    def had(self, client: int, sequence: int) -> bool:
-        """See `ComparisonContext.had`."""
-        known = self._replication.known
-        if known.highest(client):
-            return not known.unknown(client, (sequence,))
+    def has_message(self, client: int, sequence: int) -> bool:
+        """See `ComparisonContext.has_message`."""
+        known = self._replication.dedup_window
+        if known.highest_sequence(client):
+            return not known.new_positions(client, (sequence,))
         # Messages published here without a sequence number are known by their txid.
-        return self._replication.began <= sequence <= self._replication.last_txid
+        return self._replication.log_start_txid <= sequence <= self._replication.last_txid
 
     # Messages.
 
-    def _say(self, peer: str, words: list[ComparisonMessage]) -> None:
+    def _send_messages(self, peer: str, words: list[ComparisonMessage]) -> None:
         for word in words:
-            self._neighbours.say(peer, SUBJECT, pack(word))
+            self._links.send_message(peer, SUBJECT, pack(word))
         words.clear()
 
-    def _hear(self, peer: str, body: bytes) -> None:
-        known = self._known.get(peer)
+    def _receive_message(self, peer: str, body: bytes) -> None:
+        known = self._peers.get(peer)
         if known is None:
             return
         try:
@@ -270,125 +270,127 @@ class AntiEntropyCoordinator:
         except ComparisonMessageError:
             return  # malformed: the requester times out
         if isinstance(word, DigestRequest):
-            known.asked_at = self._clock.now()
+            known.requested_at = self._clock.now()
         if isinstance(word, DigestRequest | KeyListRequest | KeyListContinuation | StateRequest):
-            known.answering.take(word)
+            known.responder.receive_request(word)
         elif isinstance(word, ComparisonReport):
-            self._hear_outcome(known, word)
+            self._store_peer_report(known, word)
         elif isinstance(word, RepublishRequest):
-            sow = self._find(word.message_type, word.topic)
+            sow = self._find_topic(word.message_type, word.topic)
             if sow is not None and self._is_sent_to(peer, word.message_type, word.topic):
-                self._repairs.want(sow, zip(word.keys, word.digests, strict=True))
+                self._republisher.enqueue_records(sow, zip(word.keys, word.digests, strict=True))
         elif self._current is not None and self._current[0].peer == peer:
-            self._current[0].take(word)
+            self._current[0].receive_message(word)
         self._wake()
 
-    def _hear_outcome(self, known: _ComparisonPeer, word: ComparisonReport) -> None:
+    def _store_peer_report(self, known: _ComparisonPeer, word: ComparisonReport) -> None:
         """Store the result that the other instance reports."""
         topic = word.message_type, word.topic
-        if self._is_sent_to(known.peer.name, *topic):
+        if self._is_sent_to(known.link_peer.name, *topic):
             keys = word.keys[:MAX_SHOWN_KEYS]
             counts = word.records[1], word.differing, word.unclear
-            self.findings.add(
-                known.peer.name, topic, TopicComparison(known.asked_at, *counts, keys)
+            self.history.add(
+                known.link_peer.name, topic, TopicComparison(known.requested_at, *counts, keys)
             )
 
     # Scheduling.
 
     def _tick(self) -> None:
-        self._cancel = self._clock.call_later(_TICK_SECONDS, self._tick)
-        now = self._turns.elapsed()
-        for known in self._known.values():
-            if now >= known.next_at:
-                known.next_at = now + COMPARISON_INTERVAL_S
-                for sow in self._comparable(known.peer):
-                    if not self._is_their_turn(known.peer, sow):
-                        self._want(known.peer.name, sow, repairs=False)
-        if self._current or self._wanted or self._is_waited_for:
+        self._cancel_timer = self._clock.call_later(_TICK_SECONDS, self._tick)
+        now = self._scheduler.elapsed()
+        for known in self._peers.values():
+            if now >= known.next_comparison_at:
+                known.next_comparison_at = now + COMPARISON_INTERVAL_S
+                for sow in self._comparable_topics(known.link_peer):
+                    if not self._is_requested_by_peer(known.link_peer, sow):
+                        self._enqueue_job(known.link_peer.name, sow, repairs=False)
+        if self._current or self._pending_jobs or self._has_pending_response:
             self._wake()
 
-    def _is_their_turn(self, peer: LinkPeer, sow: SowTopicRecords) -> bool:
+    def _is_requested_by_peer(self, peer: LinkPeer, sow: SowTopicRecords) -> bool:
         """Return whether the other instance requests the comparison: it also receives the topic."""
-        return peer.name < self._replication.instance and self._goes_there(peer, sow)(sow.name)
+        return peer.name < self._replication.instance and self._make_outbound_check(peer, sow)(
+            sow.name
+        )
 
     @property
-    def _is_waited_for(self) -> bool:
+    def _has_pending_response(self) -> bool:
         """True if an answer is pending."""
-        return any(known.answering.is_waiting for known in self._known.values())
+        return any(known.responder.is_awaiting_entries for known in self._peers.values())
 
     def _wake(self) -> None:
         if not self._is_queued:
             self._is_queued = True
-            self._turns.queue(self)
+            self._scheduler.queue_task(self)
 
     @property
-    def doing(self) -> tuple[str, str]:
-        """See `EngineTask.doing`."""
+    def task_label(self) -> tuple[str, str]:
+        """See `EngineTask.task_label`."""
         return "", "comparison"
 
     def step(self) -> bool:
         """Run a time slice of work; see `EngineTask.step`."""
         self._is_queued = False
-        while self._work():
-            if self._turns.left(self._turns.elapsed()) <= 0:
+        while self._run_jobs():
+            if self._scheduler.time_left(self._scheduler.elapsed()) <= 0:
                 self._is_queued = True
                 return True
         return False
 
-    def _work(self) -> bool:
+    def _run_jobs(self) -> bool:
         """Do a part of each task, and return whether there is more to do at once."""
-        has_more = self._ask()
-        for known in list(self._known.values()):
+        has_more = self._run_comparison()
+        for known in list(self._peers.values()):
             try:
-                has_more |= known.answering.step()
+                has_more |= known.responder.run_slice()
             except RecordStoreError:
-                known.answering.stop()  # the other instance times out
-            self._say(known.peer.name, known.answering.outgoing)
-        return self._repairs.step() or has_more
+                known.responder.cancel_requests()  # the other instance times out
+            self._send_messages(known.link_peer.name, known.responder.outgoing_messages)
+        return self._republisher.republish_batch() or has_more
 
-    def _ask(self) -> bool:
+    def _run_comparison(self) -> bool:
         if self._current is None:
-            if not self._wanted:
+            if not self._pending_jobs:
                 return False
-            self._current = self._begin(self._wanted.popleft())
+            self._current = self._start_comparison(self._pending_jobs.popleft())
         current, wanted = self._current
         try:
-            has_more = current.step(self._now)
+            has_more = current.run_slice(self._now_us)
         except RecordStoreError as problem:
             current.fail(str(problem))
             has_more = False
-        self._say(current.peer, current.outgoing)
+        self._send_messages(current.peer, current.outgoing_messages)
         if not current.is_over:
             return has_more
         self._current = None
-        self._finish(current, wanted)
-        return bool(self._wanted)
+        self._finish_comparison(current, wanted)
+        return bool(self._pending_jobs)
 
     @property
-    def _now(self) -> int:
-        return int(self._turns.elapsed() * _MICROSECONDS)
+    def _now_us(self) -> int:
+        return int(self._scheduler.elapsed() * _MICROSECONDS)
 
-    def _begin(self, wanted: _ComparisonJob) -> tuple[RecordComparison, _ComparisonJob]:
-        peer, sow = self._known[wanted.peer].peer, wanted.topic
+    def _start_comparison(self, wanted: _ComparisonJob) -> tuple[RecordComparison, _ComparisonJob]:
+        peer, sow = self._peers[wanted.peer].link_peer, wanted.topic
         self._number += 1
-        self._began = self._clock.now()
-        records = TopicRecords(sow, self._goes_here(peer, sow))
+        self._started_at = self._clock.now()
+        records = TopicRecords(sow, self._make_inbound_check(peer, sow))
         topic = sow.type_name, sow.name
-        return RecordComparison(self._number, topic, peer.name, records, self, self._now), wanted
+        return RecordComparison(self._number, topic, peer.name, records, self, self._now_us), wanted
 
-    def _finish(self, current: RecordComparison, wanted: _ComparisonJob) -> None:
+    def _finish_comparison(self, current: RecordComparison, wanted: _ComparisonJob) -> None:
         result = current.result
         if result is None:
-            finding = TopicComparison(self._began, failure=current.failure or "")
-            self.findings.add(current.peer, current.topic, finding)
+            finding = TopicComparison(self._started_at, failure=current.failure or "")
+            self.history.add(current.peer, current.topic, finding)
             return
         keys = [one.key for one in result.differences[:MAX_SHOWN_KEYS]]
         counts = result.differing, result.unclear
-        finding = TopicComparison(self._began, result.records[0], *counts, keys)
-        self.findings.add(current.peer, current.topic, finding)
+        finding = TopicComparison(self._started_at, result.records[0], *counts, keys)
+        self.history.add(current.peer, current.topic, finding)
         outcome = ComparisonReport(self._number, *current.topic, result.records, *counts, keys)
-        self._say(current.peer, [outcome])
-        if wanted.repairs and wanted.peer in self._known:
+        self._send_messages(current.peer, [outcome])
+        if wanted.should_repair and wanted.peer in self._peers:
             self._repair(wanted, result)
 
     def _repair(self, wanted: _ComparisonJob, result: ComparisonResult) -> None:
@@ -396,12 +398,13 @@ class AntiEntropyCoordinator:
 
         If nothing is sent to the other instance, only its own records can be republished.
         """
-        peer, sow = self._known[wanted.peer].peer, wanted.topic
+        peer, sow = self._peers[wanted.peer].link_peer, wanted.topic
         names = self._replication.instance, peer.name
         repairs = frozenset(
-            publisher_part(server_made_identity(self._repairs.client_hash, one)) for one in names
+            publisher_part(server_made_identity(self._republisher.client_hash, one))
+            for one in names
         )
-        is_heard = self._goes_there(peer, sow)(sow.name)
+        is_heard = self._make_outbound_check(peer, sow)(sow.name)
         ours: list[tuple[str, int]] = []
         theirs: list[tuple[str, int]] = []
         for key, here, there in result.differences:
@@ -409,8 +412,10 @@ class AntiEntropyCoordinator:
                 ours.append((key, here.digest))
             elif there.digest:
                 theirs.append((key, there.digest))
-        self._repairs.want(sow, ours)
-        self._say(peer.name, list(make_republish_requests(sow.type_name, sow.name, theirs)))
+        self._republisher.enqueue_records(sow, ours)
+        self._send_messages(
+            peer.name, list(make_republish_requests(sow.type_name, sow.name, theirs))
+        )
 
 
 def _nothing_goes(_name: str) -> bool:

@@ -47,27 +47,27 @@ class RecordPortion(NamedTuple):
     """Some records.
 
     Attributes:
-        identities: their keys within the topic.
+        keys: their keys within the topic.
         bodies: their bodies.
-        place: the position to continue at; None if there are no more.
+        next_position: the position to continue at; None if there are no more.
     """
 
-    identities: Sequence[str]
+    keys: Sequence[str]
     bodies: Sequence[bytes]
-    place: int | None
+    next_position: int | None
 
 
 class ComparableRecords(Protocol):
     """The records of a topic, as far as they are replicated."""
 
-    def portion(self, place: int) -> RecordPortion:
+    def read_portion(self, place: int) -> RecordPortion:
         """Return some records from a position on, as many as can be read in a small time slice.
 
         Records may change between two portions. A record that exists all the time is in exactly one
         of them.
         """
 
-    def state(self, identity: str) -> RecordState:
+    def record_state(self, identity: str) -> RecordState:
         """Return the present state of one key."""
 
 
@@ -89,12 +89,12 @@ class RangeDigests:
     """The sums of all ranges.
 
     Attributes:
-        records: number of records.
+        record_count: number of records.
         sums: for each range the sum of the digests of its records, modulo 2**64.
     """
 
     def __init__(self) -> None:
-        self.records = 0
+        self.record_count = 0
         self.sums: NDArray[np.uint64] = np.zeros(RANGES, _U64)
 
     def add(self, portion: RecordPortion) -> None:
@@ -103,13 +103,13 @@ class RangeDigests:
         digests = [one or 1 for one in map(xxh3_64_intdigest, portion.bodies, keys)]
         places = np.array(keys, _U64) >> np.uint64(_SHIFT)
         np.add.at(self.sums, places, np.array(digests, _U64))
-        self.records += len(keys)
+        self.record_count += len(keys)
 
     def pack(self) -> bytes:
         """Return the sums as bytes."""
         return self.sums.tobytes()
 
-    def differing(self, packed: bytes) -> list[int]:
+    def differing_ranges(self, packed: bytes) -> list[int]:
         """Return the numbers of the ranges with sums that differ from those of another survey.
 
         Raises:
@@ -134,13 +134,13 @@ def portions(records: ComparableRecords) -> Iterator[RecordPortion]:
     """Yield all records, in portions."""
     place: int | None = 0
     while place is not None:
-        portion = records.portion(place)
+        portion = records.read_portion(place)
         yield portion
-        place = portion.place
+        place = portion.next_position
 
 
 def within(portion: RecordPortion, ranges: Collection[int]) -> Iterator[tuple[str, bytes]]:
     """Yield those records of a portion that are in some ranges."""
-    for identity, body in zip(portion.identities, portion.bodies, strict=True):
+    for identity, body in zip(portion.keys, portion.bodies, strict=True):
         if range_of(identity) in ranges:
             yield identity, body

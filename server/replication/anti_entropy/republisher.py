@@ -43,15 +43,15 @@ class RecordRepublisher:
     def __init__(self, publisher: RepairPublisher, log: ServerLog) -> None:
         self._publisher: Final = publisher
         self._log: Final = log
-        self._waiting: deque[_Record] = deque()
-        self._done = 0
+        self._pending_records: deque[_Record] = deque()
+        self._republished_count = 0
 
     @property
     def client_hash(self) -> int:
         """The hash of the client name under which records are republished."""
         return self._publisher.client_hash
 
-    def want(self, topic: SowTopicRecords, records: Iterable[tuple[str, int]]) -> None:
+    def enqueue_records(self, topic: SowTopicRecords, records: Iterable[tuple[str, int]]) -> None:
         """Enqueue records to be republished soon.
 
         Args:
@@ -59,24 +59,24 @@ class RecordRepublisher:
             records: their keys, and their digests when they were compared.
         """
         for key, digest in records:
-            if len(self._waiting) < MAX_PENDING_RECORDS:
-                self._waiting.append(_Record(topic, key, digest))
+            if len(self._pending_records) < MAX_PENDING_RECORDS:
+                self._pending_records.append(_Record(topic, key, digest))
 
-    def step(self) -> bool:
+    def republish_batch(self) -> bool:
         """Republish some records, and return whether there are more."""
-        if not self._waiting:
+        if not self._pending_records:
             return False
-        for _ in range(min(_BATCH_SIZE, len(self._waiting))):
-            topic, key, digest = self._waiting.popleft()
+        for _ in range(min(_BATCH_SIZE, len(self._pending_records))):
+            topic, key, digest = self._pending_records.popleft()
             try:
-                if TopicRecords(topic, _all).state(key).digest == digest:
-                    self._done += self._publisher.publish_again(topic, key)
+                if TopicRecords(topic, _all).record_state(key).digest == digest:
+                    self._republished_count += self._publisher.republish_record(topic, key)
             except RecordStoreError:
                 continue  # the record stays as it is, and the next comparison reports it
-        if not self._waiting:
-            self._log.emit("1E-0017", count=self._done)
-            self._done = 0
-        return bool(self._waiting)
+        if not self._pending_records:
+            self._log.emit("1E-0017", count=self._republished_count)
+            self._republished_count = 0
+        return bool(self._pending_records)
 
 
 def _all(_name: str) -> bool:

@@ -44,121 +44,123 @@ class ComparisonResponder:
 
     Args:
         peer: its name.
-        find: returns the records of a topic by message type and name; None if they are not
+        find_records: returns the records of a topic by message type and name; None if they are not
             compared.
-        services: the other state of this instance.
+        context: the other state of this instance.
 
     Attributes:
-        outgoing: messages to be sent.
+        outgoing_messages: messages to be sent.
         topic: the topic that is being compared, message type and name; None if none is.
     """
 
     def __init__(
         self,
         peer: str,
-        find: Callable[[str, str], ComparableRecords | None],
-        services: ComparisonContext,
+        find_records: Callable[[str, str], ComparableRecords | None],
+        context: ComparisonContext,
     ) -> None:
-        self.outgoing: list[ComparisonMessage] = []
+        self.outgoing_messages: list[ComparisonMessage] = []
         self.topic: tuple[str, str] | None = None
         self._peer = peer
-        self._find = find
-        self._services = services
+        self._find_records = find_records
+        self._context = context
         self._number = 0
         self._records: ComparableRecords | None = None
-        self._work: Iterator[None] | None = None
-        self._list: list[tuple[str, int]] = []
-        self._look: StateRequest | None = None
+        self._current_task: Iterator[None] | None = None
+        self._unsent_keys: list[tuple[str, int]] = []
+        self._state_request: StateRequest | None = None
 
-    def take(
+    def receive_request(
         self, word: DigestRequest | KeyListRequest | KeyListContinuation | StateRequest
     ) -> None:
         """Accept a request of the other instance."""
         if isinstance(word, DigestRequest):
-            self._survey(word)
+            self._start_digests(word)
             return
         if word.number != self._number or self._records is None:
-            self._say(DigestRefusal(word.number, "nothing is being compared"))
+            self._send_message(DigestRefusal(word.number, "nothing is being compared"))
         elif isinstance(word, KeyListRequest):
-            self._work = self._make_list(self._records, frozenset(word.ranges))
+            self._current_task = self._list_keys(self._records, frozenset(word.ranges))
         elif isinstance(word, KeyListContinuation):
-            self._send_listed()
+            self._send_key_list()
         else:
-            self._look = word
+            self._state_request = word
 
-    def stop(self) -> None:
+    def cancel_requests(self) -> None:
         """Drop all requests, because the other instance is gone."""
-        self._number, self._records, self._work, self._look = 0, None, None, None
+        self._number, self._records, self._current_task, self._state_request = 0, None, None, None
         self.topic = None
-        self._list.clear()
-        self.outgoing.clear()
+        self._unsent_keys.clear()
+        self.outgoing_messages.clear()
 
     @property
-    def is_waiting(self) -> bool:
+    def is_awaiting_entries(self) -> bool:
         """True while it waits for entries in flight."""
-        return self._look is not None
+        return self._state_request is not None
 
-    def step(self) -> bool:
+    def run_slice(self) -> bool:
         """Do a time slice of work; return whether there is more to do at once."""
-        if self._work is not None:
-            if next(self._work, self) is self:
-                self._work = None
-            return self._work is not None
-        look, records = self._look, self._records
+        if self._current_task is not None:
+            if next(self._current_task, self) is self:
+                self._current_task = None
+            return self._current_task is not None
+        look, records = self._state_request, self._records
         if look is None or records is None:
             return False
-        if self._services.has_taken(self._peer, look.upto):
-            self._answer(look, records)
-            self._look = None
+        if self._context.has_received(self._peer, look.upto):
+            self._send_states(look, records)
+            self._state_request = None
         return False
 
-    def _survey(self, word: DigestRequest) -> None:
-        self.stop()
-        records = self._find(word.message_type, word.topic)
+    def _start_digests(self, word: DigestRequest) -> None:
+        self.cancel_requests()
+        records = self._find_records(word.message_type, word.topic)
         if records is None:
             reason = f"the records of {word.topic} ({word.message_type}) are not replicated"
-            self._say(DigestRefusal(word.number, reason))
+            self._send_message(DigestRefusal(word.number, reason))
             return
         self._number, self._records = word.number, records
         self.topic = word.message_type, word.topic
-        self._work = self._make_survey(records)
+        self._current_task = self._compute_digests(records)
 
-    def _make_survey(self, records: ComparableRecords) -> Iterator[None]:
+    def _compute_digests(self, records: ComparableRecords) -> Iterator[None]:
         for made in make_range_digests(records):
             if made is not None:
-                self._say(DigestResponse(self._number, made.records, made.pack()))
+                self._send_message(DigestResponse(self._number, made.record_count, made.pack()))
             yield
 
-    def _make_list(self, records: ComparableRecords, ranges: frozenset[int]) -> Iterator[None]:
-        self._list.clear()
+    def _list_keys(self, records: ComparableRecords, ranges: frozenset[int]) -> Iterator[None]:
+        self._unsent_keys.clear()
         for portion in portions(records):
             for key, body in within(portion, ranges):
-                if len(self._list) < MAX_LISTED_KEYS:
-                    self._list.append((key, digest_of(key, body)))
+                if len(self._unsent_keys) < MAX_LISTED_KEYS:
+                    self._unsent_keys.append((key, digest_of(key, body)))
             yield
-        self._list.reverse()
-        self._send_listed()
+        self._unsent_keys.reverse()
+        self._send_key_list()
 
-    def _send_listed(self) -> None:
+    def _send_key_list(self) -> None:
         """Send as much of the list as fits into a message."""
         keys: list[str] = []
         digests: list[int] = []
         size = 0
-        while self._list and len(keys) < _KEYS_IN_WORD and size < MAX_COMPARISON_MESSAGE_SIZE:
-            length = 4 * len(self._list[-1][0]) + _KEY_BYTES
+        while (
+            self._unsent_keys and len(keys) < _KEYS_IN_WORD and size < MAX_COMPARISON_MESSAGE_SIZE
+        ):
+            length = 4 * len(self._unsent_keys[-1][0]) + _KEY_BYTES
             if keys and size + length > MAX_COMPARISON_MESSAGE_SIZE:
                 break
-            key, digest = self._list.pop()
+            key, digest = self._unsent_keys.pop()
             keys.append(key)
             digests.append(digest)
             size += length
-        self._say(KeyListResponse(self._number, keys, digests, not self._list))
+        self._send_message(KeyListResponse(self._number, keys, digests, not self._unsent_keys))
 
-    def _answer(self, look: StateRequest, records: ComparableRecords) -> None:
-        services = self._services
-        states: list[RecordState] = [records.state(key) for key in look.keys]
+    def _send_states(self, look: StateRequest, records: ComparableRecords) -> None:
+        services = self._context
+        states: list[RecordState] = [records.record_state(key) for key in look.keys]
         had = [is_source_message_received(state, services) for state in look.states]
-        self._say(StateResponse(look.number, look.look, services.last_txid, states, had))
+        self._send_message(StateResponse(look.number, look.look, services.last_txid, states, had))
 
-    def _say(self, word: ComparisonMessage) -> None:
-        self.outgoing.append(word)
+    def _send_message(self, word: ComparisonMessage) -> None:
+        self.outgoing_messages.append(word)

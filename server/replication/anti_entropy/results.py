@@ -19,8 +19,8 @@ class TopicComparison:
     """The latest result for a topic and an instance.
 
     Attributes:
-        at: time when the comparison began, in seconds since the Unix epoch: the result holds as of
-            then.
+        started_at: time when the comparison began, in seconds since the Unix epoch: the result
+            holds as of then.
         records: number of records of this instance.
         differing: number of keys that are not the same.
         unclear: number of keys that could not be decided.
@@ -28,7 +28,7 @@ class TopicComparison:
         failure: the reason for the failure of the comparison; empty if it succeeded.
     """
 
-    at: float
+    started_at: float
     records: int = 0
     differing: int = 0
     unclear: int = 0
@@ -66,7 +66,7 @@ class ComparisonHistory:
         message_type, name = topic
         self.latest[other, message_type, name] = finding
         fields: dict[str, object] = {"topic": name, "message_type": message_type, "other": other}
-        fields["moment"] = datetime.fromtimestamp(finding.at, UTC).isoformat(" ", "seconds")
+        fields["moment"] = datetime.fromtimestamp(finding.started_at, UTC).isoformat(" ", "seconds")
         if finding.failure:
             self._log.emit("1E-0016", **fields, reason=finding.failure)
         elif finding.differing:

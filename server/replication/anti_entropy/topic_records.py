@@ -32,41 +32,41 @@ class TopicRecords:
 
     Args:
         sow: the topic.
-        goes: tells whether a logical topic is compared.
+        is_compared: tells whether a logical topic is compared.
     """
 
-    def __init__(self, sow: SowTopicRecords, goes: Callable[[str], bool]) -> None:
+    def __init__(self, sow: SowTopicRecords, is_compared: Callable[[str], bool]) -> None:
         self._table: Final = sow.table
-        self._has_pattern: Final = sow.table.options.pattern
-        self._goes: Final = goes
+        self._has_pattern: Final = sow.table.options.has_pattern
+        self._is_compared: Final = is_compared
 
-    def portion(self, place: int) -> RecordPortion:
-        """See `ComparableRecords.portion`; places are rows.
+    def read_portion(self, place: int) -> RecordPortion:
+        """See `ComparableRecords.read_portion`; places are rows.
 
         Raises:
             RecordStoreError: a record cannot be read.
         """
-        table, goes, has_pattern = self._table, self._goes, self._has_pattern
-        states, store = table.states, table.store
+        table, goes, has_pattern = self._table, self._is_compared, self._has_pattern
+        states, store = table.row_states, table.store
         end = min(place + _ROW_BATCH_SIZE, len(states))
         identities: list[str] = []
         bodies: list[bytes] = []
         for row in range(place, end):
             if states[row] == CURRENT:
-                record = store.record(row)
+                record = store.read_record(row)
                 if not has_pattern or goes(record.topic):
                     identities.append(identity_of(record, pattern=has_pattern))
                     bodies.append(record.body)
         return RecordPortion(identities, bodies, end if end < len(states) else None)
 
-    def state(self, identity: str) -> RecordState:
-        """See `ComparableRecords.state`.
+    def record_state(self, identity: str) -> RecordState:
+        """See `ComparableRecords.record_state`.
 
         Raises:
             RecordStoreError: the record cannot be read.
         """
         record = self._table.get(identity)
-        if record is None or (self._has_pattern and not self._goes(record.topic)):
+        if record is None or (self._has_pattern and not self._is_compared(record.topic)):
             return RecordState()
         client, sequence = _name_of(record)
         return RecordState(digest_of(identity, record.body), client, sequence, bool(record.expires))
@@ -120,7 +120,7 @@ def goes_from(
         topics = [
             (TopicPattern(one, message_type, is_expression=False),) for one in (name, *keepers)
         ]
-        return bool(coverages) and all(any(map(one.has, topics)) for one in coverages)
+        return bool(coverages) and all(any(map(one.covers, topics)) for one in coverages)
 
     return goes
 

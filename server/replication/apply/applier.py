@@ -54,7 +54,7 @@ class ReplicationApplier:
         message_types: the names of the existing message types.
         transaction_log: the log that records the entries.
         known: the messages present of each publisher.
-        permits: the permissions to record.
+        permissions: the permissions to record.
         clock: the time, and timers.
         log: is notified of entries that cannot be recorded.
     """
@@ -65,24 +65,24 @@ class ReplicationApplier:
         message_types: Collection[str],
         transaction_log: TransactionLog,
         known: DedupWindow,
-        permits: ApplyPermissions,
+        permissions: ApplyPermissions,
         clock: Clock,
         log: ServerLog,
     ) -> None:
         self._topics: Final = topics
         self._message_types: Final = message_types
         self._transaction_log: Final = transaction_log
-        self._permits: Final = permits
-        self._log: Final = ApplyErrorLog(clock, log)
-        self._refusals: Final = SequenceGapApplier(transaction_log, known)
+        self._permissions: Final = permissions
+        self._error_log: Final = ApplyErrorLog(clock, log)
+        self._gap_applier: Final = SequenceGapApplier(transaction_log, known)
 
     @property
     def last_txid(self) -> int:
         """See `EntryRecorder.last_txid`."""
         return self._transaction_log.last_txid
 
-    def highest(self) -> Mapping[int, int]:
-        """See `EntryRecorder.highest`."""
+    def highest_sequences(self) -> Mapping[int, int]:
+        """See `EntryRecorder.highest_sequences`."""
         table = self._transaction_log.journal.sequences
         return {client: sequence for client, (sequence, _) in table.items()}
 
@@ -96,96 +96,100 @@ class ReplicationApplier:
             entries = entries._replace(expirations=lifetimes)
         done = RecorderResult(0)
         for part in _parts(entries):
-            recorded = self._record_together(part, source)
+            recorded = self._record_multi_topic(part, source)
             done = _both(done, recorded)
-            if recorded.done < len(part.data):
-                rest = part.pick(range(recorded.done, len(part.data)))
-                recorded = self._record_one_by_one(rest, source)
+            if recorded.processed_count < len(part.data):
+                rest = part.pick(range(recorded.processed_count, len(part.data)))
+                recorded = self._record_by_topic(rest, source)
                 done = _both(done, recorded)
-                if recorded.done < len(rest.data):
+                if recorded.processed_count < len(rest.data):
                     break
         return done
 
-    def _record_together(self, entries: BatchColumns, source: PeerInstance) -> RecorderResult:
+    def _record_multi_topic(self, entries: BatchColumns, source: PeerInstance) -> RecorderResult:
         """Record messages of several topics in one step, up to the first problem."""
-        names = entries.used()
+        names = entries.used_properties()
         if len(names) == 1 or entries.kinds[0] not in MESSAGES:
             return RecorderResult(0)
-        if not self._permits.allow_all(source.name, entries):
+        if not self._permissions.allows_all(source.name, entries):
             return RecorderResult(0)
         try:
-            topics = {number: self._participant(name.topic) for number, name in names.items()}
+            topics = {
+                number: self._find_journaled_topic(name.topic) for number, name in names.items()
+            }
             together = MultiTopicBatch(entries, topics, client_hash(source.name))
         except Exception:  # of any kind: one by one, the entry at fault is found
             return RecorderResult(0)
         recorded = together.record(self._transaction_log.journal)
-        if recorded.done:
-            self._log.went_on(source.name)
-            self._came(entries.pick(range(recorded.done)))
+        if recorded.processed_count:
+            self._error_log.report_resumed(source.name)
+            self._record_arrivals(entries.pick(range(recorded.processed_count)))
         for concerned, failures in together.failures:
-            self._log.could_not_apply(concerned, failures, source.name)
+            self._error_log.report_unapplied(concerned, failures, source.name)
         return recorded
 
-    def _came(self, entries: BatchColumns) -> None:
+    def _record_arrivals(self, entries: BatchColumns) -> None:
         """Note the arrival of messages that publishers would have been told of as missing."""
-        refusals = self._transaction_log.refusals
-        for client, places in by_client(entries.clients) if refusals.is_any else ():
-            refusals.came(client, [entries.sequences[place] for place in places])
+        refusals = self._transaction_log.rejected_sequences
+        for client, places in by_client(entries.clients) if refusals.has_any else ():
+            refusals.record_arrivals(client, [entries.sequences[place] for place in places])
 
-    def _participant(self, named: JournalTopic) -> JournaledTopic | JournaledSowTopic:
-        topic = self._find(named, JournalEntryKind.PUBLISH)
+    def _find_journaled_topic(self, named: JournalTopic) -> JournaledTopic | JournaledSowTopic:
+        topic = self._find_target(named, JournalEntryKind.PUBLISH)
         if isinstance(topic, JournaledTopic | JournaledSowTopic):
             return topic
         raise BatchRejectedError("a queue takes in nothing together with topics")
 
-    def _record_one_by_one(self, entries: BatchColumns, source: PeerInstance) -> RecorderResult:
+    def _record_by_topic(self, entries: BatchColumns, source: PeerInstance) -> RecorderResult:
         """Record entries in runs of one topic and kind."""
         done = RecorderResult(0)
         for part in _runs(entries):
             arrivals = ReplicatedBatch(part, client_hash(source.name))
-            self._take_in(arrivals, source.name)
-            self._log.say(arrivals, source.name)
+            self._record_batch(arrivals, source.name)
+            self._error_log.report_batch(arrivals, source.name)
             done = _both(done, arrivals.outcome)
             if arrivals.problem is not None:
                 break
         return done
 
-    def published_twice(
+    def report_duplicates(
         self, topic: JournalTopic, marks: Sequence[tuple[int, int]], publishers: tuple[str, str]
     ) -> None:
-        """See `EntryRecorder.published_twice`: queues need it; unrecorded topics do not matter."""
+        """See `EntryRecorder.report_duplicates`. Queues need it; other topics do not matter."""
         with suppress(NotRecordedError):
-            self._find(topic, JournalEntryKind.PUBLISH).published_twice(marks, publishers)
+            self._find_target(topic, JournalEntryKind.PUBLISH).report_double_publish(
+                marks, publishers
+            )
 
-    def lost(self, client: int, sequences: Sequence[tuple[int, int]]) -> bool:
-        """See `EntryRecorder.lost`."""
+    def record_lost_sequences(self, client: int, sequences: Sequence[tuple[int, int]]) -> bool:
+        """See `EntryRecorder.record_lost_sequences`."""
         try:
-            self._refusals.lost(client, sequences)
+            self._gap_applier.record_lost_sequences(client, sequences)
         except JournalUnavailableError:
             return False
         return True
 
-    def _take_in(self, arrivals: ReplicatedBatch, source: str) -> None:
-        problem = self._permits.problem(source, arrivals.topic)
+    def _record_batch(self, arrivals: ReplicatedBatch, source: str) -> None:
+        problem = self._permissions.refusal_reason(source, arrivals.topic)
         if problem is not None:
             arrivals.refuse_all(NotRecordedError(problem))
             return
         try:
-            topic = self._find(arrivals.topic, arrivals.kind)
+            topic = self._find_target(arrivals.topic, arrivals.kind)
         except NotRecordedError as error:
             arrivals.refuse_all(error)
             return
-        while arrivals.is_waiting:
+        while arrivals.has_pending:
             position = arrivals.position
             try:
-                topic.take_in(arrivals)
+                topic.process_batch(arrivals)
             except Exception as error:  # of any kind: later entries must not be affected
                 if arrivals.position == position:
-                    arrivals.refuse(error)
+                    arrivals.refuse_next(error)
                 else:
-                    arrivals.unapplied.append((arrivals.position - 1, error))
+                    arrivals.unapplied_entries.append((arrivals.position - 1, error))
 
-    def _find(self, named: JournalTopic, kind: JournalEntryKind) -> _Taker:
+    def _find_target(self, named: JournalTopic, kind: JournalEntryKind) -> _Taker:
         """Return the topic for entries of a kind.
 
         Raises:
@@ -193,12 +197,12 @@ class ReplicationApplier:
         """
         message_type, name = named.message_type, named.name
         if kind is JournalEntryKind.MISSING:
-            return self._refusals
+            return self._gap_applier
         if message_type not in self._message_types:
             raise NotRecordedError(f"this instance has no message type {message_type}")
         topic = self._topics.find(message_type, name)
         if isinstance(topic, QueueTopic) and kind is not JournalEntryKind.QUEUE_EVENT:
-            found = self._topics.behind_queue(message_type, name, name)
+            found = self._topics.topic_behind_queue(message_type, name, name)
         else:
             found = topic
         if isinstance(found, JournaledTopic | JournaledSowTopic | QueueTopic):
@@ -209,7 +213,7 @@ class ReplicationApplier:
 def _both(one: RecorderResult, other: RecorderResult) -> RecorderResult:
     """Return the joint outcome of some entries, and of later ones."""
     first, last = one.first_txid or other.first_txid, other.last_txid or one.last_txid
-    return RecorderResult(one.done + other.done, first, last)
+    return RecorderResult(one.processed_count + other.processed_count, first, last)
 
 
 def _parts(entries: BatchColumns) -> Iterator[BatchColumns]:
@@ -231,9 +235,9 @@ def _are_alike(kinds: EntryColumn) -> bool:
 
 def _runs(entries: BatchColumns) -> Iterator[BatchColumns]:
     """Yield consecutive entries of one name and one kind; see `ReplicatedBatch`."""
-    if isinstance(entries.numbers, ConstantColumn) and _are_alike(entries.kinds):
+    if isinstance(entries.property_indexes, ConstantColumn) and _are_alike(entries.kinds):
         yield entries
         return
     kinds = (JournalEntryKind.PUBLISH if kind in MESSAGES else kind for kind in entries.kinds)
-    for start, end in rows(zip(entries.numbers, kinds, strict=True)):
+    for start, end in rows(zip(entries.property_indexes, kinds, strict=True)):
         yield entries.pick(range(start, end))

@@ -33,11 +33,11 @@ class _Subject:
 
     Attributes:
         count: entries concerned that have not been reported.
-        last: the log fields of the last of them.
+        last_fields: the log fields of the last of them.
     """
 
     count: int = 0
-    last: dict[str, object] = field(default_factory=dict)
+    last_fields: dict[str, object] = field(default_factory=dict)
 
 
 class ApplyErrorLog:
@@ -52,9 +52,9 @@ class ApplyErrorLog:
         self._clock: Final = clock
         self._log: Final = log
         self._subjects: dict[tuple[str, str, JournalTopic], _Subject] = {}
-        self._waiting: set[str] = set()
+        self._stalled_sources: set[str] = set()
 
-    def say(self, arrivals: ReplicatedBatch, source: str) -> None:
+    def report_batch(self, arrivals: ReplicatedBatch, source: str) -> None:
         """Report entries that could not be recorded, unless the rate limit applies.
 
         Args:
@@ -62,33 +62,33 @@ class ApplyErrorLog:
             source: the name of the instance that sent them.
         """
         if arrivals.problem is not None:
-            self._waiting.add(source)
+            self._stalled_sources.add(source)
             waiting = [(arrivals.position, arrivals.problem)]
-            self._mention(_WAITING, arrivals, waiting, source)
+            self._report_failures(_WAITING, arrivals, waiting, source)
         else:
-            self.went_on(source)
-        self._mention(_REFUSED, arrivals, arrivals.refused, source)
-        self.could_not_apply(arrivals, arrivals.unapplied, source)
+            self.report_resumed(source)
+        self._report_failures(_REFUSED, arrivals, arrivals.refused_entries, source)
+        self.report_unapplied(arrivals, arrivals.unapplied_entries, source)
 
-    def could_not_apply(
+    def report_unapplied(
         self, entries: EntryContents, failures: Sequence[BatchFailure], source: str
     ) -> None:
         """Report entries of one topic that are in the transaction log but could not be applied."""
-        self._mention(_UNAPPLIED, entries, failures, source)
+        self._report_failures(_UNAPPLIED, entries, failures, source)
 
-    def went_on(self, source: str) -> None:
+    def report_resumed(self, source: str) -> None:
         """Report that entries of an instance are recorded again, if they were waiting."""
-        if source in self._waiting:
-            self._waiting.discard(source)
+        if source in self._stalled_sources:
+            self._stalled_sources.discard(source)
             self._log.emit(_RESUMED, source=source)
 
-    def _mention(
+    def _report_failures(
         self, message_id: str, entries: EntryContents, failures: Sequence[BatchFailure], source: str
     ) -> None:
         if not failures:
             return
         position, problem = failures[-1]
-        topic = entries.run.name(position).topic
+        topic = entries.columns.properties_of(position).topic
         key = message_id, source, topic
         if key not in self._subjects and len(self._subjects) >= _MAX_SUBJECTS:
             key = message_id, source, JournalTopic(topic.message_type, "")
@@ -97,7 +97,7 @@ class ApplyErrorLog:
         if subject is None:
             subject = self._subjects[key] = _Subject()
         subject.count += len(failures)
-        subject.last = {
+        subject.last_fields = {
             "source": source,
             "topic": topic.name,
             "message_type": topic.message_type,
@@ -113,6 +113,6 @@ class ApplyErrorLog:
         if not subject.count:
             del self._subjects[key]
             return
-        self._log.emit(key[0], count=subject.count, **subject.last)
+        self._log.emit(key[0], count=subject.count, **subject.last_fields)
         subject.count = 0
         self._clock.call_later(_SECONDS, partial(self._emit, key))

@@ -25,9 +25,9 @@ class ApplyPermissions:
     """The judges of received entries, by the name of the instance that sent them."""
 
     def __init__(self) -> None:
-        self._judges: dict[str, TopicPermissionCheck] = {}
+        self._checks: dict[str, TopicPermissionCheck] = {}
 
-    def begin(self, source: str, judge: TopicPermissionCheck | None) -> None:
+    def set_check(self, source: str, judge: TopicPermissionCheck | None) -> None:
         """Set the judge of an instance, whose entries arrive from now on.
 
         Args:
@@ -35,20 +35,20 @@ class ApplyPermissions:
             judge: decides which topics may be recorded; None for all.
         """
         if judge is None:
-            self._judges.pop(source, None)
+            self._checks.pop(source, None)
         else:
-            self._judges[source] = judge
+            self._checks[source] = judge
 
-    def problem(self, source: str, topic: JournalTopic) -> str | None:
+    def refusal_reason(self, source: str, topic: JournalTopic) -> str | None:
         """Return why an instance's entries for a topic must not be recorded; None if they may be.
 
         Notes about numbers of publishers have no topic, and are always accepted.
         """
-        judge = self._judges.get(source)
+        judge = self._checks.get(source)
         return None if judge is None or topic == NO_TOPIC else judge(topic)
 
-    def allow_all(self, source: str, entries: BatchColumns) -> bool:
+    def allows_all(self, source: str, entries: BatchColumns) -> bool:
         """Return whether all of some entries may be recorded."""
-        return source not in self._judges or not any(
-            self.problem(source, name.topic) for name in entries.used().values()
+        return source not in self._checks or not any(
+            self.refusal_reason(source, name.topic) for name in entries.used_properties().values()
         )

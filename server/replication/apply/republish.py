@@ -55,7 +55,7 @@ class RepairPublisher:
         """The hash of the client name that it publishes under."""
         return self._client.client_hash
 
-    def publish_again(self, topic: SowTopicRecords, identity: str) -> bool:
+    def republish_record(self, topic: SowTopicRecords, identity: str) -> bool:
         """Publish a record once more, unchanged; return whether that was done.
 
         The caller has to flush outboxes after that.
@@ -74,7 +74,7 @@ class RepairPublisher:
         if not isinstance(found, JournaledSowTopic):
             return False
         try:
-            found.publish_again(record, self._client, self._clock.now())
+            found.republish(record, self._client, self._clock.now())
         except (JournalUnavailableError, EntryTooLargeError):
             return False
         return True

@@ -28,40 +28,44 @@ class SequenceGapApplier:
 
     Args:
         log: the log that records them.
-        known: the messages present of each publisher.
+        dedup_window: the messages present of each publisher.
     """
 
-    def __init__(self, log: TransactionLog, known: DedupWindow) -> None:
+    def __init__(self, log: TransactionLog, dedup_window: DedupWindow) -> None:
         self._log: Final = log
-        self._known: Final = known
+        self._dedup_window: Final = dedup_window
         self._journal: Final = TopicJournal(log, NOTE_TOPIC.message_type, NOTE_TOPIC.name)
 
-    def take_in(self, arrivals: ReplicatedBatch) -> None:
+    def process_batch(self, arrivals: ReplicatedBatch) -> None:
         """Record and apply some of the received entries, from the front."""
         start = arrivals.position
-        appended = self._journal.append_copies(arrivals, arrivals.content())
+        appended = self._journal.append_copies(arrivals, arrivals.next_content())
         for place in range(start, start + len(appended.txids)):
             with suppress(msgspec.MsgspecError):  # not a note in this version: ignore it
-                self._take(arrivals.run.source_txids[place], decode_note(arrivals.bodies[place]))
+                self._apply_note(
+                    arrivals.columns.source_txids[place], decode_note(arrivals.bodies[place])
+                )
 
-    def _take(self, client: int, note: GapRecord) -> None:
-        refusals, known = self._log.refusals, self._known
-        refusals.take(client, note)
-        there = [pair for one in note.missing for pair in known.there(client, *one)]
+    def _apply_note(self, client: int, note: GapRecord) -> None:
+        refusals, known = self._log.rejected_sequences, self._dedup_window
+        refusals.apply_gap_record(client, note)
+        there = [pair for one in note.missing for pair in known.received_ranges(client, *one)]
         if there:
-            refusals.are_here(client, there)
+            refusals.record_present(client, there)
 
-    def lost(self, client: int, sequences: SequenceRanges) -> None:
+    def record_lost_sequences(self, client: int, sequences: SequenceRanges) -> None:
         """Record that numbers a source could not read are lost, unless they arrived another way.
 
         Raises:
             JournalUnavailableError: that cannot be recorded at the moment.
         """
-        lacking = [pair for one in sequences for pair in self._known.lacking(client, *one)]
+        lacking = [
+            pair for one in sequences for pair in self._dedup_window.missing_ranges(client, *one)
+        ]
         if lacking:
-            self._log.refusals.lost(client, lacking)
+            self._log.rejected_sequences.record_lost_sequences(client, lacking)
 
-    def published_twice(
+    def report_double_publish(
         self, marks: Sequence[tuple[int, int]], publishers: tuple[str, str]
     ) -> None:
         """Do nothing: notes are not messages."""

@@ -49,7 +49,8 @@ that is dropped; if there is a destination, send the return value of
     SkippedRanges    -> `receiver.owe(frame)`
     Ack              -> `sender.acknowledge(frame)`
     HeartbeatFrame   -> do nothing; an end that receives nothing for too long closes the link
-    PeerMessage      -> `MeshRouter.receive`, which forwards it or returns its sender; see there
+    PeerMessage      -> `MeshRouter.receive_message`, which forwards it or returns its sender; see
+    there
 
 `ReplicationFrameError` and `ReplicationProtocolError` end the link, and are logged. While the link
 accepts more, send the return value of `sender.pull(now)`, until that is None; about once a second

@@ -63,93 +63,105 @@ class InFlightEntries:
         after: the txid up to which the destination has everything.
 
     Attributes:
-        stored: the txid up to which it has everything on stable storage.
+        stored_txid: the txid up to which it has everything on stable storage.
     """
 
     def __init__(self, after: int) -> None:
-        self.stored = after
-        self._sent: dict[int, int] = {}  # by lane: the end of the last batch with entries of it
-        self._sent_of_any = after
-        self._waiting: dict[int, int] = {}  # as in the last ack
+        self.stored_txid = after
+        self._sent_txids: dict[
+            int, int
+        ] = {}  # by lane: the end of the last batch with entries of it
+        self._required_txid = after
+        self._pending_lanes: dict[int, int] = {}  # as in the last ack
 
     def resume(self, after: int, ack: Ack) -> None:
         """Take over the destination's own account of everything up to an entry."""
-        self.stored = ack.stored
-        self._sent = {}
-        self._sent_of_any = after
-        self._waiting = dict(ack.lanes)
+        self.stored_txid = ack.stored
+        self._sent_txids = {}
+        self._required_txid = after
+        self._pending_lanes = dict(ack.lanes)
 
-    def send(self, lanes: Iterable[int], upto: int) -> None:
+    def record_sent(self, lanes: Iterable[int], upto: int) -> None:
         """Note that entries of some lanes are sent in a batch that ends with a txid."""
         for lane in lanes:
-            self._sent[lane] = upto
+            self._sent_txids[lane] = upto
 
-    def send_any(self, upto: int) -> None:
+    def require_all(self, upto: int) -> None:
         """Require acknowledgement of everything up to a txid, sent or not."""
-        self._sent_of_any = upto
+        self._required_txid = upto
 
-    def acknowledge(self, ack: Ack) -> None:
+    def process_ack(self, ack: Ack) -> None:
         """Process an acknowledgement of the destination."""
-        self.stored = max(self.stored, ack.stored)
-        self._waiting = dict(ack.lanes)
-        self._sent = {lane: sent for lane, sent in self._sent.items() if self._lacks(lane)}
+        self.stored_txid = max(self.stored_txid, ack.stored)
+        self._pending_lanes = dict(ack.lanes)
+        self._sent_txids = {
+            lane: sent for lane, sent in self._sent_txids.items() if self._is_lane_pending(lane)
+        }
 
-    def has(self, lane: int, txid: int) -> bool:
+    def has_lane_up_to(self, lane: int, txid: int) -> bool:
         """Return whether the destination has everything of a lane up to a txid that was read."""
-        return txid <= self._settled(lane) or not self._lacks(lane)
+        return txid <= self._lane_settled_txid(lane) or not self._is_lane_pending(lane)
 
     @property
-    def settled(self) -> int | None:
+    def settled_txid(self) -> int | None:
         """The txid up to which it has everything; None if it has all that was sent."""
-        lanes = {*self._sent, *self._waiting}
-        ends = [self._settled(lane) for lane in lanes if self._lacks(lane)]
-        if self._sent_of_any > self.stored:
-            ends.append(self.stored)
+        lanes = {*self._sent_txids, *self._pending_lanes}
+        ends = [self._lane_settled_txid(lane) for lane in lanes if self._is_lane_pending(lane)]
+        if self._required_txid > self.stored_txid:
+            ends.append(self.stored_txid)
         return min(ends, default=None)
 
-    def _settled(self, lane: int) -> int:
-        return self._waiting.get(lane, self.stored)
+    def _lane_settled_txid(self, lane: int) -> int:
+        return self._pending_lanes.get(lane, self.stored_txid)
 
-    def _lacks(self, lane: int) -> bool:
-        return max(self._sent.get(lane, 0), self._sent_of_any) > self._settled(lane)
+    def _is_lane_pending(self, lane: int) -> bool:
+        return max(self._sent_txids.get(lane, 0), self._required_txid) > self._lane_settled_txid(
+            lane
+        )
 
 
 class _AckUnit:
     """Entries of a lane that are acknowledged together.
 
     Args:
-        first: txid of the first at the source.
-        last: txid of the last at the source.
-        own_last: the highest txid of any of them here.
-        kinds: topics and paths that they have here.
+        first_txid: txid of the first at the source.
+        last_txid: txid of the last at the source.
+        own_last_txid: the highest txid of any of them here.
+        routing_keys: topics and paths that they have here.
     """
 
-    __slots__ = ("first", "kinds", "last", "own_last")
+    __slots__ = ("first_txid", "last_txid", "own_last_txid", "routing_keys")
 
-    def __init__(self, first: int, last: int, own_last: int, kinds: set[EntryRoutingKey]) -> None:
-        self.first = first
-        self.last = last
-        self.own_last = own_last
-        self.kinds = kinds
+    def __init__(
+        self,
+        first_txid: int,
+        last_txid: int,
+        own_last_txid: int,
+        routing_keys: set[EntryRoutingKey],
+    ) -> None:
+        self.first_txid = first_txid
+        self.last_txid = last_txid
+        self.own_last_txid = own_last_txid
+        self.routing_keys = routing_keys
 
-    def join(self, other: _AckUnit) -> None:
+    def merge(self, other: _AckUnit) -> None:
         """Merge another unit into this one; both wait for the destinations of either."""
-        self.first = min(self.first, other.first)
-        self.last = max(self.last, other.last)
-        self.own_last = max(self.own_last, other.own_last)
-        self.kinds |= other.kinds
+        self.first_txid = min(self.first_txid, other.first_txid)
+        self.last_txid = max(self.last_txid, other.last_txid)
+        self.own_last_txid = max(self.own_last_txid, other.own_last_txid)
+        self.routing_keys |= other.routing_keys
 
 
 class UnacknowledgedEntries:
     """Entries of one source that were received, and that other instances must acknowledge first.
 
     Args:
-        most_units: see `MAX_ACK_UNITS`.
+        max_units: see `MAX_ACK_UNITS`.
     """
 
-    def __init__(self, most_units: int = MAX_ACK_UNITS) -> None:
-        self._most_units = most_units
-        self._count = 0
+    def __init__(self, max_units: int = MAX_ACK_UNITS) -> None:
+        self._max_units = max_units
+        self._unit_count = 0
         self._lanes: dict[int, deque[_AckUnit]] = {}
 
     def add(
@@ -166,17 +178,17 @@ class UnacknowledgedEntries:
         units = self._lanes.setdefault(lane, deque())
         unit = _AckUnit(*txids, own_last, set(kinds))
         # Entries that come again precede those they come with, or those of their first time.
-        while units and unit.first <= units[-1].last:
-            units[-1].join(unit)
+        while units and unit.first_txid <= units[-1].last_txid:
+            units[-1].merge(unit)
             unit = units.pop()
-            self._count -= 1
-        if self._count >= self._most_units and len(units) >= _MIN_UNITS:
-            units[-1].join(unit)
+            self._unit_count -= 1
+        if self._unit_count >= self._max_units and len(units) >= _MIN_UNITS:
+            units[-1].merge(unit)
             return
         units.append(unit)
-        self._count += 1
+        self._unit_count += 1
 
-    def settle(self, durable: int, is_settled: IsAcknowledged, source: str) -> None:
+    def release_settled(self, durable: int, is_settled: IsAcknowledged, source: str) -> None:
         """Release the entries that need not wait any more.
 
         Args:
@@ -185,23 +197,23 @@ class UnacknowledgedEntries:
             source: name of the source.
         """
         for lane, units in list(self._lanes.items()):
-            while units and units[0].own_last <= durable:
-                if not is_settled(units[0].own_last, units[0].kinds, source):
+            while units and units[0].own_last_txid <= durable:
+                if not is_settled(units[0].own_last_txid, units[0].routing_keys, source):
                     break
                 units.popleft()
-                self._count -= 1
+                self._unit_count -= 1
             if not units:
                 del self._lanes[lane]
 
-    def lanes(self, stored: int) -> list[tuple[int, int]]:
+    def pending_lanes(self, stored: int) -> list[tuple[int, int]]:
         """Return the lanes that are not settled up to a txid, and the txid up to which each is."""
         return sorted(
-            (lane, units[0].first - 1)
+            (lane, units[0].first_txid - 1)
             for lane, units in self._lanes.items()
-            if units[0].first <= stored
+            if units[0].first_txid <= stored
         )
 
     def clear(self) -> None:
         """Forget everything."""
         self._lanes.clear()
-        self._count = 0
+        self._unit_count = 0

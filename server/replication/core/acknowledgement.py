@@ -36,13 +36,13 @@ class DestinationProgress(Protocol):
     """The progress of a destination; a `ReplicationSender` implements it."""
 
     @property
-    def settled(self) -> int:
+    def settled_txid(self) -> int:
         """The txid up to which it has everything that goes there."""
 
-    def has(self, last: int, kinds: Collection[EntryRoutingKey]) -> bool:
+    def has_entries(self, last: int, kinds: Collection[EntryRoutingKey]) -> bool:
         """Return whether it has all entries of these kinds up to a txid that go there."""
 
-    def leads_to(self, instance: str) -> bool:
+    def is_peer(self, instance: str) -> bool:
         """Return whether the peer, present or last, is the instance of that name."""
 
 
@@ -51,13 +51,13 @@ class DestinationLag(NamedTuple):
 
     Attributes:
         destination: its name.
-        after: the txid up to which it has everything.
-        since: when the first entry behind that was recorded, in microseconds.
+        settled_txid: the txid up to which it has everything.
+        since_us: when the first entry behind that was recorded, in microseconds.
     """
 
     destination: str
-    after: int
-    since: ElapsedMicroseconds
+    settled_txid: int
+    since_us: ElapsedMicroseconds
 
 
 class AcknowledgementTracker:
@@ -65,72 +65,73 @@ class AcknowledgementTracker:
 
     Args:
         destinations: all destinations by name.
-        sync: the names of those with SyncType sync.
-        durable: the last entry on stable storage.
+        sync_destinations: the names of those with SyncType sync.
+        durable_txid: the last entry on stable storage.
         now: the time at which that is so, in microseconds since some moment; it never goes back.
-        least_sync: MinSyncDestinations: the least number of destinations to wait for, whatever
-            their age.
+        min_sync_destinations: MinSyncDestinations: the least number of destinations to wait for,
+            whatever their age.
 
     Attributes:
-        settled: the txid up to which everything is settled; it never goes back.
-        downgraded: the names of the destinations that are not waited for, for the time being.
-        least_sync: see above.
+        settled_txid: the txid up to which everything is settled; it never goes back.
+        downgraded_destinations: the names of the destinations that are not waited for, for the time
+            being.
+        min_sync_destinations: see above.
     """
 
     def __init__(
         self,
         destinations: Mapping[str, DestinationProgress],
-        sync: frozenset[str],
-        durable: int,
+        sync_destinations: frozenset[str],
+        durable_txid: int,
         now: ElapsedMicroseconds,
-        least_sync: int = 0,
+        min_sync_destinations: int = 0,
     ) -> None:
-        self.settled = 0
-        self.downgraded: set[str] = set()
+        self.settled_txid = 0
+        self.downgraded_destinations: set[str] = set()
         self._destinations = destinations
-        self._sync = sync
-        self._durable = durable
-        self.least_sync: Final = least_sync
+        self._sync_destinations = sync_destinations
+        self._durable_txid = durable_txid
+        self.min_sync_destinations: Final = min_sync_destinations
         # The last entry of each group that counts as recorded together, and the time of its first.
-        self._txids = [durable]
-        self._moments = [now]
-        self._grain = 0
-        self.find_out()
+        self._append_txids = [durable_txid]
+        self._append_times_us = [now]
+        self._time_grain_us = 0
+        self.update_settled()
 
     # Progress.
 
-    def recorded(self, txid: int, now: ElapsedMicroseconds) -> None:
+    def record_append(self, txid: int, now: ElapsedMicroseconds) -> None:
         """Note the last entry that has been recorded; an occasional call is enough.
 
         Args:
             txid: its number.
             now: microseconds.
         """
-        if txid <= self._txids[-1]:
+        if txid <= self._append_txids[-1]:
             return
-        if now - self._moments[-1] < self._grain:
-            self._txids[-1] = txid
+        if now - self._append_times_us[-1] < self._time_grain_us:
+            self._append_txids[-1] = txid
             return
-        self._txids.append(txid)
-        self._moments.append(now)
-        if len(self._txids) > _MAX_MOMENTS:
-            self._forget()
+        self._append_txids.append(txid)
+        self._append_times_us.append(now)
+        if len(self._append_txids) > _MAX_MOMENTS:
+            self._compact_times()
 
-    def reached(self, durable: int) -> None:
+    def advance_durable(self, durable: int) -> None:
         """Note that everything up to an entry is on stable storage."""
-        self._durable = max(self._durable, durable)
+        self._durable_txid = max(self._durable_txid, durable)
 
-    def find_out(self) -> bool:
-        """Recompute `settled`; to be called after acknowledgements and commits.
+    def update_settled(self) -> bool:
+        """Recompute `settled_txid`; to be called after acknowledgements and commits.
 
         Returns:
             Whether it has advanced.
         """
-        ends = [self._destinations[name].settled for name in self.waited_for]
-        settled = min([self._durable, *ends])
-        if settled <= self.settled:
+        ends = [self._destinations[name].settled_txid for name in self.awaited_destinations]
+        settled = min([self._durable_txid, *ends])
+        if settled <= self.settled_txid:
             return False
-        self.settled = settled
+        self.settled_txid = settled
         return True
 
     def is_settled(self, last: int, kinds: Collection[EntryRoutingKey], source: str) -> bool:
@@ -141,32 +142,32 @@ class AcknowledgementTracker:
             kinds: each of the entries is of one of these.
             source: name of the instance that they came from; it is not waited for.
         """
-        if last <= self.settled:
+        if last <= self.settled_txid:
             return True
-        if last > self._durable:
+        if last > self._durable_txid:
             return False
-        destinations = (self._destinations[name] for name in self.waited_for)
-        return all(one.leads_to(source) or one.has(last, kinds) for one in destinations)
+        destinations = (self._destinations[name] for name in self.awaited_destinations)
+        return all(one.is_peer(source) or one.has_entries(last, kinds) for one in destinations)
 
     # The destinations that are waited for.
 
     @property
-    def waited_for(self) -> frozenset[str]:
+    def awaited_destinations(self) -> frozenset[str]:
         """The names of the destinations that acknowledgements wait for."""
-        return self._sync - self.downgraded
+        return self._sync_destinations - self.downgraded_destinations
 
     def downgrade(self, name: str) -> bool:
         """Stop waiting for a destination; return whether that is new."""
-        if name not in self.waited_for:
+        if name not in self.awaited_destinations:
             return False
-        self.downgraded.add(name)
+        self.downgraded_destinations.add(name)
         return True
 
     def upgrade(self, name: str) -> bool:
         """Wait for a destination again; return whether that is new."""
-        if name not in self.downgraded:
+        if name not in self.downgraded_destinations:
             return False
-        self.downgraded.discard(name)
+        self.downgraded_destinations.discard(name)
         return True
 
     def downgrade_late(self, age: int, now: ElapsedMicroseconds) -> list[str]:
@@ -179,18 +180,22 @@ class AcknowledgementTracker:
         Returns:
             Their names. MinSyncDestinations may keep some from it: those that are least late.
         """
-        allowed = max(len(self.waited_for) - self.least_sync, 0)
-        return [name for name in self.late(age, now)[:allowed] if self.downgrade(name)]
+        allowed = max(len(self.awaited_destinations) - self.min_sync_destinations, 0)
+        return [name for name in self.late_destinations(age, now)[:allowed] if self.downgrade(name)]
 
-    def late(self, age: int, now: ElapsedMicroseconds) -> list[str]:
+    def late_destinations(self, age: int, now: ElapsedMicroseconds) -> list[str]:
         """Return the destinations that are waited for and are late; the latest first.
 
         Args:
             age: microseconds that are too long.
             now: microseconds since the Unix epoch.
         """
-        late = [one for one in self.waiting() if now - one.since > age and self._is_waited_for(one)]
-        return [one.destination for one in sorted(late, key=lambda one: one.since)]
+        late = [
+            one
+            for one in self.destination_lags()
+            if now - one.since_us > age and self._is_awaited(one)
+        ]
+        return [one.destination for one in sorted(late, key=lambda one: one.since_us)]
 
     def upgrade_recovered(self, age: int, now: ElapsedMicroseconds) -> list[str]:
         """Upgrade the destinations that nothing has waited for as long as that.
@@ -199,33 +204,37 @@ class AcknowledgementTracker:
             age: microseconds.
             now: microseconds.
         """
-        late = {one.destination for one in self.waiting() if now - one.since >= age}
-        return [name for name in sorted(self.downgraded - late) if self.upgrade(name)]
+        late = {one.destination for one in self.destination_lags() if now - one.since_us >= age}
+        return [name for name in sorted(self.downgraded_destinations - late) if self.upgrade(name)]
 
-    def _is_waited_for(self, waiting: DestinationLag) -> bool:
-        return waiting.destination in self.waited_for
+    def _is_awaited(self, waiting: DestinationLag) -> bool:
+        return waiting.destination in self.awaited_destinations
 
-    def waiting(self) -> list[DestinationLag]:
+    def destination_lags(self) -> list[DestinationLag]:
         """Return the unacknowledged point of each destination, whether it is waited for or not."""
         waiting = []
         for name, destination in self._destinations.items():
-            after = destination.settled
-            place = bisect_right(self._txids, after)
-            if place < len(self._txids):
-                waiting.append(DestinationLag(name, after, self._moments[place]))
+            after = destination.settled_txid
+            place = bisect_right(self._append_txids, after)
+            if place < len(self._append_txids):
+                waiting.append(DestinationLag(name, after, self._append_times_us[place]))
         return waiting
 
-    def _forget(self) -> None:
+    def _compact_times(self) -> None:
         """Forget the times of entries that all destinations have; coarsen the others.
 
         The grain is the maximum error of the times that remain.
         """
-        done = min((one.settled for one in self._destinations.values()), default=self._durable)
-        place = max(bisect_right(self._txids, done) - 1, 0)
-        del self._txids[:place]
-        del self._moments[:place]
-        self._grain = 0
-        if len(self._txids) > _MAX_MOMENTS // 2:
-            self._grain = (self._moments[-1] - self._moments[0]) // (_MAX_MOMENTS // 4)
-            self._moments = self._moments[::2]
-            self._txids = [*self._txids[1:-1:2], self._txids[-1]]
+        done = min(
+            (one.settled_txid for one in self._destinations.values()), default=self._durable_txid
+        )
+        place = max(bisect_right(self._append_txids, done) - 1, 0)
+        del self._append_txids[:place]
+        del self._append_times_us[:place]
+        self._time_grain_us = 0
+        if len(self._append_txids) > _MAX_MOMENTS // 2:
+            self._time_grain_us = (self._append_times_us[-1] - self._append_times_us[0]) // (
+                _MAX_MOMENTS // 4
+            )
+            self._append_times_us = self._append_times_us[::2]
+            self._append_txids = [*self._append_txids[1:-1:2], self._append_txids[-1]]

@@ -76,8 +76,8 @@ class BatchColumns(NamedTuple):
     """Entries in the order of the log that they come from; topics may alternate.
 
     Attributes:
-        names: their shared properties.
-        numbers: the index into `names` of each entry.
+        properties: their shared properties.
+        property_indexes: the index into `properties` of each entry.
         txids: their numbers in the log of the source.
         clients: the identities of their publishers.
         sequences: their publishers' numbers; for publishers that give none, the txid at the
@@ -91,8 +91,8 @@ class BatchColumns(NamedTuple):
         data: the bodies with extras.
     """
 
-    names: Sequence[SharedProperties]
-    numbers: EntryColumn
+    properties: Sequence[SharedProperties]
+    property_indexes: EntryColumn
     txids: EntryColumn
     clients: EntryColumn
     sequences: EntryColumn
@@ -103,29 +103,29 @@ class BatchColumns(NamedTuple):
     checksums: Sequence[int]
     data: Sequence[bytes]
 
-    def name(self, position: int) -> SharedProperties:
+    def properties_of(self, position: int) -> SharedProperties:
         """Return the name of one entry."""
-        return self.names[self.numbers[position]]
+        return self.properties[self.property_indexes[position]]
 
-    def used(self) -> dict[int, SharedProperties]:
+    def used_properties(self) -> dict[int, SharedProperties]:
         """Return the names that occur, by number, in the order of their first entries."""
-        numbers = self.numbers
+        numbers = self.property_indexes
         if isinstance(numbers, ConstantColumn):
-            return {numbers.value: self.names[numbers.value]}
-        return {number: self.names[number] for number in dict.fromkeys(numbers)}
+            return {numbers.value: self.properties[numbers.value]}
+        return {number: self.properties[number] for number in dict.fromkeys(numbers)}
 
-    def content(self, source: int) -> EntryColumns:
+    def journal_columns(self, source: int) -> EntryColumns:
         """Return the entries as content for a journal.
 
         Args:
             source: the hash of the instance that they came from.
         """
-        used = self.used()
+        used = self.used_properties()
         extras: FieldColumn = next(iter(used.values())).extras_length
         if any(name.extras_length != extras for name in used.values()):
-            extras = [used[number].extras_length for number in self.numbers]
+            extras = [used[number].extras_length for number in self.property_indexes]
         return EntryColumns(
-            field_of(self.numbers),
+            field_of(self.property_indexes),
             field_of(self.clients),
             field_of(self.sequences),
             field_of(self.source_txids),
@@ -163,12 +163,12 @@ class ReplicationBatch(NamedTuple):
     is_late: bool = False
 
     @property
-    def entries(self) -> int:
+    def entry_count(self) -> int:
         """The number of entries."""
         return 0 if self.columns is None else len(self.columns.data)
 
     @property
-    def size(self) -> int:
+    def size_bytes(self) -> int:
         """Bytes of bodies with extras."""
         return 0 if self.columns is None else sum(map(len, self.columns.data))
 
@@ -179,7 +179,7 @@ class PackedBatch(NamedTuple):
     Attributes:
         after: see `ReplicationBatch`.
         upto: see `ReplicationBatch`.
-        entries: the number of entries.
+        entry_count: the number of entries.
         names: their topics and origins, as the first column numbers them.
         columns: see docs/formats/replication.md.
         data: the bodies with extras, back to back.
@@ -188,7 +188,7 @@ class PackedBatch(NamedTuple):
 
     after: int
     upto: int
-    entries: int
+    entry_count: int
     names: Sequence[tuple[JournalTopic, JournalOrigin]]
     columns: bytes
     data: bytes

@@ -41,32 +41,33 @@ class DedupWindow:
     """The sequence numbers received of each identity.
 
     Args:
-        highest: returns the highest number of an identity, 0 for none. The journal keeps them
-            (`Journal.last_sequence`).
-        most_of_one: gaps of one identity that are remembered.
-        most: gaps that are remembered in all.
+        highest_sequence: returns the highest number of an identity, 0 for none. The journal keeps
+            them (`Journal.last_sequence`).
+        max_gaps_per_publisher: gaps of one identity that are remembered.
+        max_gaps: gaps that are remembered in all.
 
     Attributes:
-        highest: see above.
-        forgotten: gaps that have been forgotten, ever: messages in them will not be accepted.
+        highest_sequence: see above.
+        forgotten_gap_count: gaps that have been forgotten, ever: messages in them will not be
+            accepted.
     """
 
     def __init__(
         self,
-        highest: Callable[[int], int],
-        most_of_one: int = MAX_GAPS_PER_PUBLISHER,
-        most: int = MAX_GAPS,
+        highest_sequence: Callable[[int], int],
+        max_gaps_per_publisher: int = MAX_GAPS_PER_PUBLISHER,
+        max_gaps: int = MAX_GAPS,
     ) -> None:
-        self.highest = highest
-        self.forgotten = 0
-        self._most_of_one = most_of_one
-        self._most = most
+        self.highest_sequence = highest_sequence
+        self.forgotten_gap_count = 0
+        self._max_gaps_per_publisher = max_gaps_per_publisher
+        self._max_gaps = max_gaps
         self._gaps: dict[int, Ranges] = {}
-        self._count = 0
+        self._gap_count = 0
 
-    def unknown(self, client: int, sequences: Sequence[int]) -> Sequence[int]:
+    def new_positions(self, client: int, sequences: Sequence[int]) -> Sequence[int]:
         """Return the positions of the new numbers of an identity; of equal ones the first."""
-        highest = self.highest(client)
+        highest = self.highest_sequence(client)
         gaps = self._gaps.get(client)
         if isinstance(sequences, range) or len(sequences) == 1 or _ascend(sequences):
             if sequences[0] > highest:
@@ -83,7 +84,7 @@ class DedupWindow:
                 new.append(position)
         return new
 
-    def noted(self, client: int, before: int, sequences: Sequence[int]) -> None:
+    def record_sequences(self, client: int, before: int, sequences: Sequence[int]) -> None:
         """Note messages that have been recorded, from any sender.
 
         Args:
@@ -104,22 +105,22 @@ class DedupWindow:
             elif sequence <= before:
                 gaps.remove(sequence, sequences[-1] if is_run else sequence)
             before = max(before, sequence)
-        self._keep(client, gaps, count)
+        self._store_gaps(client, gaps, count)
 
-    def _keep(self, client: int, gaps: Ranges, count: int) -> None:
+    def _store_gaps(self, client: int, gaps: Ranges, count: int) -> None:
         """Remember the gaps of an identity, which were `count`, within limits."""
         self._gaps.pop(client, None)
         if gaps:
             self._gaps[client] = gaps  # behind all others: the longest untouched are in front
-        while len(gaps) > self._most_of_one:
-            gaps.forget_first()
-            self.forgotten += 1
-        self._count += len(gaps) - count
-        while self._count > self._most:
+        while len(gaps) > self._max_gaps_per_publisher:
+            gaps.pop_first()
+            self.forgotten_gap_count += 1
+        self._gap_count += len(gaps) - count
+        while self._gap_count > self._max_gaps:
             oldest = next(iter(self._gaps))
-            self._gaps[oldest].forget_first()
-            self.forgotten += 1
-            self._count -= 1
+            self._gaps[oldest].pop_first()
+            self.forgotten_gap_count += 1
+            self._gap_count -= 1
             if not self._gaps[oldest]:
                 del self._gaps[oldest]
 
@@ -127,11 +128,11 @@ class DedupWindow:
         """Restore gaps that have been stored and still exist."""
         for client, _, pairs in had:
             if pairs:
-                self._keep(client, Ranges(pairs), 0)
+                self._store_gaps(client, Ranges(pairs), 0)
 
-    def lacking(self, client: int, first: int, last: int) -> list[tuple[int, int]]:
+    def missing_ranges(self, client: int, first: int, last: int) -> list[tuple[int, int]]:
         """Return the ranges of an identity's numbers, from `first` to `last`, that are missing."""
-        highest = self.highest(client)
+        highest = self.highest_sequence(client)
         lacking = [
             (max(first, start), min(last, end))
             for start, end in self._gaps.get(client, ())
@@ -139,10 +140,10 @@ class DedupWindow:
         ]
         return [*lacking, (max(first, highest + 1), last)] if last > highest else lacking
 
-    def there(self, client: int, first: int, last: int) -> list[tuple[int, int]]:
+    def received_ranges(self, client: int, first: int, last: int) -> list[tuple[int, int]]:
         """Return the ranges of an identity's numbers, from `first` to `last`, that are here."""
         there = Ranges([(first, last)])
-        for gap in self.lacking(client, first, last):
+        for gap in self.missing_ranges(client, first, last):
             there.remove(*gap)
         return [*there]
 
@@ -151,7 +152,7 @@ class DedupWindow:
         gaps = self._gaps.get(client)
         return () if gaps is None else tuple(gaps)
 
-    def summary(self, highest: Mapping[int, int]) -> Iterator[PublisherWindow]:
+    def publisher_windows(self, highest: Mapping[int, int]) -> Iterator[PublisherWindow]:
         """Yield a `PublisherWindow` for each identity of a table."""
         for client, number in highest.items():
             yield PublisherWindow(client, number, self.gaps(client))

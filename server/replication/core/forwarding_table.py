@@ -21,33 +21,33 @@ class ForwardingTable(dict[int, int]):
     """Routing of entries by topic and origin, in the form that `pack` reads.
 
     Args:
-        names: the topics and origins that the numbers stand for.
-        way: decides which entries go.
-        all_go: all entries go: they have been selected before.
+        definitions: the topics and origins that the numbers stand for.
+        route: decides which entries go.
+        sends_all: all entries go: they have been selected before.
 
     Attributes:
-        names: see above.
-        all_go: see above.
+        definitions: see above.
+        sends_all: see above.
     """
 
-    __slots__ = ("_way", "all_go", "names")
+    __slots__ = ("_route", "definitions", "sends_all")
 
-    def __init__(self, names: FileDefinitions, way: LinkRoute, *, all_go: bool) -> None:
+    def __init__(self, definitions: FileDefinitions, route: LinkRoute, *, sends_all: bool) -> None:
         super().__init__()
-        self.names = names
-        self.all_go = all_go
-        self._way = way
+        self.definitions = definitions
+        self.sends_all = sends_all
+        self._route = route
 
     def __missing__(self, number: int) -> int:
-        topic, origin = self.meaning(number)
-        goes = self.all_go or self._way.goes(topic, origin.path) is not None
+        topic, origin = self.topic_and_origin(number)
+        goes = self.sends_all or self._route.filters_for(topic, origin.path) is not None
         answer = _STAYS if not goes else _IS_PASSED_ON if origin.path else _IS_OURS
         self[number] = answer
         return answer
 
-    def meaning(self, number: int) -> tuple[JournalTopic, JournalOrigin]:
+    def topic_and_origin(self, number: int) -> tuple[JournalTopic, JournalOrigin]:
         """Return the topic and origin of a key."""
-        return self.names.topics[number >> _BITS], self.names.origins[number & _LOWER]
+        return self.definitions.topics[number >> _BITS], self.definitions.origins[number & _LOWER]
 
 
 def pack_passage(
@@ -67,5 +67,5 @@ def pack_passage(
     if pieces != [(0, len(data))]:  # do not retain skipped bodies until the others are sent
         view = memoryview(data)
         data = b"".join([view[start:end] for start, end in pieces])
-    names = [ways.meaning(number) for number in numbers]
+    names = [ways.topic_and_origin(number) for number in numbers]
     return PackedBatch(after, upto, count, names, columns, data)

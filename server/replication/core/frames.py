@@ -160,7 +160,7 @@ class Ack(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=Tr
     lanes: list[tuple[int, int]] = []
 
     @property
-    def settled(self) -> int:
+    def settled_txid(self) -> int:
         """The txid up to which everything is settled."""
         return min((txid for _, txid in self.lanes), default=self.stored)
 
@@ -288,18 +288,18 @@ class ReplicationFrameReader:
     """Splits the bytes of a link into frames.
 
     Args:
-        most: bytes of a frame, whether compressed or not.
+        max_frame_size: bytes of a frame, whether compressed or not.
 
     Attributes:
-        most: see above; raised when the peer is known.
+        max_frame_size: see above; raised when the peer is known.
     """
 
-    def __init__(self, most: int = MAX_FRAME_SIZE_BEFORE_HELLO) -> None:
-        self.most = most
+    def __init__(self, max_frame_size: int = MAX_FRAME_SIZE_BEFORE_HELLO) -> None:
+        self.max_frame_size = max_frame_size
         self._buffer = bytearray()
 
     @property
-    def held(self) -> int:
+    def buffered_bytes(self) -> int:
         """Bytes received that are not part of a complete frame yet."""
         return len(self._buffer)
 
@@ -307,7 +307,7 @@ class ReplicationFrameReader:
         """Append received bytes."""
         self._buffer += data
 
-    def next(self) -> InboundFrame | None:
+    def next_frame(self) -> InboundFrame | None:
         """Return the next frame, None if it is not complete.
 
         Raises:
@@ -317,10 +317,12 @@ class ReplicationFrameReader:
         if len(buffer) < _HEAD.size:
             return None
         length, number, flags = _HEAD.unpack_from(buffer)
-        if not 2 <= length <= self.most:
+        if not 2 <= length <= self.max_frame_size:
             if buffer.startswith(_TLS_HANDSHAKE):
                 raise ReplicationFrameError("a TLS handshake, and this transport has no TLS")
-            raise ReplicationFrameError(f"a frame of {length} bytes; expected 2 to {self.most}")
+            raise ReplicationFrameError(
+                f"a frame of {length} bytes; expected 2 to {self.max_frame_size}"
+            )
         end = _HEAD.size - 2 + length
         if len(buffer) < end:
             return None
@@ -332,7 +334,9 @@ class ReplicationFrameReader:
                 f"a frame with the flags {flags}; this program knows {_COMPRESSED}"
             )
         if flags:
-            payload = _inflate(payload, max(self.most, _MAX_INFLATED * MAX_FRAME_SIZE_BEFORE_HELLO))
+            payload = _inflate(
+                payload, max(self.max_frame_size, _MAX_INFLATED * MAX_FRAME_SIZE_BEFORE_HELLO)
+            )
         return _decode(number, payload)
 
 
@@ -385,7 +389,7 @@ def _pack_batch(batch: PackedBatch) -> list[bytes]:
     A column is a u8 for its form, then one u64: the value that all entries share, or the first of
     consecutive values. Otherwise, each value follows with as many bytes as the largest needs.
     """
-    parts = [_BATCH.pack(batch.after, batch.upto, batch.entries, len(batch.names))]
+    parts = [_BATCH.pack(batch.after, batch.upto, batch.entry_count, len(batch.names))]
     for topic, origin in batch.names:
         packed = _packed_topic(topic), _packed_origin(origin)
         parts += (_NAME.pack(*map(len, packed)), *packed)
@@ -404,9 +408,9 @@ def _unpack_batch(payload: bytes, *, is_late: bool) -> ReplicationBatch:
     entries: BatchColumns | None = None
     if count:
         named = [_unpack_name(reader) for _ in range(names)]
-        columns = [reader.column(count) for _ in range(_COLUMNS)]
-        entries = _columns_of(named, columns, reader.pieces(columns[-2]))
-    reader.finish()
+        columns = [reader.read_column(count) for _ in range(_COLUMNS)]
+        entries = _columns_of(named, columns, reader.read_pieces(columns[-2]))
+    reader.expect_end()
     return ReplicationBatch(after, upto, entries, is_late)
 
 
@@ -414,8 +418,8 @@ def _unpack_name(reader: _PayloadReader) -> tuple[JournalTopic, JournalOrigin]:
     topic_length, origin_length = reader.unpack(_NAME)
     read_topic = _topic_of if topic_length <= _MAX_KEPT_LENGTH else unpack_topic
     read_origin = _origin_of if origin_length <= _MAX_KEPT_LENGTH else unpack_origin
-    topic = read_topic(reader.take(topic_length))
-    origin = read_origin(reader.take(origin_length))
+    topic = read_topic(reader.read_bytes(topic_length))
+    origin = read_origin(reader.read_bytes(origin_length))
     if topic is None or origin is None:
         raise ReplicationFrameError("a topic or an origin that cannot be read")
     return topic, origin
@@ -463,14 +467,14 @@ class _PayloadReader:
         self._payload = payload
         self._position = 0
 
-    def take(self, size: int) -> bytes:
+    def read_bytes(self, size: int) -> bytes:
         start = self._advance(size)
         return self._payload[start : start + size]
 
     def unpack(self, form: struct.Struct) -> tuple[int, ...]:
         return form.unpack_from(self._payload, self._advance(form.size))
 
-    def column(self, count: int) -> EntryColumn:
+    def read_column(self, count: int) -> EntryColumn:
         (form,) = self.unpack(_FORM)
         if form in _EACH:
             kind = _EACH[form]
@@ -484,13 +488,13 @@ class _PayloadReader:
             return range(value, value + count)
         raise ReplicationFrameError(f"a column of the form {form}")
 
-    def pieces(self, lengths: Sequence[int]) -> list[bytes]:
+    def read_pieces(self, lengths: Sequence[int]) -> list[bytes]:
         ends = list(accumulate(lengths, initial=self._position))
         self._advance(ends[-1] - ends[0])
         payload = self._payload
         return [payload[start:end] for start, end in pairwise(ends)]
 
-    def finish(self) -> None:
+    def expect_end(self) -> None:
         if self._position != len(self._payload):
             raise ReplicationFrameError("a batch with something behind its end")
 

@@ -80,13 +80,13 @@ class PeerConnection(NamedTuple):
     """One of several connections between two instances, as both of them see it.
 
     Attributes:
-        we_connected: whether this instance made it.
-        both_ways: whether both send over it, or only the instance that made it. The instance that
-            accepted it sends that in the `Hello`.
+        is_outgoing: whether this instance made it.
+        is_bidirectional: whether both send over it, or only the instance that made it. The instance
+            that accepted it sends that in the `Hello`.
     """
 
-    we_connected: bool
-    both_ways: bool
+    is_outgoing: bool
+    is_bidirectional: bool
 
 
 class ConnectionChoice(Enum):
@@ -112,10 +112,10 @@ def choose_connection(
         old: the existing connection.
         new: the connection just made.
     """
-    if old.we_connected == new.we_connected:
+    if old.is_outgoing == new.is_outgoing:
         return ConnectionChoice.NEW
-    if old.both_ways != new.both_ways:
-        return ConnectionChoice.NEW if new.both_ways else ConnectionChoice.OLD
-    if not new.both_ways:
+    if old.is_bidirectional != new.is_bidirectional:
+        return ConnectionChoice.NEW if new.is_bidirectional else ConnectionChoice.OLD
+    if not new.is_bidirectional:
         return ConnectionChoice.BOTH
-    return ConnectionChoice.NEW if new.we_connected == (ours < theirs) else ConnectionChoice.OLD
+    return ConnectionChoice.NEW if new.is_outgoing == (ours < theirs) else ConnectionChoice.OLD

@@ -33,19 +33,19 @@ class LostSequences:
     """The entries that one source has skipped.
 
     Args:
-        known: the messages that this instance has of each publisher.
+        dedup_window: the messages that this instance has of each publisher.
         owed: the entries that the source had skipped in an earlier run; nothing is known of them.
     """
 
-    def __init__(self, known: DedupWindow, owed: Sequence[tuple[int, int]] = ()) -> None:
-        self._known: Final = known
-        self._untold: list[tuple[int, int, int]] = []
-        self._unknown = 0
-        self._last = 0  # the txid of the last one that may be unknown
-        self._seen = set[int]()  # publishers with a message behind that
-        self.lose((), owed, sum(last - first + 1 for first, last in owed))
+    def __init__(self, dedup_window: DedupWindow, owed: Sequence[tuple[int, int]] = ()) -> None:
+        self._dedup_window: Final = dedup_window
+        self._pending_ranges: list[tuple[int, int, int]] = []
+        self._unknown_count = 0
+        self._last_unknown_txid = 0  # the txid of the last one that may be unknown
+        self._seen_clients = set[int]()  # publishers with a message behind that
+        self.add_skipped((), owed, sum(last - first + 1 for first, last in owed))
 
-    def lose(
+    def add_skipped(
         self,
         lost: Collection[tuple[int, int]],
         ranges: Sequence[tuple[int, int]],
@@ -58,57 +58,57 @@ class LostSequences:
             ranges: the first and the last txid of ranges of all that it has skipped, ascending.
             unknown: how many there are besides those.
         """
-        self._untold += ((client, number, number) for client, number in lost)
+        self._pending_ranges += ((client, number, number) for client, number in lost)
         if unknown:
-            self._unknown = min(self._unknown + unknown, MAX_UNKNOWN_ENTRIES)
-            self._last = ranges[-1][1] if ranges else 0
-            self._seen.clear()
+            self._unknown_count = min(self._unknown_count + unknown, MAX_UNKNOWN_ENTRIES)
+            self._last_unknown_txid = ranges[-1][1] if ranges else 0
+            self._seen_clients.clear()
 
-    def comes(self, run: BatchColumns, source: str) -> None:
+    def detect_gaps(self, run: BatchColumns, source: str) -> None:
         """Detect skipped numbers in entries that are about to be recorded.
 
         Args:
             run: the entries, in the order of the source's log.
             source: the name of the source.
         """
-        if not self._unknown:
+        if not self._unknown_count:
             return
         for client, places in by_client(run.clients):
-            path = hops(run.name(places[0]).origin.path)
+            path = hops(run.properties_of(places[0]).origin.path)
             publisher = path[0].name if path else source
-            if client in self._seen or is_identity_made_by(
+            if client in self._seen_clients or is_identity_made_by(
                 publisher, client, run.source_txids[places[0]]
             ):
                 continue
-            before = self._known.highest(client)
+            before = self._dedup_window.highest_sequence(client)
             for place in places:
                 if run.sequences[place] > before + 1:
-                    self._skipped(client, before + 1, run.sequences[place] - 1)
+                    self._add_gap(client, before + 1, run.sequences[place] - 1)
                 before = max(before, run.sequences[place])
-                if run.txids[place] > self._last:
-                    self._note(client)
+                if run.txids[place] > self._last_unknown_txid:
+                    self._mark_seen(client)
                     break
 
-    def _note(self, client: int) -> None:
-        if len(self._seen) >= MAX_SEEN_SEQUENCES:
-            self._seen.clear()
-        self._seen.add(client)
+    def _mark_seen(self, client: int) -> None:
+        if len(self._seen_clients) >= MAX_SEEN_SEQUENCES:
+            self._seen_clients.clear()
+        self._seen_clients.add(client)
 
-    def _skipped(self, client: int, first: int, last: int) -> None:
+    def _add_gap(self, client: int, first: int, last: int) -> None:
         """Add numbers that a publisher has skipped: those at both ends may be lost."""
-        if last - first < 2 * self._unknown:
-            self._untold.append((client, first, last))
+        if last - first < 2 * self._unknown_count:
+            self._pending_ranges.append((client, first, last))
         else:
-            self._untold.append((client, first, first + self._unknown - 1))
-            self._untold.append((client, last - self._unknown + 1, last))
+            self._pending_ranges.append((client, first, first + self._unknown_count - 1))
+            self._pending_ranges.append((client, last - self._unknown_count + 1, last))
 
-    def tell(self, tell: OnLostSequences) -> bool:
+    def record_pending(self, tell: OnLostSequences) -> bool:
         """Pass on all pending numbers; return whether all have been recorded."""
-        while self._untold:
-            client, first, last = self._untold[-1]
+        while self._pending_ranges:
+            client, first, last = self._pending_ranges[-1]
             if not tell(client, [(first, last)]):
                 return False
-            self._untold.pop()
+            self._pending_ranges.pop()
         return True
 
 

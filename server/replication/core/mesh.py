@@ -144,12 +144,12 @@ class ReceivedReport(Struct, frozen=True):
     Attributes:
         report: the decoded report.
         data: the report as received; it is forwarded like that.
-        made_at: when it was made, in microseconds of the clock here.
+        made_at_us: when it was made, in microseconds of the clock here.
     """
 
     report: MeshReport
     data: bytes
-    made_at: int
+    made_at_us: int
 
 
 class _ReportOffer(Struct, frozen=True, array_like=True, tag=1):
@@ -177,33 +177,33 @@ class Mesh:
         run: a number of this run of it.
 
     Attributes:
-        own: its own last report; None before the first one.
-        known: the last report of each other instance, by name.
+        own_report: its own last report; None before the first one.
+        peer_reports: the last report of each other instance, by name.
     """
 
     def __init__(self, instance: str, run: int) -> None:
-        self.own: ReceivedReport | None = None
-        self.known: dict[str, ReceivedReport] = {}
+        self.own_report: ReceivedReport | None = None
+        self.peer_reports: dict[str, ReceivedReport] = {}
         self._instance: Final = instance
         self._run: Final = run
         self._number = 0
-        self._asked: dict[str, int] = {}
-        self._answered: set[tuple[str, str]] = set()  # since the last report
+        self._request_times_us: dict[str, int] = {}
+        self._sent_reports: set[tuple[str, str]] = set()  # since the last report
 
     # The report of this instance.
 
-    def is_due(self, now: int) -> bool:
+    def is_report_due(self, now: int) -> bool:
         """Return whether it is time for another report.
 
         Args:
             now: microseconds since some moment, never going back.
         """
-        if self.own is None or self.own.report.number < self._number:
+        if self.own_report is None or self.own_report.report.number < self._number:
             return True
-        pause = max(_SECOND, len(self.known) * _SECOND // _RATE)
-        return now - self.own.made_at >= pause
+        pause = max(_SECOND, len(self.peer_reports) * _SECOND // _RATE)
+        return now - self.own_report.made_at_us >= pause
 
-    def renew(self, report: MeshReport, now: int) -> None:
+    def replace_own_report(self, report: MeshReport, now: int) -> None:
         """Replace the report of this instance.
 
         Args:
@@ -212,7 +212,7 @@ class Mesh:
             now: microseconds.
         """
         self._number += 1
-        self._answered.clear()
+        self._sent_reports.clear()
         report = replace(
             report,
             run=self._run,
@@ -227,18 +227,18 @@ class Mesh:
                 report, neighbours=report.neighbours[:fewer], links=report.links[:fewer]
             )
             data = _ENCODER.encode(report)
-        self.own = ReceivedReport(report, data, now)
+        self.own_report = ReceivedReport(report, data, now)
 
-    def have(self) -> list[bytes]:
+    def make_offers(self) -> list[bytes]:
         """Return the messages that tell a neighbour which reports are here."""
-        reports = [one.report for one in self.known.values()]
-        if self.own is not None:
-            reports.append(self.own.report)
+        reports = [one.report for one in self.peer_reports.values()]
+        if self.own_report is not None:
+            reports.append(self.own_report.report)
         return _words(1, [(one.name, one.run, one.number) for one in reports])
 
     # The reports of others.
 
-    def receive(
+    def receive_message(
         self, peer: str, body: bytes, now: int, neighbours: Container[str] = ()
     ) -> list[bytes]:
         """Process a message of a neighbour; ignore a malformed one.
@@ -264,58 +264,60 @@ class Mesh:
                 first_hand = (
                     one for one in word.reports if one[0] == peer or one[0] not in neighbours
                 )
-                return _words(2, self._wanted(first_hand, now))
+                return _words(2, self._select_newer(first_hand, now))
             case _ReportRequest():
-                return _words(3, self._telling(peer, word.names, now))
+                return _words(3, self._requested_reports(peer, word.names, now))
             case _ReportTransfer():
                 for age, data in word.reports:
-                    report = self._read(bytes(data), now - age * _MILLISECOND, now)
+                    report = self._decode_report(bytes(data), now - age * _MILLISECOND, now)
                     if report is not None and (
                         report.name == peer or report.name not in neighbours
                     ):
-                        self._take(report, bytes(data), now - age * _MILLISECOND)
+                        self._store_report(report, bytes(data), now - age * _MILLISECOND)
         return []
 
-    def _wanted(self, reports: Iterable[tuple[str, int, int]], now: int) -> list[str]:
+    def _select_newer(self, reports: Iterable[tuple[str, int, int]], now: int) -> list[str]:
         """Return the names of reports that are newer than those here."""
         wanted: list[str] = []
         for name, run, number in reports:
             if name == self._instance:
-                self._outdo(run, number)
-            elif self._is_newer(name, number) and self._may_ask(name, now):
-                if len(self._asked) >= _MAX_ASKED:
-                    self._asked.clear()
-                self._asked[name] = now
+                self._raise_number(run, number)
+            elif self._is_newer(name, number) and self._may_request(name, now):
+                if len(self._request_times_us) >= _MAX_ASKED:
+                    self._request_times_us.clear()
+                self._request_times_us[name] = now
                 wanted.append(name)
         return wanted
 
-    def _outdo(self, run: int, number: int) -> None:
+    def _raise_number(self, run: int, number: int) -> None:
         """Give the next report a greater number than a report of an earlier run has."""
         is_other = number > self._number or (number == self._number and run != self._run)
         if is_other and number < _HIGHEST:
             self._number = number
 
     def _is_newer(self, name: str, number: int) -> bool:
-        known = self.known.get(name)
+        known = self.peer_reports.get(name)
         return number <= _HIGHEST and (known is None or number > known.report.number)
 
-    def _may_ask(self, name: str, now: int) -> bool:
-        asked = self._asked.get(name)
+    def _may_request(self, name: str, now: int) -> bool:
+        asked = self._request_times_us.get(name)
         return asked is None or now - asked >= _ASK_AGAIN
 
-    def _telling(self, peer: str, names: Iterable[str], now: int) -> list[tuple[int, Raw]]:
+    def _requested_reports(
+        self, peer: str, names: Iterable[str], now: int
+    ) -> list[tuple[int, Raw]]:
         """Return the reports that a neighbour asks for; each once per report of this instance."""
         found: list[tuple[int, Raw]] = []
         for name in names:
-            known = self.own if name == self._instance else self.known.get(name)
-            if known is not None and (peer, name) not in self._answered:
-                self._answered.add((peer, name))
-                age = max(now - known.made_at, 0) // _MILLISECOND
+            known = self.own_report if name == self._instance else self.peer_reports.get(name)
+            if known is not None and (peer, name) not in self._sent_reports:
+                self._sent_reports.add((peer, name))
+                age = max(now - known.made_at_us, 0) // _MILLISECOND
                 found.append((age, Raw(known.data)))
         return found
 
     @staticmethod
-    def _read(data: bytes, made_at: int, now: int) -> MeshReport | None:
+    def _decode_report(data: bytes, made_at: int, now: int) -> MeshReport | None:
         """Return the decoded report; None if it is too old, too long or malformed."""
         if len(data) > _MAX_IN_REPORT or now - made_at >= REPORT_LIFETIME_US:
             return None
@@ -324,41 +326,47 @@ class Mesh:
         except MSGPACK_ERRORS:
             return None
 
-    def _take(self, report: MeshReport, data: bytes, made_at: int) -> None:
+    def _store_report(self, report: MeshReport, data: bytes, made_at: int) -> None:
         """Store a report, if it is newer and there is room."""
         name = report.name
         if name == self._instance or not self._is_newer(name, report.number):
             return
-        if name not in self.known and len(self.known) >= MAX_INSTANCES and not self._make_room():
+        if (
+            name not in self.peer_reports
+            and len(self.peer_reports) >= MAX_INSTANCES
+            and not self._evict_unreachable()
+        ):
             return
-        self.known[name] = ReceivedReport(report, data, made_at)
-        self._asked.pop(name, None)
+        self.peer_reports[name] = ReceivedReport(report, data, made_at)
+        self._request_times_us.pop(name, None)
 
-    def _make_room(self) -> bool:
+    def _evict_unreachable(self) -> bool:
         """Forget the instance that has been unreachable for longest; return whether one was."""
-        reachable = self.reachable()
-        gone = [one for one in self.known.values() if one.report.name not in reachable]
+        reachable = self.reachable_instances()
+        gone = [one for one in self.peer_reports.values() if one.report.name not in reachable]
         if not gone:
             return False
-        del self.known[min(gone, key=lambda one: one.made_at).report.name]
+        del self.peer_reports[min(gone, key=lambda one: one.made_at_us).report.name]
         return True
 
-    def forget(self, now: int) -> None:
+    def remove_expired(self, now: int) -> None:
         """Forget expired reports."""
         for name in [
-            name for name, one in self.known.items() if now - one.made_at >= REPORT_LIFETIME_US
+            name
+            for name, one in self.peer_reports.items()
+            if now - one.made_at_us >= REPORT_LIFETIME_US
         ]:
-            del self.known[name]
+            del self.peer_reports[name]
 
     # The mesh that results.
 
-    def seen(self) -> Mapping[str, Sequence[Neighbour]]:
+    def neighbours_by_name(self) -> Mapping[str, Sequence[Neighbour]]:
         """Return, by name, the entries that the neighbours of an instance have of it.
 
         The entries of this instance come first, and those with a link before those without.
         """
-        known = [] if self.own is None else [self.own]
-        known += [one for _, one in sorted(self.known.items())]
+        known = [] if self.own_report is None else [self.own_report]
+        known += [one for _, one in sorted(self.peer_reports.items())]
         found: dict[str, list[Neighbour]] = {}
         for is_connected in (True, False):
             for one in known:
@@ -367,12 +375,12 @@ class Mesh:
                         found.setdefault(neighbour.name, []).append(neighbour)
         return found
 
-    def reachable(self) -> set[str]:
+    def reachable_instances(self) -> set[str]:
         """Return the names of all instances that links lead to, including this one."""
         found = {self._instance}
         waiting = [self._instance]
         for name in waiting:
-            known = self.own if name == self._instance else self.known.get(name)
+            known = self.own_report if name == self._instance else self.peer_reports.get(name)
             for neighbour in () if known is None else known.report.neighbours:
                 if neighbour.is_connected and neighbour.name not in found:
                     found.add(neighbour.name)

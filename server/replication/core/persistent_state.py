@@ -46,7 +46,7 @@ class PersistentState(msgspec.Struct, frozen=True):
         txid: the last entry that is taken into account; it was on stable storage.
         cursors: by name of the source, the position up to which its log has been received.
         acknowledged: by name of the destination, the txid up to which it has everything.
-        had: the messages received of each publisher.
+        publisher_windows: the messages received of each publisher.
         logs: by name of another instance, the identity of the log that it had.
     """
 
@@ -54,7 +54,7 @@ class PersistentState(msgspec.Struct, frozen=True):
     txid: int
     cursors: dict[str, ReceiveCursor] = {}
     acknowledged: dict[str, int] = {}
-    had: list[PublisherWindow] = []
+    publisher_windows: list[PublisherWindow] = []
     logs: dict[str, str] = {}
 
 
@@ -77,7 +77,7 @@ _DECODER: Final = msgspec.msgpack.Decoder(_StateFile)
 
 def pack(remembered: PersistentState) -> bytes:
     """Return the bytes of the file."""
-    had = remembered.had
+    had = remembered.publisher_windows
     stored = _StateFile(
         remembered.log,
         remembered.txid,
@@ -133,26 +133,26 @@ class DedupWindowRecovery:
 
     Args:
         remembered: the content of the file; with a txid of 0 nothing is taken for known.
-        recent: is given all entries.
-        is_whole: whether the log has everything behind that, or from its beginning on. If not, all
-            numbers of a publisher before its first entry in the log count as received.
+        recent_entries: is given all entries.
+        is_log_complete: whether the log has everything behind that, or from its beginning on. If
+            not, all numbers of a publisher before its first entry in the log count as received.
 
     Attributes:
-        known: the known messages, as far as the log has been read.
+        dedup_window: the known messages, as far as the log has been read.
     """
 
     def __init__(
-        self, remembered: PersistentState, recent: RecentEntries, *, is_whole: bool
+        self, remembered: PersistentState, recent_entries: RecentEntries, *, is_log_complete: bool
     ) -> None:
-        self._txid = remembered.txid
-        self._recent = recent
-        self._is_whole = is_whole
+        self._stored_txid = remembered.txid
+        self._recent_entries = recent_entries
+        self._is_log_complete = is_log_complete
         self._seen: set[int] = set()
-        self._highest = {one.client: one.highest for one in remembered.had}
-        self.known = DedupWindow(lambda client: self._highest.get(client, 0))
-        self.known.restore(remembered.had)
+        self._highest_sequences = {one.client: one.highest for one in remembered.publisher_windows}
+        self.dedup_window = DedupWindow(lambda client: self._highest_sequences.get(client, 0))
+        self.dedup_window.restore(remembered.publisher_windows)
 
-    def take(self, run: EntryBatch) -> None:
+    def replay_batch(self, run: EntryBatch) -> None:
         """Process entries; to be called with all that change state, in order.
 
         Behind the remembered txid, none may be omitted; it is good to begin before that, with the
@@ -166,12 +166,14 @@ class DedupWindowRecovery:
             sequences = compact_column([row[SEQUENCE] for row in chosen])
             txids = chosen[0][TXID], chosen[-1][TXID]
             checksums = [row[BODY_CRC] for row in chosen]
-            self._recent.note(client, sequences, checksums, txids, run.topic, run.origin)
-            new = [row[SEQUENCE] for row in chosen if row[TXID] > self._txid]
+            self._recent_entries.add_batch(
+                client, sequences, checksums, txids, run.topic, run.origin
+            )
+            new = [row[SEQUENCE] for row in chosen if row[TXID] > self._stored_txid]
             if new:
-                before = self._highest.get(client, 0)
-                if not self._is_whole and client not in self._seen:
+                before = self._highest_sequences.get(client, 0)
+                if not self._is_log_complete and client not in self._seen:
                     self._seen.add(client)
                     before = max(before, new[0] - 1)
-                self.known.noted(client, before, compact_column(new))
-                self._highest[client] = max(before, *new)
+                self.dedup_window.record_sequences(client, before, compact_column(new))
+                self._highest_sequences[client] = max(before, *new)

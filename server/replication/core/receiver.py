@@ -74,13 +74,13 @@ class RecorderResult(NamedTuple):
     """The outcome of recording entries.
 
     Attributes:
-        done: number of entries that have been dealt with, from the front; if not all, the log
-            accepts none at the moment.
+        processed_count: number of entries that have been dealt with, from the front; if not all,
+            the log accepts none at the moment.
         first_txid: of the first that was recorded; 0 if none was.
         last_txid: of the last.
     """
 
-    done: int
+    processed_count: int
     first_txid: int = 0
     last_txid: int = 0
 
@@ -103,7 +103,7 @@ class EntryRecorder(Protocol):
             source: the instance that they came from.
         """
 
-    def published_twice(
+    def report_duplicates(
         self, topic: JournalTopic, marks: Sequence[tuple[int, int]], publishers: tuple[str, str]
     ) -> None:
         """Report messages in the log that have been published at two instances.
@@ -116,7 +116,7 @@ class EntryRecorder(Protocol):
             publishers: the names of the two instances.
         """
 
-    def lost(self, client: int, sequences: Sequence[tuple[int, int]]) -> bool:
+    def record_lost_sequences(self, client: int, sequences: Sequence[tuple[int, int]]) -> bool:
         """Record that sequence numbers are missing, although later ones come.
 
         Args:
@@ -127,7 +127,7 @@ class EntryRecorder(Protocol):
             Whether the log has accepted this.
         """
 
-    def highest(self) -> Mapping[int, int]:
+    def highest_sequences(self) -> Mapping[int, int]:
         """Return all identities in the log with their highest numbers."""
 
 
@@ -155,12 +155,12 @@ class LogBranch(NamedTuple):
     Attributes:
         runs: the first txid and the number of each run of the source, in order; empty if it does
             not send them.
-        has_lost: whether the destination has lost entries that the source has got from it.
+        has_lost_entries: whether the destination has lost entries that the source has got from it.
         own_runs: the runs of the destination.
     """
 
     runs: Sequence[tuple[int, int]] = ()
-    has_lost: bool = False
+    has_lost_entries: bool = False
     own_runs: Sequence[tuple[int, int]] = ()
 
 
@@ -194,9 +194,9 @@ class ReplicationReceiver:
 
     Args:
         instance: name of this instance.
-        began: the first txid that its log ever had.
-        known: the messages that it has of each publisher.
-        recent: the entries recorded last.
+        log_start_txid: the first txid that its log ever had.
+        dedup_window: the messages that it has of each publisher.
+        recent_entries: the entries recorded last.
         recorder: the sink of new entries.
         cursor: its position after an earlier run; None if it is new to the source.
         started: the last txid of this instance's log when this run began.
@@ -204,49 +204,55 @@ class ReplicationReceiver:
 
     Attributes:
         is_stalled: the log has not accepted all of a batch; nothing more may be received before
-            `go_on` has been called with success.
+            `resume_batch` has been called with success.
     """
 
     def __init__(
         self,
         instance: str,
-        began: int,
-        known: DedupWindow,
-        recent: RecentEntries,
+        log_start_txid: int,
+        dedup_window: DedupWindow,
+        recent_entries: RecentEntries,
         recorder: EntryRecorder,
         cursor: ReceiveCursor | None = None,
         started: int = 0,
         most_units: int = MAX_ACK_UNITS,
     ) -> None:
         self._instance = instance
-        self._began = began
-        self._known = known
-        self._recent = recent
+        self._log_start_txid = log_start_txid
+        self._dedup_window = dedup_window
+        self._recent_entries = recent_entries
         self._recorder = recorder
         self._stream = None if cursor is None else cursor.stream
-        self._received = self._stored = self._settled = 0 if cursor is None else cursor.txid
-        self._run = None if cursor is None else cursor.run  # while no source has sent its runs
-        self._runs: Sequence[tuple[int, int]] = ()
+        self._received_txid = self._stored_txid = self._settled_txid = (
+            0 if cursor is None else cursor.txid
+        )
+        self._cursor_run = (
+            None if cursor is None else cursor.run
+        )  # while no source has sent its runs
+        self._source_runs: Sequence[tuple[int, int]] = ()
         self._own_runs: Sequence[tuple[int, int]] = ()
-        self._difference_to = 0
-        self._owed = Ranges(() if cursor is None else cursor.owed)
+        self._difference_end_txid = 0
+        self._skipped_ranges = Ranges(() if cursor is None else cursor.owed)
         self._source: PeerInstance | None = None
         self._source_name = ""
-        self._storing: deque[tuple[int, int]] = deque()  # txid there, and here: not stable yet
+        self._unsynced_txids: deque[tuple[int, int]] = (
+            deque()
+        )  # txid there, and here: not stable yet
         # Txids here, and for each the txid of the source up to which all is here by then.
-        self._stages: tuple[list[int], list[int]] = [0], [0]
+        self._position_pairs: tuple[list[int], list[int]] = [0], [0]
         if cursor is not None:
-            self._note_stage(started)
-        self._backlog = UnacknowledgedEntries(most_units)
-        self._acked: Ack | None = None
-        self._batch: ReplicationBatch | None = None
-        self._rest: BatchColumns | None = None
-        self._taken = BatchCounts()
-        self._lost = LostSequences(known, [*self._owed])
+            self._add_position_pair(started)
+        self._unacknowledged_entries = UnacknowledgedEntries(most_units)
+        self._last_ack: Ack | None = None
+        self._current_batch: ReplicationBatch | None = None
+        self._remaining_entries: BatchColumns | None = None
+        self._batch_counts = BatchCounts()
+        self._lost_sequences = LostSequences(dedup_window, [*self._skipped_ranges])
 
     # The link.
 
-    def begin(
+    def begin_link(
         self,
         source: PeerInstance,
         frame: PositionRequest,
@@ -265,56 +271,60 @@ class ReplicationReceiver:
             tells_all: whether the source may be sent the list of all publishers. If not, it is sent
                 an empty list: it then sends entries that are here as well, and they are dropped.
         """
-        self.disconnected()
+        self.end_link()
         self._source = source
         self._source_name = source.name
-        is_known = self._stream == frame.stream and not branch.has_lost
-        is_known = is_known and not self.has_parted(frame, branch)
-        self._runs, self._own_runs = branch.runs, branch.own_runs
-        if is_known and self._difference_to <= self._received <= frame.last:
-            yield PositionResponse(self._received, self._ack(), [*self._owed])
-            self._move_to(max(self._received, frame.first - 1))
+        is_known = self._stream == frame.stream and not branch.has_lost_entries
+        is_known = is_known and not self.has_diverged(frame, branch)
+        self._source_runs, self._own_runs = branch.runs, branch.own_runs
+        if is_known and self._difference_end_txid <= self._received_txid <= frame.last:
+            yield PositionResponse(
+                self._received_txid, self._current_ack(), [*self._skipped_ranges]
+            )
+            self._advance_to(max(self._received_txid, frame.first - 1))
             return
         if not is_known:
-            self._backlog.clear()
+            self._unacknowledged_entries.clear()
         self._stream = frame.stream
-        self._difference_to = frame.last  # up to there, entries that passed through here come, too
-        self._storing.clear()
-        self._owed = Ranges()
-        self._received = self._stored = self._settled = frame.first - 1
-        self._stages = [0], [0]
+        self._difference_end_txid = (
+            frame.last
+        )  # up to there, entries that passed through here come, too
+        self._unsynced_txids.clear()
+        self._skipped_ranges = Ranges()
+        self._received_txid = self._stored_txid = self._settled_txid = frame.first - 1
+        self._position_pairs = [0], [0]
         yield PositionResponse(None)
         if tells_all:
-            yield from self._knowledge(source, settled)
+            yield from self._dedup_state_frames(source, settled)
         else:
             yield DedupState([], is_last=True)
 
-    def has_parted(self, frame: PositionRequest, branch: LogBranch) -> bool:
+    def has_diverged(self, frame: PositionRequest, branch: LogBranch) -> bool:
         """Return whether the source's log is the one that was read, and has lost some of that."""
-        run = self.run_at(self._received)
+        run = self.run_at(self._received_txid)
         if run is None or not branch.runs or frame.stream != self._stream:
             return False
-        return run_at(branch.runs, self._received) != run
+        return run_at(branch.runs, self._received_txid) != run
 
     def run_at(self, txid: int) -> int | None:
         """Return the number of the source's run that has recorded an entry; None if not known."""
-        return run_at(self._runs, txid) if self._runs else self._run
+        return run_at(self._source_runs, txid) if self._source_runs else self._cursor_run
 
-    def _knowledge(self, source: PeerInstance, settled: int) -> Iterator[DedupState]:
+    def _dedup_state_frames(self, source: PeerInstance, settled: int) -> Iterator[DedupState]:
         """Return the messages that this instance has of each publisher.
 
         Messages that came from this source and are not settled count as missing: they come again,
         are dropped as duplicates, and the source waits for the instances that lack them.
         """
         again: dict[int, Ranges] = {}
-        for client, sequences, origin in self._recent.behind(settled):
+        for client, sequences, origin in self._recent_entries.entries_after(settled):
             path = hops(origin.path)
             if not path or path[-1].name != source.name:
                 continue
-            ranges = again.setdefault(client, Ranges(self._known.gaps(client)))
+            ranges = again.setdefault(client, Ranges(self._dedup_window.gaps(client)))
             for sequence in sequences:
                 ranges.add(sequence, sequence)
-        summary = self._known.summary(self._recorder.highest())
+        summary = self._dedup_window.publisher_windows(self._recorder.highest_sequences())
         had = (
             one._replace(gaps=tuple(again[one.client])) if one.client in again else one
             for one in summary
@@ -325,26 +335,26 @@ class ReplicationReceiver:
             part = following
         yield DedupState(part, is_last=True)
 
-    def disconnected(self) -> None:
+    def end_link(self) -> None:
         """Forget the source, which is gone; it sends its unfinished entries again."""
         self._source = None
-        self._acked = None
-        self._batch = None
-        self._rest = None
+        self._last_ack = None
+        self._current_batch = None
+        self._remaining_entries = None
 
     @property
-    def received(self) -> int:
+    def received_txid(self) -> int:
         """The txid of the source's log up to which everything has been dealt with here."""
-        return self._received
+        return self._received_txid
 
     @property
     def is_stalled(self) -> bool:
-        """True if the log has not accepted all of a batch: call `go_on` before the next `take`."""
-        return self._batch is not None
+        """True if the log has not accepted all of a batch: `resume_batch` must be called next."""
+        return self._current_batch is not None
 
     # Batches.
 
-    def take(self, batch: ReplicationBatch) -> BatchCounts:
+    def receive_batch(self, batch: ReplicationBatch) -> BatchCounts:
         """Process a batch: a part of the source's log.
 
         Returns:
@@ -357,36 +367,39 @@ class ReplicationReceiver:
         if self._source is None or self.is_stalled:
             raise ReplicationProtocolError("sends entries out of turn")
         if batch.is_late:
-            if batch.upto > self._received:
+            if batch.upto > self._received_txid:
                 raise ReplicationProtocolError(f"sends entry {batch.upto} late before its time")
-        elif batch.after != self._received:
+        elif batch.after != self._received_txid:
             raise ReplicationProtocolError(
-                f"sends what follows entry {batch.after}, and has to go on after {self._received}"
+                f"sends what follows entry {batch.after}, and has to go on after"
+                f" {self._received_txid}"
             )
         _check(batch)
-        self._batch = batch
-        self._rest = batch.columns
-        return self.go_on()
+        self._current_batch = batch
+        self._remaining_entries = batch.columns
+        return self.resume_batch()
 
-    def go_on(self) -> BatchCounts:
-        """Record the rest of the current batch; see `take`."""
-        source, batch = self._source, self._batch
+    def resume_batch(self) -> BatchCounts:
+        """Record the rest of the current batch; see `receive_batch`."""
+        source, batch = self._source, self._current_batch
         if source is None or batch is None:
             return BatchCounts()
-        self._taken = BatchCounts()
-        if self._rest is not None:
-            self._rest = self._take_in(self._rest, source)
-            if self._rest is not None:
-                return self._taken
-        self._batch = None
+        self._batch_counts = BatchCounts()
+        if self._remaining_entries is not None:
+            self._remaining_entries = self._process_entries(self._remaining_entries, source)
+            if self._remaining_entries is not None:
+                return self._batch_counts
+        self._current_batch = None
         if batch.is_late:
-            self._owed.remove(batch.after + 1, batch.upto)
-            self._acked = None  # send one even if nothing is new: the source's window waits for it
+            self._skipped_ranges.remove(batch.after + 1, batch.upto)
+            self._last_ack = (
+                None  # send one even if nothing is new: the source's window waits for it
+            )
         else:
-            self._move_to(batch.upto)
-        return self._taken
+            self._advance_to(batch.upto)
+        return self._batch_counts
 
-    def owe(self, frame: SkippedRanges) -> None:
+    def record_skipped(self, frame: SkippedRanges) -> None:
         """Take the list of entries that the source has skipped.
 
         Raises:
@@ -396,28 +409,28 @@ class ReplicationReceiver:
             raise ReplicationProtocolError("says what it owes out of turn")
         if any(first > last for first, last in frame.ranges):
             raise ReplicationProtocolError("owes ranges that are none")
-        self._owed = Ranges(frame.ranges)
-        self._lost.lose(frame.lost, frame.ranges, frame.unknown)
+        self._skipped_ranges = Ranges(frame.ranges)
+        self._lost_sequences.add_skipped(frame.lost, frame.ranges, frame.unknown)
 
-    def _move_to(self, txid: int) -> None:
+    def _advance_to(self, txid: int) -> None:
         """Note that everything of the source's log up to an entry has been dealt with."""
-        self._received = txid
+        self._received_txid = txid
         # Duplicates may have been recorded a moment ago, so they wait for the log's end, too.
-        self._storing.append((txid, self._recorder.last_txid))
-        self._note_stage(self._recorder.last_txid)
+        self._unsynced_txids.append((txid, self._recorder.last_txid))
+        self._add_position_pair(self._recorder.last_txid)
 
-    def _note_stage(self, own: int) -> None:
+    def _add_position_pair(self, own: int) -> None:
         """Note the positions of both logs; beyond the limit, keep every second pair."""
-        here, there = self._stages
+        here, there = self._position_pairs
         if here[-1] == own:
-            there[-1] = self._received
+            there[-1] = self._received_txid
             return
         here.append(own)
-        there.append(self._received)
+        there.append(self._received_txid)
         if len(here) > _MAX_STAGES:
-            self._stages = [0, *here[2::2]], [0, *there[2::2]]
+            self._position_pairs = [0, *here[2::2]], [0, *there[2::2]]
 
-    def place_of(self, txid: int) -> tuple[str, int] | None:
+    def source_position(self, txid: int) -> tuple[str, int] | None:
         """Return a position in the source's log before which this log lacks nothing.
 
         Args:
@@ -429,91 +442,100 @@ class ReplicationReceiver:
         """
         if self._stream is None:
             return None
-        here, there = self._stages
+        here, there = self._position_pairs
         return log_of(self._stream), there[bisect_right(here, txid) - 1]
 
-    def _take_in(self, entries: BatchColumns, source: PeerInstance) -> BatchColumns | None:
+    def _process_entries(self, entries: BatchColumns, source: PeerInstance) -> BatchColumns | None:
         """Record the new entries; return those that the log has not accepted."""
         count = len(entries.data)
-        if self._batch is not None and not self._batch.is_late:
-            self._lost.comes(entries, source.name)
-        if not self._lost.tell(self._recorder.lost):
+        if self._current_batch is not None and not self._current_batch.is_late:
+            self._lost_sequences.detect_gaps(entries, source.name)
+        if not self._lost_sequences.record_pending(self._recorder.record_lost_sequences):
             return entries
-        chosen = self._new(entries)
+        chosen = self._new_positions(entries)
         if len(chosen) < count:
-            self._drop(entries, sorted(set(range(count)).difference(chosen)), source)
+            self._drop_duplicates(entries, sorted(set(range(count)).difference(chosen)), source)
         if not chosen:
             return None
         new = entries.pick(chosen)
         hop = Hop(source.name, source.group)
-        new = new._replace(names=[_sent_by(name, hop) for name in new.names])
+        new = new._replace(properties=[_sent_by(name, hop) for name in new.properties])
         for start, end in _parts(new.kinds):
             part = new.pick(range(start, end))
-            done = start + self._record(part, entries.names, source)
+            done = start + self._record_new(part, entries.properties, source)
             if done < end:
                 return entries.pick(range(chosen[done], count))
         return None
 
-    def _record(
+    def _record_new(
         self, new: BatchColumns, names: Sequence[SharedProperties], source: PeerInstance
     ) -> int:
         """Record new entries, and mark them as known; return how many the log has accepted."""
-        before = {client: self._known.highest(client) for client, _ in by_client(new.clients)}
+        before = {
+            client: self._dedup_window.highest_sequence(client)
+            for client, _ in by_client(new.clients)
+        }
         recorded = self._recorder.record(new, source)
-        if recorded.done:
-            done = new.pick(range(recorded.done))
-            self._note(done, before, recorded)
-            self._taken = self._taken._replace(new=self._taken.new + recorded.done)
+        if recorded.processed_count:
+            done = new.pick(range(recorded.processed_count))
+            self._mark_known(done, before, recorded)
+            self._batch_counts = self._batch_counts._replace(
+                new=self._batch_counts.new + recorded.processed_count
+            )
             if recorded.first_txid:
-                self._wait_for_all(done, names, recorded)
-        return recorded.done
+                self._track_unsettled_batch(done, names, recorded)
+        return recorded.processed_count
 
-    def _new(self, entries: BatchColumns) -> Sequence[int]:
+    def _new_positions(self, entries: BatchColumns) -> Sequence[int]:
         """Return the positions of the entries that are not known."""
-        places = self._missing_here(entries)
+        places = self._positions_not_in_log(entries)
         clients = entries.clients
         if len(places) == len(entries.data) and isinstance(clients, ConstantColumn):
-            return self._known.unknown(clients.value, entries.sequences)
+            return self._dedup_window.new_positions(clients.value, entries.sequences)
         chosen: list[int] = []
         for client, indexes in by_client([clients[place] for place in places]):
             own = [places[index] for index in indexes]
             sequences = [entries.sequences[place] for place in own]
-            chosen += [own[position] for position in self._known.unknown(client, sequences)]
+            chosen += [
+                own[position] for position in self._dedup_window.new_positions(client, sequences)
+            ]
         return range(len(entries.data)) if len(chosen) == len(entries.data) else sorted(chosen)
 
-    def _missing_here(self, entries: BatchColumns) -> Sequence[int]:
+    def _positions_not_in_log(self, entries: BatchColumns) -> Sequence[int]:
         """Return the positions of all entries except those published here that are in the log."""
         every = range(len(entries.data))
         ours = {
             number
-            for number, name in entries.used().items()
+            for number, name in entries.used_properties().items()
             if name.origin.path and hops(name.origin.path)[0].name == self._instance
         }
         if not ours:
             return every
-        return [place for place in every if not self._is_here(entries, place, ours)]
+        return [place for place in every if not self._is_in_own_log(entries, place, ours)]
 
-    def _is_here(self, entries: BatchColumns, place: int, ours: Collection[int]) -> bool:
+    def _is_in_own_log(self, entries: BatchColumns, place: int, ours: Collection[int]) -> bool:
         """Return whether an entry's name is in `ours`, and this log has the entry, or had it."""
         return (
-            entries.numbers[place] in ours
-            and entries.sequences[place] >= self._began
+            entries.property_indexes[place] in ours
+            and entries.sequences[place] >= self._log_start_txid
             and is_identity_made_by(
                 self._instance, entries.clients[place], entries.source_txids[place]
             )
             and has_recorded(self._own_runs, entries.clients[place], entries.sequences[place])
         )
 
-    def _drop(self, entries: BatchColumns, places: Sequence[int], source: PeerInstance) -> None:
+    def _drop_duplicates(
+        self, entries: BatchColumns, places: Sequence[int], source: PeerInstance
+    ) -> None:
         """Drop duplicates, check that their bodies are equal, and wait until they are settled."""
-        conflicts = list(self._taken.conflicts)
+        conflicts = list(self._batch_counts.conflicts)
         twice: dict[tuple[JournalTopic, str, str], list[tuple[int, int]]] = {}
         for place in places:
             client, sequence = entries.clients[place], entries.sequences[place]
-            found = self._recent.find(client, sequence)
+            found = self._recent_entries.find(client, sequence)
             if found is None:
                 continue
-            topic, origin, _ = entries.name(place)
+            topic, origin, _ = entries.properties_of(place)
             kind = entries.kinds[place]
             differs = (
                 found.checksum != entries.checksums[place] and kind == JournalEntryKind.PUBLISH
@@ -527,35 +549,40 @@ class ReplicationReceiver:
                 twice.setdefault((topic, first, publisher), []).append((client, sequence))
             if (len(ours), self._instance) > (len(path), source.name):
                 txid, kept = entries.txids[place], EntryRoutingKey(found.topic, found.origin.path)
-                self._wait_for(lane_of(origin.path), (txid, txid), found.last_txid, {kept})
+                self._track_unsettled(lane_of(origin.path), (txid, txid), found.last_txid, {kept})
         for (topic, *publishers), marks in twice.items():
-            self._recorder.published_twice(topic, marks, (publishers[0], publishers[1]))
-        duplicates = self._taken.duplicates + len(places)
-        self._taken = BatchCounts(self._taken.new, duplicates, conflicts)
+            self._recorder.report_duplicates(topic, marks, (publishers[0], publishers[1]))
+        duplicates = self._batch_counts.duplicates + len(places)
+        self._batch_counts = BatchCounts(self._batch_counts.new, duplicates, conflicts)
 
-    def _note(
+    def _mark_known(
         self, entries: BatchColumns, before: dict[int, int], recorded: RecorderResult
     ) -> None:
         """Mark recorded entries as known."""
         count, txids = len(entries.data), (recorded.first_txid, recorded.last_txid)
         own = range(txids[0], txids[1] + 1)
-        used = {number: (topic, origin) for number, (topic, origin, _) in entries.used().items()}
+        used = {
+            number: (topic, origin)
+            for number, (topic, origin, _) in entries.used_properties().items()
+        }
         for client, places in by_client(entries.clients):
             mine = entries.pick(places)
-            self._known.noted(client, before[client], compact_column(mine.sequences))
+            self._dedup_window.record_sequences(
+                client, before[client], compact_column(mine.sequences)
+            )
             if not txids[0]:
                 continue
             if len(used) > 1:
                 own_txids = [own[place] for place in places] if len(own) == count else None
-                kinds = [used[number] for number in mine.numbers]
-                self._recent.note_in_turns(
+                kinds = [used[number] for number in mine.property_indexes]
+                self._recent_entries.add_mixed_batch(
                     client, mine.sequences, mine.checksums, txids, own_txids, kinds
                 )
             else:
                 (kind,) = used.values()
-                self._recent.note(client, mine.sequences, mine.checksums, txids, *kind)
+                self._recent_entries.add_batch(client, mine.sequences, mine.checksums, txids, *kind)
 
-    def _wait_for_all(
+    def _track_unsettled_batch(
         self, done: BatchColumns, names: Sequence[SharedProperties], recorded: RecorderResult
     ) -> None:
         """Acknowledge entries that have been recorded when they are settled, lane by lane.
@@ -567,49 +594,53 @@ class ReplicationReceiver:
         """
         lanes: dict[int, int] = {}
         kinds: dict[int, set[EntryRoutingKey]] = {}
-        for number, name in done.used().items():
+        for number, name in done.used_properties().items():
             lane = lanes[number] = lane_of(names[number].origin.path)
             kinds.setdefault(lane, set()).add(EntryRoutingKey(name.topic, name.origin.path))
         if len(kinds) == 1:
-            self._wait_for(lane, (done.txids[0], done.txids[-1]), recorded.last_txid, kinds[lane])
+            self._track_unsettled(
+                lane, (done.txids[0], done.txids[-1]), recorded.last_txid, kinds[lane]
+            )
             return
         own = range(recorded.first_txid, recorded.last_txid + 1)
         is_dense = len(own) == len(done.data)
-        for lane, places in by_value([lanes[number] for number in done.numbers]):
+        for lane, places in by_value([lanes[number] for number in done.property_indexes]):
             first, last = places[0], places[-1]
             own_last = own[last] if is_dense else recorded.last_txid
-            self._wait_for(lane, (done.txids[first], done.txids[last]), own_last, kinds[lane])
+            self._track_unsettled(
+                lane, (done.txids[first], done.txids[last]), own_last, kinds[lane]
+            )
 
-    def _wait_for(
+    def _track_unsettled(
         self, lane: int, txids: tuple[int, int], own_last: int, kinds: set[EntryRoutingKey]
     ) -> None:
         """Acknowledge entries of a lane when they are settled; see `UnacknowledgedEntries.add`."""
         # The source counts late entries as acknowledged already.
-        if self._batch is not None and not self._batch.is_late:
-            self._backlog.add(lane, txids, own_last, kinds)
+        if self._current_batch is not None and not self._current_batch.is_late:
+            self._unacknowledged_entries.add(lane, txids, own_last, kinds)
 
     # Acknowledgements.
 
-    def acknowledge(self, durable: int, is_settled: IsAcknowledged) -> Ack | None:
+    def make_ack(self, durable: int, is_settled: IsAcknowledged) -> Ack | None:
         """Return the acknowledgement for the source; None if it would say nothing new.
 
         Args:
             durable: the last txid on stable storage here.
             is_settled: see `IsAcknowledged`.
         """
-        storing = self._storing
+        storing = self._unsynced_txids
         while storing and storing[0][1] <= durable:
-            self._stored = storing.popleft()[0]
-        self._backlog.settle(durable, is_settled, self._source_name)
-        ack = self._ack()
-        self._settled = ack.settled
-        if ack == self._acked or self._source is None:
+            self._stored_txid = storing.popleft()[0]
+        self._unacknowledged_entries.release_settled(durable, is_settled, self._source_name)
+        ack = self._current_ack()
+        self._settled_txid = ack.settled_txid
+        if ack == self._last_ack or self._source is None:
             return None
-        self._acked = ack
+        self._last_ack = ack
         return ack
 
-    def _ack(self) -> Ack:
-        return Ack(self._stored, self._backlog.lanes(self._stored))
+    def _current_ack(self) -> Ack:
+        return Ack(self._stored_txid, self._unacknowledged_entries.pending_lanes(self._stored_txid))
 
     @property
     def cursor(self) -> ReceiveCursor | None:
@@ -618,10 +649,13 @@ class ReplicationReceiver:
         None if there is none yet: given a cursor, a source sends only the entries behind it, and
         not those that this instance had once and has lost.
         """
-        if self._stream is None or self._settled < self._difference_to:
+        if self._stream is None or self._settled_txid < self._difference_end_txid:
             return None
         return ReceiveCursor(
-            self._stream, self._settled, tuple(self._owed), self.run_at(self._settled)
+            self._stream,
+            self._settled_txid,
+            tuple(self._skipped_ranges),
+            self.run_at(self._settled_txid),
         )
 
 

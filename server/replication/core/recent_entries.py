@@ -55,7 +55,7 @@ class _EntryBatch:
         origin: of all.
     """
 
-    __slots__ = ("checksums", "kinds", "origin", "own_txids", "sequences", "topic", "txids")
+    __slots__ = ("checksums", "origin", "own_txids", "sequences", "topic", "topic_origins", "txids")
 
     def __init__(
         self,
@@ -71,7 +71,9 @@ class _EntryBatch:
         self.topic = topic
         self.origin = origin
         self.own_txids: Sequence[int] | None = None  # of each, if that is known
-        self.kinds: Sequence[TopicOrigin] | None = None  # of each, if they are not all the same
+        self.topic_origins: Sequence[TopicOrigin] | None = (
+            None  # of each, if they are not all the same
+        )
 
     def find(self, sequence: int) -> RecentEntry | None:
         place = bisect_right(self.sequences, sequence) - 1
@@ -82,22 +84,26 @@ class _EntryBatch:
             first = last = self.own_txids[place]
         elif last - first == len(self.sequences) - 1:
             first = last = first + place
-        topic, origin = self._kind(place)
+        topic, origin = self._topic_origin(place)
         return RecentEntry(self.checksums[place], first, last, topic, origin)
 
-    def _kind(self, place: int) -> TopicOrigin:
-        return (self.topic, self.origin) if self.kinds is None else self.kinds[place]
+    def _topic_origin(self, place: int) -> TopicOrigin:
+        return (
+            (self.topic, self.origin) if self.topic_origins is None else self.topic_origins[place]
+        )
 
-    def behind(self, txid: int) -> Iterator[tuple[Sequence[int], JournalOrigin]]:
+    def entries_after(self, txid: int) -> Iterator[tuple[Sequence[int], JournalOrigin]]:
         """Yield the numbers of entries that may be behind a txid, and their origins."""
         if self.txids[1] <= txid:
             return
         start = 0 if self.own_txids is None else bisect_right(self.own_txids, txid)
-        if self.kinds is None:
+        if self.topic_origins is None:
             yield self.sequences[start:], self.origin
             return
         by_origin: dict[JournalOrigin, list[int]] = {}
-        for sequence, (_, origin) in zip(self.sequences[start:], self.kinds[start:], strict=True):
+        for sequence, (_, origin) in zip(
+            self.sequences[start:], self.topic_origins[start:], strict=True
+        ):
             by_origin.setdefault(origin, []).append(sequence)
         for origin, sequences in by_origin.items():
             yield sequences, origin
@@ -118,7 +124,7 @@ class _OpenEntryBatch(_EntryBatch):
         super().__init__([sequence], [checksum], (txid, txid), topic, origin)
         self.own_txids = [txid]
 
-    def takes(self, sequence: int, topic: JournalTopic, origin: JournalOrigin) -> bool:
+    def can_append(self, sequence: int, topic: JournalTopic, origin: JournalOrigin) -> bool:
         """Return whether another entry can be appended to this run."""
         return (
             sequence > self.sequences[-1]
@@ -127,7 +133,7 @@ class _OpenEntryBatch(_EntryBatch):
             and origin == self.origin
         )
 
-    def add(self, sequence: int, checksum: int, txid: int) -> None:
+    def append_entry(self, sequence: int, checksum: int, txid: int) -> None:
         """Append an entry."""
         self.sequences.append(sequence)
         self.checksums.append(checksum)
@@ -138,32 +144,32 @@ class _OpenEntryBatch(_EntryBatch):
 class _PublisherBatches:
     """The runs of one identity: most are above those before them, and some are late."""
 
-    __slots__ = ("ascending", "firsts", "late")
+    __slots__ = ("ascending_batches", "first_sequences", "late_batches")
 
     def __init__(self) -> None:
-        self.ascending: list[_EntryBatch] = []
-        self.firsts: list[int] = []
-        self.late: list[_EntryBatch] = []
+        self.ascending_batches: list[_EntryBatch] = []
+        self.first_sequences: list[int] = []
+        self.late_batches: list[_EntryBatch] = []
 
-    def add(self, run: _EntryBatch) -> None:
+    def add_batch(self, run: _EntryBatch) -> None:
         first = run.sequences[0]
-        if self.ascending and first <= self.ascending[-1].sequences[-1]:
-            self.late = [*self.late[1 - _MAX_LATE :], run]
+        if self.ascending_batches and first <= self.ascending_batches[-1].sequences[-1]:
+            self.late_batches = [*self.late_batches[1 - _MAX_LATE :], run]
         else:
-            self.firsts.append(first)
-            self.ascending.append(run)
+            self.first_sequences.append(first)
+            self.ascending_batches.append(run)
 
-    def last_for(self, sequence: int) -> _EntryBatch | None:
+    def find_appendable(self, sequence: int) -> _EntryBatch | None:
         """Return the run that an entry may continue; None if there is none."""
-        ascending, late = self.ascending, self.late
+        ascending, late = self.ascending_batches, self.late_batches
         if ascending and sequence <= ascending[-1].sequences[-1]:
             return late[-1] if late else None
         return ascending[-1] if ascending else None
 
     def find(self, sequence: int) -> RecentEntry | None:
-        place = bisect_right(self.firsts, sequence) - 1
-        found = self.ascending[place].find(sequence) if place >= 0 else None
-        for run in self.late if found is None else ():
+        place = bisect_right(self.first_sequences, sequence) - 1
+        found = self.ascending_batches[place].find(sequence) if place >= 0 else None
+        for run in self.late_batches if found is None else ():
             found = found or run.find(sequence)
         return found
 
@@ -176,12 +182,12 @@ class RecentEntries:
     """
 
     def __init__(self, most: int = MAX_RECENT_ENTRIES) -> None:
-        self._half = max(most // 2, 1)
+        self._half_capacity = max(most // 2, 1)
         self._newer: dict[int, _PublisherBatches] = {}
         self._older: dict[int, _PublisherBatches] = {}
         self._count = 0
 
-    def note(
+    def add_batch(
         self,
         client: int,
         sequences: Sequence[int],
@@ -200,11 +206,13 @@ class RecentEntries:
             topic: where they were published.
             origin: user and path.
         """
-        self._make_room()
-        self._runs(client).add(_EntryBatch(sequences, checksums, txids, topic, origin))
+        self._rotate_if_full()
+        self._publisher_batches(client).add_batch(
+            _EntryBatch(sequences, checksums, txids, topic, origin)
+        )
         self._count += len(sequences)
 
-    def note_in_turns(
+    def add_mixed_batch(
         self,
         client: int,
         sequences: Sequence[int],
@@ -224,18 +232,18 @@ class RecentEntries:
             kinds: of each, where it was published, and user and path.
         """
         if all(map(lt, sequences, islice(sequences, 1, None))):
-            self._make_room()
+            self._rotate_if_full()
             run = _EntryBatch(sequences, checksums, txids, *kinds[0])
-            run.own_txids, run.kinds = own_txids, kinds
-            self._runs(client).add(run)
+            run.own_txids, run.topic_origins = own_txids, kinds
+            self._publisher_batches(client).add_batch(run)
             self._count += len(sequences)
             return
         each = zip(sequences, checksums, kinds, strict=True)
         for place, (sequence, checksum, kind) in enumerate(each):
             own = txids if own_txids is None else (own_txids[place],) * 2
-            self.note(client, (sequence,), (checksum,), own, *kind)
+            self.add_batch(client, (sequence,), (checksum,), own, *kind)
 
-    def note_one(
+    def add_entry(
         self,
         client: int,
         sequence: int,
@@ -244,21 +252,21 @@ class RecentEntries:
         topic: JournalTopic,
         origin: JournalOrigin,
     ) -> None:
-        """Remember an entry; see `note`. Most come after others of the same kind."""
-        self._make_room()
-        runs = self._runs(client)
-        last = runs.last_for(sequence)
-        if isinstance(last, _OpenEntryBatch) and last.takes(sequence, topic, origin):
-            last.add(sequence, checksum, txid)
+        """Remember an entry; see `add_batch`. Most come after others of the same kind."""
+        self._rotate_if_full()
+        runs = self._publisher_batches(client)
+        last = runs.find_appendable(sequence)
+        if isinstance(last, _OpenEntryBatch) and last.can_append(sequence, topic, origin):
+            last.append_entry(sequence, checksum, txid)
         else:
-            runs.add(_OpenEntryBatch(sequence, checksum, txid, topic, origin))
+            runs.add_batch(_OpenEntryBatch(sequence, checksum, txid, topic, origin))
         self._count += 1
 
-    def _make_room(self) -> None:
-        if self._count >= self._half:
+    def _rotate_if_full(self) -> None:
+        if self._count >= self._half_capacity:
             self._older, self._newer, self._count = self._newer, {}, 0
 
-    def _runs(self, client: int) -> _PublisherBatches:
+    def _publisher_batches(self, client: int) -> _PublisherBatches:
         runs = self._newer.get(client)
         if runs is None:
             runs = self._newer[client] = _PublisherBatches()
@@ -272,10 +280,10 @@ class RecentEntries:
                 return found
         return None
 
-    def behind(self, txid: int) -> Iterator[tuple[int, Sequence[int], JournalOrigin]]:
+    def entries_after(self, txid: int) -> Iterator[tuple[int, Sequence[int], JournalOrigin]]:
         """Yield the remembered entries behind a txid: identities, numbers, and origins."""
         for known in (self._older, self._newer):
             for client, runs in known.items():
-                for run in (*runs.ascending, *runs.late):
-                    for sequences, origin in run.behind(txid):
+                for run in (*runs.ascending_batches, *runs.late_batches):
+                    for sequences, origin in run.entries_after(txid):
                         yield client, sequences, origin

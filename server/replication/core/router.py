@@ -44,22 +44,22 @@ class RoutedMessage(NamedTuple):
 
     Attributes:
         peer: the name of the instance at the other end of a link.
-        word: the frame.
+        message: the frame.
     """
 
     peer: str
-    word: PeerMessage
+    message: PeerMessage
 
 
 class RoutingResult(NamedTuple):
     """The result of receiving a message.
 
     Attributes:
-        parcels: parcels to send.
+        messages: parcels to send.
         sender: the sender of a message for the caller; empty if there is none.
     """
 
-    parcels: list[RoutedMessage]
+    messages: list[RoutedMessage]
     sender: str = ""
 
 
@@ -78,23 +78,23 @@ class MeshRouter:
         self.neighbours: set[str] = set()
         self._instance: Final = instance
         self._numbers = count(first)
-        self._known: OrderedDict[tuple[str, int], None] = OrderedDict()
-        self._heard: OrderedDict[str, int] = OrderedDict()
-        self._wanted: dict[str, int] = {}  # when the probing of an instance began
-        self._asked: dict[str, int] = {}
+        self._seen_messages: OrderedDict[tuple[str, int], None] = OrderedDict()
+        self._contact_times_us: OrderedDict[str, int] = OrderedDict()
+        self._probe_starts_us: dict[str, int] = {}  # when the probing of an instance began
+        self._probe_times_us: dict[str, int] = {}
 
-    def connected(self, peer: str) -> None:
+    def add_peer(self, peer: str) -> None:
         """Note that a link with an instance is up."""
         self.neighbours.add(peer)
 
-    def disconnected(self, peer: str) -> None:
+    def remove_peer(self, peer: str) -> None:
         """Note that the link with an instance is down."""
         self.neighbours.discard(peer)
-        self._heard.pop(peer, None)
+        self._contact_times_us.pop(peer, None)
 
     # Messages.
 
-    def send(self, to: str, subject: str, body: bytes) -> list[RoutedMessage]:
+    def route_message(self, to: str, subject: str, body: bytes) -> list[RoutedMessage]:
         """Return the parcels that carry a message to an instance.
 
         Args:
@@ -104,7 +104,7 @@ class MeshRouter:
         """
         return self._forward(PeerMessage(to, [self._instance], next(self._numbers), subject, body))
 
-    def receive(self, word: PeerMessage, peer: str, now: int) -> RoutingResult:
+    def receive_message(self, word: PeerMessage, peer: str, now: int) -> RoutingResult:
         """Process a message that has arrived over a link.
 
         Args:
@@ -125,26 +125,26 @@ class MeshRouter:
             or not self._is_new(path[0], word.number)
         ):
             return RoutingResult([])
-        self._hear_from(path[0], now)
+        self._record_contact(path[0], now)
         if word.to != self._instance:
             onward = PeerMessage(
                 word.to, [*path, self._instance], word.number, word.subject, word.body
             )
-            is_lost = word.subject and self.reach(word.to, now) is False
+            is_lost = word.subject and self.is_reachable(word.to, now) is False
             return RoutingResult(self._forward(onward), path[0] if is_lost else "")
         if word.subject != _WHETHER_THERE:
             return RoutingResult([], path[0])
         if word.body == _ARE_YOU:
-            return RoutingResult(self._whether_there(path[0], _I_AM))
+            return RoutingResult(self._route_probe(path[0], _I_AM))
         return RoutingResult([])
 
     def _is_new(self, sender: str, number: int) -> bool:
         key = sender, number
-        if key in self._known:
+        if key in self._seen_messages:
             return False
-        self._known[key] = None
-        if len(self._known) > _MAX_REMEMBERED:
-            self._known.popitem(last=False)
+        self._seen_messages[key] = None
+        if len(self._seen_messages) > _MAX_REMEMBERED:
+            self._seen_messages.popitem(last=False)
         return True
 
     def _forward(self, word: PeerMessage) -> list[RoutedMessage]:
@@ -154,7 +154,7 @@ class MeshRouter:
 
     # Reachability.
 
-    def reach(self, name: str, now: int) -> bool | None:
+    def is_reachable(self, name: str, now: int) -> bool | None:
         """Return whether an instance can be reached; None if that is not known.
 
         Args:
@@ -163,35 +163,35 @@ class MeshRouter:
         """
         if (
             name in self.neighbours
-            or now - self._heard.get(name, -REACHABLE_PERIOD_US) < REACHABLE_PERIOD_US
+            or now - self._contact_times_us.get(name, -REACHABLE_PERIOD_US) < REACHABLE_PERIOD_US
         ):
             return True
         if not self.neighbours:
             return False
-        since = self._wanted.setdefault(name, now)
-        if len(self._wanted) > _MAX_WANTED:
-            self._forget_wanted(next(iter(self._wanted)))
+        since = self._probe_starts_us.setdefault(name, now)
+        if len(self._probe_starts_us) > _MAX_WANTED:
+            self._end_probe(next(iter(self._probe_starts_us)))
         return False if now - since >= PROBE_TIMEOUT_US else None
 
-    def step(self, now: int) -> list[RoutedMessage]:
+    def make_probes(self, now: int) -> list[RoutedMessage]:
         """Return the messages that probe instances of unknown reachability."""
         parcels: list[RoutedMessage] = []
-        for name in self._wanted:
-            if now - self._asked.get(name, -_ASK_AGAIN) >= _ASK_AGAIN:
-                self._asked[name] = now
-                parcels += self._whether_there(name, _ARE_YOU)
+        for name in self._probe_starts_us:
+            if now - self._probe_times_us.get(name, -_ASK_AGAIN) >= _ASK_AGAIN:
+                self._probe_times_us[name] = now
+                parcels += self._route_probe(name, _ARE_YOU)
         return parcels
 
-    def _hear_from(self, name: str, now: int) -> None:
-        self._forget_wanted(name)
-        self._heard.pop(name, None)
-        self._heard[name] = now
-        if len(self._heard) > _MAX_WANTED:
-            self._heard.popitem(last=False)
+    def _record_contact(self, name: str, now: int) -> None:
+        self._end_probe(name)
+        self._contact_times_us.pop(name, None)
+        self._contact_times_us[name] = now
+        if len(self._contact_times_us) > _MAX_WANTED:
+            self._contact_times_us.popitem(last=False)
 
-    def _forget_wanted(self, name: str) -> None:
-        self._wanted.pop(name, None)
-        self._asked.pop(name, None)
+    def _end_probe(self, name: str) -> None:
+        self._probe_starts_us.pop(name, None)
+        self._probe_times_us.pop(name, None)
 
-    def _whether_there(self, to: str, body: bytes) -> list[RoutedMessage]:
+    def _route_probe(self, to: str, body: bytes) -> list[RoutedMessage]:
         return self._forward(PeerMessage(to, [self._instance], next(self._numbers), "", body))

@@ -77,17 +77,17 @@ class TopicRoute(NamedTuple):
         message_type: of the topics.
         name: their name, or a regular expression.
         filter: the filter that their messages must match; None for all.
-        others: topics that are excluded, though an expression may match their names.
+        excluded_topics: topics that are excluded, though an expression may match their names.
     """
 
     message_type: str
     name: str
     filter: RouteFilter | None = None
-    others: Collection[str] = ()
+    excluded_topics: Collection[str] = ()
 
     def covers(self, topic: JournalTopic) -> bool:
         """Return whether it includes a topic."""
-        if topic.message_type != self.message_type or topic.name in self.others:
+        if topic.message_type != self.message_type or topic.name in self.excluded_topics:
             return False
         return topic.name == self.name or (
             has_regex_characters(self.name) and matches(self.name, topic.name)
@@ -102,39 +102,39 @@ class Routes:
         pass_through: regular expressions over the groups that entries came from.
 
     Attributes:
-        have_filters: whether the routing depends on bodies.
+        has_filters: whether the routing depends on bodies.
     """
 
     def __init__(self, topics: Sequence[TopicRoute], pass_through: Sequence[str] = ()) -> None:
-        self.have_filters: Final = any(route.filter is not None for route in topics)
+        self.has_filters: Final = any(route.filter is not None for route in topics)
         self._topics = topics
         self._pass_through = pass_through
-        self._filters: dict[JournalTopic, tuple[RouteFilter, ...] | None] = {}
+        self._filter_cache: dict[JournalTopic, tuple[RouteFilter, ...] | None] = {}
 
-    def filters(self, topic: JournalTopic) -> tuple[RouteFilter, ...] | None:
+    def filters_for(self, topic: JournalTopic) -> tuple[RouteFilter, ...] | None:
         """Return the filters any of which a body has to match.
 
         They are empty if all bodies go, and None if the topic does not.
         """
         try:
-            return self._filters[topic]
+            return self._filter_cache[topic]
         except KeyError:
             pass
-        if len(self._filters) >= _MAX_REMEMBERED:
-            self._filters.clear()
+        if len(self._filter_cache) >= _MAX_REMEMBERED:
+            self._filter_cache.clear()
         covering = [route.filter for route in self._topics if route.covers(topic)]
         given = tuple(one for one in covering if one is not None)
         answer = None if not covering else () if len(given) < len(covering) else given
         if topic == NO_TOPIC:
             answer = ()
-        self._filters[topic] = answer
+        self._filter_cache[topic] = answer
         return answer
 
-    def takes(self, topic: JournalTopic) -> bool:
+    def includes(self, topic: JournalTopic) -> bool:
         """Return whether any message of a topic goes there."""
-        return self.filters(topic) is not None
+        return self.filters_for(topic) is not None
 
-    def lets_through(self, group: str) -> bool:
+    def passes_group(self, group: str) -> bool:
         """Return whether entries from a group go there."""
         return any(matches(pattern, group) for pattern in self._pass_through)
 
@@ -145,32 +145,32 @@ class LinkRoute:
     Args:
         routes: the topics and groups that are replicated there.
         peer: name of that instance.
-        returns: whether entries go that have passed through that instance: it has lost its log, and
-            is sent its former entries, whatever PassThrough says.
+        is_return_allowed: whether entries go that have passed through that instance: it has lost
+            its log, and is sent its former entries, whatever PassThrough says.
     """
 
-    def __init__(self, routes: Routes, peer: str, *, returns: bool = False) -> None:
+    def __init__(self, routes: Routes, peer: str, *, is_return_allowed: bool = False) -> None:
         self.peer = peer
         self._routes = routes
-        self._returns = returns
-        self._paths: dict[str, bool] = {}
+        self._is_return_allowed = is_return_allowed
+        self._path_cache: dict[str, bool] = {}
 
-    def goes(self, topic: JournalTopic, path: str) -> tuple[RouteFilter, ...] | None:
+    def filters_for(self, topic: JournalTopic, path: str) -> tuple[RouteFilter, ...] | None:
         """Return the filters any of which must match a body; empty if all go, None if none does."""
         if path:
-            passes = self._paths.get(path)
+            passes = self._path_cache.get(path)
             if passes is None:
-                if len(self._paths) >= _MAX_REMEMBERED:
-                    self._paths.clear()
-                passes = self._paths[path] = self._passes(hops(path))
+                if len(self._path_cache) >= _MAX_REMEMBERED:
+                    self._path_cache.clear()
+                passes = self._path_cache[path] = self._is_path_allowed(hops(path))
             if not passes:
                 return None
-        return self._routes.filters(topic)
+        return self._routes.filters_for(topic)
 
-    def _passes(self, path: Sequence[Hop]) -> bool:
+    def _is_path_allowed(self, path: Sequence[Hop]) -> bool:
         if any(hop.name == self.peer for hop in path):
-            return self._returns
-        return self._routes.lets_through(path[-1].group)
+            return self._is_return_allowed
+        return self._routes.passes_group(path[-1].group)
 
 
 def filter_batch(run: EntryBatch, way: LinkRoute) -> EntryBatch:
@@ -178,7 +178,7 @@ def filter_batch(run: EntryBatch, way: LinkRoute) -> EntryBatch:
 
     Filters apply to messages only: other entries go unfiltered.
     """
-    filters = way.goes(run.topic, run.origin.path) if run.rows else None
+    filters = way.filters_for(run.topic, run.origin.path) if run.rows else None
     if filters is None:
         return run.pick(())
     if not filters:

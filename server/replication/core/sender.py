@@ -75,7 +75,7 @@ class PassageReader(Protocol):
     def position(self) -> int:
         """The txid up to which the log has been read."""
 
-    def read_passage(self, most_entries: int, most_bytes: int) -> RawEntryRange:
+    def read_for_forwarding(self, most_entries: int, most_bytes: int) -> RawEntryRange:
         """Return the next entries; an empty passage does not mean the end of the log."""
 
 
@@ -109,7 +109,7 @@ class PeerInstance(NamedTuple):
         name: its Name.
         group: its Group.
         log: identity of its transaction log.
-        began: the first txid that this log ever had.
+        log_start_txid: the first txid that this log ever had.
         runs: the first txid and the number of each run that has recorded entries of it; empty if
             the peer does not send them.
     """
@@ -117,16 +117,16 @@ class PeerInstance(NamedTuple):
     name: str
     group: str
     log: str
-    began: int
+    log_start_txid: int
     runs: Sequence[tuple[int, int]] = ()
 
 
 class SenderState(Enum):
     """The event that a sender waits for."""
 
-    APART = "apart"  # a connection
-    ASKING = "asking"  # the position to resume from
-    LEARNING = "learning"  # the rest of the destination's `DedupState`
+    DISCONNECTED = "apart"  # a connection
+    AWAITING_POSITION = "asking"  # the position to resume from
+    AWAITING_DEDUP_STATE = "learning"  # the rest of the destination's `DedupState`
     SENDING = "sending"
 
 
@@ -134,15 +134,15 @@ class ResumePosition(NamedTuple):
     """The position that a destination has returned.
 
     Attributes:
-        after: the txid behind which it is sent entries.
-        by_difference: it has no cursor, and is sent the entries that it lacks.
-        missing: the first and the last txid of the entries that it lacks and that the log lacks,
-            too, because journals have been removed; None if there are none.
+        after_txid: the txid behind which it is sent entries.
+        is_by_difference: it has no cursor, and is sent the entries that it lacks.
+        missing_range: the first and the last txid of the entries that it lacks and that the log
+            lacks, too, because journals have been removed; None if there are none.
     """
 
-    after: int
-    by_difference: bool
-    missing: tuple[int, int] | None
+    after_txid: int
+    is_by_difference: bool
+    missing_range: tuple[int, int] | None
 
 
 class ReplicationSender:
@@ -154,17 +154,19 @@ class ReplicationSender:
         routes: that part.
         acknowledged: the txid up to which the destination had everything, as remembered from an
             earlier run; 0 if nothing is remembered.
-        most_under_way: bytes that may be sent before any of them is stored.
+        max_in_flight_bytes: bytes that may be sent before any of them is stored.
 
     Attributes:
         state: see `SenderState`.
         peer: the instance that is connected, or was last; None if there was none in this run.
-        resynchronized: whether the destination has stored the log as it was when the destination
+        is_resynchronized: whether the destination has stored the log as it was when the destination
             connected; becomes true once for each connection.
-        sent: entries sent, ever.
-        arrears: the entries that the destination is owed.
-        blocked: the txid of the unreadable entry that the sender waits for; 0 if there is none.
-        left_out: the entries that have been given up; the consumer reports them, and empties this.
+        sent_entries: entries sent, ever.
+        skipped_entries: the entries that the destination is owed.
+        blocked_txid: the txid of the unreadable entry that the sender waits for; 0 if there is
+            none.
+        unreported_skipped: the entries that have been given up; the consumer reports them, and
+            empties this.
     """
 
     def __init__(
@@ -173,62 +175,66 @@ class ReplicationSender:
         stream: str,
         routes: Routes,
         acknowledged: int = 0,
-        most_under_way: int = MAX_IN_FLIGHT_BYTES,
+        max_in_flight_bytes: int = MAX_IN_FLIGHT_BYTES,
     ) -> None:
-        self.state = SenderState.APART
+        self.state = SenderState.DISCONNECTED
         self.peer: PeerInstance | None = None
-        self.resynchronized = False
-        self.sent = 0
-        self.arrears = SkippedEntries()
-        self.blocked = 0
-        self.left_out: list[DamagedEntry] = []
+        self.is_resynchronized = False
+        self.sent_entries = 0
+        self.skipped_entries = SkippedEntries()
+        self.blocked_txid = 0
+        self.unreported_skipped: list[DamagedEntry] = []
         self._log = log
         self._stream = stream
         self._routes = routes
-        self._most_under_way = most_under_way
-        self._way = LinkRoute(routes, "")
-        self._ways: ForwardingTable | None = None  # of the names of the file that is being read
+        self._max_in_flight_bytes = max_in_flight_bytes
+        self._route = LinkRoute(routes, "")
+        self._forwarding_table: ForwardingTable | None = (
+            None  # of the names of the file that is being read
+        )
         self._reader: PassageReader | None = None
-        self._looked_at = acknowledged  # up to here, the entries that go there are known
-        self._under_way = InFlightEntries(acknowledged)
-        self._batches: deque[tuple[int, int]] = deque()  # last txid, bytes: sent and not stored
-        self._bytes = 0
-        self._told = 0  # the last txid of the batch sent last
-        self._next: PackedBatch | None = (
+        self._examined_txid = acknowledged  # up to here, the entries that go there are known
+        self._in_flight_entries = InFlightEntries(acknowledged)
+        self._unstored_batches: deque[tuple[int, int]] = (
+            deque()
+        )  # last txid, bytes: sent and not stored
+        self._unstored_bytes = 0
+        self._sent_txid = 0  # the last txid of the batch sent last
+        self._deferred_batch: PackedBatch | None = (
             None  # built, and sent after the `SkippedRanges` frame for it
         )
-        self._returns_to = 0  # up to here, it may have lost entries that passed through it
-        self._goal = 0  # the end of the log when the destination connected
-        self._first = 0  # and its first txid, which both ends use from then on
-        self._had: list[PublisherWindow] = []
-        self._lacks: _MissingEntries | None = (
+        self._return_end_txid = 0  # up to here, it may have lost entries that passed through it
+        self._resync_end_txid = 0  # the end of the log when the destination connected
+        self._first_txid = 0  # and its first txid, which both ends use from then on
+        self._peer_windows: list[PublisherWindow] = []
+        self._missing_entries: _MissingEntries | None = (
             None  # while only the difference is sent, up to the goal
         )
 
     # The link.
 
-    def connected(self, peer: PeerInstance) -> PositionRequest:
+    def begin_link(self, peer: PeerInstance) -> PositionRequest:
         """Take note that the destination has connected; return the frame to send."""
         self.peer = peer
-        self.state = SenderState.ASKING
-        self.resynchronized = False
-        self._drop_reading()
-        self._way = LinkRoute(self._routes, peer.name)
-        self._goal = self._log.durable_txid
-        self._first = self._log.first_txid
-        return PositionRequest(self._stream, self._first, self._goal)
+        self.state = SenderState.AWAITING_POSITION
+        self.is_resynchronized = False
+        self._reset_reader()
+        self._route = LinkRoute(self._routes, peer.name)
+        self._resync_end_txid = self._log.durable_txid
+        self._first_txid = self._log.first_txid
+        return PositionRequest(self._stream, self._first_txid, self._resync_end_txid)
 
-    def disconnected(self) -> None:
+    def end_link(self) -> None:
         """Take note that the destination is gone. Entries in flight stay so."""
-        self.state = SenderState.APART
-        self._drop_reading()
+        self.state = SenderState.DISCONNECTED
+        self._reset_reader()
 
-    def _drop_reading(self) -> None:
-        self._reader = self._lacks = self._ways = self._next = None
-        self.blocked = 0
-        self._had = []
-        self._batches.clear()
-        self._bytes = 0
+    def _reset_reader(self) -> None:
+        self._reader = self._missing_entries = self._forwarding_table = self._deferred_batch = None
+        self.blocked_txid = 0
+        self._peer_windows = []
+        self._unstored_batches.clear()
+        self._unstored_bytes = 0
 
     def resume(self, frame: PositionResponse) -> ResumePosition | None:
         """Take the destination's position; return None if more frames about it follow.
@@ -236,66 +242,69 @@ class ReplicationSender:
         Raises:
             ReplicationProtocolError: it was not asked, or the position is not in the log.
         """
-        if self.state is not SenderState.ASKING:
+        if self.state is not SenderState.AWAITING_POSITION:
             raise ReplicationProtocolError("says where it is, and was not asked")
         if frame.after is None:
-            self.state = SenderState.LEARNING
+            self.state = SenderState.AWAITING_DEDUP_STATE
             return None
-        if frame.after > self._goal:
+        if frame.after > self._resync_end_txid:
             raise ReplicationProtocolError(
-                f"claims to have entry {frame.after} of a log that ends with {self._goal}"
+                f"claims to have entry {frame.after} of a log that ends with"
+                f" {self._resync_end_txid}"
             )
         if frame.ack is not None:
             _check(frame.ack, frame.after)
-            self._under_way.resume(frame.after, frame.ack)
+            self._in_flight_entries.resume(frame.after, frame.ack)
         if any(first > last for first, last in frame.owed):
             raise ReplicationProtocolError("is owed ranges that are none")
-        self.arrears.restate(frame.owed)
-        return self._begin(frame.after, by_difference=False)
+        self.skipped_entries.restore(frame.owed)
+        return self._start_sending(frame.after, by_difference=False)
 
-    def learn(self, frame: DedupState) -> ResumePosition | None:
+    def process_dedup_state(self, frame: DedupState) -> ResumePosition | None:
         """Take a list of the messages that the destination has; return None if more frames follow.
 
         Raises:
             ReplicationProtocolError: it was not asked, or lists too many.
         """
-        if self.state is not SenderState.LEARNING or self.peer is None:
+        if self.state is not SenderState.AWAITING_DEDUP_STATE or self.peer is None:
             raise ReplicationProtocolError("tells what it has, and was not asked")
-        self._had += frame.had
-        if len(self._had) > _MAX_WINDOW_IDENTITIES:
+        self._peer_windows += frame.had
+        if len(self._peer_windows) > _MAX_WINDOW_IDENTITIES:
             raise ReplicationProtocolError(
                 f"tells of more than {_MAX_WINDOW_IDENTITIES} publishers"
             )
         if not frame.is_last:
             return None
-        way = LinkRoute(self._routes, self.peer.name, returns=True)
-        self._lacks = _MissingEntries(self.peer, make_peer_dedup_window(self._had), way)
-        self._returns_to = self._goal
-        self._had = []
-        self.arrears.clear()
-        self._under_way = InFlightEntries(self._first - 1)
-        return self._begin(self._first - 1, by_difference=True)
+        way = LinkRoute(self._routes, self.peer.name, is_return_allowed=True)
+        self._missing_entries = _MissingEntries(
+            self.peer, make_peer_dedup_window(self._peer_windows), way
+        )
+        self._return_end_txid = self._resync_end_txid
+        self._peer_windows = []
+        self.skipped_entries.clear()
+        self._in_flight_entries = InFlightEntries(self._first_txid - 1)
+        return self._start_sending(self._first_txid - 1, by_difference=True)
 
-    def _begin(self, after: int, *, by_difference: bool) -> ResumePosition:
+    def _start_sending(self, after: int, *, by_difference: bool) -> ResumePosition:
         first = self._log.first_txid
         missing = (after + 1, first - 1) if after + 1 < first else None
-        after = max(after, self._first - 1)
-        self._told = self._looked_at = after
-        if after >= self._goal:
-            self._lacks = None  # nothing to compare
-        self._read_from(after)
+        after = max(after, self._first_txid - 1)
+        self._sent_txid = self._examined_txid = after
+        if after >= self._resync_end_txid:
+            self._missing_entries = None  # nothing to compare
+        self._open_reader(after)
         self.state = SenderState.SENDING
-        self._find_out()
+        self._update_resynchronized()
         return ResumePosition(after, by_difference, missing)
 
     # Sending.
 
     @property
-    def has_room(self) -> bool:
+    def is_window_open(self) -> bool:
         """True if the window allows sending more."""
-        return self._bytes < self._most_under_way
+        return self._unstored_bytes < self._max_in_flight_bytes
 
-    def pull(self, now: int, *, flush: bool = False) -> PackedBatch | SkippedRanges | None:
+    def next_frame(self, now: int, *, flush: bool = False) -> PackedBatch | SkippedRanges | None:
         """Return the next frame to send; None if there is none, or no room in the window.
 
         The caller polls this whenever the link has room and the log has grown.
@@ -310,77 +319,79 @@ class ReplicationSender:
         """
         if self._reader is None:
             return None
-        if self.arrears.is_news:
-            return self.arrears.frame()
-        batch, self._next = self._next, None
+        if self.skipped_entries.is_frame_due:
+            return self.skipped_entries.make_frame()
+        batch, self._deferred_batch = self._deferred_batch, None
         if batch is not None:
             return batch
-        if not self.has_room:
+        if not self.is_window_open:
             return None
-        batch = self._pull_late(now) or self._pull_on(now, flush=flush)
-        if batch is not None and self.arrears.is_news:
-            self._next = batch
-            return self.arrears.frame()
+        batch = self._next_late_batch(now) or self._next_log_batch(now, flush=flush)
+        if batch is not None and self.skipped_entries.is_frame_due:
+            self._deferred_batch = batch
+            return self.skipped_entries.frame()
         return batch
 
-    def _pull_on(self, now: int, *, flush: bool) -> PackedBatch | None:
-        """Return the next part of the log; see `pull`."""
-        if self.blocked and not flush:
+    def _next_log_batch(self, now: int, *, flush: bool) -> PackedBatch | None:
+        """Return the next part of the log; see `next_frame`."""
+        if self.blocked_txid and not flush:
             return None
-        self.blocked = 0
+        self.blocked_txid = 0
         while (reader := self._reader) is not None:
             before = reader.position
-            passage = reader.read_passage(_MAX_ENTRIES, _MAX_BYTES)
+            passage = reader.read_for_forwarding(_MAX_ENTRIES, _MAX_BYTES)
             position = reader.position
             owed: Sequence[DamagedEntry] = ()
             try:
-                if passage.unread:
-                    owed, position = self._owed(passage.unread, position)
+                if passage.damaged_entries:
+                    owed, position = self._find_lost(passage.damaged_entries, position)
                     passage = passage.up_to(position)
-                batch = self._batch(passage, position, now)
+                batch = self._pack_batch(passage, position, now)
             except BaseException:  # raised by a filter: read this passage again
-                self._read_from(self._told)
+                self._open_reader(self._sent_txid)
                 raise
             if position < reader.position:
-                self._read_from(position)
-            self._looked_at = position
-            if owed or self.arrears.owed:
-                self._leave_out(owed, before + 1, position)
-            is_news = flush or (self._lacks is not None and position >= self._goal)
-            if batch.entries or position - self._told >= (1 if is_news else _MIN_SKIPPED):
-                self._take_note(batch)
+                self._open_reader(position)
+            self._examined_txid = position
+            if owed or self.skipped_entries.skipped_txids:
+                self._record_skipped(owed, before + 1, position)
+            is_news = flush or (
+                self._missing_entries is not None and position >= self._resync_end_txid
+            )
+            if batch.entry_count or position - self._sent_txid >= (1 if is_news else _MIN_SKIPPED):
+                self._record_sent(batch)
                 return batch
             if position == before:
-                self._find_out()
+                self._update_resynchronized()
                 return None
         return None
 
-    def _read_from(self, after: int) -> None:
-        self._reader = self._log.read_from(after, self._routes.takes)
+    def _open_reader(self, after: int) -> None:
+        self._reader = self._log.read_from(after, self._routes.includes)
 
-    def _batch(self, passage: RawEntryRange, position: int, now: int) -> PackedBatch:
+    def _pack_batch(self, passage: RawEntryRange, position: int, now: int) -> PackedBatch:
         """Return the entries of a passage that go to the destination."""
-        is_chosen = self._lacks is not None or self._routes.have_filters
+        is_chosen = self._missing_entries is not None or self._routes.has_filters
         if is_chosen:
-            passage = passage.pick(self._chosen(passage))
-        ways, names = self._ways, passage.names
-        if ways is None or ways.names is not names or ways.all_go is not is_chosen:
-            ways = self._ways = ForwardingTable(names, self._way, all_go=is_chosen)
-        return pack_passage(self._told, position, passage, ways, now)
+            passage = passage.pick(self._selected_positions(passage))
+        ways, names = self._forwarding_table, passage.definitions
+        if ways is None or ways.definitions is not names or ways.sends_all is not is_chosen:
+            ways = self._forwarding_table = ForwardingTable(names, self._route, sends_all=is_chosen)
+        return pack_passage(self._sent_txid, position, passage, ways, now)
 
-    def _chosen(self, passage: RawEntryRange) -> list[int]:
+    def _selected_positions(self, passage: RawEntryRange) -> list[int]:
         """Return the positions of the entries that go to the destination, checked one by one."""
-        runs = passage.stretch().runs()
-        going = {row[TXID] for run in runs for one in self._parts(run) for row in one.rows}
+        runs = passage.to_entry_range().batches()
+        going = {row[TXID] for run in runs for one in self._filter_parts(run) for row in one.rows}
         return _places(passage, going)
 
-    def _parts(self, run: EntryBatch) -> Iterator[EntryBatch]:
+    def _filter_parts(self, run: EntryBatch) -> Iterator[EntryBatch]:
         """Return the entries of a run that go to the destination."""
-        lacks, way = self._lacks, self._way
+        lacks, way = self._missing_entries, self._route
         if lacks is not None:
-            known = bisect_right(run.rows, self._goal, key=_TXID)
+            known = bisect_right(run.rows, self._resync_end_txid, key=_TXID)
             if known:
-                yield filter_batch(lacks.of(run.pick(range(known))), lacks.way)
+                yield filter_batch(lacks.select_missing(run.pick(range(known))), lacks.route)
             if known == len(run.rows):
                 return
             run = run.pick(range(known, len(run.rows)))
@@ -388,89 +399,95 @@ class ReplicationSender:
 
     # Unreadable entries.
 
-    def look_again(self, mended: int = 0) -> None:
+    def retry_damaged(self, mended: int = 0) -> None:
         """Retry, because an entry has been repaired, or has to be given up.
 
         Args:
             mended: its txid, if it can be read again.
         """
-        self.blocked = 0
-        self.arrears.mended(mended)
+        self.blocked_txid = 0
+        self.skipped_entries.mark_repaired(mended)
 
-    def _owed(self, unread: Sequence[DamagedEntry], end: int) -> tuple[Sequence[DamagedEntry], int]:
+    def _find_lost(
+        self, unread: Sequence[DamagedEntry], end: int
+    ) -> tuple[Sequence[DamagedEntry], int]:
         """Return the unreadable entries that are given up, and the txid up to which that is all."""
         owed: list[DamagedEntry] = []
-        for one in filter(self._may_go, unread):
-            if one.txid not in self.arrears.owed and not self._log.is_lost(one.txid):
-                self.blocked = one.txid
+        for one in filter(self._may_be_sent, unread):
+            if one.txid not in self.skipped_entries.skipped_txids and not self._log.is_lost(
+                one.txid
+            ):
+                self.blocked_txid = one.txid
                 return owed, one.txid - 1
             owed.append(one)
         return owed, end
 
-    def _may_go(self, unread: DamagedEntry) -> bool:
+    def _may_be_sent(self, unread: DamagedEntry) -> bool:
         """Return whether an unreadable entry may go to the destination, as far as that is known."""
-        run, way = unread.run, self._way
+        run, way = unread.batch, self._route
         if run is None:
             return True
-        if self._lacks is not None and unread.txid <= self._goal:
-            way, run = self._lacks.way, self._lacks.of(run)
-        return len(run.rows) > 0 and way.goes(run.topic, run.origin.path) is not None
+        if self._missing_entries is not None and unread.txid <= self._resync_end_txid:
+            way, run = self._missing_entries.route, self._missing_entries.select_missing(run)
+        return len(run.rows) > 0 and way.filters_for(run.topic, run.origin.path) is not None
 
-    def _leave_out(self, owed: Sequence[DamagedEntry], first: int, last: int) -> None:
+    def _record_skipped(self, owed: Sequence[DamagedEntry], first: int, last: int) -> None:
         """Record the unreadable entries of a part of the log; the rest of it could be read."""
-        arrears = self.arrears
-        self.left_out += [one for one in owed if one.txid not in arrears.owed]
-        if owed or arrears.owed.meets(first, last):
-            arrears.settle(first, last)
-            arrears.add((one.txid, one.run) for one in owed)
+        arrears = self.skipped_entries
+        self.unreported_skipped += [one for one in owed if one.txid not in arrears.skipped_txids]
+        if owed or arrears.skipped_txids.overlaps(first, last):
+            arrears.remove(first, last)
+            arrears.add((one.txid, one.batch) for one in owed)
 
-    def _pull_late(self, now: int) -> PackedBatch | None:
-        """Return owed entries that can be read again; see `pull`."""
-        arrears = self.arrears
+    def _next_late_batch(self, now: int) -> PackedBatch | None:
+        """Return owed entries that can be read again; see `next_frame`."""
+        arrears = self.skipped_entries
         for _ in range(_MAX_TRIED):
-            ready = arrears.ready
-            if ready is None or ready[1] > self._told:
+            ready = arrears.next_retry_range
+            if ready is None or ready[1] > self._sent_txid:
                 break
             first, last = ready
-            reader = self._log.read_from(first - 1, self._routes.takes)
-            passage = reader.read_passage(min(_MAX_ENTRIES, last - first + 1), _MAX_BYTES)
-            end = min([reader.position, last, *(one.txid - 1 for one in passage.unread)])
+            reader = self._log.read_from(first - 1, self._routes.includes)
+            passage = reader.read_for_forwarding(min(_MAX_ENTRIES, last - first + 1), _MAX_BYTES)
+            end = min([reader.position, last, *(one.txid - 1 for one in passage.damaged_entries)])
             if end < first:
-                arrears.tried(first)
+                arrears.mark_unreadable(first)
                 continue
-            way = LinkRoute(self._routes, self._way.peer, returns=last <= self._returns_to)
+            way = LinkRoute(
+                self._routes, self._route.peer, is_return_allowed=last <= self._return_end_txid
+            )
             passage = passage.up_to(end)
-            runs = (filter_batch(run, way) for run in passage.stretch().runs())
+            runs = (filter_batch(run, way) for run in passage.to_entry_range().batches())
             going = {row[TXID] for run in runs for row in run.rows}
             passage = passage.pick(_places(passage, going))
-            arrears.settle(first, end)
-            ways = ForwardingTable(passage.names, way, all_go=True)
+            arrears.remove(first, end)
+            ways = ForwardingTable(passage.definitions, way, sends_all=True)
             batch = pack_passage(first - 1, end, passage, ways, now)._replace(is_late=True)
-            self._count(batch)
+            self._charge_window(batch)
             return batch
         return None
 
-    def _take_note(self, batch: PackedBatch) -> None:
-        under_way = self._under_way
-        under_way.send({lane_of(origin.path) for _, origin in batch.names}, batch.upto)
-        if self._lacks is not None:
+    def _record_sent(self, batch: PackedBatch) -> None:
+        under_way = self._in_flight_entries
+        under_way.record_sent({lane_of(origin.path) for _, origin in batch.names}, batch.upto)
+        if self._missing_entries is not None:
             # Entries that the destination has may not be on its stable storage yet.
-            under_way.send_any(batch.upto)
-            if batch.upto >= self._goal:
-                self._lacks = None  # from now on, its own entries are not sent back
-        self._told = batch.upto
-        self._count(batch)
+            under_way.require_all(batch.upto)
+            if batch.upto >= self._resync_end_txid:
+                self._missing_entries = None  # from now on, its own entries are not sent back
+        self._sent_txid = batch.upto
+        self._charge_window(batch)
 
-    def _count(self, batch: PackedBatch) -> None:
+    def _charge_window(self, batch: PackedBatch) -> None:
         """Charge a batch to the window."""
-        size = len(batch.data) + 64 * batch.entries
-        self.sent += batch.entries
-        self._batches.append((self._told, size))
-        self._bytes += size
+        size = len(batch.data) + 64 * batch.entry_count
+        self.sent_entries += batch.entry_count
+        self._unstored_batches.append((self._sent_txid, size))
+        self._unstored_bytes += size
 
     # Acknowledgements.
 
-    def acknowledge(self, ack: Ack) -> None:
+    def process_ack(self, ack: Ack) -> None:
         """Process an acknowledgement of the destination.
 
         Raises:
@@ -478,48 +495,48 @@ class ReplicationSender:
         """
         if self.state is not SenderState.SENDING:
             raise ReplicationProtocolError("acknowledges, and has been sent nothing")
-        _check(ack, self._told)
-        while self._batches and self._batches[0][0] <= ack.stored:
-            self._bytes -= self._batches.popleft()[1]
-        self._under_way.acknowledge(ack)
-        self._find_out()
+        _check(ack, self._sent_txid)
+        while self._unstored_batches and self._unstored_batches[0][0] <= ack.stored:
+            self._unstored_bytes -= self._unstored_batches.popleft()[1]
+        self._in_flight_entries.process_ack(ack)
+        self._update_resynchronized()
 
-    def _find_out(self) -> None:
-        """Set `resynchronized` if the destination has the log as it was when the link came up."""
+    def _update_resynchronized(self) -> None:
+        """Set `is_resynchronized` if the destination has the log as of the link's beginning."""
         if (
             self.state is SenderState.SENDING
-            and self._lacks is None
-            and self._looked_at >= self._goal
-            and (not self._batches or self.stored >= self._goal)
+            and self._missing_entries is None
+            and self._examined_txid >= self._resync_end_txid
+            and (not self._unstored_batches or self.stored_txid >= self._resync_end_txid)
         ):
-            self.resynchronized = True
+            self.is_resynchronized = True
 
     @property
-    def stored(self) -> int:
+    def stored_txid(self) -> int:
         """The txid up to which the destination has everything on stable storage."""
-        return self._under_way.stored
+        return self._in_flight_entries.stored_txid
 
     @property
-    def settled(self) -> int:
+    def settled_txid(self) -> int:
         """The txid up to which the destination has everything that goes there."""
-        settled = self._under_way.settled
-        return self._looked_at if settled is None else min(settled, self._looked_at)
+        settled = self._in_flight_entries.settled_txid
+        return self._examined_txid if settled is None else min(settled, self._examined_txid)
 
     @property
-    def reached(self) -> int:
+    def reached_txid(self) -> int:
         """The txid up to which the destination has stored all that goes there, as far as is known.
 
-        Instances behind the destination may not have it; `settled` waits for these, too.
+        Instances behind the destination may not have it; `settled_txid` waits for these, too.
         """
-        is_all_stored = self.state is SenderState.SENDING and not self._batches
-        return max(self.stored, self._looked_at if is_all_stored else self.settled)
+        is_all_stored = self.state is SenderState.SENDING and not self._unstored_batches
+        return max(self.stored_txid, self._examined_txid if is_all_stored else self.settled_txid)
 
     @property
-    def bytes_under_way(self) -> int:
+    def bytes_in_flight(self) -> int:
         """Bytes sent on this connection that the destination has not acknowledged as stored."""
-        return self._bytes
+        return self._unstored_bytes
 
-    def has(self, last: int, kinds: Collection[EntryRoutingKey]) -> bool:
+    def has_entries(self, last: int, kinds: Collection[EntryRoutingKey]) -> bool:
         """Return whether the destination has all entries up to a txid that go there.
 
         Args:
@@ -527,16 +544,19 @@ class ReplicationSender:
             kinds: each of the entries is of one of these.
         """
         return not any(
-            (last > self._looked_at or not self._under_way.has(lane_of(kind.path), last))
-            and self._way.goes(kind.topic, kind.path) is not None
+            (
+                last > self._examined_txid
+                or not self._in_flight_entries.has_lane_up_to(lane_of(kind.path), last)
+            )
+            and self._route.filters_for(kind.topic, kind.path) is not None
             for kind in kinds
         )
 
-    def concerns(self, topic: JournalTopic) -> bool:
+    def may_send_topic(self, topic: JournalTopic) -> bool:
         """Return whether entries published here to a topic may go to the destination."""
-        return self._way.goes(topic, "") is not None
+        return self._route.filters_for(topic, "") is not None
 
-    def filters(self, topic: JournalTopic, path: str) -> tuple[RouteFilter, ...] | None:
+    def filters_for(self, topic: JournalTopic, path: str) -> tuple[RouteFilter, ...] | None:
         """Return the filters any of which a body has to match to go there.
 
         They are empty if all bodies go there, and None if none does. An entry that has passed
@@ -547,16 +567,16 @@ class ReplicationSender:
             path: the instances that it has passed through.
         """
         peer = "" if self.peer is None else self.peer.name
-        return LinkRoute(self._routes, peer, returns=True).goes(topic, path)
+        return LinkRoute(self._routes, peer, is_return_allowed=True).filters_for(topic, path)
 
-    def leads_to(self, instance: str) -> bool:
+    def is_peer(self, instance: str) -> bool:
         """Return whether the peer, present or last, is the instance of that name."""
         return self.peer is not None and self.peer.name == instance
 
     @property
-    def needed_from(self) -> int:
+    def first_needed_txid(self) -> int:
         """The txid from which on the log is needed for this destination."""
-        return min(self.settled, self.stored) + 1
+        return min(self.settled_txid, self.stored_txid) + 1
 
 
 def _check(ack: Ack, most: int) -> None:
@@ -580,16 +600,18 @@ class _MissingEntries:
 
     Args:
         peer: the connected instance.
-        known: the messages that it has of each publisher.
-        way: the entries that go there, including those that passed through it.
+        peer_dedup_window: the messages that it has of each publisher.
+        route: the entries that go there, including those that passed through it.
     """
 
-    def __init__(self, peer: PeerInstance, known: DedupWindow, way: LinkRoute) -> None:
-        self.way = way
+    def __init__(
+        self, peer: PeerInstance, peer_dedup_window: DedupWindow, route: LinkRoute
+    ) -> None:
+        self.route = route
         self._peer = peer
-        self._known = known
+        self._peer_dedup_window = peer_dedup_window
 
-    def of(self, run: EntryBatch) -> EntryBatch:
+    def select_missing(self, run: EntryBatch) -> EntryBatch:
         """Return the entries of a run that it lacks."""
         rows, peer = run.rows, self._peer
         places: Sequence[int] = range(len(rows))
@@ -599,7 +621,7 @@ class _MissingEntries:
             places = [
                 place
                 for place in places
-                if rows[place][SEQUENCE] < peer.began
+                if rows[place][SEQUENCE] < peer.log_start_txid
                 or not is_identity_made_by(peer.name, rows[place][CLIENT], rows[place][SOURCE_TXID])
                 or not has_recorded(peer.runs, rows[place][CLIENT], rows[place][SEQUENCE])
             ]
@@ -608,11 +630,11 @@ class _MissingEntries:
         chosen: list[int] = []
         for client, indexes in by_client(compact_column([rows[place][CLIENT] for place in places])):
             sequences = compact_column([rows[places[index]][SEQUENCE] for index in indexes])
-            new = self._known.unknown(client, sequences)
+            new = self._peer_dedup_window.new_positions(client, sequences)
             chosen += [places[indexes[position]] for position in new]
         return run if len(chosen) == len(rows) else run.pick(sorted(chosen))
 
 
 def _places(passage: RawEntryRange, txids: Container[int]) -> list[int]:
     """Return the positions of the entries with these txids."""
-    return [place for place in range(len(passage)) if passage.txid(place) in txids]
+    return [place for place in range(len(passage)) if passage.txid_at(place) in txids]

@@ -2,7 +2,7 @@
 
 A sender that meets a damaged entry stops in front of it, for it may be repaired within a moment. If
 no connected instance has it, the owner of the log gives it up (`SourceLog.is_lost`, then
-`ReplicationSender.look_again`), and the sender goes on behind it. Before that it tells the
+`ReplicationSender.retry_damaged`), and the sender goes on behind it. Before that it tells the
 destination which entries it has skipped (`SkippedRanges`). The destination keeps that list with its
 position in the source's log, and returns it when it asks to resume: so the list lives as long as
 the position. The destination also notes which messages it lacks (`lost`). Should the entry be
@@ -27,26 +27,26 @@ class SkippedEntries:
     """The entries that one destination is owed.
 
     Attributes:
-        owed: the txids of the skipped entries.
-        is_news: whether the destination has to be told (`frame`).
+        skipped_txids: the txids of the skipped entries.
+        is_frame_due: whether the destination has to be told (`make_frame`).
     """
 
     def __init__(self) -> None:
-        self.owed = Ranges()
-        self.is_news = False
-        self._ready = Ranges()
-        self._lost: list[tuple[int, int]] = []
-        self._unknown = 0
+        self.skipped_txids = Ranges()
+        self.is_frame_due = False
+        self._retry_txids = Ranges()
+        self._lost_sequences: list[tuple[int, int]] = []
+        self._unknown_count = 0
 
     def clear(self) -> None:
         """Forget all: the destination lists the messages that it has of each publisher."""
-        self.restate(())
+        self.restore(())
 
-    def restate(self, owed: Iterable[tuple[int, int]]) -> None:
+    def restore(self, owed: Iterable[tuple[int, int]]) -> None:
         """Take over the destination's own list; all of its entries are tried again."""
-        self.owed, self._ready = Ranges(owed), Ranges(owed)
-        self.is_news = False
-        self._lost, self._unknown = [], 0
+        self.skipped_txids, self._retry_txids = Ranges(owed), Ranges(owed)
+        self.is_frame_due = False
+        self._lost_sequences, self._unknown_count = [], 0
 
     def add(self, left_out: Iterable[tuple[int, EntryBatch | None]]) -> None:
         """Add entries that are skipped.
@@ -56,42 +56,42 @@ class SkippedEntries:
         """
         for txid, run in left_out:
             if run is None:
-                self._unknown += txid not in self.owed
-            elif txid not in self.owed:
+                self._unknown_count += txid not in self.skipped_txids
+            elif txid not in self.skipped_txids:
                 mark = mark_of(run)
-                self._lost += () if mark is None else (mark,)
-            self.owed.add(txid, txid)
-        while len(self.owed) > MAX_SKIPPED_ENTRIES:
-            self.owed.forget_first()
-        self.is_news = True
+                self._lost_sequences += () if mark is None else (mark,)
+            self.skipped_txids.add(txid, txid)
+        while len(self.skipped_txids) > MAX_SKIPPED_ENTRIES:
+            self.skipped_txids.pop_first()
+        self.is_frame_due = True
 
-    def settle(self, first: int, last: int) -> None:
+    def remove(self, first: int, last: int) -> None:
         """Remove entries that are sent, or do not go there; should they get lost, it asks for them.
 
         The caller tells the destination by sending them, or the new list of owed entries.
         """
-        self.owed.remove(first, last)
-        self._ready.remove(first, last)
+        self.skipped_txids.remove(first, last)
+        self._retry_txids.remove(first, last)
 
-    def frame(self) -> SkippedRanges:
+    def make_frame(self) -> SkippedRanges:
         """Return the frame with all owed entries, for the destination."""
-        self.is_news = False
-        lost, unknown = self._lost, self._unknown
-        self._lost, self._unknown = [], 0
-        return SkippedRanges([*self.owed], lost, unknown)
+        self.is_frame_due = False
+        lost, unknown = self._lost_sequences, self._unknown_count
+        self._lost_sequences, self._unknown_count = [], 0
+        return SkippedRanges([*self.skipped_txids], lost, unknown)
 
     # Entries that may have been repaired.
 
-    def mended(self, txid: int) -> None:
+    def mark_repaired(self, txid: int) -> None:
         """Retry an entry that can be read again, if the destination is owed it."""
-        if txid in self.owed:
-            self._ready.add(txid, txid)
+        if txid in self.skipped_txids:
+            self._retry_txids.add(txid, txid)
 
     @property
-    def ready(self) -> tuple[int, int] | None:
+    def next_retry_range(self) -> tuple[int, int] | None:
         """The first and the last txid of the entries to try next; None if there are none."""
-        return next(iter(self._ready), None)
+        return next(iter(self._retry_txids), None)
 
-    def tried(self, txid: int) -> None:
+    def mark_unreadable(self, txid: int) -> None:
         """Note that an entry cannot be read yet."""
-        self._ready.remove(txid, txid)
+        self._retry_txids.remove(txid, txid)

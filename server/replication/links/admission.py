@@ -19,27 +19,27 @@ class LinkAdmission(Protocol):
     """
 
     @property
-    def is_stranger(self) -> bool:
+    def is_unverified_user(self) -> bool:
         """True if the user is authenticated, but not known to be the instance."""
 
     @property
-    def is_proven(self) -> bool:
+    def is_verified(self) -> bool:
         """True if the claimed name of the instance is verified."""
 
     def admit(self, hello: Hello) -> AnswerOrFuture[str | None]:
         """Return the reason not to admit an instance; None to admit it. May take a while."""
 
-    def judge(self, topic: JournalTopic) -> str | None:
+    def check_topic(self, topic: JournalTopic) -> str | None:
         """Return the reason not to record entries of a topic, which is audited; None if allowed."""
 
     def may_replicate(self, topic: JournalTopic) -> bool:
         """Return whether the user may replicate a topic to this instance."""
 
-    def falls_short(self, destination: DestinationSpec) -> str | None:
+    def check_destination(self, destination: DestinationSpec) -> str | None:
         """Return the reason not to serve a destination over the connection; None if allowed."""
 
-    def doubt(self, destination: DestinationSpec) -> str | None:
+    def destination_warning(self, destination: DestinationSpec) -> str | None:
         """Return the reason to doubt that the peer is the destination served; None if it is."""
 
-    def refuse(self, action: str, resource: str, reason: str) -> None:
+    def audit_refusal(self, action: str, resource: str, reason: str) -> None:
         """Write to the audit trail that the user is not entitled to an action."""

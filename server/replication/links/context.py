@@ -22,16 +22,16 @@ class PeerLinks(Protocol):
     def watch(self, watcher: Callable[[], None]) -> None:
         """Register a callback for links being opened and closed."""
 
-    def listen(self, subject: str, listener: Callable[[str, bytes], None]) -> None:
+    def register_handler(self, subject: str, listener: Callable[[str, bytes], None]) -> None:
         """Register a callback for messages about a subject: it gets the sender and the body."""
 
-    def may_have(
+    def may_receive(
         self, peer: str, topic: JournalTopic, path: str, body: bytes | None = None
     ) -> bool:
         """Return whether an instance may receive an entry of the log."""
 
-    def refuse(self, peer: str, topic: JournalTopic) -> None:
+    def log_denied_request(self, peer: str, topic: JournalTopic) -> None:
         """Log and audit that an instance has asked for a message that it is not entitled to."""
 
-    def say(self, peer: str, subject: str, body: bytes) -> None:
+    def send_message(self, peer: str, subject: str, body: bytes) -> None:
         """Send a message to an instance that there is a link with; it may be lost."""

@@ -30,7 +30,7 @@ MAX_LOGGED_PUBLISHERS: Final = 1000
 class _Count:
     """Conflicts of one publisher that have not been logged."""
 
-    since: float
+    since_s: float
     count: int = 0
     last: DuplicateConflict | None = None
 
@@ -52,7 +52,7 @@ class DuplicateConflictLog:
         self._log: Final = log
         self._counts: dict[tuple[str, int], _Count] = {}
 
-    def note(self, source: str, conflicts: Sequence[DuplicateConflict]) -> None:
+    def record_conflicts(self, source: str, conflicts: Sequence[DuplicateConflict]) -> None:
         """Note messages that were not recorded, because others have the same bookmarks.
 
         Args:
@@ -66,12 +66,12 @@ class DuplicateConflictLog:
                 key = source, 0
             known = self._counts.get(key)
             if known is None:
-                self._begin(key, conflict)
+                self._start_interval(key, conflict)
             else:
                 known.count += 1
                 known.last = conflict
 
-    def _begin(self, key: tuple[str, int], conflict: DuplicateConflict) -> None:
+    def _start_interval(self, key: tuple[str, int], conflict: DuplicateConflict) -> None:
         self._counts[key] = _Count(self._clock.steady())
         self._log.emit(
             "1E-0006",
@@ -80,9 +80,9 @@ class DuplicateConflictLog:
             identity=conflict.client,
             sequence=conflict.sequence,
         )
-        self._clock.call_later(CONFLICT_LOG_INTERVAL_S, lambda: self._go_on(key))
+        self._clock.call_later(CONFLICT_LOG_INTERVAL_S, lambda: self._log_summary(key))
 
-    def _go_on(self, key: tuple[str, int]) -> None:
+    def _log_summary(self, key: tuple[str, int]) -> None:
         """Log the number of further conflicts; if there are none, the next one is logged anew."""
         known = self._counts.pop(key)
         if known.last is None:
@@ -96,6 +96,6 @@ class DuplicateConflictLog:
             topic=known.last.topic.name,
             identity=known.last.client,
             sequence=known.last.sequence,
-            age=timedelta(seconds=max(int(now - known.since), 0)),
+            age=timedelta(seconds=max(int(now - known.since_s), 0)),
         )
-        self._clock.call_later(CONFLICT_LOG_INTERVAL_S, lambda: self._go_on(key))
+        self._clock.call_later(CONFLICT_LOG_INTERVAL_S, lambda: self._log_summary(key))

@@ -30,15 +30,15 @@ class _Window:
     """The log entries about a direction of a link since the window began.
 
     Attributes:
-        since: the time when it began.
-        entries: number of entries, including those that were suppressed.
-        ended: number of links that have ended.
+        since_s: the time when it began.
+        entry_count: number of entries, including those that were suppressed.
+        ended_count: number of links that have ended.
         is_up: whether there is a link now.
     """
 
-    since: float
-    entries: int = 0
-    ended: int = 0
+    since_s: float
+    entry_count: int = 0
+    ended_count: int = 0
     is_up: bool = False
 
 
@@ -55,7 +55,7 @@ class LinkFlapLog:
         self._log: Final = log
         self._windows: dict[str, _Window] = {}
 
-    def tell(self, message: str, client: str) -> None:
+    def log_event(self, message: str, client: str) -> None:
         """Log an event of a link, or count it.
 
         Args:
@@ -68,21 +68,21 @@ class LinkFlapLog:
         window = self._windows.get(key)
         if window is None:
             window = self._windows[key] = _Window(self._clock.steady())
-            self._clock.call_later(FLAP_SUMMARY_INTERVAL_S, lambda: self._sum_up(key))
-        window.entries += 1
-        window.ended += message == _ENDED
+            self._clock.call_later(FLAP_SUMMARY_INTERVAL_S, lambda: self._log_summary(key))
+        window.entry_count += 1
+        window.ended_count += message == _ENDED
         window.is_up = message != _ENDED
-        if window.entries <= MAX_FLAP_ENTRIES:
+        if window.entry_count <= MAX_FLAP_ENTRIES:
             self._log.emit(message, client=client)
 
-    def _sum_up(self, client: str) -> None:
+    def _log_summary(self, client: str) -> None:
         """Log the number of suppressed entries at the end of the window."""
         window = self._windows.pop(client)
-        if window.entries > MAX_FLAP_ENTRIES:
+        if window.entry_count > MAX_FLAP_ENTRIES:
             self._log.emit(
                 "1E-0033",
                 client=client,
-                count=window.ended,
-                age=timedelta(seconds=max(int(self._clock.steady() - window.since), 0)),
+                count=window.ended_count,
+                age=timedelta(seconds=max(int(self._clock.steady() - window.since_s), 0)),
                 state="connected" if window.is_up else "not connected",
             )

@@ -104,17 +104,17 @@ def description_for_peer(
     destinations = [
         replace(
             one,
-            topics=tuple(each for each in one.topics if shared.has(each.selection)),
+            topics=tuple(each for each in one.topics if shared.includes(each.selection)),
             addresses=one.addresses if one.is_for(theirs) else (),
         )
         for one in own.destinations
     ]
     told = replace(
         own,
-        logged=tuple(one for one in own.logged if shared.has(one.selection)),
-        stored=tuple(filter(shared.has_stored, own.stored)),
+        logged=tuple(one for one in own.logged if shared.includes(one.selection)),
+        stored=tuple(filter(shared.includes_stored, own.stored)),
         destinations=tuple(one for one in destinations if one.topics),
-        admin=None if gate.is_stranger else own.admin,
+        admin=None if gate.is_unverified_user else own.admin,
         read={name: place for name, place in own.read.items() if name == theirs.name},
     )
     return msgspec.msgpack.encode(told)
@@ -127,7 +127,7 @@ class _SharedTopics:
         own: the description of this instance.
         theirs: that of the other one.
         destination: the Destination that the other one is; None if it is none.
-        gate: the gate of the connection.
+        admission: the gate of the connection.
     """
 
     def __init__(
@@ -135,44 +135,48 @@ class _SharedTopics:
         own: InstanceDescription,
         theirs: InstanceDescription,
         destination: str | None,
-        gate: LinkAdmission,
+        admission: LinkAdmission,
     ) -> None:
-        self._sent = {
+        self._sent_topics = {
             topic.selection
             for one in own.destinations
             if one.name == destination
             for topic in one.topics
         }
-        self._sent_expressions = [one for one in self._sent if one.is_expression]
-        self._named = {
+        self._sent_expressions = [one for one in self._sent_topics if one.is_expression]
+        self._peer_topics = {
             *(one.selection for one in theirs.logged),
             *(one.selection for one in theirs.stored),
             *(topic.selection for one in theirs.destinations for topic in one.topics),
         }
-        self._expressions = [one for one in self._named if one.is_expression]
-        self._gate = gate
+        self._peer_expressions = [one for one in self._peer_topics if one.is_expression]
+        self._admission = admission
 
-    def has(self, selection: TopicPattern) -> bool:
+    def includes(self, selection: TopicPattern) -> bool:
         """Return whether the other instance may learn of the topic or topics of a selection.
 
         Names may be in the thousands, so they are looked up; expressions are few.
         """
-        if selection in self._named or selection in self._sent:
+        if selection in self._peer_topics or selection in self._sent_topics:
             return True
         if any(one.overlaps(selection) for one in self._sent_expressions):
             return True
-        if selection.is_expression and any(map(selection.includes, (*self._named, *self._sent))):
+        if selection.is_expression and any(
+            map(selection.includes, (*self._peer_topics, *self._sent_topics))
+        ):
             return True
-        is_meant = any(one.overlaps(selection) for one in self._expressions)
+        is_meant = any(one.overlaps(selection) for one in self._peer_expressions)
         topic = JournalTopic(selection.message_type, selection.name)
-        return is_meant and self._gate.may_replicate(topic)
+        return is_meant and self._admission.may_replicate(topic)
 
-    def has_stored(self, topic: SowDescription) -> bool:
+    def includes_stored(self, topic: SowDescription) -> bool:
         """Return whether the other instance may learn of a definition of the SOW section."""
         pattern = topic.pattern
-        return self.has(topic.selection) or (
+        return self.includes(topic.selection) or (
             pattern is not None
-            and any(matches(pattern, one.name) for one in self._named if not one.is_expression)
+            and any(
+                matches(pattern, one.name) for one in self._peer_topics if not one.is_expression
+            )
         )
 
 

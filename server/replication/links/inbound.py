@@ -39,7 +39,7 @@ class InboundReplication:
     """The receiving direction of a link. Constructing it starts it.
 
     Args:
-        line: the link.
+        link: the link.
         peer: the source.
         frame: the request of the source.
         address: of the peer.
@@ -50,7 +50,7 @@ class InboundReplication:
 
     def __init__(
         self,
-        line: ReplicationLink,
+        link: ReplicationLink,
         peer: PeerInstance,
         frame: PositionRequest,
         address: str,
@@ -59,97 +59,100 @@ class InboundReplication:
         *,
         tells_all: bool,
     ) -> None:
-        self._line: Final = line
-        replication = line.replication
+        self._link: Final = link
+        replication = link.replication
         client = frame.client
         if not client.startswith(f"{peer.name}!") or len(client) > _MAX_CLIENT:
             client = f"{peer.name}!{replication.instance}"
-        self._way: Final = LinkDirection(client, peer.name, peer.group, address, transport)
-        self._interval: Final = frame.ack_interval / _MICROSECONDS
-        self._acked = self._looked = NEVER
-        self._unacknowledged = 0
-        self._receiver: Final = replication.receiver(peer.name)
-        self._answers: Final = self._receiver.begin(
-            peer, frame, replication.acknowledgement.settled, branch, tells_all=tells_all
+        self._direction: Final = LinkDirection(client, peer.name, peer.group, address, transport)
+        self._ack_interval_s: Final = frame.ack_interval / _MICROSECONDS
+        self._last_ack_s = self._last_check_s = NEVER
+        self._unacknowledged_bytes = 0
+        self._receiver: Final = replication.receiver_for(peer.name)
+        self._responses: Final = self._receiver.begin_link(
+            peer, frame, replication.ack_tracker.settled_txid, branch, tells_all=tells_all
         )
-        self._answer = next(self._answers, None)
-        line.tell("1F-0006", client)
-        replication.events.tell(LinkEvent.CONNECT_INCOMING, self._way)
+        self._next_response = next(self._responses, None)
+        link.log_event("1F-0006", client)
+        replication.events.notify(LinkEvent.CONNECT_INCOMING, self._direction)
 
     def end(self) -> None:
         """Note that the link is closed."""
-        self._receiver.disconnected()
-        self._answer = None
+        self._receiver.end_link()
+        self._next_response = None
 
-    def say_it_ended(self) -> None:
+    def report_ended(self) -> None:
         """Log that the link is closed, and notify the watchers."""
-        self._line.tell("1F-0008", self._way.client)
-        self._line.replication.events.tell(LinkEvent.DISCONNECT_INCOMING, self._way)
+        self._link.log_event("1F-0008", self._direction.client)
+        self._link.replication.events.notify(LinkEvent.DISCONNECT_INCOMING, self._direction)
 
     # Received frames.
 
     @property
     def is_stalled(self) -> bool:
-        """True if the log has not accepted all of a batch: `go_on` must be called before `take`."""
+        """True if the log has not accepted all of a batch: `resume_batch` must be called next."""
         return self._receiver.is_stalled
 
-    def take(self, batch: ReplicationBatch) -> None:
+    def receive_batch(self, batch: ReplicationBatch) -> None:
         """Append a batch to the log.
 
         Raises:
             ReplicationProtocolError: it is not the next batch, or is invalid.
         """
-        self._unacknowledged += batch.size
-        self._line.replication.received.add(batch.entries, batch.size)
-        self._note(self._receiver.take(batch))
+        self._unacknowledged_bytes += batch.size_bytes
+        self._link.replication.received_traffic.add(batch.entry_count, batch.size_bytes)
+        self._record_conflicts(self._receiver.receive_batch(batch))
 
-    def owe(self, frame: SkippedRanges) -> None:
+    def record_skipped(self, frame: SkippedRanges) -> None:
         """Record the entries that the source has left out.
 
         Raises:
             ReplicationProtocolError: the frame is invalid.
         """
-        self._receiver.owe(frame)
+        self._receiver.record_skipped(frame)
 
-    def go_on(self) -> bool:
+    def resume_batch(self) -> bool:
         """Continue with a batch accepted in part by the log; return whether it is complete."""
-        self._note(self._receiver.go_on())
+        self._record_conflicts(self._receiver.resume_batch())
         if self.is_stalled:
-            self._line.go_on_in(RETRY_SECONDS)
+            self._link.wake_after(RETRY_SECONDS)
             return False
         return True
 
-    def _note(self, taken: BatchCounts) -> None:
+    def _record_conflicts(self, taken: BatchCounts) -> None:
         if taken.conflicts:
-            self._line.conflicts.note(self._way.peer, taken.conflicts)
+            self._link.conflict_log.record_conflicts(self._direction.peer, taken.conflicts)
 
     # Sent frames.
 
-    def give(self) -> bool:
+    def send_next(self) -> bool:
         """Send the next answer to a `PositionRequest`, and return whether there was one."""
-        answer = self._answer
+        answer = self._next_response
         if answer is None:
             return False
-        self._answer = next(self._answers, None)  # its last actions belong to the previous answer
-        self._line.send(answer)
+        self._next_response = next(
+            self._responses, None
+        )  # its last actions belong to the previous answer
+        self._link.send(answer)
         return True
 
-    def acknowledge(self) -> None:
+    def send_ack(self) -> None:
         """Send the source an ack of the stored entries, if one is due."""
-        line = self._line
-        if self._answer is not None or not line.is_ready:
+        line = self._link
+        if self._next_response is not None or not line.is_ready:
             return
         now, replication = line.elapsed(), line.replication
-        is_much = self._unacknowledged >= _MAX_UNACKNOWLEDGED
-        due = max(self._looked + _LOOK_SECONDS, NEVER if is_much else self._acked + self._interval)
-        if due > now:
-            line.go_on_in(due - now)
-            return
-        self._looked = now
-        ack = self._receiver.acknowledge(
-            replication.durable, replication.acknowledgement.is_settled
+        is_much = self._unacknowledged_bytes >= _MAX_UNACKNOWLEDGED
+        due = max(
+            self._last_check_s + _LOOK_SECONDS,
+            NEVER if is_much else self._last_ack_s + self._ack_interval_s,
         )
+        if due > now:
+            line.wake_after(due - now)
+            return
+        self._last_check_s = now
+        ack = self._receiver.make_ack(replication.durable_txid, replication.ack_tracker.is_settled)
         if ack is not None:
-            self._acked = now
-            self._unacknowledged = 0
+            self._last_ack_s = now
+            self._unacknowledged_bytes = 0
             line.send(ack)

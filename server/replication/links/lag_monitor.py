@@ -38,58 +38,63 @@ class ReplicationLagMonitor:
         self._clock: Final = clock
         self._log: Final = log
         # By destination, the start of the wait that has been logged.
-        self._said: dict[str, ElapsedMicroseconds] = {}
-        self._cancel = clock.call_later(_LOOK_SECONDS, self._look)
+        self._logged_lags_us: dict[str, ElapsedMicroseconds] = {}
+        self._cancel_timer = clock.call_later(_LOOK_SECONDS, self._check)
 
     def close(self) -> None:
         """Stop checking."""
-        self._cancel()
+        self._cancel_timer()
 
     @property
     def state(self) -> Mapping[str, int]:
         """By destination, the number of unacknowledged entries, and their age in seconds."""
         found: dict[str, int] = {}
         last = self._replication.last_txid
-        for one in self._replication.waiting():
+        for one in self._replication.destination_lags():
             name = one.destination
-            found[f"entries that wait for {name}"] = max(last - one.after, 0)
-            found[f"seconds that they have waited for {name}"] = self._age(one.since)
+            found[f"entries that wait for {name}"] = max(last - one.settled_txid, 0)
+            found[f"seconds that they have waited for {name}"] = self._age_s(one.since_us)
         return found
 
-    def _age(self, since: ElapsedMicroseconds) -> int:
-        return max(self._replication.elapsed - since, 0) // _MICROSECONDS
+    def _age_s(self, since: ElapsedMicroseconds) -> int:
+        return max(self._replication.elapsed_us - since, 0) // _MICROSECONDS
 
-    def _look(self) -> None:
-        self._cancel = self._clock.call_later(_LOOK_SECONDS, self._look)
-        waited_for = self._replication.acknowledgement.waited_for
+    def _check(self) -> None:
+        self._cancel_timer = self._clock.call_later(_LOOK_SECONDS, self._check)
+        waited_for = self._replication.ack_tracker.awaited_destinations
         waiting = {
             one.destination: one
-            for one in self._replication.waiting()
+            for one in self._replication.destination_lags()
             if one.destination in waited_for
         }
         for name, one in waiting.items():
-            if name not in self._said and self._age(one.since) >= LAG_WARNING_SECONDS:
-                self._said[name] = one.since
-                self._say(one)
-        for name in list(self._said):
+            if (
+                name not in self._logged_lags_us
+                and self._age_s(one.since_us) >= LAG_WARNING_SECONDS
+            ):
+                self._logged_lags_us[name] = one.since_us
+                self._log_lag(one)
+        for name in list(self._logged_lags_us):
             now = waiting.get(name)
-            if now is None or self._age(now.since) < LAG_WARNING_SECONDS:
-                self._say_over(name, self._said.pop(name), is_waited_for=name in waited_for)
+            if now is None or self._age_s(now.since_us) < LAG_WARNING_SECONDS:
+                self._log_lag_ended(
+                    name, self._logged_lags_us.pop(name), is_waited_for=name in waited_for
+                )
 
-    def _say(self, one: DestinationLag) -> None:
+    def _log_lag(self, one: DestinationLag) -> None:
         is_connected = self._replication.destinations[one.destination].is_connected
         self._log.emit(
             "1E-0011",
             destination=one.destination,
-            txid=one.after + 1,
-            age=timedelta(seconds=self._age(one.since)),
+            txid=one.settled_txid + 1,
+            age=timedelta(seconds=self._age_s(one.since_us)),
             state="connected" if is_connected else "not connected",
         )
 
-    def _say_over(self, name: str, since: ElapsedMicroseconds, *, is_waited_for: bool) -> None:
+    def _log_lag_ended(self, name: str, since: ElapsedMicroseconds, *, is_waited_for: bool) -> None:
         self._log.emit(
             "1E-0012",
             destination=name,
-            age=timedelta(seconds=self._age(since)),
+            age=timedelta(seconds=self._age_s(since)),
             why="it has caught up" if is_waited_for else "it has been downgraded",
         )

@@ -88,8 +88,8 @@ _MAX_WORDS: Final = 256
 class LinkStage(Enum):
     """The state of a link."""
 
-    GREETING = "greeting"
-    SPARE = "spare"
+    HANDSHAKE = "greeting"
+    RESERVED = "spare"
     OPEN = "open"
     CLOSED = "closed"
 
@@ -110,65 +110,65 @@ class ReplicationLink:
     """One link.
 
     Args:
-        host: the owner of the link.
-        link_connection: the connection.
-        transport: name of the transport that the connection was made by.
+        registry: the owner of the link.
+        connection: the connection.
+        transport_name: name of the transport that the connection was made by.
         destination: the Destination that the connection was made for; None if it was accepted.
-        reached_at: the host where the peer was reached; empty if the connection was accepted.
-        gate: the transport; None if this instance made the connection. While it decides whether to
-            admit the peer, no further frames are executed.
-        outcome: called once with whether the link was established.
+        peer_host: the host where the peer was reached; empty if the connection was accepted.
+        admission: the transport; None if this instance made the connection. While it decides
+            whether to admit the peer, no further frames are executed.
+        on_outcome: called once with whether the link was established.
 
     Attributes:
-        link_connection: see above.
-        is_ours: whether this instance made the connection.
-        gate: see above.
+        connection: see above.
+        is_outgoing: whether this instance made the connection.
+        admission: see above.
         destination: name of the destination that the link leads to.
         shortfall: the reason why the link does not serve the destination that the peer is; None if
             it does, or if the peer is no destination.
         stage: the state of the link.
-        greeted: time of sending our `Hello`, as `Scheduler.elapsed` gives it.
+        hello_sent_s: time of sending our `Hello`, as `Scheduler.elapsed` gives it.
         hello: the `Hello` of the peer.
         description: the configuration that the peer has sent.
-        log_before: the identity of the log that the instance of this name had before, until that
-            is reported; else None.
+        previous_log_id: the identity of the log that the instance of this name had before, until
+            that is reported; else None.
     """
 
     def __init__(
         self,
-        host: LinkRegistry,
-        link_connection: LinkConnection,
-        transport: str,
+        registry: LinkRegistry,
+        connection: LinkConnection,
+        transport_name: str,
         *,
         destination: str | None = None,
-        reached_at: str = "",
-        gate: LinkAdmission | None = None,
-        outcome: Callable[[bool], None] = lambda _: None,
+        peer_host: str = "",
+        admission: LinkAdmission | None = None,
+        on_outcome: Callable[[bool], None] = lambda _: None,
     ) -> None:
-        self.link_connection: Final = link_connection
-        self.is_ours: Final = destination is not None
-        self.gate: Final = gate
+        self.connection: Final = connection
+        self.is_outgoing: Final = destination is not None
+        self.admission: Final = admission
         self.destination = destination
         self.shortfall: Shortfall | None = None
-        self.stage = LinkStage.GREETING
+        self.stage = LinkStage.HANDSHAKE
         self.hello: Hello | None = None
         self.description: PeerIntroduction | None = None
-        self.log_before: str | None = None
-        self._host = host
-        self._transport = transport
-        self._reached_at: Final = reached_at
-        self._outcome: Callable[[bool], None] | None = outcome
-        self._reader = ReplicationFrameReader(MAX_FRAME_SIZE_BEFORE_HELLO)
-        self._begun = self._heard = self.greeted = self.elapsed()
-        self._outward: OutboundReplication | None = None
-        self._inward: InboundReplication | None = None
+        self.previous_log_id: str | None = None
+        self._registry = registry
+        self._transport_name = transport_name
+        self._peer_host: Final = peer_host
+        self._on_outcome: Callable[[bool], None] | None = on_outcome
+        self._frame_reader = ReplicationFrameReader(MAX_FRAME_SIZE_BEFORE_HELLO)
+        self._started_s = self._last_received_s = self.hello_sent_s = self.elapsed()
+        self._outbound: OutboundReplication | None = None
+        self._inbound: InboundReplication | None = None
         self._is_queued = False
         self._is_woken = False  # during the current step
-        self._is_deciding = False  # the gate is deciding whether to admit the peer
+        self._is_admission_pending = False  # the gate is deciding whether to admit the peer
         self._is_paused = False
-        self._words_waiting = 0  # sent since the connection was ready last
+        self._unsent_message_count = 0  # sent since the connection was ready last
         self._cancel_timer: Callable[[], None] | None = None
-        self._due = NEVER  # expiry of the timer
+        self._timer_due_s = NEVER  # expiry of the timer
 
     # Events of the connection.
 
@@ -176,91 +176,93 @@ class ReplicationLink:
         """Buffer bytes received over the connection; see `SessionInput.feed`."""
         if self.stage is LinkStage.CLOSED:
             return
-        self._heard = self.elapsed()
-        self._reader.feed(data)
+        self._last_received_s = self.elapsed()
+        self._frame_reader.feed(data)
         if not self._is_queued:
             # Acks come all the time: with short slices for them, publishers would get less done.
-            self._is_queued = self._host.turns.serve(self, len(data), is_patient=True)
-        self._mind_reading()
+            self._is_queued = self._registry.scheduler.run_or_queue(
+                self, len(data), is_patient=True
+            )
+        self._update_reading()
 
-    def is_writable(self) -> None:
+    def resume_writing(self) -> None:
         """Note that the connection is writable again."""
         self.wake()
 
-    def lost(self) -> None:
+    def connection_lost(self) -> None:
         """Note that the connection is lost."""
-        if self.stage is LinkStage.GREETING and self.is_ours:
-            self._give_up("1E-0004", "the connection was closed before anything was said")
+        if self.stage is LinkStage.HANDSHAKE and self.is_outgoing:
+            self._fail("1E-0004", "the connection was closed before anything was said")
         self.close()
 
     @property
-    def held(self) -> int:
+    def buffered_bytes(self) -> int:
         """Number of received bytes not parsed yet, usually the start of an incomplete frame."""
-        return self._reader.held
+        return self._frame_reader.buffered_bytes
 
     @property
     def address(self) -> str:
         """Address of the peer, with its name if known."""
-        address = self.link_connection.address
+        address = self.connection.address
         return f"{self.hello.instance} at {address}" if self.hello is not None else address
 
     @property
-    def met(self) -> Hello:
+    def received_hello(self) -> Hello:
         """The `Hello` of the peer, once received."""
         assert self.hello is not None  # noqa: S101 - used after the `Hello` only
         return self.hello
 
     @property
-    def admin(self) -> AdminLocation:
+    def admin_location(self) -> AdminLocation:
         """Address of the peer's admin interface, as far as its `Hello` has given it."""
         if self.description is None:
             return NO_ADMIN_LOCATION
         return peer_admin_location(
-            self.description, self._reached_at or host_of(self.link_connection.address)
+            self.description, self._peer_host or host_of(self.connection.address)
         )
 
     @property
-    def is_proven(self) -> bool:
+    def is_verified(self) -> bool:
         """True if the peer's identity is verified, as far as it can be."""
-        return self.gate is None or self.gate.is_proven
+        return self.admission is None or self.admission.is_verified
 
     @property
-    def is_for_both(self) -> bool:
+    def is_bidirectional(self) -> bool:
         """True if both ends send over it.
 
         The connecting instance does; the accepting instance has said so in its `Hello`.
         """
-        return self.met.sends if self.is_ours else self.destination is not None
+        return self.received_hello.sends if self.is_outgoing else self.destination is not None
 
     # Opening and closing.
 
-    def greet(self, hello: Hello) -> None:
+    def send_hello(self, hello: Hello) -> None:
         """Send our `Hello`."""
-        self.greeted = self.elapsed()
+        self.hello_sent_s = self.elapsed()
         self.send(hello, compress=True)
 
     def reserve(self) -> None:
         """Hold the link in reserve: there is another one, and the peer decides between them."""
-        self.stage = LinkStage.SPARE
+        self.stage = LinkStage.RESERVED
 
     def open(self) -> None:
         """Open the link: both ends have identified each other."""
         self.stage = LinkStage.OPEN
-        self._reader.most = MAX_FRAME_SIZE
-        self._settle(came_to_be=True)
+        self._frame_reader.max_frame_size = MAX_FRAME_SIZE
+        self._report_outcome(came_to_be=True)
         if self.destination is not None:
             own = self.replication.destinations[self.destination]
-            own.admin, own.trouble = self.admin, ""
-            self._outward = OutboundReplication(
-                self, own, self._peer, self.link_connection.address, self._transport
+            own.admin_location, own.link_problem = self.admin_location, ""
+            self._outbound = OutboundReplication(
+                self, own, self._peer, self.connection.address, self._transport_name
             )
 
-    def say(self, word: PeerMessage) -> None:
+    def send_message(self, word: PeerMessage) -> None:
         """Send a message that is not part of the log; drop it if too many of them wait already."""
-        if self.link_connection.is_ready:
-            self._words_waiting = 0
-        if self.stage is LinkStage.OPEN and self._words_waiting < _MAX_WORDS:
-            self._words_waiting += 1
+        if self.connection.is_ready:
+            self._unsent_message_count = 0
+        if self.stage is LinkStage.OPEN and self._unsent_message_count < _MAX_WORDS:
+            self._unsent_message_count += 1
             self.send(word)
 
     def refuse(self, reason: str) -> None:
@@ -269,7 +271,7 @@ class ReplicationLink:
         Args:
             reason: text for operators; both ends log it.
         """
-        self.complain("1E-0001", reason, reason=reason)
+        self.log_problem("1E-0001", reason, reason=reason)
         self.send(HelloRefusal(reason))
         self.close()
 
@@ -280,81 +282,81 @@ class ReplicationLink:
         self.stage = LinkStage.CLOSED
         if self._cancel_timer is not None:
             self._cancel_timer()
-        directions = [one for one in (self._outward, self._inward) if one is not None]
+        directions = [one for one in (self._outbound, self._inbound) if one is not None]
         for direction in directions:
             direction.end()
-        self.link_connection.close()
-        self._host.ended(self)
-        self._settle(came_to_be=False)
+        self.connection.close()
+        self._registry.remove_link(self)
+        self._report_outcome(came_to_be=False)
         for direction in directions:
-            direction.say_it_ended()
+            direction.report_ended()
 
-    def _settle(self, *, came_to_be: bool) -> None:
-        outcome, self._outcome = self._outcome, None
+    def _report_outcome(self, *, came_to_be: bool) -> None:
+        outcome, self._on_outcome = self._on_outcome, None
         if outcome is not None:
             outcome(came_to_be)
 
     @property
     def _peer(self) -> PeerInstance:
         runs = () if self.description is None else self.description.runs
-        return peer_of(self.met)._replace(runs=runs)
+        return peer_of(self.received_hello)._replace(runs=runs)
 
     # Used by its directions; see `LinkContext`.
 
     @property
     def replication(self) -> ReplicationState:
         """See `LinkContext`."""
-        return self._host.replication
+        return self._registry.replication
 
     @property
     def log(self) -> ServerLog:
         """See `LinkContext`."""
-        return self._host.log
+        return self._registry.log
 
     @property
-    def conflicts(self) -> DuplicateConflictLog:
+    def conflict_log(self) -> DuplicateConflictLog:
         """See `LinkContext`."""
-        return self._host.conflicts
+        return self._registry.conflict_log
 
     @property
     def elapsed(self) -> Callable[[], float]:
         """See `LinkContext`."""
-        return self._host.turns.elapsed
+        return self._registry.scheduler.elapsed
 
     @property
     def is_ready(self) -> bool:
         """See `LinkContext`."""
-        return self.link_connection.is_ready
+        return self.connection.is_ready
 
     def send(self, frame: OutboundFrame, *, compress: bool = False) -> int:
         """See `LinkContext`."""
         data = encode_pieces(frame, compress=compress)
-        self.link_connection.send(*data)
+        self.connection.send(*data)
         return sum(map(len, data))
 
-    def go_on_in(self, seconds: float) -> None:
+    def wake_after(self, seconds: float) -> None:
         """See `LinkContext`."""
         due = self.elapsed() + seconds
         if self._cancel_timer is not None:
-            if due >= self._due:
+            if due >= self._timer_due_s:
                 return
             self._cancel_timer()
-        self._due = due
-        self._cancel_timer = self._host.after(seconds, self._time_is_over)
+        self._timer_due_s = due
+        self._cancel_timer = self._registry.call_later(seconds, self._timer_expired)
 
-    def _time_is_over(self) -> None:
+    def _timer_expired(self) -> None:
         self._cancel_timer = None
         self.wake()
 
-    def tell(self, message: str, client: str) -> None:
+    def log_event(self, message: str, client: str) -> None:
         """See `LinkContext`."""
-        self._host.flap_log.tell(message, client)
+        self._registry.flap_log.log_event(message, client)
 
-    def complain(self, message: str, *aspects: object, **fields: object) -> None:
+    def log_problem(self, message: str, *aspects: object, **fields: object) -> None:
         """See `LinkContext`."""
         if self.destination is not None and "reason" in fields:
-            self.replication.destinations[self.destination].note_trouble(fields["reason"])
-        self._host.complain(
+            self.replication.destinations[self.destination].set_link_problem(fields["reason"])
+        self._registry.log_problem(
             message,
             self.address,
             *aspects,
@@ -369,11 +371,11 @@ class ReplicationLink:
         """Role of the peer in the configuration of this instance."""
         if self.destination is not None:
             return f"destination {self.destination}"
-        return f"connected to transport {self._transport}"
+        return f"connected to transport {self._transport_name}"
 
-    def _give_up(self, message: str, problem: str) -> None:
+    def _fail(self, message: str, problem: str) -> None:
         """Log the problem and close the link; it cannot be continued."""
-        self.complain(message, problem, reason=problem)
+        self.log_problem(message, problem, reason=problem)
         self.close()
 
     # Scheduling.
@@ -383,7 +385,7 @@ class ReplicationLink:
         self._is_woken = True
         if self.stage is LinkStage.OPEN and not self._is_queued:
             self._is_queued = True
-            self._host.turns.queue(self)
+            self._registry.scheduler.queue_task(self)
 
     def tick(self, now: float, away: float) -> None:
         """Check timeouts and send heartbeats; to be called about every `HEARTBEAT_INTERVAL_S`.
@@ -392,29 +394,25 @@ class ReplicationLink:
             now: the time by `Scheduler.elapsed`.
             away: seconds for which this process was suspended, as far as is known.
         """
-        self._heard += away
-        if self.stage in (LinkStage.GREETING, LinkStage.SPARE):
-            if now - self._begun - away > LINK_HANDSHAKE_TIMEOUT_S:
-                self._give_up(
-                    "1E-0004", f"no greeting within {LINK_HANDSHAKE_TIMEOUT_S:.0f} seconds"
-                )
+        self._last_received_s += away
+        if self.stage in (LinkStage.HANDSHAKE, LinkStage.RESERVED):
+            if now - self._started_s - away > LINK_HANDSHAKE_TIMEOUT_S:
+                self._fail("1E-0004", f"no greeting within {LINK_HANDSHAKE_TIMEOUT_S:.0f} seconds")
             return
         if self._is_paused:
-            self._heard = now
-        elif now - self._heard > HEARTBEAT_TIMEOUT_S:
-            self._give_up(
-                "1E-0004", f"nothing has been heard for {HEARTBEAT_TIMEOUT_S:.0f} seconds"
-            )
+            self._last_received_s = now
+        elif now - self._last_received_s > HEARTBEAT_TIMEOUT_S:
+            self._fail("1E-0004", f"nothing has been heard for {HEARTBEAT_TIMEOUT_S:.0f} seconds")
             return
-        if self._outward is not None:
-            self._outward.is_flushing = True
+        if self._outbound is not None:
+            self._outbound.is_flushing = True
         if self.is_ready:
             self.send(HeartbeatFrame())
         self.wake()
 
     @property
-    def doing(self) -> tuple[str, str]:
-        """See `EngineTask.doing`."""
+    def task_label(self) -> tuple[str, str]:
+        """See `EngineTask.task_label`."""
         return "" if self.hello is None else self.hello.instance, "replication"
 
     def step(self) -> bool:
@@ -422,172 +420,176 @@ class ReplicationLink:
         self._is_queued = True  # running counts as queued: `wake` must not queue it a second time
         self._is_woken = False
         try:
-            has_more = self.stage is not LinkStage.CLOSED and self._work()
+            has_more = self.stage is not LinkStage.CLOSED and self._run_slice()
         except (ReplicationFrameError, ReplicationProtocolError) as problem:
             self.send(HelloRefusal(str(problem)))
-            self._give_up("1E-0003", str(problem))
+            self._fail("1E-0003", str(problem))
             return False
         except BaseException:  # a defect: it must not leave a link that does nothing any more
             self.close()
             raise
         self._is_queued = has_more = has_more or (self._is_woken and self.stage is LinkStage.OPEN)
-        self._mind_reading()
+        self._update_reading()
         return has_more
 
-    def _work(self) -> bool:
-        turns = self._host.turns
-        if self._inward is not None:
-            self._inward.acknowledge()
+    def _run_slice(self) -> bool:
+        turns = self._registry.scheduler
+        if self._inbound is not None:
+            self._inbound.send_ack()
         while True:
-            has_taken = self._take_next()
-            has_given = self.stage is LinkStage.OPEN and self.is_ready and self._give_next()
+            has_taken = self._process_next_frame()
+            has_given = self.stage is LinkStage.OPEN and self.is_ready and self._send_next()
             if self.stage is LinkStage.CLOSED or not (has_taken or has_given):
                 return False
-            if turns.left(self.elapsed()) <= 0:
+            if turns.time_left(self.elapsed()) <= 0:
                 return True
 
-    def _give_next(self) -> bool:
+    def _send_next(self) -> bool:
         """Send the next frame of either direction, and return whether there was one."""
-        if self._inward is not None and self._inward.give():
+        if self._inbound is not None and self._inbound.send_next():
             return True
-        return self._outward is not None and self._outward.give()
+        return self._outbound is not None and self._outbound.send_next()
 
-    def _mind_reading(self) -> None:
+    def _update_reading(self) -> None:
         """Pause reading while the link cannot process more input, and resume it afterwards."""
         if self.stage is LinkStage.CLOSED:
             return
-        is_stalled = self._inward is not None and self._inward.is_stalled
-        is_crowded = is_stalled or (self._is_queued and self._reader.held > _MAX_HELD)
+        is_stalled = self._inbound is not None and self._inbound.is_stalled
+        is_crowded = is_stalled or (
+            self._is_queued and self._frame_reader.buffered_bytes > _MAX_HELD
+        )
         if is_crowded and not self._is_paused:
             self._is_paused = True
-            self.link_connection.pause()
+            self.connection.pause()
         elif self._is_paused and not is_crowded:
             self._is_paused = False
-            self._heard = self.elapsed()
-            self.link_connection.resume()
+            self._last_received_s = self.elapsed()
+            self.connection.resume()
 
     # Received frames.
 
-    def _take_next(self) -> bool:
+    def _process_next_frame(self) -> bool:
         """Process the next frame, if one is complete and allowed now; return whether one was."""
-        if self._is_deciding:
+        if self._is_admission_pending:
             return False
-        if self._inward is not None and self._inward.is_stalled:
-            return self._inward.go_on()
-        frame = self._reader.next()
+        if self._inbound is not None and self._inbound.is_stalled:
+            return self._inbound.resume_batch()
+        frame = self._frame_reader.next_frame()
         if frame is None:
             return False
-        self._take(frame)
+        self._process_frame(frame)
         return True
 
-    def _take(self, frame: InboundFrame) -> None:
+    def _process_frame(self, frame: InboundFrame) -> None:
         if isinstance(frame, HelloRefusal):
-            self.complain("1E-0002", frame.reason, reason=frame.reason)
+            self.log_problem("1E-0002", frame.reason, reason=frame.reason)
             self.close()
             return
-        if self.stage is LinkStage.GREETING:
-            self._meet(frame)
+        if self.stage is LinkStage.HANDSHAKE:
+            self._process_hello(frame)
             return
-        if self.stage is LinkStage.SPARE and not self._host.take_up(self):
+        if self.stage is LinkStage.RESERVED and not self._registry.open_reserved(self):
             return
         match frame:
             case ReplicationBatch():
-                self._destination_of(frame).take(frame)
+                self._required_inbound(frame).receive_batch(frame)
             case SkippedRanges():
-                self._destination_of(frame).owe(frame)
+                self._required_inbound(frame).record_skipped(frame)
             case Ack():
-                self._source_of(frame).acknowledge(frame)
+                self._required_outbound(frame).process_ack(frame)
             case PositionResponse() | DedupState():
-                self._resume(frame)
+                self._resume_outbound(frame)
             case PositionRequest():
-                self._begin(frame)
+                self._begin_inbound(frame)
             case PeerMessage():
-                self._host.hear(self, frame)
+                self._registry.dispatch_message(self, frame)
             case Hello():
                 raise ReplicationProtocolError("says twice who it is")
 
-    def _meet(self, frame: InboundFrame) -> None:
+    def _process_hello(self, frame: InboundFrame) -> None:
         if not isinstance(frame, Hello):
             raise ReplicationProtocolError(f"says {type(frame).__name__} before who it is")
-        if self.gate is None:
-            self._host.meet(self, frame)
+        if self.admission is None:
+            self._registry.process_hello(self, frame)
             return
-        self._is_deciding = True
-        on_answer(self.gate.admit(frame), partial(self._decided, frame))
+        self._is_admission_pending = True
+        on_answer(self.admission.admit(frame), partial(self._finish_admission, frame))
 
-    def _decided(self, hello: Hello, refusal: str | None) -> None:
+    def _finish_admission(self, hello: Hello, refusal: str | None) -> None:
         """Continue the handshake with an admitted peer, or refuse the peer."""
-        self._is_deciding = False
-        if self.stage is not LinkStage.GREETING:
+        self._is_admission_pending = False
+        if self.stage is not LinkStage.HANDSHAKE:
             return
         if refusal is not None:
             self.refuse(refusal)
             return
-        self._host.meet(self, hello)
+        self._registry.process_hello(self, hello)
         self.wake()
 
-    def _begin(self, frame: PositionRequest) -> None:
+    def _begin_inbound(self, frame: PositionRequest) -> None:
         replication = self.replication
-        if self._inward is not None:
+        if self._inbound is not None:
             raise ReplicationProtocolError("asks twice where to go on")
         if replication.description.listens is None:
             raise ReplicationProtocolError(
                 f"replicates to {replication.instance}, which takes nothing"
             )
-        gate = self.gate
-        replication.permits.begin(self._peer.name, None if gate is None else gate.judge)
-        branch = (
-            LogBranch() if self.description is None else replication.branch_of(self.description)
+        gate = self.admission
+        replication.permissions.set_check(
+            self._peer.name, None if gate is None else gate.check_topic
         )
-        self._say_what_is_gone(replication.receiver(self._peer.name), frame, branch)
-        self._inward = InboundReplication(
+        branch = (
+            LogBranch() if self.description is None else replication.log_branch_of(self.description)
+        )
+        self._log_divergence(replication.receiver_for(self._peer.name), frame, branch)
+        self._inbound = InboundReplication(
             self,
             self._peer,
             frame,
-            self.link_connection.address,
-            self._transport,
+            self.connection.address,
+            self._transport_name,
             branch,
             tells_all=self._may_replicate_all,
         )
-        self._see_whether_it_is_another(is_empty=frame.last < frame.first)
+        self._report_changed_log(is_empty=frame.last < frame.first)
 
-    def _say_what_is_gone(
+    def _log_divergence(
         self, receiver: ReplicationReceiver, frame: PositionRequest, branch: LogBranch
     ) -> None:
         names = {"instance": self.replication.instance, "other": self.address}
-        if receiver.has_parted(frame, branch):
-            self.log.emit("1E-0034", **names, txid=receiver.received)
-        if branch.has_lost:
+        if receiver.has_diverged(frame, branch):
+            self.log.emit("1E-0034", **names, txid=receiver.received_txid)
+        if branch.has_lost_entries:
             self.log.emit("1E-0035", **names)
 
     @property
     def _may_replicate_all(self) -> bool:
         """True if the peer may replicate every topic that is recorded here."""
-        gate, recorded = self.gate, self.replication.description.logged
+        gate, recorded = self.admission, self.replication.description.logged
         topics = (JournalTopic(one.selection.message_type, one.selection.name) for one in recorded)
         return gate is None or all(map(gate.may_replicate, topics))
 
-    def _resume(self, frame: PositionResponse | DedupState) -> None:
-        self._source_of(frame).resume(frame)
+    def _resume_outbound(self, frame: PositionResponse | DedupState) -> None:
+        self._required_outbound(frame).resume(frame)
         if isinstance(frame, DedupState):
-            self._see_whether_it_is_another(is_empty=not frame.had)
+            self._report_changed_log(is_empty=not frame.had)
 
-    def _see_whether_it_is_another(self, *, is_empty: bool) -> None:
+    def _report_changed_log(self, *, is_empty: bool) -> None:
         """Report a changed log identity, now that it is known whether the peer's log is empty."""
-        before, self.log_before = self.log_before, None
+        before, self.previous_log_id = self.previous_log_id, None
         if before is not None:
-            self._host.tell_another(self, before, is_empty=is_empty)
+            self._registry.report_changed_log(self, before, is_empty=is_empty)
 
-    def _source_of(self, frame: InboundFrame) -> OutboundReplication:
-        if self._outward is None:
+    def _required_outbound(self, frame: InboundFrame) -> OutboundReplication:
+        if self._outbound is None:
             raise ReplicationProtocolError(
                 f"says {type(frame).__name__}, and nothing is replicated to it"
             )
-        return self._outward
+        return self._outbound
 
-    def _destination_of(self, frame: InboundFrame) -> InboundReplication:
-        if self._inward is None:
+    def _required_inbound(self, frame: InboundFrame) -> InboundReplication:
+        if self._inbound is None:
             raise ReplicationProtocolError(
                 f"says {type(frame).__name__}, and has not asked where to go on"
             )
-        return self._inward
+        return self._inbound

@@ -68,7 +68,7 @@ class LinkEvents:
         """Register a callback for an event."""
         self._watchers.setdefault(event, []).append(watcher)
 
-    def tell(self, event: LinkEvent, way: LinkDirection) -> None:
+    def notify(self, event: LinkEvent, way: LinkDirection) -> None:
         """Notify the watchers of an event."""
         for watcher in self._watchers.get(event, ()):
             watcher(way)

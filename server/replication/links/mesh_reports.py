@@ -44,94 +44,96 @@ class MeshReporter:
 
     Args:
         replication: the replication state.
-        neighbours: its links.
+        links: its links.
         clock: timers.
 
     Attributes:
         mesh: the reports of all instances.
     """
 
-    def __init__(self, replication: ReplicationState, neighbours: PeerLinks, clock: Clock) -> None:
+    def __init__(self, replication: ReplicationState, links: PeerLinks, clock: Clock) -> None:
         self.mesh: Final = Mesh(replication.instance, replication.nonce)
         self._replication: Final = replication
-        self._neighbours: Final = neighbours
+        self._links: Final = links
         self._clock: Final = clock
-        self._met: dict[str, Neighbour] = {}  # in the order in which they were last seen
-        neighbours.listen(SUBJECT, self._hear)
-        self._cancel = clock.call_later(_TICK_SECONDS, self._tick)
+        self._linked_instances: dict[
+            str, Neighbour
+        ] = {}  # in the order in which they were last seen
+        links.register_handler(SUBJECT, self._receive_message)
+        self._cancel_timer = clock.call_later(_TICK_SECONDS, self._tick)
 
     def close(self) -> None:
         """Stop sending reports."""
-        self._cancel()
+        self._cancel_timer()
 
     @property
-    def now(self) -> ElapsedMicroseconds:
+    def now_us(self) -> ElapsedMicroseconds:
         """Microseconds of the clock by which the mesh measures the age of reports."""
-        return self._replication.elapsed
+        return self._replication.elapsed_us
 
     def _tick(self) -> None:
-        self._cancel = self._clock.call_later(_TICK_SECONDS, self._tick)
-        mesh, now = self.mesh, self.now
-        mesh.forget(now)
-        if mesh.is_due(now):
-            mesh.renew(self.report(), now)
-            words = mesh.have()
-            for name, peer in self._neighbours.peers.items():
-                if not peer.is_stranger:
-                    self._say(name, words)
+        self._cancel_timer = self._clock.call_later(_TICK_SECONDS, self._tick)
+        mesh, now = self.mesh, self.now_us
+        mesh.remove_expired(now)
+        if mesh.is_report_due(now):
+            mesh.replace_own_report(self.make_report(), now)
+            words = mesh.make_offers()
+            for name, peer in self._links.peers.items():
+                if not peer.is_unverified_user:
+                    self._send_messages(name, words)
 
-    def _hear(self, peer: str, body: bytes) -> None:
-        peers = self._neighbours.peers
-        known = {name for name, one in peers.items() if not one.is_stranger}
+    def _receive_message(self, peer: str, body: bytes) -> None:
+        peers = self._links.peers
+        known = {name for name, one in peers.items() if not one.is_unverified_user}
         if peer in known:
-            self._say(peer, self.mesh.receive(peer, body, self.now, known))
+            self._send_messages(peer, self.mesh.receive_message(peer, body, self.now_us, known))
 
-    def _say(self, peer: str, words: list[bytes]) -> None:
+    def _send_messages(self, peer: str, words: list[bytes]) -> None:
         for word in words:
-            self._neighbours.say(peer, SUBJECT, word)
+            self._links.send_message(peer, SUBJECT, word)
 
     # The report of this instance.
 
-    def report(self) -> MeshReport:
+    def make_report(self) -> MeshReport:
         """Return the current report of this instance."""
         replication = self._replication
-        now = replication.elapsed
-        waiting = {one.destination: one.since for one in replication.waiting()}
+        now = replication.elapsed_us
+        waiting = {one.destination: one.since_us for one in replication.destination_lags()}
         links = [
-            self._link(own, max(now - waiting.get(name, now), 0) // _MICROSECONDS)
+            self._make_link_report(own, max(now - waiting.get(name, now), 0) // _MICROSECONDS)
             for name, own in replication.destinations.items()
         ]
-        peers = self._neighbours.peers.values()
-        return report_of(replication.description, self._meet(peers), links)
+        peers = self._links.peers.values()
+        return report_of(replication.description, self._update_linked(peers), links)
 
-    def _meet(self, peers: Iterable[LinkPeer]) -> list[Neighbour]:
+    def _update_linked(self, peers: Iterable[LinkPeer]) -> list[Neighbour]:
         """Return the instances linked now, followed by those that were linked before."""
         now = {one.name: _neighbour(one) for one in peers}
         before = {
             name: replace(one, is_connected=False)
-            for name, one in self._met.items()
+            for name, one in self._linked_instances.items()
             if name not in now
         }
         while before and len(now) + len(before) > MAX_LINKS:
             del before[next(iter(before))]
-        self._met = before | now
+        self._linked_instances = before | now
         return [*now.values(), *before.values()]
 
-    def _link(self, own: ReplicationDestination, seconds: int) -> LinkReport:
+    def _make_link_report(self, own: ReplicationDestination, seconds: int) -> LinkReport:
         replication, spec = self._replication, own.spec
-        behind = max(replication.last_txid - own.sender.reached, 0)
+        behind = max(replication.last_txid - own.sender.reached_txid, 0)
         return LinkReport(
             destination=_shown(spec.name),
-            peer=own.way.peer,
-            group=_shown(own.way.group),
+            peer=own.direction.peer,
+            group=_shown(own.direction.group),
             sync_type=spec.sync_type,
-            is_waited_for=spec.name in replication.acknowledgement.waited_for,
+            is_waited_for=spec.name in replication.ack_tracker.awaited_destinations,
             state=_state(own),
             since=(own.connected_at if own.is_connected else own.disconnected_at) or 0,
             messages_behind=behind,
-            bytes_behind=replication.bytes_behind(own.sender.reached) if behind else 0,
+            bytes_behind=replication.bytes_behind(own.sender.reached_txid) if behind else 0,
             seconds_behind=seconds,
-            messages_out=own.sender.sent,
+            messages_out=own.sender.sent_entries,
             waits_for=_shown(_waits_for(own)),
         )
 
@@ -152,7 +154,7 @@ def report_of(
 
 
 def _neighbour(peer: LinkPeer) -> Neighbour:
-    address, scheme = peer.admin
+    address, scheme = peer.admin_location
     return Neighbour(
         peer.name, peer.description.group, address, scheme == "https", is_connected=True
     )
@@ -163,7 +165,7 @@ def _state(own: ReplicationDestination) -> str:
         return NOT_CONNECTED
     if own.sender.state is not SenderState.SENDING:
         return BEGINNING
-    return REPLICATING if own.sender.resynchronized else CATCHING_UP
+    return REPLICATING if own.sender.is_resynchronized else CATCHING_UP
 
 
 def _waits_for(own: ReplicationDestination) -> str:
@@ -172,15 +174,15 @@ def _waits_for(own: ReplicationDestination) -> str:
     if not own.is_connected:
         has_address = any(transport.addresses for transport in own.spec.transports)
         whom = "a connection" if has_address else "the other instance to connect"
-        return f"{whom}: {own.trouble}" if own.trouble else whom
+        return f"{whom}: {own.link_problem}" if own.link_problem else whom
     if sender.state is not SenderState.SENDING:
-        return f"{own.way.peer} to say where to go on"
-    if sender.blocked:
-        return f"entry {sender.blocked} of the log, which cannot be read"
-    if sender.bytes_under_way:
-        return f"an acknowledgement of {sender.bytes_under_way} bytes"
-    if sender.settled < sender.reached:
-        return f"instances behind {own.way.peer}"
+        return f"{own.direction.peer} to say where to go on"
+    if sender.blocked_txid:
+        return f"entry {sender.blocked_txid} of the log, which cannot be read"
+    if sender.bytes_in_flight:
+        return f"an acknowledgement of {sender.bytes_in_flight} bytes"
+    if sender.settled_txid < sender.reached_txid:
+        return f"instances behind {own.direction.peer}"
     return ""
 
 

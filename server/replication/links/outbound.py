@@ -29,8 +29,8 @@ class OutboundReplication:
     """The sending direction of a link. Constructing it starts it.
 
     Args:
-        line: the link.
-        own: the destination.
+        link: the link.
+        destination: the destination.
         peer: the instance that is connected.
         address: of the peer.
         transport: name of the transport that the connection was made by.
@@ -42,43 +42,43 @@ class OutboundReplication:
 
     def __init__(
         self,
-        line: ReplicationLink,
-        own: ReplicationDestination,
+        link: ReplicationLink,
+        destination: ReplicationDestination,
         peer: PeerInstance,
         address: str,
         transport: str,
     ) -> None:
         self.is_flushing = False
-        self._line: Final = line
-        self._own: Final = own
-        self._is_read_from = NEVER  # time of the next attempt, after the log could not be read
+        self._link: Final = link
+        self._destination: Final = destination
+        self._next_read_s = NEVER  # time of the next attempt, after the log could not be read
         self._is_caught_up = False
-        spec = own.spec
+        spec = destination.spec
         kind = spec.transports[0].type if spec.transports else "amps-replication"
-        source = line.replication.instance
+        source = link.replication.instance
         client = link_name(source, spec.name, spec.group, spec.sync_type, kind)
-        own.way = LinkDirection(client, peer.name, peer.group, address, transport)
-        is_back = own.sender.peer is not None
-        begin = own.sender.connected(peer)
-        own.is_connected = True
-        own.connected_at = line.replication.now
+        destination.direction = LinkDirection(client, peer.name, peer.group, address, transport)
+        is_back = destination.sender.peer is not None
+        begin = destination.sender.begin_link(peer)
+        destination.is_connected = True
+        destination.connected_at = link.replication.now_us
         interval = spec.ack_conflation_interval // _NANOSECONDS
-        line.send(replace(begin, client=client, ack_interval=interval))
-        line.tell("1F-0007" if is_back else "1F-0009", client)
-        line.replication.events.tell(LinkEvent.CONNECT, own.way)
+        link.send(replace(begin, client=client, ack_interval=interval))
+        link.log_event("1F-0007" if is_back else "1F-0009", client)
+        link.replication.events.notify(LinkEvent.CONNECT, destination.direction)
 
     def end(self) -> None:
         """Note that the link is closed."""
-        own = self._own
-        own.sender.disconnected()
+        own = self._destination
+        own.sender.end_link()
         own.is_connected = False
-        own.disconnected_at = self._line.replication.now
+        own.disconnected_at = self._link.replication.now_us
         own.disconnects += 1
 
-    def say_it_ended(self) -> None:
+    def report_ended(self) -> None:
         """Log that the link is closed, and notify the watchers."""
-        self._line.tell("1F-0008", self._own.way.client)
-        self._line.replication.events.tell(LinkEvent.DISCONNECT, self._own.way)
+        self._link.log_event("1F-0008", self._destination.direction.client)
+        self._link.replication.events.notify(LinkEvent.DISCONNECT, self._destination.direction)
 
     def resume(self, frame: PositionResponse | DedupState) -> None:
         """Take the position of the destination, and start sending when it is complete.
@@ -86,70 +86,74 @@ class OutboundReplication:
         Raises:
             ReplicationProtocolError: the position is impossible.
         """
-        sender = self._own.sender
+        sender = self._destination.sender
         resumed = (
-            sender.resume(frame) if isinstance(frame, PositionResponse) else sender.learn(frame)
+            sender.resume(frame)
+            if isinstance(frame, PositionResponse)
+            else sender.process_dedup_state(frame)
         )
         if resumed is not None:
-            self._say_it_resumes(resumed)
-            self._look()
+            self._log_resumed(resumed)
+            self._update_progress()
 
-    def _say_it_resumes(self, resumed: ResumePosition) -> None:
-        log, client = self._line.log, self._own.way.client
-        self._line.tell("21-0002", client)
-        if resumed.missing is not None:
-            first, last = resumed.missing
+    def _log_resumed(self, resumed: ResumePosition) -> None:
+        log, client = self._link.log, self._destination.direction.client
+        self._link.log_event("21-0002", client)
+        if resumed.missing_range is not None:
+            first, last = resumed.missing_range
             log.emit("1E-0007", client=client, first=first, last=last)
 
-    def acknowledge(self, ack: Ack) -> None:
+    def process_ack(self, ack: Ack) -> None:
         """Process an ack of the destination.
 
         Raises:
             ReplicationProtocolError: the ack is impossible.
         """
-        own, log = self._own, self._line.log
-        own.sender.acknowledge(ack)
+        own, log = self._destination, self._link.log
+        own.sender.process_ack(ack)
         if log.enabled("12-1002"):
-            log.emit("12-1002", client=own.way.client, ack="publish ack", txid=ack.settled)
-        self._look()
+            log.emit(
+                "12-1002", client=own.direction.client, ack="publish ack", txid=ack.settled_txid
+            )
+        self._update_progress()
 
-    def _look(self) -> None:
+    def _update_progress(self) -> None:
         """Update the state after progress of the destination."""
-        own, replication = self._own, self._line.replication
-        if own.sender.resynchronized and not self._is_caught_up:
+        own, replication = self._destination, self._link.replication
+        if own.sender.is_resynchronized and not self._is_caught_up:
             self._is_caught_up = True
-            self._line.tell("21-0001", own.way.client)
-            replication.events.tell(LinkEvent.RESYNC_COMPLETE, own.way)
-        replication.acknowledged()
+            self._link.log_event("21-0001", own.direction.client)
+            replication.events.notify(LinkEvent.RESYNC_COMPLETE, own.direction)
+        replication.update_settled()
 
-    def give(self) -> bool:
+    def send_next(self) -> bool:
         """Send the next batch, if there is one, and return whether there was."""
-        line, own = self._line, self._own
-        if line.elapsed() < self._is_read_from:
+        line, own = self._link, self._destination
+        if line.elapsed() < self._next_read_s:
             return False
         try:
-            frame = own.sender.pull(line.replication.now, flush=self.is_flushing)
+            frame = own.sender.next_frame(line.replication.now_us, flush=self.is_flushing)
         except JournalUnreadableError as problem:
-            self._is_read_from = line.elapsed() + RETRY_SECONDS
-            line.go_on_in(RETRY_SECONDS)
-            line.complain("1D-0013", text=str(problem))
+            self._next_read_s = line.elapsed() + RETRY_SECONDS
+            line.wake_after(RETRY_SECONDS)
+            line.log_problem("1D-0013", text=str(problem))
             return False
         self.is_flushing = False
-        if own.sender.left_out:
-            self._say_what_is_left_out()
+        if own.sender.unreported_skipped:
+            self._log_skipped()
         if frame is None:
             return False
         own.bytes_out += line.send(frame, compress=own.spec.compression is not None)
         return True
 
-    def _say_what_is_left_out(self) -> None:
-        left_out = self._own.sender.left_out
+    def _log_skipped(self) -> None:
+        left_out = self._destination.sender.unreported_skipped
         names = [_name_of(one) for one in left_out[:_MAX_NAMED]]
         if len(left_out) > _MAX_NAMED:
             names.append("...")
-        self._line.log.emit(
+        self._link.log.emit(
             "1E-0021",
-            client=self._own.way.client,
+            client=self._destination.direction.client,
             count=len(left_out),
             entries="; ".join(names),
         )
@@ -158,7 +162,7 @@ class OutboundReplication:
 
 def _name_of(unread: DamagedEntry) -> str:
     """Return a description of an entry that cannot be read."""
-    if unread.run is None:
+    if unread.batch is None:
         return f"entry {unread.txid}, of which nothing is known"
-    row = unread.run.rows[0]
-    return f"entry {unread.txid}, {row[CLIENT]}|{row[SEQUENCE]}| of {unread.run.topic.name}"
+    row = unread.batch.rows[0]
+    return f"entry {unread.txid}, {row[CLIENT]}|{row[SEQUENCE]}| of {unread.batch.topic.name}"

@@ -31,7 +31,7 @@ class PeerAccess:
     def __init__(self, destinations: Mapping[str, ReplicationDestination]) -> None:
         self._destinations: Final = destinations
 
-    def may_have(
+    def may_receive(
         self,
         peer: str,
         gates: Iterable[LinkAdmission | None],
@@ -48,8 +48,8 @@ class PeerAccess:
             path: the instances that the entry has passed through.
             body: the part of its body that would be sent; None where no filter can be evaluated.
         """
-        for own in self._sent_to(peer):
-            filters = own.sender.filters(topic, path)
+        for own in self._connected_destinations(peer):
+            filters = own.sender.filters_for(topic, path)
             if filters is None:
                 continue
             if not filters or (body is not None and any(one(topic, [body])[0] for one in filters)):
@@ -57,17 +57,17 @@ class PeerAccess:
         has_had_it = any(hop.name == peer for hop in hops(path))
         return has_had_it and _may_replicate(gates, topic)
 
-    def takes_part(
+    def is_topic_shared(
         self, peer: str, gates: Iterable[LinkAdmission | None], topic: JournalTopic
     ) -> bool:
         """Return whether a topic is replicated between an instance and this one."""
-        return any(own.sender.concerns(topic) for own in self._sent_to(peer)) or _may_replicate(
-            gates, topic
-        )
+        return any(
+            own.sender.may_send_topic(topic) for own in self._connected_destinations(peer)
+        ) or _may_replicate(gates, topic)
 
-    def _sent_to(self, peer: str) -> Iterator[ReplicationDestination]:
+    def _connected_destinations(self, peer: str) -> Iterator[ReplicationDestination]:
         for own in self._destinations.values():
-            if own.is_connected and own.sender.leads_to(peer):
+            if own.is_connected and own.sender.is_peer(peer):
                 yield own
 
 

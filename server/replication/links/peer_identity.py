@@ -55,12 +55,12 @@ class _PeerRun:
 
     Attributes:
         nonce: its number.
-        came: time of its first answer, in seconds.
+        first_answer_s: time of its first answer, in seconds.
         is_refused: whether it has answered since another one did, and so is not admitted any more.
     """
 
     nonce: int
-    came: float
+    first_answer_s: float
     is_refused: bool = False
 
 
@@ -74,36 +74,38 @@ class PeerIdentities:
     Args:
         instance: name of this one.
         log_id: identity of its log.
-        remembered: by name, the identities of the logs that others had in earlier runs.
-        events: the event log.
+        known_logs: by name, the identities of the logs that others had in earlier runs.
+        event_log: the event log.
     """
 
     def __init__(
-        self, instance: str, log_id: str, remembered: Mapping[str, str], events: ServerLog
+        self, instance: str, log_id: str, remembered: Mapping[str, str], event_log: ServerLog
     ) -> None:
         self._instance: Final = instance
         self._log_id: Final = log_id
-        self._logs: Final = dict(remembered)
-        self._events: Final = events
+        self._log_ids: Final = dict(remembered)
+        self._event_log: Final = event_log
         self._runs: Final[dict[str, deque[_PeerRun]]] = {}  # by name; the last one is connected
 
-    def remembered(self) -> dict[str, str]:
+    def known_logs(self) -> dict[str, str]:
         """Return the identities of the known logs, by name."""
-        return dict(self._logs)
+        return dict(self._log_ids)
 
     def is_another_run(self, theirs: Hello) -> bool:
         """Return whether another run was connected last; then this one must answer first."""
         runs = self._runs.get(theirs.instance)
         return runs is not None and runs[-1].nonce != theirs.nonce
 
-    def may_be_over(self, theirs: Hello, asked: float) -> bool:
+    def may_have_ended(self, theirs: Hello, asked: float) -> bool:
         """Return whether a run that has answered may have ended before the latest run began.
 
         Args:
             theirs: its `Hello`.
             asked: time of sending the frame that it has answered, in seconds.
         """
-        return self.is_another_run(theirs) and self._runs[theirs.instance][-1].came >= asked
+        return (
+            self.is_another_run(theirs) and self._runs[theirs.instance][-1].first_answer_s >= asked
+        )
 
     def refusal(self, theirs: Hello, *, has_answered: bool) -> str | None:
         """Return the reason to refuse a run while another one with the same log runs; else None.
@@ -127,7 +129,7 @@ class PeerIdentities:
             "it a Name of its own and an empty directory for its journals"
         )
 
-    def meet(self, theirs: Hello, now: float) -> str | None:
+    def record_peer(self, theirs: Hello, now: float) -> str | None:
         """Record an instance that this instance has a link with.
 
         Args:
@@ -140,19 +142,19 @@ class PeerIdentities:
         """
         name = theirs.instance
         runs = self._runs.setdefault(name, deque(maxlen=_MAX_RUNS))
-        before = self._logs.pop(name, None)
+        before = self._log_ids.pop(name, None)
         if before != theirs.log:
             runs.clear()
         if not runs or runs[-1].nonce != theirs.nonce:
             runs.append(_PeerRun(theirs.nonce, now))
-        self._logs[name] = theirs.log
-        while len(self._logs) > _MAX_NAMES:
-            oldest = next(iter(self._logs))
-            del self._logs[oldest]
+        self._log_ids[name] = theirs.log
+        while len(self._log_ids) > _MAX_NAMES:
+            oldest = next(iter(self._log_ids))
+            del self._log_ids[oldest]
             self._runs.pop(oldest, None)
         return before if before != theirs.log else None
 
-    def tell(
+    def report_changed_log(
         self, address: str, before: str, now: str, say: Callable[[bytes], None], *, is_empty: bool
     ) -> None:
         """Report, here and to the instance, that its name had another log before.
@@ -164,7 +166,7 @@ class PeerIdentities:
             say: sends a message to the instance.
             is_empty: whether its log is empty.
         """
-        self._events.emit(
+        self._event_log.emit(
             "1E-0030" if is_empty else "1E-0031",
             instance=self._instance,
             other=address,
@@ -173,13 +175,13 @@ class PeerIdentities:
         )
         say(_ENCODER.encode(IdentityNotice(before)))
 
-    def hear(self, peer: str, body: bytes) -> None:
+    def receive_notice(self, peer: str, body: bytes) -> None:
         """Log the report of another instance that our name had another log there before."""
         try:
             word = _DECODER.decode(body)
         except MSGPACK_ERRORS:
             return
-        self._events.emit(
+        self._event_log.emit(
             "1E-0032",
             instance=self._instance,
             other=peer,

@@ -77,16 +77,16 @@ class LinkPeer(NamedTuple):
         description: its configuration, as it has sent it.
         destination: the name of the destination that it is; None if nothing is sent there.
         sends: whether it sends to this instance.
-        admin: the address of its admin interface.
-        is_stranger: whether its user is authenticated, but not known to be the instance.
+        admin_location: the address of its admin interface.
+        is_unverified_user: whether its user is authenticated, but not known to be the instance.
     """
 
     name: str
     description: InstanceDescription
     destination: str | None
     sends: bool
-    admin: AdminLocation
-    is_stranger: bool
+    admin_location: AdminLocation
+    is_unverified_user: bool
 
 
 PeerMessageHandler: TypeAlias = Callable[[str, bytes], None]
@@ -98,41 +98,41 @@ class LinkRegistry:
 
     Args:
         replication: its replication state.
-        turns: the scheduler of the engine's thread.
+        scheduler: the scheduler of the engine's thread.
         clock: timers.
         log: the event log.
 
     Attributes:
         replication: see above.
-        turns: see above.
+        scheduler: see above.
         log: see above.
-        conflicts: logs pairs of messages that have the same bookmark.
+        conflict_log: logs pairs of messages that have the same bookmark.
         flap_log: logs links going up and down.
     """
 
     def __init__(
-        self, replication: ReplicationState, turns: Scheduler, clock: Clock, log: ServerLog
+        self, replication: ReplicationState, scheduler: Scheduler, clock: Clock, log: ServerLog
     ) -> None:
         self.replication: Final = replication
-        self.turns: Final = turns
+        self.scheduler: Final = scheduler
         self.log: Final = log
-        self.conflicts: Final = DuplicateConflictLog(clock, log)
+        self.conflict_log: Final = DuplicateConflictLog(clock, log)
         self.flap_log: Final = LinkFlapLog(clock, log)
         self._clock = clock
-        self._told: Final = without_paths(replication.description)
-        self._access: Final = PeerAccess(replication.destinations)
+        self._public_description: Final = without_paths(replication.description)
+        self._peer_access: Final = PeerAccess(replication.destinations)
         self._links: set[ReplicationLink] = set()
-        self._by_peer: dict[str, list[ReplicationLink]] = {}
+        self._links_by_peer: dict[str, list[ReplicationLink]] = {}
         self._watchers: list[Callable[[], None]] = []
-        self._listeners: dict[str, PeerMessageHandler] = {}
-        self._listen: Callable[[str, str, str, bytes], None] = _ignore
-        self.listen(peer_identity.SUBJECT, replication.identities.hear)
+        self._handlers: dict[str, PeerMessageHandler] = {}
+        self._default_handler: Callable[[str, str, str, bytes], None] = _ignore
+        self.register_handler(peer_identity.SUBJECT, replication.peer_identities.receive_notice)
         self._router: Final = MeshRouter(replication.instance, replication.nonce)
-        self._said: dict[tuple[object, ...], float] = {}
-        self._ticked = turns.elapsed()
+        self._logged_at_s: dict[tuple[object, ...], float] = {}
+        self._last_tick_s = scheduler.elapsed()
         self._is_ticking = True
-        replication.use_links(self._go_on)
-        self._cancel = clock.call_later(HEARTBEAT_INTERVAL_S, self._tick)
+        replication.set_wake_callback(self._wake_links)
+        self._cancel_timer = clock.call_later(HEARTBEAT_INTERVAL_S, self._tick)
 
     # Connections.
 
@@ -146,7 +146,7 @@ class LinkRegistry:
             transport: name of the transport that accepted it.
             gate: the transport, as links see it.
         """
-        link = ReplicationLink(self, link_connection, transport, gate=gate)
+        link = ReplicationLink(self, link_connection, transport, admission=gate)
         self._links.add(link)
         return link
 
@@ -174,14 +174,16 @@ class LinkRegistry:
             link_connection,
             transport,
             destination=destination,
-            reached_at=reached_at,
-            outcome=outcome,
+            peer_host=reached_at,
+            on_outcome=outcome,
         )
         self._links.add(link)
         user, password = credentials
         self.replication.destinations[destination].user = user
-        description = msgspec.msgpack.encode(self.replication.introduction(self._told))
-        link.greet(self._hello(user=user, password=password, description=description))
+        description = msgspec.msgpack.encode(
+            self.replication.make_introduction(self._public_description)
+        )
+        link.send_hello(self._make_hello(user=user, password=password, description=description))
         return link
 
     def is_connected(self, destination: str) -> bool:
@@ -202,24 +204,24 @@ class LinkRegistry:
     @property
     def peers(self) -> Mapping[str, LinkPeer]:
         """The instances that this instance has links with, by name."""
-        return {name: _peer(name, links) for name, links in self._by_peer.items()}
+        return {name: _peer(name, links) for name, links in self._links_by_peer.items()}
 
     # Messages beside the log (`PeerMessage`).
 
-    def listen(self, subject: str, listener: PeerMessageHandler) -> None:
+    def register_handler(self, subject: str, listener: PeerMessageHandler) -> None:
         """Register the callback for messages about a subject."""
-        self._listeners[subject] = listener
+        self._handlers[subject] = listener
 
-    def use_others(self, listen: Callable[[str, str, str, bytes], None]) -> None:
+    def set_default_handler(self, listen: Callable[[str, str, str, bytes], None]) -> None:
         """Register the callback for messages about all other subjects.
 
         Args:
             listen: called with the recipient of a message (this instance, or one that cannot be
                 reached), its sender, its subject and its body.
         """
-        self._listen = listen
+        self._default_handler = listen
 
-    def say(self, to: str, subject: str, body: bytes) -> None:
+    def send_message(self, to: str, subject: str, body: bytes) -> None:
         """Send a message to an instance, by way of others if there is no link; it may be lost.
 
         Args:
@@ -227,13 +229,13 @@ class LinkRegistry:
             subject: the subject.
             body: the body, no more than `MAX_PEER_MESSAGE_SIZE` bytes.
         """
-        self._send(self._router.send(to, subject, body))
+        self._send_routed(self._router.route_message(to, subject, body))
 
-    def reach(self, name: str) -> bool | None:
+    def is_reachable(self, name: str) -> bool | None:
         """Return whether an instance can be reached; None while that is being found out."""
-        return self._router.reach(name, self._now)
+        return self._router.is_reachable(name, self._now_us)
 
-    def may_have(
+    def may_receive(
         self, peer: str, topic: JournalTopic, path: str, body: bytes | None = None
     ) -> bool:
         """Return whether an instance may receive an entry of the log.
@@ -244,80 +246,88 @@ class LinkRegistry:
             path: the instances that the entry has passed through.
             body: the part of its body that would be sent.
         """
-        return self._access.may_have(peer, self._gates(peer), topic, path, body)
+        return self._peer_access.may_receive(peer, self._admissions(peer), topic, path, body)
 
-    def _gates(self, peer: str) -> list[LinkAdmission | None]:
+    def _admissions(self, peer: str) -> list[LinkAdmission | None]:
         """Return the gates of the links with an instance, None for those that were made here."""
-        return [one.gate for one in self._by_peer.get(peer, ())]
+        return [one.admission for one in self._links_by_peer.get(peer, ())]
 
-    def refuse(self, peer: str, topic: JournalTopic) -> None:
+    def log_denied_request(self, peer: str, topic: JournalTopic) -> None:
         """Log and audit that an instance has asked for a message that it is not entitled to.
 
         Args:
             peer: its name.
             topic: the topic of the message.
         """
-        links = self._by_peer.get(peer, ())
-        self._refuse_word(links, "ask for messages of", topic, "neither sent to it nor by it")
+        links = self._links_by_peer.get(peer, ())
+        self._log_denied_message(
+            links, "ask for messages of", topic, "neither sent to it nor by it"
+        )
 
-    def _refuse_word(
+    def _log_denied_message(
         self, links: Sequence[ReplicationLink], action: str, topic: JournalTopic, reason: str
     ) -> None:
         """Log and audit a message of an instance about a topic that it has no part in."""
         for link in links[:1]:
-            link.complain("1E-0064", action, topic, action=action, topic=topic.name, problem=reason)
-            if link.gate is not None:
-                link.gate.refuse(action, topic.name, reason)
+            link.log_problem(
+                "1E-0064", action, topic, action=action, topic=topic.name, problem=reason
+            )
+            if link.admission is not None:
+                link.admission.audit_refusal(action, topic.name, reason)
 
-    def hear(self, link: ReplicationLink, word: PeerMessage) -> None:
+    def dispatch_message(self, link: ReplicationLink, word: PeerMessage) -> None:
         """Dispatch a message of an instance; drop it if it has no meaning here."""
-        peer = link.met.instance
+        peer = link.received_hello.instance
         queue = queue_of(word.subject)
-        if queue is not None and not self._access.takes_part(peer, self._gates(peer), queue):
-            self._refuse_word([link], "speak of queue", queue, "not replicated to it or by it")
+        if queue is not None and not self._peer_access.is_topic_shared(
+            peer, self._admissions(peer), queue
+        ):
+            self._log_denied_message(
+                [link], "speak of queue", queue, "not replicated to it or by it"
+            )
             return
-        received = self._router.receive(word, peer, self._now)
-        self._send(received.parcels)
+        received = self._router.receive_message(word, peer, self._now_us)
+        self._send_routed(received.messages)
         if not received.sender:
             return
-        listener = self._listeners.get(word.subject)
+        listener = self._handlers.get(word.subject)
         if listener is None:
-            self._listen(word.to, received.sender, word.subject, word.body)
+            self._default_handler(word.to, received.sender, word.subject, word.body)
         elif word.to == self.replication.instance and received.sender == peer:
             listener(peer, word.body)
 
-    def _send(self, parcels: Iterable[RoutedMessage]) -> None:
+    def _send_routed(self, parcels: Iterable[RoutedMessage]) -> None:
         for peer, word in parcels:
-            for link in self._by_peer.get(peer, ())[:1]:
-                link.say(word)
+            for link in self._links_by_peer.get(peer, ())[:1]:
+                link.send_message(word)
 
     @property
-    def _now(self) -> int:
+    def _now_us(self) -> int:
         """The time for the courier, in microseconds that never go back."""
-        return int(self.turns.elapsed() * 1_000_000)
+        return int(self.scheduler.elapsed() * 1_000_000)
 
     def close(self) -> None:
         """Close all links, and stop the timer."""
         self._is_ticking = False
-        self._cancel()
+        self._cancel_timer()
         for link in list(self._links):
             link.close()
 
     # Used by links; see `LinkOwner`.
 
-    def after(self, seconds: float, then: Callable[[], None]) -> Callable[[], None]:
+    def call_later(self, seconds: float, then: Callable[[], None]) -> Callable[[], None]:
         """Call `then` once after a delay, and return a function that cancels it."""
         return self._clock.call_later(seconds, then)
 
-    def meet(self, link: ReplicationLink, hello: Hello) -> None:
+    def process_hello(self, link: ReplicationLink, hello: Hello) -> None:
         """Check the `Hello` of the peer, and open the link or refuse the peer."""
         others = [
-            links[0].met
-            for links in self._by_peer.values()
-            if any(one.is_proven for one in links) or not link.is_proven
+            links[0].received_hello
+            for links in self._links_by_peer.values()
+            if any(one.is_verified for one in links) or not link.is_verified
         ]
-        reason = refusal(self._hello(), hello, others)
-        reason = reason or self.replication.identities.refusal(hello, has_answered=False)
+        reason = refusal(self._make_hello(), hello, others)
+        reason = reason or self.replication.peer_identities.refusal(hello, has_answered=False)
         link.hello = hello
         if reason is not None:
             link.refuse(reason)
@@ -330,67 +340,69 @@ class LinkRegistry:
         if link.destination is None:
             link.destination = self._find_destination(theirs)
             if link.destination is not None and not hello.takes:
-                self._say_it_takes_nothing(link)
+                self._log_non_receiver(link)
             elif link.destination is not None:
-                self._see_whether_it_will_do(link, link.destination)
+                self._check_destination(link, link.destination)
         elif self._is_taken(link.destination, hello.instance):
             link.close()  # meanwhile another instance has connected and is this destination
             return
-        reason = self._problem_with(link, hello, theirs)
+        reason = self._refusal_reason(link, hello, theirs)
         if reason is not None:
             link.refuse(reason)
             return
-        self._choose(link, hello)
+        self._choose_link(link, hello)
 
-    def take_up(self, link: ReplicationLink) -> bool:
+    def open_reserved(self, link: ReplicationLink) -> bool:
         """Open a reserved link that the peer now uses, if possible; return whether it opened."""
-        self._let_in(link)
+        self._open_if_current(link)
         return link.stage is LinkStage.OPEN
 
-    def tell_another(self, link: ReplicationLink, before: str, *, is_empty: bool) -> None:
+    def report_changed_log(self, link: ReplicationLink, before: str, *, is_empty: bool) -> None:
         """Report that the instance of this name has another log than before; see `LinkOwner`."""
-        self.replication.identities.tell(
+        self.replication.peer_identities.report_changed_log(
             link.address,
             before,
-            link.met.log,
-            lambda body: self.say(link.met.instance, peer_identity.SUBJECT, body),
+            link.received_hello.log,
+            lambda body: self.send_message(
+                link.received_hello.instance, peer_identity.SUBJECT, body
+            ),
             is_empty=is_empty,
         )
 
-    def ended(self, link: ReplicationLink) -> None:
+    def remove_link(self, link: ReplicationLink) -> None:
         """Remove a closed link, and notify the watchers."""
         self._links.discard(link)
         if link.hello is not None:
-            self._take_out(link, link.hello.instance)
-        self._tell()
+            self._remove_from_peer(link, link.hello.instance)
+        self._notify_watchers()
 
-    def _take_out(self, link: ReplicationLink, peer: str) -> None:
-        links = self._by_peer.get(peer, [])
+    def _remove_from_peer(self, link: ReplicationLink, peer: str) -> None:
+        links = self._links_by_peer.get(peer, [])
         if link in links:
             links.remove(link)
             if not links:
-                del self._by_peer[peer]
-                self._router.disconnected(peer)
+                del self._links_by_peer[peer]
+                self._router.remove_peer(peer)
 
-    def complain(self, message: str, who: str, *aspects: object, **fields: object) -> None:
+    def log_problem(self, message: str, who: str, *aspects: object, **fields: object) -> None:
         """Write an event log entry if it is new, or if its rate limit has expired."""
         own = self.replication.destinations.get(str(fields.get("destination", "")))
         if own is not None:
-            own.note_trouble(fields.get("reason", fields.get("problem", "")))
-        now = self.turns.elapsed()
+            own.set_link_problem(fields.get("reason", fields.get("problem", "")))
+        now = self.scheduler.elapsed()
         key = (message, who.rpartition(":")[0] or who, *aspects)
-        said = self._said.pop(key, None)
+        said = self._logged_at_s.pop(key, None)
         if said is not None and now - said < _SAY_AGAIN_SECONDS:
-            self._said[key] = said
+            self._logged_at_s[key] = said
             return
-        if len(self._said) >= _MAX_LOG_KEYS:
-            del self._said[next(iter(self._said))]
-        self._said[key] = now
+        if len(self._logged_at_s) >= _MAX_LOG_KEYS:
+            del self._logged_at_s[next(iter(self._logged_at_s))]
+        self._logged_at_s[key] = now
         self.log.emit(message, **fields)
 
     # Handshake.
 
-    def _hello(
+    def _make_hello(
         self, *, sends: bool = True, user: str = "", password: str = "", description: bytes = b""
     ) -> Hello:
         replication = self.replication
@@ -399,7 +411,7 @@ class LinkRegistry:
             replication.instance,
             replication.group,
             replication.log_id,
-            replication.began,
+            replication.log_start_txid,
             sends,
             replication.description.listens is not None,
             user,
@@ -408,31 +420,31 @@ class LinkRegistry:
             replication.nonce,
         )
 
-    def _say_it_takes_nothing(self, link: ReplicationLink) -> None:
+    def _log_non_receiver(self, link: ReplicationLink) -> None:
         """Log that an instance has connected that is a destination, but accepts no replication."""
         name, link.destination = link.destination, None
-        self.complain("1E-0009", link.address, name, destination=name, other=link.address)
+        self.log_problem("1E-0009", link.address, name, destination=name, other=link.address)
 
-    def _see_whether_it_will_do(self, link: ReplicationLink, destination: str) -> None:
+    def _check_destination(self, link: ReplicationLink, destination: str) -> None:
         """Check whether a destination may be served over the connection that its instance has made.
 
         If not, that is logged as long as no other link leads there.
         """
-        gate, spec = link.gate, self.replication.destinations[destination].spec
+        gate, spec = link.admission, self.replication.destinations[destination].spec
         assert gate is not None  # noqa: S101 - the connection was accepted
-        reason = gate.falls_short(spec)
+        reason = gate.check_destination(spec)
         if reason is not None:
             link.shortfall = Shortfall(destination, reason)
             link.destination = None
             return
-        doubt = gate.doubt(spec)
+        doubt = gate.destination_warning(spec)
         if doubt is not None:
-            link.complain("1E-0065", destination, destination=destination, reason=doubt)
+            link.log_problem("1E-0065", destination, destination=destination, reason=doubt)
 
     def _is_taken(self, destination: str, instance: str) -> bool:
         """Return whether another instance currently holds a destination."""
         own = self.replication.destinations[destination]
-        return own.is_connected and not self._is_there(own, instance)
+        return own.is_connected and not self._is_destination_peer(own, instance)
 
     def _find_destination(self, theirs: InstanceDescription) -> str | None:
         """Return the name of the destination that a connected instance is; None if it is none."""
@@ -444,16 +456,16 @@ class LinkRegistry:
         return destination_of(self.replication.description, theirs, free)
 
     @staticmethod
-    def _is_there(destination: ReplicationDestination, instance: str) -> bool:
+    def _is_destination_peer(destination: ReplicationDestination, instance: str) -> bool:
         peer = destination.sender.peer
         return peer is not None and peer.name == instance
 
-    def _problem_with(
+    def _refusal_reason(
         self, link: ReplicationLink, hello: Hello, theirs: InstanceDescription
     ) -> str | None:
         """Return the reason not to send to an instance, or None; log validation failures."""
         name = link.destination
-        ours = self._hello(sends=name is not None)
+        ours = self._make_hello(sends=name is not None)
         if name is None:
             return refusal(ours, hello)
         spec = self.replication.destinations[name].spec
@@ -461,7 +473,7 @@ class LinkRegistry:
         reason = None if is_meant else group_refusal(ours, hello, spec.group)
         if reason is None and not hello.takes:
             reason = f"{hello.instance} has no transport of type amps-replication: it needs one"
-        served = {one.destination for one in self._by_peer.get(hello.instance, ())}
+        served = {one.destination for one in self._links_by_peer.get(hello.instance, ())}
         for other in served - {None, name}:
             reason = reason or (
                 f"{hello.instance} is the destination {other} of {ours.instance} already, and "
@@ -473,64 +485,75 @@ class LinkRegistry:
         found = validate(self.replication.description, name, theirs)
         for finding in found:
             problem = str(finding.problem)
-            self.complain("1E-0005", link.address, problem, destination=name, problem=problem)
+            self.log_problem("1E-0005", link.address, problem, destination=name, problem=problem)
         return failed(found, ours.instance, hello.instance) if found else None
 
-    def _choose(self, link: ReplicationLink, hello: Hello) -> None:
+    def _choose_link(self, link: ReplicationLink, hello: Hello) -> None:
         """Keep a link with an instance, unless there is a better one already."""
-        if link.gate is not None and link.description is not None:
-            own = self.replication.introduction(self._told)
-            description = description_for_peer(own, link.description, link.destination, link.gate)
+        if link.admission is not None and link.description is not None:
+            own = self.replication.make_introduction(self._public_description)
+            description = description_for_peer(
+                own, link.description, link.destination, link.admission
+            )
             sends = link.destination is not None
-            link.greet(self._hello(sends=sends, description=description))
-        others = [one for one in self._by_peer.get(hello.instance, ()) if _is_of(one, hello)]
-        if not link.is_ours and (others or self.replication.identities.is_another_run(hello)):
+            link.send_hello(self._make_hello(sends=sends, description=description))
+        others = [one for one in self._links_by_peer.get(hello.instance, ()) if _is_of(one, hello)]
+        if not link.is_outgoing and (
+            others or self.replication.peer_identities.is_another_run(hello)
+        ):
             link.reserve()
-        elif any(self._compare(one, link) is ConnectionChoice.OLD for one in others):
+        elif any(self._choose_connection(one, link) is ConnectionChoice.OLD for one in others):
             link.close()
         else:
-            self._let_in(link)
+            self._open_if_current(link)
 
-    def _let_in(self, link: ReplicationLink) -> None:
+    def _open_if_current(self, link: ReplicationLink) -> None:
         """Open a link, if the run at its other end is the current one."""
-        known = self.replication.identities
-        if known.may_be_over(link.met, link.greeted):
+        known = self.replication.peer_identities
+        if known.may_have_ended(link.received_hello, link.hello_sent_s):
             link.close()  # without an answer: if the run is alive, it will make another link
             return
-        reason = known.refusal(link.met, has_answered=True)
+        reason = known.refusal(link.received_hello, has_answered=True)
         if reason is not None:
             link.refuse(reason)
             return
-        self._keep(link)
+        self._open_link(link)
 
-    def _keep(self, link: ReplicationLink) -> None:
+    def _open_link(self, link: ReplicationLink) -> None:
         """Open a link, and close the links that it replaces."""
-        name = link.met.instance
-        for one in list(self._by_peer.get(name, ())):
-            if not (_is_of(one, link.met) and self._compare(one, link) is ConnectionChoice.BOTH):
+        name = link.received_hello.instance
+        for one in list(self._links_by_peer.get(name, ())):
+            if not (
+                _is_of(one, link.received_hello)
+                and self._choose_connection(one, link) is ConnectionChoice.BOTH
+            ):
                 one.close()
-        self._by_peer.setdefault(name, []).append(link)
-        link.log_before = self.replication.identities.meet(link.met, self.turns.elapsed())
-        self._router.connected(name)
+        self._links_by_peer.setdefault(name, []).append(link)
+        link.previous_log_id = self.replication.peer_identities.record_peer(
+            link.received_hello, self.scheduler.elapsed()
+        )
+        self._router.add_peer(name)
         link.open()
-        self._tell()
+        self._notify_watchers()
 
-    def _compare(self, old: ReplicationLink, new: ReplicationLink) -> ConnectionChoice:
+    def _choose_connection(self, old: ReplicationLink, new: ReplicationLink) -> ConnectionChoice:
         """Return which of two links with an instance stays."""
-        connections = (PeerConnection(one.is_ours, one.is_for_both) for one in (old, new))
-        return choose_connection(self.replication.instance, new.met.instance, *connections)
+        connections = (PeerConnection(one.is_outgoing, one.is_bidirectional) for one in (old, new))
+        return choose_connection(
+            self.replication.instance, new.received_hello.instance, *connections
+        )
 
-    def _tell(self) -> None:
+    def _notify_watchers(self) -> None:
         for watcher in self._watchers:
             watcher()
 
-    def _say_what_falls_short(self, link: ReplicationLink) -> None:
+    def _log_shortfall(self, link: ReplicationLink) -> None:
         """Log that a destination is served neither over a connection nor over another one."""
         if link.stage is not LinkStage.OPEN or link.shortfall is None:
             return
         name, reason = link.shortfall
         if not self.replication.destinations[name].is_connected:
-            self.complain(
+            self.log_problem(
                 "1E-0020",
                 link.address,
                 name,
@@ -543,28 +566,28 @@ class LinkRegistry:
 
     # Timers.
 
-    def _go_on(self) -> None:
+    def _wake_links(self) -> None:
         """Wake all links, because entries were committed or settled."""
-        for links in self._by_peer.values():
+        for links in self._links_by_peer.values():
             for link in links:
                 link.wake()
 
     def _tick(self) -> None:
         if not self._is_ticking:
             return
-        self._cancel = self._clock.call_later(HEARTBEAT_INTERVAL_S, self._tick)
-        now = self.turns.elapsed()
-        away = max(now - self._ticked - 2 * HEARTBEAT_INTERVAL_S, 0.0)
-        self._ticked = now
+        self._cancel_timer = self._clock.call_later(HEARTBEAT_INTERVAL_S, self._tick)
+        now = self.scheduler.elapsed()
+        away = max(now - self._last_tick_s - 2 * HEARTBEAT_INTERVAL_S, 0.0)
+        self._last_tick_s = now
         for link in list(self._links):
             link.tick(now, away)
-            self._say_what_falls_short(link)
-        self._send(self._router.step(self._now))
+            self._log_shortfall(link)
+        self._send_routed(self._router.make_probes(self._now_us))
 
 
 def _is_of(link: ReplicationLink, hello: Hello) -> bool:
     """Return whether a link is with this run of an instance, and not with an earlier one."""
-    return link.met.nonce == hello.nonce
+    return link.received_hello.nonce == hello.nonce
 
 
 def _peer(name: str, links: Sequence[ReplicationLink]) -> LinkPeer:
@@ -572,9 +595,13 @@ def _peer(name: str, links: Sequence[ReplicationLink]) -> LinkPeer:
     description = links[0].description
     assert description is not None  # noqa: S101 - these links are open
     destinations = (link.destination for link in links if link.destination is not None)
-    sends = any(one.met.sends for one in links)
-    is_stranger = all(one.gate is not None and one.gate.is_stranger for one in links)
-    return LinkPeer(name, description, next(destinations, None), sends, links[0].admin, is_stranger)
+    sends = any(one.received_hello.sends for one in links)
+    is_stranger = all(
+        one.admission is not None and one.admission.is_unverified_user for one in links
+    )
+    return LinkPeer(
+        name, description, next(destinations, None), sends, links[0].admin_location, is_stranger
+    )
 
 
 def _ignore(_to: str, _sender: str, _subject: str, _body: bytes) -> None:

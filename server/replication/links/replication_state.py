@@ -59,7 +59,7 @@ class ReplicationDestination:
     Attributes:
         spec: its description.
         sender: sends to it; `sender.peer` is the instance that is connected, or was last.
-        way: the link that leads there, or the last one; set by links when one is made.
+        direction: the link that leads there, or the last one; set by links when one is made.
         is_connected: whether there is a link; set by links.
         connected_at: time when the last link began, in microseconds since 1970; None if there was
             none.
@@ -67,25 +67,26 @@ class ReplicationDestination:
         disconnects: number of links that have ended.
         bytes_out: bytes of batches that were sent.
         user: the user of this instance's logon there; empty without a logon or a connection yet.
-        admin: address of the admin interface of the instance that is connected, or was last.
-        trouble: the reason why there is no link, as text, as far as it is known.
+        admin_location: address of the admin interface of the instance that is connected, or was
+            last.
+        link_problem: the reason why there is no link, as text, as far as it is known.
     """
 
     spec: DestinationSpec
     sender: ReplicationSender
-    way: LinkDirection
+    direction: LinkDirection
     is_connected: bool = False
     connected_at: WallMicroseconds | None = None
     disconnected_at: WallMicroseconds | None = None
     disconnects: int = 0
     bytes_out: int = 0
     user: str = ""
-    admin: AdminLocation = NO_ADMIN_LOCATION
-    trouble: str = ""
+    admin_location: AdminLocation = NO_ADMIN_LOCATION
+    link_problem: str = ""
 
-    def note_trouble(self, reason: object) -> None:
+    def set_link_problem(self, reason: object) -> None:
         """Store the reason why there is no link."""
-        self.trouble = str(reason)[:_MAX_ERROR_LENGTH]
+        self.link_problem = str(reason)[:_MAX_ERROR_LENGTH]
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,23 +95,23 @@ class RecoveredState:
 
     Attributes:
         log_id: identity of the transaction log.
-        began: the first txid that it ever had.
-        known: the dedup windows of the publishers.
-        recent: the latest recorded entries.
+        log_start_txid: the first txid that it ever had.
+        dedup_window: the dedup windows of the publishers.
+        recent_entries: the latest recorded entries.
         watermarks: the sequence numbers of publishers that may not be settled.
         cursors: by name of the source, the position up to which its log has been received.
-        acknowledged: by name of the destination, the txid up to which it had all entries.
-        logs: by name of another instance, the identity of the log that it had.
+        acknowledged_txids: by name of the destination, the txid up to which it had all entries.
+        peer_log_ids: by name of another instance, the identity of the log that it had.
     """
 
     log_id: str
-    began: int
-    known: DedupWindow
-    recent: RecentEntries
+    log_start_txid: int
+    dedup_window: DedupWindow
+    recent_entries: RecentEntries
     watermarks: DurableWatermarks
     cursors: Mapping[str, ReceiveCursor]
-    acknowledged: Mapping[str, int]
-    logs: Mapping[str, str]
+    acknowledged_txids: Mapping[str, int]
+    peer_log_ids: Mapping[str, str]
 
 
 class ReplicationState:
@@ -123,27 +124,27 @@ class ReplicationState:
         destinations: the destinations, by name.
         least_sync: MinSyncDestinations.
         recorder: records entries from other instances.
-        permits: decides which of these may be recorded.
+        permissions: decides which of these may be recorded.
         transaction_log: the log of this instance.
         clock: the time.
-        elapsed: seconds of a monotonic clock.
+        elapsed_s: seconds of a monotonic clock.
         log: the event log, for downgrades and upgrades.
 
     Attributes:
         instance: name of this instance.
         group: its group.
         log_id: identity of its transaction log.
-        began: the first txid that this log ever had.
+        log_start_txid: the first txid that this log ever had.
         nonce: see above.
         description: see above; for the `Hello`.
-        known: the dedup windows of the publishers.
-        recent: the latest recorded entries.
+        dedup_window: the dedup windows of the publishers.
+        recent_entries: the latest recorded entries.
         destinations: see above.
-        acknowledgement: the settled position.
-        permits: see above.
+        ack_tracker: the settled position.
+        permissions: see above.
         events: events of links, emitted by the code that serves links.
-        identities: the instances that have been met.
-        received: number and bytes of the entries received from other instances.
+        peer_identities: the instances that have been met.
+        received_traffic: number and bytes of the entries received from other instances.
     """
 
     def __init__(
@@ -154,60 +155,62 @@ class ReplicationState:
         destinations: Mapping[str, ReplicationDestination],
         least_sync: int,
         recorder: EntryRecorder,
-        permits: ApplyPermissions,
+        permissions: ApplyPermissions,
         transaction_log: TransactionLog,
         clock: Clock,
-        elapsed: Callable[[], float],
+        elapsed_s: Callable[[], float],
         log: ServerLog,
     ) -> None:
         self.instance: Final = description.name
         self.group: Final = description.group
         self.log_id: Final = recollected.log_id
-        self.began: Final = recollected.began
+        self.log_start_txid: Final = recollected.log_start_txid
         self.nonce: Final = nonce
         self.description: Final = description
-        self.known: Final = recollected.known
-        self.recent: Final = recollected.recent
+        self.dedup_window: Final = recollected.dedup_window
+        self.recent_entries: Final = recollected.recent_entries
         self.destinations: Final = destinations
         self.events: Final = LinkEvents()
-        self.permits: Final = permits
-        self.identities: Final = PeerIdentities(
-            description.name, recollected.log_id, recollected.logs, log
+        self.permissions: Final = permissions
+        self.peer_identities: Final = PeerIdentities(
+            description.name, recollected.log_id, recollected.peer_log_ids, log
         )
-        self.received: Final = TrafficCounter()
-        self._cursors: Final = dict(recollected.cursors)
+        self.received_traffic: Final = TrafficCounter()
+        self._stored_cursors: Final = dict(recollected.cursors)
         self._receivers: dict[str, ReplicationReceiver] = {}
         self._recorder = recorder
         self._transaction_log = transaction_log
-        self._started: Final = transaction_log.last_txid
+        self._start_txid: Final = transaction_log.last_txid
         self._clock = clock
-        self._elapsed = elapsed
+        self._elapsed_s = elapsed_s
         self._log = log
-        self._concerned: dict[JournalTopic, bool] = {}  # until `waited_for` changes
-        self._go_on: Callable[[], None] = _nothing
-        self._kept: list[str] = []  # destinations not downgraded at the last attempt
-        self.acknowledgement: Final = AcknowledgementTracker(
+        self._awaited_topics: dict[JournalTopic, bool] = {}  # until `waited_for` changes
+        self._wake_links: Callable[[], None] = _nothing
+        self._retained_destinations: list[
+            str
+        ] = []  # destinations not downgraded at the last attempt
+        self.ack_tracker: Final = AcknowledgementTracker(
             {name: one.sender for name, one in destinations.items()},
             frozenset(name for name, one in destinations.items() if one.spec.sync_type == "sync"),
-            transaction_log.durable,
-            self.elapsed,
+            transaction_log.durable_txid,
+            self.elapsed_us,
             least_sync,
         )
 
     @property
-    def now(self) -> WallMicroseconds:
+    def now_us(self) -> WallMicroseconds:
         """The wall-clock time: for people and for messages, not for durations."""
         return WallMicroseconds(int(self._clock.now() * _MICROSECONDS))
 
     @property
-    def elapsed(self) -> ElapsedMicroseconds:
+    def elapsed_us(self) -> ElapsedMicroseconds:
         """The time of the monotonic clock that measures how long entries have waited."""
-        return ElapsedMicroseconds(int(self._elapsed() * _MICROSECONDS))
+        return ElapsedMicroseconds(int(self._elapsed_s() * _MICROSECONDS))
 
     @property
-    def durable(self) -> int:
+    def durable_txid(self) -> int:
         """The txid up to which everything is on stable storage here."""
-        return self._transaction_log.durable
+        return self._transaction_log.durable_txid
 
     @property
     def last_txid(self) -> int:
@@ -216,31 +219,31 @@ class ReplicationState:
 
     def bytes_behind(self, after: int) -> int:
         """Return about how many bytes of the log follow an entry."""
-        return self._transaction_log.journal.bytes_behind(after)
+        return self._transaction_log.journal.estimate_bytes_after(after)
 
     # Links.
 
-    def use_links(self, go_on: Callable[[], None]) -> None:
+    def set_wake_callback(self, go_on: Callable[[], None]) -> None:
         """Register a callback that wakes the links: there may be something to send or acknowledge.
 
         Args:
             go_on: called on the engine's thread after each commit of the log, and whenever more is
                 settled; it must do no more than schedule a step.
         """
-        self._go_on = go_on
+        self._wake_links = go_on
 
-    def receiver(self, name: str) -> ReplicationReceiver:
+    def receiver_for(self, name: str) -> ReplicationReceiver:
         """Return the receiver for a source; it is created for a new name."""
         receiver = self._receivers.get(name)
         if receiver is None:
             receiver = self._receivers[name] = ReplicationReceiver(
                 self.instance,
-                self.began,
-                self.known,
-                self.recent,
+                self.log_start_txid,
+                self.dedup_window,
+                self.recent_entries,
                 self._recorder,
-                self._cursors.get(name),
-                self._started,
+                self._stored_cursors.get(name),
+                self._start_txid,
             )
         return receiver
 
@@ -248,10 +251,10 @@ class ReplicationState:
         """Return the position received of each source's log, by name, also of absent sources."""
         found = {name: one.cursor for name, one in self._receivers.items()}
         current = {name: cursor for name, cursor in found.items() if cursor is not None}
-        earlier = {name: one for name, one in self._cursors.items() if name not in found}
+        earlier = {name: one for name, one in self._stored_cursors.items() if name not in found}
         return earlier | current
 
-    def introduction(self, description: InstanceDescription) -> PeerIntroduction:
+    def make_introduction(self, description: InstanceDescription) -> PeerIntroduction:
         """Return the introduction of this instance to another one, when a link begins.
 
         Args:
@@ -259,7 +262,7 @@ class ReplicationState:
         """
         return PeerIntroduction(
             **{name: getattr(description, name) for name in InstanceDescription.__struct_fields__},
-            runs=tuple(self._transaction_log.runs()),
+            runs=tuple(self._transaction_log.instance_runs()),
             read={
                 name: (log_of(one.stream), one.txid, one.run)
                 for name, one in self.cursors().items()
@@ -267,10 +270,10 @@ class ReplicationState:
             },
         )
 
-    def branch_of(self, theirs: PeerIntroduction) -> LogBranch:
+    def log_branch_of(self, theirs: PeerIntroduction) -> LogBranch:
         """Return which entries are gone from the log of this instance, or of another one."""
         log, txid, run = theirs.read.get(self.instance, ("", 0, 0))
-        own_runs = self._transaction_log.runs()
+        own_runs = self._transaction_log.instance_runs()
         has_lost = log == self.log_id and (
             txid > self._transaction_log.last_txid or run_at(own_runs, txid) != run
         )
@@ -281,27 +284,27 @@ class ReplicationState:
         """All sources that have connected in this run, by name."""
         return self._receivers
 
-    def look_again(self, mended: int = 0) -> None:
+    def retry_damaged(self, mended: int = 0) -> None:
         """Make all senders retry damaged entries.
 
         Args:
             mended: the txid of an entry that has been repaired; 0 if some have been given up.
         """
         for destination in self.destinations.values():
-            destination.sender.look_again(mended)
-        self._go_on()
+            destination.sender.retry_damaged(mended)
+        self._wake_links()
 
     # Equivalent positions at other instances.
 
-    def places(self, txid: int) -> list[tuple[int, int]]:
+    def resume_positions(self, txid: int) -> list[tuple[int, int]]:
         """See `AcknowledgementState.places`."""
         places = {
-            log_of(one.stream): (one.txid, one.run or 0) if txid >= self._started else (0, 0)
-            for name, one in self._cursors.items()
+            log_of(one.stream): (one.txid, one.run or 0) if txid >= self._start_txid else (0, 0)
+            for name, one in self._stored_cursors.items()
             if name not in self._receivers
         }
         for receiver in self._receivers.values():
-            place = receiver.place_of(txid)
+            place = receiver.source_position(txid)
             if place is not None:
                 log, last = place
                 places[log] = last, receiver.run_at(last) or 0
@@ -310,57 +313,57 @@ class ReplicationState:
     # Settled entries.
 
     @property
-    def settled(self) -> int:
+    def settled_txid(self) -> int:
         """The txid up to which everything is settled."""
-        return self.acknowledgement.settled
+        return self.ack_tracker.settled_txid
 
-    def concerns(self, topic: JournalTopic) -> bool:
+    def awaits_topic(self, topic: JournalTopic) -> bool:
         """Return whether messages of a topic may go to a destination that is waited for."""
-        concerned = self._concerned.get(topic)
+        concerned = self._awaited_topics.get(topic)
         if concerned is None:
-            if len(self._concerned) >= _MAX_REMEMBERED:
-                self._concerned.clear()
-            concerned = self._concerned[topic] = any(
-                self.destinations[name].sender.concerns(topic)
-                for name in self.acknowledgement.waited_for
+            if len(self._awaited_topics) >= _MAX_REMEMBERED:
+                self._awaited_topics.clear()
+            concerned = self._awaited_topics[topic] = any(
+                self.destinations[name].sender.may_send_topic(topic)
+                for name in self.ack_tracker.awaited_destinations
             )
         return concerned
 
-    def committed(self) -> None:
+    def process_commit(self) -> None:
         """Note a commit: more of the log is on stable storage.
 
         The transaction log calls this, and notifies its own waiters itself.
         """
-        acknowledgement, log = self.acknowledgement, self._transaction_log
-        acknowledgement.recorded(log.last_txid, self.elapsed)
-        acknowledgement.reached(log.durable)
-        acknowledgement.find_out()
-        self._go_on()
+        acknowledgement, log = self.ack_tracker, self._transaction_log
+        acknowledgement.record_append(log.last_txid, self.elapsed_us)
+        acknowledgement.advance_durable(log.durable_txid)
+        acknowledgement.update_settled()
+        self._wake_links()
 
-    def acknowledged(self) -> None:
+    def update_settled(self) -> None:
         """Update the settled position after progress, a downgrade or an upgrade of a destination.
 
         To be called after `acknowledge`, `resume` and `learn` of a `ReplicationSender`; outboxes
         are to be flushed after that.
         """
-        if self.acknowledgement.find_out():
-            self._transaction_log.has_settled()
-            self._go_on()
+        if self.ack_tracker.update_settled():
+            self._transaction_log.notify_settled()
+            self._wake_links()
 
     # Downgrades and upgrades.
 
     def downgrade(self, name: str) -> bool:
         """Stop waiting for a destination, on any caller's request; return whether that is new."""
-        is_new = self.acknowledgement.downgrade(name)
+        is_new = self.ack_tracker.downgrade(name)
         if is_new:
-            self._downgraded([name])
+            self._report_downgrades([name])
         return is_new
 
     def upgrade(self, name: str) -> bool:
         """Wait for a destination again; return whether that is new."""
-        is_new = self.acknowledgement.upgrade(name)
+        is_new = self.ack_tracker.upgrade(name)
         if is_new:
-            self._upgraded([name])
+            self._report_upgrades([name])
         return is_new
 
     def downgrade_late(self, age: int) -> list[str]:
@@ -374,14 +377,14 @@ class ReplicationState:
         Returns:
             The names of the downgraded destinations.
         """
-        names = self.acknowledgement.downgrade_late(age, self.elapsed)
-        self._downgraded(names, age)
-        kept = self.acknowledgement.late(age, self.elapsed)
+        names = self.ack_tracker.downgrade_late(age, self.elapsed_us)
+        self._report_downgrades(names, age)
+        kept = self.ack_tracker.late_destinations(age, self.elapsed_us)
         for name in kept:
-            if name not in self._kept:
-                least = self.acknowledgement.least_sync
+            if name not in self._retained_destinations:
+                least = self.ack_tracker.min_sync_destinations
                 self._log.emit("1E-0024", destination=name, least=least)
-        self._kept = kept
+        self._retained_destinations = kept
         return names
 
     def upgrade_recovered(self, age: int) -> list[str]:
@@ -393,31 +396,31 @@ class ReplicationState:
         Returns:
             The names of the upgraded destinations.
         """
-        names = self.acknowledgement.upgrade_recovered(age, self.elapsed)
-        self._upgraded(names)
+        names = self.ack_tracker.upgrade_recovered(age, self.elapsed_us)
+        self._report_upgrades(names)
         return names
 
-    def _downgraded(self, names: Sequence[str], age: int | None = None) -> None:
-        self._concerned.clear()
+    def _report_downgrades(self, names: Sequence[str], age: int | None = None) -> None:
+        self._awaited_topics.clear()
         for name in names:
             if age is None:
                 self._log.emit("21-0020", destination=name)
             else:
                 self._log.emit("29-0104", destination=name, seconds=age // _MICROSECONDS)
-            self.events.tell(LinkEvent.DOWNGRADE, self.destinations[name].way)
+            self.events.notify(LinkEvent.DOWNGRADE, self.destinations[name].direction)
         if names:
-            self.acknowledged()
+            self.update_settled()
 
-    def _upgraded(self, names: Sequence[str]) -> None:
-        self._concerned.clear()
+    def _report_upgrades(self, names: Sequence[str]) -> None:
+        self._awaited_topics.clear()
         for name in names:
-            way = self.destinations[name].way
+            way = self.destinations[name].direction
             self._log.emit("29-0105", client=way.client)
-            self.events.tell(LinkEvent.UPGRADE, way)
+            self.events.notify(LinkEvent.UPGRADE, way)
 
-    def waiting(self) -> Sequence[DestinationLag]:
+    def destination_lags(self) -> Sequence[DestinationLag]:
         """Return for each destination the entries not acknowledged, and since when they wait."""
-        return self.acknowledgement.waiting()
+        return self.ack_tracker.destination_lags()
 
 
 def _nothing() -> None:

@@ -39,9 +39,9 @@ class DestinationRetentionLog:
         self._replication: Final = replication
         self._clock: Final = clock
         self._log: Final = log
-        self._silent_until = 0.0
+        self._silent_until_s = 0.0
 
-    def in_the_way(self, path: Path, end: int) -> None:
+    def log_retained_journal(self, path: Path, end: int) -> None:
         """Log why a journal file due for removal stays; once an hour at most.
 
         Args:
@@ -49,19 +49,21 @@ class DestinationRetentionLog:
             end: the txid that follows its last entry.
         """
         now = self._clock.steady()
-        if now < self._silent_until:
+        if now < self._silent_until_s:
             return
-        found = [one for one in self._replication.waiting() if one.destination == self._name]
-        if not found or found[0].after + 1 >= end:
+        found = [
+            one for one in self._replication.destination_lags() if one.destination == self._name
+        ]
+        if not found or found[0].settled_txid + 1 >= end:
             return
-        self._silent_until = now + _SAY_AGAIN
-        age = max(self._replication.elapsed - found[0].since, 0) // _MICROSECONDS
+        self._silent_until_s = now + _SAY_AGAIN
+        age = max(self._replication.elapsed_us - found[0].since_us, 0) // _MICROSECONDS
         is_connected = self._replication.destinations[self._name].is_connected
         self._log.emit(
             "21-0021",
             path=path,
             destination=self._name,
-            after=found[0].after,
+            after=found[0].settled_txid,
             age=timedelta(seconds=age),
             state="connected" if is_connected else "not connected",
         )

@@ -70,7 +70,7 @@ def recover_replication_state(
     began = _began(log_id)
     recent = RecentEntries()
     is_whole = journal.first_txid <= max(remembered.txid + 1, began)
-    recollection = DedupWindowRecovery(remembered, recent, is_whole=is_whole)
+    recollection = DedupWindowRecovery(remembered, recent, is_log_complete=is_whole)
     start = min([remembered.txid, *remembered.acknowledged.values()])
     start = max(start, remembered.txid - MAX_RECENT_ENTRIES, journal.first_txid - 1)
     if remembered.acknowledged:
@@ -82,15 +82,15 @@ def recover_replication_state(
     cursor = journal.replay(LogSpan(start), kinds=EVENTS)
     while not cursor.is_caught_up:
         check()
-        for run in cursor.read_on(_READ_BATCH_SIZE, _MAX_BYTES).runs():
-            recollection.take(run)
+        for run in cursor.read_entry_range(_READ_BATCH_SIZE, _MAX_BYTES).batches():
+            recollection.replay_batch(run)
             if not run.origin.path:
                 _note(watermarks, run, is_cut=is_cut)
-    recollection.known.highest = journal.last_sequence
+    recollection.dedup_window.highest_sequence = journal.last_sequence
     return RecoveredState(
         log_id,
         began,
-        recollection.known,
+        recollection.dedup_window,
         recent,
         watermarks,
         remembered.cursors,
@@ -105,7 +105,7 @@ def _note(watermarks: DurableWatermarks, run: EntryBatch, *, is_cut: bool) -> No
     first = {row[CLIENT]: row[SEQUENCE] for row in reversed(rows)}
     for client, row in {row[CLIENT]: row for row in rows}.items():
         before = 0 if is_cut else first[client] - 1
-        watermarks.note(client, before, row[SEQUENCE], row[TXID], 0)
+        watermarks.record_publish(client, before, row[SEQUENCE], row[TXID], 0)
 
 
 def _find(journal: Journal, events: ServerLog) -> PersistentState:
@@ -115,11 +115,11 @@ def _find(journal: Journal, events: ServerLog) -> PersistentState:
     # first remaining one count as received: they must not come back.
     began = 1 if oldest.number else oldest.first_txid
     try:
-        data = journal.read_replication()
+        data = journal.read_replication_state()
         found = None if data is None else unpack(data)
     except (OSError, JournalFormatError) as problem:
         why = problem.strerror if isinstance(problem, OSError) else problem
-        events.emit("21-0022", file=journal.replication_file, problem=why)
+        events.emit("21-0022", file=journal.replication_state_path, problem=why)
         found = None
     if (
         found is None
@@ -140,59 +140,59 @@ class ReplicationStateStore:
 
     Args:
         replication: the replication state.
-        highest: returns all publishers in the log with their highest sequence numbers.
+        highest_sequences: returns all publishers in the log with their highest sequence numbers.
         log: the transaction log, which has the file in its directory.
         clock: timers.
-        events: the event log, for failures to store it.
-        start: begins work that is done in slices; see `LinkScheduler.start`.
+        event_log: the event log, for failures to store it.
+        start_task: begins work that is done in slices; see `LinkScheduler.start`.
     """
 
     def __init__(
         self,
         replication: ReplicationState,
-        highest: Callable[[], Mapping[int, int]],
+        highest_sequences: Callable[[], Mapping[int, int]],
         log: TransactionLog,
         clock: Clock,
-        events: ServerLog,
-        start: Callable[[EngineTask], None],
+        event_log: ServerLog,
+        start_task: Callable[[EngineTask], None],
     ) -> None:
         self._replication: Final = replication
-        self._highest: Final = highest
+        self._highest_sequences: Final = highest_sequences
         self._log: Final = log
         self._clock: Final = clock
-        self._events: Final = events
-        self._start: Final = start
-        self._is_busy = False
-        self._problem = ""  # of the last attempt to store it
-        self._next = self._head()  # the state being collected, without the publishers
-        self._left: Iterator[PublisherWindow] = iter(())
-        self._had: list[PublisherWindow] = []
-        self._stored = PersistentState("", 0)  # the stored state, without the publishers
-        self._cancel: Callable[[], None]
-        self._done(self._next, self._store(self._all()))
-        self._look_later()
+        self._event_log: Final = event_log
+        self._start_task: Final = start_task
+        self._is_storing = False
+        self._last_problem = ""  # of the last attempt to store it
+        self._next_head = self._state_head()  # the state being collected, without the publishers
+        self._remaining_windows: Iterator[PublisherWindow] = iter(())
+        self._collected_windows: list[PublisherWindow] = []
+        self._stored_head = PersistentState("", 0)  # the stored state, without the publishers
+        self._cancel_timer: Callable[[], None]
+        self._finish_write(self._next_head, self._write_state(self._full_state()))
+        self._schedule_check()
 
     def close(self) -> None:
         """Stop checking, and store the current state."""
-        self._cancel()
-        self._log.journal.leave_replication(pack(self._all()))
+        self._cancel_timer()
+        self._log.journal.store_replication_at_close(pack(self._full_state()))
 
-    def _look_later(self) -> None:
-        self._cancel = self._clock.call_later(_SECONDS, self._look)
+    def _schedule_check(self) -> None:
+        self._cancel_timer = self._clock.call_later(_SECONDS, self._check)
 
-    def _look(self) -> None:
-        self._look_later()
-        if self._is_busy:
+    def _check(self) -> None:
+        self._schedule_check()
+        if self._is_storing:
             return
-        self._next = self._head()
-        if self._next != self._stored:
-            self._is_busy = True
-            self._left, self._had = self._summary(), []
-            self._start(self)
+        self._next_head = self._state_head()
+        if self._next_head != self._stored_head:
+            self._is_storing = True
+            self._remaining_windows, self._collected_windows = self._publisher_windows(), []
+            self._start_task(self)
 
     @property
-    def doing(self) -> tuple[str, str]:
-        """See `EngineTask.doing`."""
+    def task_label(self) -> tuple[str, str]:
+        """See `EngineTask.task_label`."""
         return "", "replication.ack"
 
     def step(self) -> bool:
@@ -201,45 +201,50 @@ class ReplicationStateStore:
         Entries appended meanwhile are in the log behind the covered ones. They are added from there
         a second time, which changes nothing. But they must not be lost, either.
         """
-        some = list(islice(self._left, _BATCH_SIZE))
-        self._had += some
+        some = list(islice(self._remaining_windows, _BATCH_SIZE))
+        self._collected_windows += some
         if len(some) == _BATCH_SIZE:
             return True
-        store = partial(self._store, replace(self._next, had=self._had))
-        done = partial(self._done, self._next)
-        self._log.when_durable(lambda: self._log.do_aside(store, done))
+        store = partial(
+            self._write_state, replace(self._next_head, publisher_windows=self._collected_windows)
+        )
+        done = partial(self._finish_write, self._next_head)
+        self._log.when_durable(lambda: self._log.run_on_worker(store, done))
         return False
 
-    def _store(self, remembered: PersistentState) -> str:
+    def _write_state(self, remembered: PersistentState) -> str:
         """Store a state; its entries are durable. Return the reason of a failure, else empty."""
         try:
-            self._log.journal.store_replication(pack(remembered))
+            self._log.journal.store_replication_state(pack(remembered))
         except JournalError as error:
             return str(error)
         return ""
 
-    def _done(self, head: PersistentState, problem: str) -> None:
+    def _finish_write(self, head: PersistentState, problem: str) -> None:
         if not problem:
-            self._stored = head
-        elif not self._problem:
-            file = self._log.journal.replication_file
-            self._events.emit("21-0024", file=file, problem=problem)
-        self._problem = problem
-        self._is_busy = False
+            self._stored_head = head
+        elif not self._last_problem:
+            file = self._log.journal.replication_state_path
+            self._event_log.emit("21-0024", file=file, problem=problem)
+        self._last_problem = problem
+        self._is_storing = False
 
-    def _all(self) -> PersistentState:
-        return replace(self._head(), had=list(self._summary()))
+    def _full_state(self) -> PersistentState:
+        return replace(self._state_head(), publisher_windows=list(self._publisher_windows()))
 
-    def _head(self) -> PersistentState:
+    def _state_head(self) -> PersistentState:
         """Return the state without the publishers."""
         replication = self._replication
         return PersistentState(
             replication.log_id,
             self._log.last_txid,
             replication.cursors(),
-            {name: one.sender.needed_from - 1 for name, one in replication.destinations.items()},
-            logs=replication.identities.remembered(),
+            {
+                name: one.sender.first_needed_txid - 1
+                for name, one in replication.destinations.items()
+            },
+            logs=replication.peer_identities.known_logs(),
         )
 
-    def _summary(self) -> Iterator[PublisherWindow]:
-        return self._replication.known.summary(dict(self._highest()))
+    def _publisher_windows(self) -> Iterator[PublisherWindow]:
+        return self._replication.dedup_window.publisher_windows(dict(self._highest_sequences()))

@@ -93,198 +93,205 @@ class PeerBodyRepair:
     Args:
         instance: name of this instance.
         log: the transaction log.
-        neighbours: the links.
-        known: the dedup windows of the publishers.
+        links: the links.
+        dedup_window: the dedup windows of the publishers.
         clock: the time, and timers.
-        written: the event log, for repaired and lost entries.
-        changed: called with the txid of a repaired entry, or with 0 when some are lost.
+        event_log: the event log, for repaired and lost entries.
+        on_change: called with the txid of a repaired entry, or with 0 when some are lost.
     """
 
     def __init__(
         self,
         instance: str,
         log: TransactionLog,
-        neighbours: PeerLinks,
-        known: DedupWindow,
+        links: PeerLinks,
+        dedup_window: DedupWindow,
         clock: Clock,
-        written: ServerLog,
-        changed: Callable[[int], None],
+        event_log: ServerLog,
+        on_change: Callable[[int], None],
     ) -> None:
-        self._changed: Final = changed
-        self._looking: set[int] = set()
-        self._putting_back: set[int] = set()
-        self._hopeless: set[int] = set()  # damaged entries that cannot be repaired
+        self._on_change: Final = on_change
+        self._scanning_txids: set[int] = set()
+        self._repairing_txids: set[int] = set()
+        self._unrepairable_txids: set[int] = set()  # damaged entries that cannot be repaired
         self._log: Final = log
-        self._known: Final = known
-        self._neighbours: Final = neighbours
-        self._written: Final = written
-        self._data = bytearray()  # received pieces of the requested entry
-        self._asking: Final[PeerRequester[DamagedBody]] = PeerRequester(
-            neighbours, clock, self._ask, self._ask_on, self._say_if_given_up, self._comes_again
+        self._dedup_window: Final = dedup_window
+        self._links: Final = links
+        self._event_log: Final = event_log
+        self._received_data = bytearray()  # received pieces of the requested entry
+        self._requester: Final[PeerRequester[DamagedBody]] = PeerRequester(
+            links,
+            clock,
+            self._request_entry,
+            self._request_next_chunk,
+            self._notify_if_given_up,
+            self._will_be_resent,
         )
-        self._answers: Final = PeerResponder(log, neighbours, SUBJECT)
-        self._records: Final = PeerRecordRepair(
+        self._responder: Final = PeerResponder(log, links, SUBJECT)
+        self._record_repair: Final = PeerRecordRepair(
             instance,
             log,
-            neighbours,
-            known,
+            links,
+            dedup_window,
             clock,
-            written,
-            self._record_is_mended,
-            partial(changed, 0),
+            event_log,
+            self._process_repaired_record,
+            partial(on_change, 0),
         )
-        neighbours.watch(self._links_changed)
-        neighbours.listen(SUBJECT, self._hear)
-        log.use_mender(self)
+        links.watch(self._update_peers)
+        links.register_handler(SUBJECT, self._receive_message)
+        log.use_body_repair(self)
 
     def close(self) -> None:
         """Stop repairing."""
-        self._asking.close()
-        self._records.close()
+        self._requester.close()
+        self._record_repair.close()
 
     # Damaged entries.
 
     def is_lost(self, txid: int) -> bool:
         """Return whether a damaged entry is unlikely to be repaired soon."""
-        if txid in self._hopeless:
+        if txid in self._unrepairable_txids:
             return True
-        is_lost = self._records.is_lost(txid)
+        is_lost = self._record_repair.is_lost(txid)
         if is_lost is not None:
             return is_lost
-        damaged = self._asking.wanted.get(txid)
+        damaged = self._requester.missing_items.get(txid)
         if damaged is None:
-            self.look(txid)
+            self.scan_damage(txid)
             return False
-        if self._comes_again(damaged):
+        if self._will_be_resent(damaged):
             return True
-        return txid not in self._putting_back and self._asking.is_given_up(txid)
+        return txid not in self._repairing_txids and self._requester.is_given_up(txid)
 
-    def look(self, txid: int) -> None:
+    def scan_damage(self, txid: int) -> None:
         """Search for damaged entries, from an entry on, on the helper thread."""
-        if txid in self._looking:
+        if txid in self._scanning_txids:
             return
-        self._looking.add(txid)
+        self._scanning_txids.add(txid)
 
         def look() -> tuple[list[DamagedBody], list[RecordGap]]:
             journal = self._log.journal
             try:
-                return journal.mending.damaged(txid), journal.restoring.gaps(txid)
+                return journal.body_repair.find_damaged_bodies(
+                    txid
+                ), journal.record_repair.find_gaps(txid)
             except OSError:
                 return [], []  # the journal cannot be read at the moment, let alone repaired
 
-        self._log.do_aside(look, lambda found: self._note(txid, *found))
+        self._log.run_on_worker(look, lambda found: self._add_damage(txid, *found))
 
-    def _record_is_mended(self, txid: int) -> None:
+    def _process_repaired_record(self, txid: int) -> None:
         """Note a rebuilt record; the body is there as well, unless it is damaged, too."""
-        self._changed(txid)
-        self.look(txid)
+        self._on_change(txid)
+        self.scan_damage(txid)
 
-    def _note(self, txid: int, found: list[DamagedBody], gaps: list[RecordGap]) -> None:
-        self._looking.discard(txid)
-        self._records.note(gaps)
+    def _add_damage(self, txid: int, found: list[DamagedBody], gaps: list[RecordGap]) -> None:
+        self._scanning_txids.discard(txid)
+        self._record_repair.add_gaps(gaps)
         for one in found:
-            self._asking.want(one.txid, one)
-        if txid not in self._asking.wanted and self._records.is_lost(txid) is None:
-            if len(self._hopeless) >= _MAX_UNREPAIRABLE:
-                self._hopeless.clear()
-            self._hopeless.add(txid)
-            if self._log.journal.mending.is_compressed(txid):
+            self._requester.add_item(one.txid, one)
+        if txid not in self._requester.missing_items and self._record_repair.is_lost(txid) is None:
+            if len(self._unrepairable_txids) >= _MAX_UNREPAIRABLE:
+                self._unrepairable_txids.clear()
+            self._unrepairable_txids.add(txid)
+            if self._log.journal.body_repair.is_in_compressed_file(txid):
                 problem = "their journal has been compressed"
-                self._written.emit("1E-0023", entries=f"from {txid} on", problem=problem)
-        self._asking.go_on()
-        self._changed(0)
+                self._event_log.emit("1E-0023", entries=f"from {txid} on", problem=problem)
+        self._requester.request_next()
+        self._on_change(0)
 
-    def _links_changed(self) -> None:
-        self._records.links_changed()
-        self._asking.links_changed()
-        self._say_if_given_up()
+    def _update_peers(self) -> None:
+        self._record_repair.update_peers()
+        self._requester.update_peers()
+        self._notify_if_given_up()
 
     # Requests.
 
-    def _say_if_given_up(self) -> None:
+    def _notify_if_given_up(self) -> None:
         """Notify if no request is pending, for some entries may have to be given up."""
-        if self._asking.wanted and self._asking.asked is None:
-            self._changed(0)
+        if self._requester.missing_items and self._requester.pending_request is None:
+            self._on_change(0)
 
-    def _comes_again(self, damaged: DamagedBody) -> bool:
+    def _will_be_resent(self, damaged: DamagedBody) -> bool:
         """Return whether the publisher will resend an entry: its last known message is earlier."""
-        return 0 < self._known.highest(damaged.client) < damaged.sequence
+        return 0 < self._dedup_window.highest_sequence(damaged.client) < damaged.sequence
 
-    def _ask(self, asked: PeerRequest[DamagedBody]) -> None:
-        self._data.clear()
-        self._ask_on(asked)
+    def _request_entry(self, asked: PeerRequest[DamagedBody]) -> None:
+        self._received_data.clear()
+        self._request_next_chunk(asked)
 
-    def _ask_on(self, asked: PeerRequest[DamagedBody]) -> None:
-        want = ChunkRequest(asked.thing.client, asked.thing.sequence, len(self._data))
-        self._neighbours.say(asked.peer, SUBJECT, _ENCODER.encode(want))
+    def _request_next_chunk(self, asked: PeerRequest[DamagedBody]) -> None:
+        want = ChunkRequest(asked.item.client, asked.item.sequence, len(self._received_data))
+        self._links.send_message(asked.peer, SUBJECT, _ENCODER.encode(want))
 
-    def _hear(self, peer: str, body: bytes) -> None:
+    def _receive_message(self, peer: str, body: bytes) -> None:
         try:
             word = _DECODER.decode(body)
         except MSGPACK_ERRORS:
             return  # malformed: the requester times out
         if isinstance(word, ChunkRequest):
-            self._answer(peer, word)
+            self._send_chunk(peer, word)
         else:
-            self._take(peer, word)
+            self._receive_chunk(peer, word)
 
-    def _take(self, peer: str, piece: EntryChunk) -> None:
+    def _receive_chunk(self, peer: str, piece: EntryChunk) -> None:
         """Process a piece of the requested entry, or the answer that there is none."""
-        asked = self._asking.asked
+        asked = self._requester.pending_request
         if asked is None or peer != asked.peer:
             return
-        damaged = asked.thing
-        name = damaged.client, damaged.sequence, len(self._data)
+        damaged = asked.item
+        name = damaged.client, damaged.sequence, len(self._received_data)
         if name != (piece.client, piece.sequence, piece.start):
             return
-        self._data += piece.data
-        if piece.data and len(self._data) < damaged.length:
-            self._asking.wait_on()
-            self._ask_on(asked)
+        self._received_data += piece.data
+        if piece.data and len(self._received_data) < damaged.length:
+            self._requester.extend_timeout()
+            self._request_next_chunk(asked)
             return
-        data = bytes(self._data)
-        if damaged.is_body(data):
-            self._asking.asked = None
-            self._mend(damaged, data, peer)
+        data = bytes(self._received_data)
+        if damaged.matches(data):
+            self._requester.pending_request = None
+            self._repair_body(damaged, data, peer)
         else:
-            self._asking.done()
-            self._say_if_given_up()
+            self._requester.finish_request()
+            self._notify_if_given_up()
 
-    def _mend(self, damaged: DamagedBody, data: bytes, peer: str) -> None:
-        self._putting_back.add(damaged.txid)
+    def _repair_body(self, damaged: DamagedBody, data: bytes, peer: str) -> None:
+        self._repairing_txids.add(damaged.txid)
         client, sequence = damaged.client, damaged.sequence
-        highest = self._known.highest(client)
+        highest = self._dedup_window.highest_sequence(client)
         if highest:  # from now on, a resent copy is a duplicate
-            self._known.noted(client, highest, (sequence,))
+            self._dedup_window.record_sequences(client, highest, (sequence,))
 
         def mend() -> str:
             journal = self._log.journal
             try:
-                if journal.find_again(client, sequence, damaged.txid) is not None:
+                if journal.find_later(client, sequence, damaged.txid) is not None:
                     return "it has been recorded again meanwhile"
-                is_done = journal.mending.mend(damaged, data)
+                is_done = journal.body_repair.replace_body(damaged, data)
             except OSError as problem:
                 return reason(problem)
             return "" if is_done else "its journal is not what it was"
 
         def say(problem: str) -> None:
-            self._putting_back.discard(damaged.txid)
-            self._asking.forget(damaged.txid)
+            self._repairing_txids.discard(damaged.txid)
+            self._requester.remove_item(damaged.txid)
             if problem:
-                self._hopeless.add(damaged.txid)
-                self._written.emit("1E-0019", txid=damaged.txid, problem=problem)
-                self._changed(0)
+                self._unrepairable_txids.add(damaged.txid)
+                self._event_log.emit("1E-0019", txid=damaged.txid, problem=problem)
+                self._on_change(0)
             else:
-                self._written.emit("1E-0018", txid=damaged.txid, other=peer)
-                self._changed(damaged.txid)
-            self._asking.go_on()
+                self._event_log.emit("1E-0018", txid=damaged.txid, other=peer)
+                self._on_change(damaged.txid)
+            self._requester.request_next()
 
         # An entry that has come again until now can be found when it is on stable storage.
-        self._log.when_durable(lambda: self._log.do_aside(mend, say))
+        self._log.when_durable(lambda: self._log.run_on_worker(mend, say))
 
     # Answers.
 
-    def _answer(self, peer: str, want: ChunkRequest) -> None:
+    def _send_chunk(self, peer: str, want: ChunkRequest) -> None:
         """Send a piece of an entry, if the other instance is entitled to it."""
 
         def find() -> EntryBatch | None:
@@ -297,13 +304,13 @@ class PeerBodyRepair:
             data = b""
             if run is not None:
                 body = run.data[0][: run.rows[0][BODY_LENGTH]]
-                if self._neighbours.may_have(peer, run.topic, run.origin.path, body):
+                if self._links.may_receive(peer, run.topic, run.origin.path, body):
                     data = run.data[0][want.start : want.start + ENTRY_CHUNK_SIZE]
                 else:
-                    self._neighbours.refuse(peer, run.topic)
+                    self._links.log_denied_request(peer, run.topic)
             return _ENCODER.encode(EntryChunk(want.client, want.sequence, want.start, data))
 
-        self._answers.give(peer, find, answer)
+        self._responder.send_response(peer, find, answer)
 
 
 def _read(journal: Journal, client: int, sequence: int) -> EntryBatch | None:
@@ -311,5 +318,5 @@ def _read(journal: Journal, client: int, sequence: int) -> EntryBatch | None:
     txid = journal.find(client, sequence)
     if txid is None:
         return None
-    stretch = journal.replay(LogSpan(txid - 1, last=txid), kinds=EVENTS).read_on(1)
-    return next(iter(stretch.runs()), None)
+    stretch = journal.replay(LogSpan(txid - 1, last_txid=txid), kinds=EVENTS).read_entry_range(1)
+    return next(iter(stretch.batches()), None)

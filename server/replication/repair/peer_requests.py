@@ -37,18 +37,18 @@ class PeerRequest(Generic[_Thing]):
 
     Attributes:
         key: the key of the item.
-        thing: the item.
+        item: the item.
         peer: the instance.
-        since: time of the request, or of its latest partial answer, in seconds.
-        said: time when the request was sent last, in seconds.
+        since_s: time of the request, or of its latest partial answer, in seconds.
+        sent_s: time when the request was sent last, in seconds.
         is_answered: whether the answer is complete.
     """
 
     key: int
-    thing: _Thing
+    item: _Thing
     peer: str
-    since: float
-    said: float
+    since_s: float
+    sent_s: float
     is_answered: bool = False
 
 
@@ -56,118 +56,121 @@ class PeerRequester(Generic[_Thing]):
     """Missing items, by key, and the request for one of them.
 
     Args:
-        neighbours: the links.
+        links: the links.
         clock: the time, and timers.
-        ask: sends a request; the receiver of the answer calls `wait_on` or `done`.
-        ask_again: requests the part of the item that has not arrived.
-        looked: called about once a second, until all items have been given up.
-        comes_by_itself: tells whether an item need not be requested now.
+        send_request: sends a request; the receiver of the answer calls `extend_timeout` or
+            `finish_request`.
+        resend_request: requests the part of the item that has not arrived.
+        on_tick: called about once a second, until all items have been given up.
+        will_arrive_unrequested: tells whether an item need not be requested now.
 
     Attributes:
-        wanted: the missing items.
-        asked: the request that has not been answered; None if there is none.
+        missing_items: the missing items.
+        pending_request: the request that has not been answered; None if there is none.
     """
 
     def __init__(
         self,
-        neighbours: PeerLinks,
+        links: PeerLinks,
         clock: Clock,
-        ask: Callable[[PeerRequest[_Thing]], None],
-        ask_again: Callable[[PeerRequest[_Thing]], None],
-        looked: Callable[[], None],
-        comes_by_itself: Callable[[_Thing], bool] = lambda _: False,
+        send_request: Callable[[PeerRequest[_Thing]], None],
+        resend_request: Callable[[PeerRequest[_Thing]], None],
+        on_tick: Callable[[], None],
+        will_arrive_unrequested: Callable[[_Thing], bool] = lambda _: False,
     ) -> None:
-        self.wanted: Final[dict[int, _Thing]] = {}
-        self.asked: PeerRequest[_Thing] | None = None
-        self._neighbours: Final = neighbours
+        self.missing_items: Final[dict[int, _Thing]] = {}
+        self.pending_request: PeerRequest[_Thing] | None = None
+        self._links: Final = links
         self._clock: Final = clock
-        self._ask: Final = ask
-        self._ask_again: Final = ask_again
-        self._comes_by_itself: Final = comes_by_itself
-        self._looked: Final = looked
-        self._tried: dict[int, set[str]] = {}  # by key, the peers that have been asked in vain
-        self._wanted_first: float | None = None
-        self._cancel: Callable[[], None] | None = None
+        self._send_request: Final = send_request
+        self._resend_request: Final = resend_request
+        self._will_arrive_unrequested: Final = will_arrive_unrequested
+        self._on_tick: Final = on_tick
+        self._tried_peers: dict[
+            int, set[str]
+        ] = {}  # by key, the peers that have been asked in vain
+        self._first_missing_s: float | None = None
+        self._cancel_timer: Callable[[], None] | None = None
 
     def close(self) -> None:
         """Drop all items, and stop the timer."""
-        self.wanted.clear()
-        self.asked = None
-        if self._cancel is not None:
-            self._cancel()
+        self.missing_items.clear()
+        self.pending_request = None
+        if self._cancel_timer is not None:
+            self._cancel_timer()
 
-    def want(self, key: int, thing: _Thing) -> None:
-        """Add a missing item; it is requested after the next `go_on`."""
-        if len(self.wanted) < MAX_PENDING_REQUESTS:
-            self.wanted.setdefault(key, thing)
-            if self._wanted_first is None:
-                self._wanted_first = self._clock.steady()
+    def add_item(self, key: int, thing: _Thing) -> None:
+        """Add a missing item; it is requested after the next `request_next`."""
+        if len(self.missing_items) < MAX_PENDING_REQUESTS:
+            self.missing_items.setdefault(key, thing)
+            if self._first_missing_s is None:
+                self._first_missing_s = self._clock.steady()
 
-    def forget(self, key: int) -> None:
+    def remove_item(self, key: int) -> None:
         """Remove an item that is no longer missing, or cannot be had."""
-        self.wanted.pop(key, None)
-        self._tried.pop(key, None)
+        self.missing_items.pop(key, None)
+        self._tried_peers.pop(key, None)
 
     def is_given_up(self, key: int) -> bool:
         """Return whether no connected peer has a wanted item."""
-        if self.asked is not None and self.asked.key == key:
+        if self.pending_request is not None and self.pending_request.key == key:
             return False
-        is_early = self._clock.steady() - (self._wanted_first or 0.0) < _PATIENCE
-        return not is_early and self._tried.get(key, set()).issuperset(self._neighbours.peers)
+        is_early = self._clock.steady() - (self._first_missing_s or 0.0) < _PATIENCE
+        return not is_early and self._tried_peers.get(key, set()).issuperset(self._links.peers)
 
-    def links_changed(self) -> None:
+    def update_peers(self) -> None:
         """Note that a link has been opened or closed."""
-        peers = self._neighbours.peers
-        for tried in self._tried.values():
+        peers = self._links.peers
+        for tried in self._tried_peers.values():
             tried.intersection_update(peers)  # a peer that reconnects may have it
-        if self.asked is not None and self.asked.peer not in peers:
-            self.asked = None
-        self.go_on()
+        if self.pending_request is not None and self.pending_request.peer not in peers:
+            self.pending_request = None
+        self.request_next()
 
-    def go_on(self) -> None:
+    def request_next(self) -> None:
         """Request the next item, if no request is pending and there is a peer to ask."""
-        if self.asked is not None or not self.wanted:
+        if self.pending_request is not None or not self.missing_items:
             return
-        self._tick_later()
-        peers = list(self._neighbours.peers)
-        for key, thing in self.wanted.items():
-            if self._comes_by_itself(thing):
+        self._schedule_tick()
+        peers = list(self._links.peers)
+        for key, thing in self.missing_items.items():
+            if self._will_arrive_unrequested(thing):
                 continue
-            tried = self._tried.setdefault(key, set())
+            tried = self._tried_peers.setdefault(key, set())
             for peer in peers:
                 if peer not in tried:
                     tried.add(peer)
                     now = self._clock.steady()
-                    self.asked = PeerRequest(key, thing, peer, now, now)
-                    self._ask(self.asked)
+                    self.pending_request = PeerRequest(key, thing, peer, now, now)
+                    self._send_request(self.pending_request)
                     return
 
-    def wait_on(self) -> None:
+    def extend_timeout(self) -> None:
         """Note a partial answer: the peer has more to send."""
-        if self.asked is not None:
-            self.asked.since = self.asked.said = self._clock.steady()
+        if self.pending_request is not None:
+            self.pending_request.since_s = self.pending_request.sent_s = self._clock.steady()
 
-    def done(self) -> None:
+    def finish_request(self) -> None:
         """End the request: the peer has nothing more to send."""
-        self.asked = None
-        self.go_on()
+        self.pending_request = None
+        self.request_next()
 
-    def _tick_later(self) -> None:
-        if self._cancel is None:
-            self._cancel = self._clock.call_later(_TICK_SECONDS, self._tick)
+    def _schedule_tick(self) -> None:
+        if self._cancel_timer is None:
+            self._cancel_timer = self._clock.call_later(_TICK_SECONDS, self._tick)
 
     def _tick(self) -> None:
         """End or repeat a request that has timed out."""
-        self._cancel = None
-        asked, now = self.asked, self._clock.steady()
-        if asked is not None and now - asked.since > _PATIENCE:
-            self.done()
-        elif asked is not None and not asked.is_answered and now - asked.said > _AGAIN:
-            asked.said = now
-            self._ask_again(asked)
-        self._looked()
-        if not all(map(self.is_given_up, self.wanted)):
-            self._tick_later()
+        self._cancel_timer = None
+        asked, now = self.pending_request, self._clock.steady()
+        if asked is not None and now - asked.since_s > _PATIENCE:
+            self.finish_request()
+        elif asked is not None and not asked.is_answered and now - asked.sent_s > _AGAIN:
+            asked.sent_s = now
+            self._resend_request(asked)
+        self._on_tick()
+        if not all(map(self.is_given_up, self.missing_items)):
+            self._schedule_tick()
 
 
 class PeerResponder:
@@ -175,17 +178,17 @@ class PeerResponder:
 
     Args:
         log: the log, which the helper thread reads for the answers.
-        neighbours: the links.
+        links: the links.
         subject: the subject of the messages.
     """
 
-    def __init__(self, log: TransactionLog, neighbours: PeerLinks, subject: str) -> None:
+    def __init__(self, log: TransactionLog, links: PeerLinks, subject: str) -> None:
         self._log: Final = log
-        self._neighbours: Final = neighbours
+        self._links: Final = links
         self._subject: Final = subject
-        self._answering: set[str] = set()
+        self._pending_peers: set[str] = set()
 
-    def give(
+    def send_response(
         self, peer: str, find: Callable[[], _Found], answer: Callable[[_Found], bytes]
     ) -> None:
         """Send an answer, made of the results of the helper thread.
@@ -196,12 +199,12 @@ class PeerResponder:
             answer: makes the answer, on the engine's thread, without data that the peer is not
                 entitled to.
         """
-        if peer in self._answering:
+        if peer in self._pending_peers:
             return
-        self._answering.add(peer)
+        self._pending_peers.add(peer)
 
         def say(found: _Found) -> None:
-            self._answering.discard(peer)
-            self._neighbours.say(peer, self._subject, answer(found))
+            self._pending_peers.discard(peer)
+            self._links.send_message(peer, self._subject, answer(found))
 
-        self._log.do_aside(find, say)
+        self._log.run_on_worker(find, say)

@@ -145,147 +145,149 @@ class PeerRecordRepair:
     Args:
         instance: name of this instance.
         log: the transaction log.
-        neighbours: the links.
-        known: the dedup windows of the publishers.
+        links: the links.
+        dedup_window: the dedup windows of the publishers.
         clock: the time, and timers.
-        written: the event log, for repaired and lost entries.
-        mended: called with the txid of an entry after its record has been rebuilt.
-        given_up: called when an entry has been found to be lost, for the time being.
+        event_log: the event log, for repaired and lost entries.
+        on_repaired: called with the txid of an entry after its record has been rebuilt.
+        on_given_up: called when an entry has been found to be lost, for the time being.
     """
 
     def __init__(
         self,
         instance: str,
         log: TransactionLog,
-        neighbours: PeerLinks,
-        known: DedupWindow,
+        links: PeerLinks,
+        dedup_window: DedupWindow,
         clock: Clock,
-        written: ServerLog,
-        mended: Callable[[int], None],
-        given_up: Callable[[], None],
+        event_log: ServerLog,
+        on_repaired: Callable[[int], None],
+        on_given_up: Callable[[], None],
     ) -> None:
         self._instance: Final = instance
         self._log: Final = log
-        self._neighbours: Final = neighbours
-        self._known: Final = known
-        self._written: Final = written
-        self._mended: Final = mended
-        self._given_up: Final = given_up
-        self._said: set[int] = set()  # first txids of gaps that have been logged as lost
-        self._asking: Final[PeerRequester[RecordGap]] = PeerRequester(  # by their first txid
-            neighbours, clock, self._ask, self._ask, self._say_what_is_lost
+        self._links: Final = links
+        self._dedup_window: Final = dedup_window
+        self._event_log: Final = event_log
+        self._on_repaired: Final = on_repaired
+        self._on_given_up: Final = on_given_up
+        self._logged_gaps: set[int] = set()  # first txids of gaps that have been logged as lost
+        self._requester: Final[PeerRequester[RecordGap]] = PeerRequester(  # by their first txid
+            links, clock, self._request_entries, self._request_entries, self._report_lost
         )
-        self._answers: Final = PeerResponder(log, neighbours, SUBJECT)
-        neighbours.listen(SUBJECT, self._hear)
+        self._responder: Final = PeerResponder(log, links, SUBJECT)
+        links.register_handler(SUBJECT, self._receive_message)
 
     def close(self) -> None:
         """Stop repairing."""
-        self._asking.close()
+        self._requester.close()
 
     # Damaged records.
 
-    def note(self, gaps: Iterable[RecordGap]) -> None:
+    def add_gaps(self, gaps: Iterable[RecordGap]) -> None:
         """Add gaps of damaged records, and request their entries."""
         for gap in gaps:
-            if self._covering(gap.first) is None:
-                self._asking.want(gap.first, gap)
-        self._asking.go_on()
+            if self._find_gap(gap.first) is None:
+                self._requester.add_item(gap.first, gap)
+        self._requester.request_next()
 
     def is_lost(self, txid: int) -> bool | None:
         """Return whether an entry is unlikely to be repaired soon; None if its record is intact."""
-        gap = self._covering(txid)
-        return None if gap is None else self._asking.is_given_up(gap.first)
+        gap = self._find_gap(txid)
+        return None if gap is None else self._requester.is_given_up(gap.first)
 
-    def _covering(self, txid: int) -> RecordGap | None:
-        gaps = self._asking.wanted.values()
+    def _find_gap(self, txid: int) -> RecordGap | None:
+        gaps = self._requester.missing_items.values()
         return next((gap for gap in gaps if gap.first <= txid <= gap.last), None)
 
-    def links_changed(self) -> None:
+    def update_peers(self) -> None:
         """Note that a link has been opened or closed."""
-        self._asking.links_changed()
+        self._requester.update_peers()
 
     # Requests.
 
-    def _ask(self, asked: PeerRequest[RecordGap]) -> None:
-        gap = asked.thing
+    def _request_entries(self, asked: PeerRequest[RecordGap]) -> None:
+        gap = asked.item
         want = EntryInfoRequest(gap.first, gap.last, [*gap.before], [*gap.behind])
-        self._neighbours.say(asked.peer, SUBJECT, _ENCODER.encode(want))
+        self._links.send_message(asked.peer, SUBJECT, _ENCODER.encode(want))
 
-    def _say_what_is_lost(self) -> None:
-        lost = [gap for gap in self._asking.wanted.values() if self.is_lost(gap.first)]
+    def _report_lost(self) -> None:
+        lost = [gap for gap in self._requester.missing_items.values() if self.is_lost(gap.first)]
         for gap in lost:
-            if gap.first not in self._said:
-                self._said.add(gap.first)
-                self._say_it_is_lost(gap)
+            if gap.first not in self._logged_gaps:
+                self._logged_gaps.add(gap.first)
+                self._log_lost_gap(gap)
         if lost:
-            self._given_up()
+            self._on_given_up()
 
-    def _say_it_is_lost(self, gap: RecordGap) -> None:
+    def _log_lost_gap(self, gap: RecordGap) -> None:
         entries = f"{gap.last - gap.first + 1} entries, from {gap.first} on"
         problem = "no instance that is connected has any that fit what is left of them"
         if not (gap.before or gap.behind):
             problem = "nothing around them is left by which another instance could find them"
-        self._written.emit("1E-0023", entries=entries, problem=problem)
+        self._event_log.emit("1E-0023", entries=entries, problem=problem)
 
-    def _hear(self, peer: str, body: bytes) -> None:
+    def _receive_message(self, peer: str, body: bytes) -> None:
         try:
             word = _DECODER.decode(body)
         except MSGPACK_ERRORS:
             return  # malformed: the requester times out
         if isinstance(word, EntryInfoRequest):
-            self._answer(peer, word)
+            self._send_entries(peer, word)
         else:
-            self._take(peer, word)
+            self._process_response(peer, word)
 
-    def _take(self, peer: str, word: EntryInfoResponse) -> None:
+    def _process_response(self, peer: str, word: EntryInfoResponse) -> None:
         """Process the answer of another instance."""
-        asked, link = self._asking.asked, self._neighbours.peers.get(peer)
+        asked, link = self._requester.pending_request, self._links.peers.get(peer)
         if asked is None or link is None or (peer, word.first) != (asked.peer, asked.key):
             return
         if asked.is_answered:  # the request was repeated, and answered twice
             return
-        gap = asked.thing
+        gap = asked.item
         hop = Hop(peer, link.description.group)
         accounts = [
             account
             for one in word.entries
             if (account := _account(one, hop, self._instance, gap)) is not None
-            and not 0 < self._known.highest(account.client) < account.sequence  # it will be resent
+            and not 0
+            < self._dedup_window.highest_sequence(account.client)
+            < account.sequence  # it will be resent
         ]
         if not accounts:
-            self._asking.done()
+            self._requester.finish_request()
             return
         asked.is_answered = True
         restore = partial(_restore, self._log.journal, gap, accounts)
         # An entry that has come again until now can be found when it is on stable storage.
         self._log.when_durable(
-            lambda: self._log.do_aside(restore, lambda done: self._note_done(asked, done))
+            lambda: self._log.run_on_worker(restore, lambda done: self._finish_repair(asked, done))
         )
 
-    def _note_done(self, asked: PeerRequest[RecordGap], done: _RestoreResult) -> None:
+    def _finish_repair(self, asked: PeerRequest[RecordGap], done: _RestoreResult) -> None:
         """Process the result of a repair, which may have rebuilt nothing."""
-        gap, peer = asked.thing, asked.peer
-        if self._asking.asked is asked:
-            self._asking.asked = None
+        gap, peer = asked.item, asked.peer
+        if self._requester.pending_request is asked:
+            self._requester.pending_request = None
         if done.problem:
             entries = f"{gap.last - gap.first + 1} entries, from {gap.first} on"
-            self._written.emit("1E-0023", entries=entries, problem=done.problem)
+            self._event_log.emit("1E-0023", entries=entries, problem=done.problem)
         if done.restored:
-            self._asking.forget(gap.first)
-            for one in done.left:  # it is not known yet which peers have these
-                self._asking.want(one.first, one)
+            self._requester.remove_item(gap.first)
+            for one in done.remaining_gaps:  # it is not known yet which peers have these
+                self._requester.add_item(one.first, one)
         for txid, client, sequence in done.restored:
-            highest = self._known.highest(client)
+            highest = self._dedup_window.highest_sequence(client)
             if highest:  # from now on, a resent copy is a duplicate
-                self._known.noted(client, highest, (sequence,))
+                self._dedup_window.record_sequences(client, highest, (sequence,))
             name = f"{client}|{sequence}|"
-            self._written.emit("1E-0022", txid=txid, name=name, other=peer)
-            self._mended(txid)
-        self._asking.go_on()
+            self._event_log.emit("1E-0022", txid=txid, name=name, other=peer)
+            self._on_repaired(txid)
+        self._requester.request_next()
 
     # Answers.
 
-    def _answer(self, peer: str, want: EntryInfoRequest) -> None:
+    def _send_entries(self, peer: str, want: EntryInfoRequest) -> None:
         """Describe the entries recorded here that the other instance may have."""
 
         def find() -> list[_CandidateEntry]:
@@ -300,12 +302,12 @@ class PeerRecordRepair:
             for one in found:
                 key = one.topic, one.path
                 if key not in allowed:
-                    allowed[key] = self._neighbours.may_have(peer, *key)
+                    allowed[key] = self._links.may_receive(peer, *key)
                 if allowed[key]:
                     entries.append(one.description)
             return _ENCODER.encode(EntryInfoResponse(want.first, _as_many_as_fit(entries)))
 
-        self._answers.give(peer, find, answer)
+        self._responder.send_response(peer, find, answer)
 
 
 class _CandidateEntry(NamedTuple):
@@ -326,7 +328,7 @@ class _RestoreResult(NamedTuple):
     """Result for a gap: txid, identity and number of entries; remaining gaps; a problem."""
 
     restored: Sequence[tuple[int, int, int]] = ()
-    left: Sequence[RecordGap] = ()
+    remaining_gaps: Sequence[RecordGap] = ()
     problem: str = ""
 
 
@@ -334,10 +336,10 @@ def _restore(
     journal: Journal, gap: RecordGap, accounts: Sequence[ReplacementEntry]
 ) -> _RestoreResult:
     try:
-        done = journal.restoring.restore(
+        done = journal.record_repair.rebuild_records(
             gap, accounts, lambda one: journal.find(one.client, one.sequence) is not None
         )
-        left = [one for one in journal.restoring.gaps(gap.first) if one.first <= gap.last]
+        left = [one for one in journal.record_repair.find_gaps(gap.first) if one.first <= gap.last]
     except OSError as problem:
         return _RestoreResult(problem=reason(problem))
     restored = [(txid, one.client, one.sequence) for txid, one in sorted(done.items())]
@@ -411,12 +413,12 @@ def _found(journal: Journal, want: EntryInfoRequest, asker: str) -> list[_Candid
         return []
     low, high = low or high or 0, high or low or 0
     low, high = min(low, high), min(max(low, high), low + _MAX_GAP_ENTRIES)
-    span = LogSpan(low - _MARGIN, last=min(high + _MARGIN, journal.durable_txid))
+    span = LogSpan(low - _MARGIN, last_txid=min(high + _MARGIN, journal.durable_txid))
     cursor = journal.replay(span, kinds=EVENTS)
     sure: list[_CandidateEntry] = []
     likely: list[tuple[int, _CandidateEntry]] = []
     while not cursor.is_caught_up:
-        for run in cursor.read_on(_BATCH_SIZE).runs():
+        for run in cursor.read_entry_range(_BATCH_SIZE).batches():
             path = hops(run.origin.path)
             is_theirs = bool(path) and path[0].name == asker
             for one, txid in _descriptions(run):

@@ -32,45 +32,46 @@ class BulkSender:
         held: the connection. The carrier duplicates its descriptor, so `finish` or `stop` has to be
             called once.
         post: schedules a call on the engine's thread.
-        relieved: called there when the unsent bytes have fallen below the lower limit.
-        lost: called there when the connection has failed.
+        on_drained: called there when the unsent bytes have fallen below the lower limit.
+        on_lost: called there when the connection has failed.
     """
 
     def __init__(
         self,
         held: socket.socket,
         post: Callable[[Callable[[], None]], object],
-        relieved: Callable[[], None],
-        lost: Callable[[], None],
+        on_drained: Callable[[], None],
+        on_lost: Callable[[], None],
     ) -> None:
         self._socket = socket.socket(fileno=os.dup(held.fileno()))
         self._post = post
-        self._relieved = relieved
-        self._lost = lost
+        self._on_drained = on_drained
+        self._on_lost = on_lost
         self._queue: SimpleQueue[Sequence[bytes] | None] = SimpleQueue()
-        self._given = 0  # total bytes; written by the engine's thread only
-        self._sent = 0  # total bytes; written by the sending thread only
-        self._is_crowded = False
-        self._then: Callable[[], None] | None = None  # called at the end
+        self._queued_bytes = 0  # total bytes; written by the engine's thread only
+        self._sent_bytes = 0  # total bytes; written by the sending thread only
+        self._is_full = False
+        self._on_finished: Callable[[], None] | None = None  # called at the end
         self._thread = Thread(target=self._run, name="replication-send", daemon=True)
         self._thread.start()
 
     @property
     def is_idle(self) -> bool:
         """True if all data has been sent."""
-        return self._given == self._sent
+        return self._queued_bytes == self._sent_bytes
 
     def send(self, data: Sequence[bytes]) -> bool:
         """Send bytes. Return True if there is room for more; if not, `relieved` is called later."""
-        self._given += sum(map(len, data))
+        self._queued_bytes += sum(map(len, data))
         self._queue.put(data)
-        if self._given - self._sent <= MAX_UNSENT_BYTES:
+        if self._queued_bytes - self._sent_bytes <= MAX_UNSENT_BYTES:
             return True
-        # The thread reads this flag after it has updated `_sent`, so one of the two sees the other.
-        self._is_crowded = True
-        if self._given - self._sent > _MIN_UNSENT:
+        # The thread reads this flag after it has updated `_sent_bytes`, so one of the two sees the
+        # other.
+        self._is_full = True
+        if self._queued_bytes - self._sent_bytes > _MIN_UNSENT:
             return False
-        self._is_crowded = False
+        self._is_full = False
         return True
 
     def finish(self, then: Callable[[], None]) -> None:
@@ -79,7 +80,7 @@ class BulkSender:
         Args:
             then: called on the engine's thread after that.
         """
-        self._then = then
+        self._on_finished = then
         self._queue.put(None)
 
     def stop(self) -> None:
@@ -90,17 +91,17 @@ class BulkSender:
 
     def _run(self) -> None:
         try:
-            while pieces := self._next():
+            while pieces := self._next_pieces():
                 send_all(self._socket.fileno(), pieces)
-                self._sent += sum(map(len, pieces))
-                if self._is_crowded and self._given - self._sent <= _MIN_UNSENT:
-                    self._is_crowded = False
-                    self._tell(self._relieved)
+                self._sent_bytes += sum(map(len, pieces))
+                if self._is_full and self._queued_bytes - self._sent_bytes <= _MIN_UNSENT:
+                    self._is_full = False
+                    self._call_engine(self._on_drained)
         except OSError:
-            self._tell(self._lost)
-        self._tell(self._end)
+            self._call_engine(self._on_lost)
+        self._call_engine(self._close)
 
-    def _next(self) -> list[bytes]:
+    def _next_pieces(self) -> list[bytes]:
         """Return all data in the queue, waiting for some; empty at the end."""
         pieces: list[bytes] = []
         while not pieces or not self._queue.empty():
@@ -111,11 +112,11 @@ class BulkSender:
             pieces += more
         return pieces
 
-    def _end(self) -> None:
+    def _close(self) -> None:
         self._socket.close()
-        if self._then is not None:
-            self._then()
+        if self._on_finished is not None:
+            self._on_finished()
 
-    def _tell(self, what: Callable[[], None]) -> None:
+    def _call_engine(self, what: Callable[[], None]) -> None:
         with suppress(RuntimeError):  # the event loop has ended
             self._post(what)

@@ -49,7 +49,7 @@ class ReplicationConnection(asyncio.Protocol):
     """A connection between two instances, made by either of them; a `LinkConnection`.
 
     Args:
-        turns: shares the engine's time.
+        scheduler: shares the engine's time.
         outboxes: the clients' output buffers, which are flushed after each read.
         begin: makes the link when the connection is established.
 
@@ -60,20 +60,20 @@ class ReplicationConnection(asyncio.Protocol):
 
     def __init__(
         self,
-        turns: Scheduler,
+        scheduler: Scheduler,
         outboxes: Outboxes,
         begin: Callable[[ReplicationConnection], ReplicationLink],
     ) -> None:
         self.address = ""
         self.is_ready = True
-        self._turns = turns
+        self._scheduler = scheduler
         self._outboxes = outboxes
         self._make_link = begin
         self._transport: asyncio.Transport | None = None
         self._link: ReplicationLink | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._carrier: BulkSender | None = None
-        self._carried_at = 0.0
+        self._bulk_sender: BulkSender | None = None
+        self._last_bulk_send_s = 0.0
         self._is_closing = False
 
     # Called by the event loop.
@@ -84,17 +84,17 @@ class ReplicationConnection(asyncio.Protocol):
         self._transport.set_write_buffer_limits(MAX_UNSENT_BYTES)
         self._loop = asyncio.get_running_loop()
         self.address = printable_address(transport.get_extra_info("peername"))
-        self._begin()
+        self._create_link()
 
-    def _begin(self) -> None:
+    def _create_link(self) -> None:
         self._link = self._make_link(self)
 
     def data_received(self, data: bytes) -> None:
         """Feed the bytes to the link, and flush the output of all clients that they affect."""
         if self._link is None:
             return
-        turns = self._turns
-        first = len(self._outboxes.waiting)
+        turns = self._scheduler
+        first = len(self._outboxes.pending_outboxes)
         self._link.feed(data)
         if len(data) >= LONG_READ_SIZE:
             turns.flush_while_busy()
@@ -109,15 +109,15 @@ class ReplicationConnection(asyncio.Protocol):
         """Resume sending: the buffer of the transport or the carrier has drained."""
         self.is_ready = True
         if self._link is not None:
-            self._link.is_writable()
+            self._link.resume_writing()
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - why does not matter
         """Notify the link: the peer is gone, or the link has been closed."""
-        if self._carrier is not None:
-            self._carrier.stop()
+        if self._bulk_sender is not None:
+            self._bulk_sender.stop()
         link, self._link = self._link, None
         if link is not None:
-            link.lost()
+            link.connection_lost()
 
     # Called by the link.
 
@@ -126,28 +126,28 @@ class ReplicationConnection(asyncio.Protocol):
         transport = self._transport
         if transport is None or self._is_closing or transport.is_closing():
             return
-        carrier = self._carrier_for(transport, sum(map(len, data)))
+        carrier = self._bulk_sender_for(transport, sum(map(len, data)))
         if carrier is None:
             transport.writelines(data)
         elif not carrier.send(data):
             self.is_ready = False
 
-    def _carrier_for(self, transport: asyncio.Transport, size: int) -> BulkSender | None:
+    def _bulk_sender_for(self, transport: asyncio.Transport, size: int) -> BulkSender | None:
         """Return the carrier that sends `size` bytes; None if the event loop does."""
-        carrier, loop = self._carrier, self._loop
+        carrier, loop = self._bulk_sender, self._loop
         if loop is None or (carrier is not None and not carrier.is_idle):
             return carrier
         now = loop.time()
         if size >= _MUCH:
-            self._carried_at = now
-        elif carrier is None or now > self._carried_at + _MUCH_SECONDS:
+            self._last_bulk_send_s = now
+        elif carrier is None or now > self._last_bulk_send_s + _MUCH_SECONDS:
             return None
         if transport.get_write_buffer_size() or transport.get_extra_info("sslcontext"):
             return None
         if carrier is None:
             held = transport.get_extra_info("socket")
             with suppress(OSError, RuntimeError):  # no free descriptor, or no thread can start
-                carrier = self._carrier = BulkSender(
+                carrier = self._bulk_sender = BulkSender(
                     held, loop.call_soon_threadsafe, self.resume_writing, transport.abort
                 )
         return carrier
@@ -168,8 +168,8 @@ class ReplicationConnection(asyncio.Protocol):
         if transport is None or self._is_closing or transport.is_closing():
             return
         self._is_closing = True
-        if self._carrier is not None:
-            self._carrier.finish(transport.close)
+        if self._bulk_sender is not None:
+            self._bulk_sender.finish(transport.close)
         else:
             transport.close()
         asyncio.get_running_loop().call_later(_LINGER_SECONDS, transport.abort)
@@ -193,18 +193,18 @@ class AcceptedReplicationConnection(ReplicationConnection):
     def __init__(self, transport_context: TransportContext, links: LinkRegistry) -> None:
         self._transport_context = transport_context
         self._links = links
-        self._visit: PreLogonConnection | None = None
+        self._pre_logon: PreLogonConnection | None = None
         self._user = ""
         self._instance = ""
         self._is_authenticated = False
         self._certificate_user = ""
         self._permissions: Permissions = NO_PERMISSIONS
-        self._deciding: AnswerFuture[str | None] | None = None
-        self._hosts: HostAddresses = {}
-        self._finding: asyncio.Task[None] | None = None
-        transport = transport_context.entrance.transport
+        self._pending_admission: AnswerFuture[str | None] | None = None
+        self._host_addresses: HostAddresses = {}
+        self._resolve_task: asyncio.Task[None] | None = None
+        transport = transport_context.connection_context.transport
         super().__init__(
-            transport_context.engine.turns,
+            transport_context.engine.scheduler,
             transport_context.engine.outboxes,
             lambda link_connection: links.accept(link_connection, transport, self),
         )
@@ -217,40 +217,40 @@ class AcceptedReplicationConnection(ReplicationConnection):
     def data_received(self, data: bytes) -> None:
         """See `ReplicationConnection`."""
         super().data_received(data)
-        if self._visit is not None and self._link is not None:
-            if self._link.stage is LinkStage.GREETING:
-                self._visit.keep(self._link.held)
+        if self._pre_logon is not None and self._link is not None:
+            if self._link.stage is LinkStage.HANDSHAKE:
+                self._pre_logon.update_unfinished_bytes(self._link.buffered_bytes)
             else:
-                self._leave_lobby()
+                self._end_pre_logon()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """See `ReplicationConnection`."""
         self._transport_context.connections.discard(self)
-        self._leave_lobby()
-        self._permissions.leave()
+        self._end_pre_logon()
+        self._permissions.release()
         self._permissions = NO_PERMISSIONS
-        if self._deciding is not None:
-            self._deciding.give_up()
+        if self._pending_admission is not None:
+            self._pending_admission.cancel()
         super().connection_lost(exc)
 
-    def _begin(self) -> None:
+    def _create_link(self) -> None:
         transport = self._transport
         assert transport is not None  # noqa: S101 - connection_made has set it
         transport_context = self._transport_context
         held = transport.get_extra_info("socket")
-        if not transport_context.is_open or not transport_context.descriptors.has_room(
+        if not transport_context.is_open or not transport_context.descriptor_reserve.has_room(
             held.fileno()
         ):
             transport.abort()
             return
         transport_context.connections.add(self)
-        super()._begin()
-        self._visit = PreLogonConnection(transport_context.engine.pre_logon, self)
+        super()._create_link()
+        self._pre_logon = PreLogonConnection(transport_context.engine.pre_logon_limits, self)
 
-    def _leave_lobby(self) -> None:
-        if self._visit is not None:
-            self._visit.end()
-            self._visit = None
+    def _end_pre_logon(self) -> None:
+        if self._pre_logon is not None:
+            self._pre_logon.end()
+            self._pre_logon = None
 
     @property
     def user(self) -> str:
@@ -260,30 +260,30 @@ class AcceptedReplicationConnection(ReplicationConnection):
     # The identity of the instance.
 
     @property
-    def is_proven(self) -> bool:
+    def is_verified(self) -> bool:
         """See `LinkAdmission`."""
-        if self._permissions.is_instance(self._instance):
+        if self._permissions.allows_instance(self._instance):
             return self._is_authenticated
         named = {self._user if self._is_authenticated else "", self._certificate_user}
         return self._instance in named
 
     @property
-    def is_stranger(self) -> bool:
+    def is_unverified_user(self) -> bool:
         """See `LinkAdmission`."""
-        return self._is_authenticated and not self.is_proven
+        return self._is_authenticated and not self.is_verified
 
-    def falls_short(self, destination: DestinationSpec) -> str | None:
+    def check_destination(self, destination: DestinationSpec) -> str | None:
         """See `LinkAdmission`."""
         transport = self._transport
         context = None if transport is None else transport.get_extra_info("sslcontext")
-        return shortfall(context, destination.transports) or self._lacks_proof(destination)
+        return shortfall(context, destination.transports) or self._identity_problem(destination)
 
-    def _lacks_proof(self, destination: DestinationSpec) -> str | None:
+    def _identity_problem(self, destination: DestinationSpec) -> str | None:
         """Return why the instance is not accepted as a Destination; None if it is."""
-        if self.is_proven:
+        if self.is_verified:
             return None
         hosts = hosts_of(destination)
-        if self.is_stranger:
+        if self.is_unverified_user:
             if not hosts and all(
                 self.may_replicate(JournalTopic(one.message_type, one.name))
                 for one in destination.topics
@@ -294,20 +294,20 @@ class AcceptedReplicationConnection(ReplicationConnection):
                 f"{self._instance}: name the user so, or have its permissions name the instance "
                 "(instances)"
             )
-        if not hosts or comes_from(self._peer_host, hosts, self._hosts):
+        if not hosts or comes_from(self._peer_host, hosts, self._host_addresses):
             return None
         return f"it comes from {self._peer_host}, and the destination is at {', '.join(hosts)}"
 
-    def doubt(self, destination: DestinationSpec) -> str | None:
+    def destination_warning(self, destination: DestinationSpec) -> str | None:
         """See `LinkAdmission`."""
-        if self.is_proven or hosts_of(destination):
+        if self.is_verified or hosts_of(destination):
             return None
-        if self.is_stranger:
+        if self.is_unverified_user:
             return (
                 f"the Destination has no InetAddr, and the user {self._user!r} is not known to be "
                 "that instance"
             )
-        transport = self._transport_context.entrance.transport
+        transport = self._transport_context.connection_context.transport
         return (
             f"the Destination has no InetAddr, and transport {transport} does not check who "
             "connects: add an Authentication, or certificates"
@@ -320,20 +320,20 @@ class AcceptedReplicationConnection(ReplicationConnection):
 
     # Its permissions.
 
-    def judge(self, topic: JournalTopic) -> str | None:
+    def check_topic(self, topic: JournalTopic) -> str | None:
         """See `LinkAdmission`.
 
         Source: AMPS User Guide, Entitlement Resource and Permission Types: replication allowed.
         """
         permit = self._permit(topic)
-        if permit.allowed:
+        if permit.is_allowed:
             return None
         action, transport = (
             Permission.REPLICATE_TOPIC.value,
-            self._transport_context.entrance.transport,
+            self._transport_context.connection_context.transport,
         )
         resource = self._resource(topic)
-        self.refuse(action, resource, permit.rule)
+        self.audit_refusal(action, resource, permit.rule)
         return (
             f"{self._user!r} is not entitled to {action} {resource!r}:"
             f" transport {transport} has to allow it"
@@ -341,23 +341,25 @@ class AcceptedReplicationConnection(ReplicationConnection):
 
     def may_replicate(self, topic: JournalTopic) -> bool:
         """See `LinkAdmission`."""
-        return self._permit(topic).allowed
+        return self._permit(topic).is_allowed
 
     def _permit(self, topic: JournalTopic) -> Permit:
-        return self._permissions.permit(Permission.REPLICATE_TOPIC, self._resource(topic))
+        return self._permissions.get_permit(Permission.REPLICATE_TOPIC, self._resource(topic))
 
     def _resource(self, topic: JournalTopic) -> str:
-        return self._transport_context.engine.stores.resource(topic.message_type, topic.name)
-
-    def refuse(self, action: str, resource: str, reason: str) -> None:
-        """See `LinkAdmission`."""
-        self._transport_context.engine.audit.refused(
-            self._party(self._user), action, resource, reason
+        return self._transport_context.engine.sow_registry.entitlement_resource(
+            topic.message_type, topic.name
         )
 
-    def _party(self, user: str) -> AuditParty:
-        entrance = self._transport_context.entrance
-        return AuditParty(user, self.address, entrance.transport, module=entrance.module)
+    def audit_refusal(self, action: str, resource: str, reason: str) -> None:
+        """See `LinkAdmission`."""
+        self._transport_context.engine.audit.report_refusal(
+            self._audit_party(self._user), action, resource, reason
+        )
+
+    def _audit_party(self, user: str) -> AuditParty:
+        entrance = self._transport_context.connection_context
+        return AuditParty(user, self.address, entrance.transport, module=entrance.auth_module)
 
     # Its logon.
 
@@ -369,7 +371,9 @@ class AcceptedReplicationConnection(ReplicationConnection):
         assert self._transport is not None  # noqa: S101 - data has been received from there
         user = hello.user
         self._instance = hello.instance
-        entrance = with_certificate_user(self._transport_context.entrance, self._transport)
+        entrance = with_certificate_user(
+            self._transport_context.connection_context, self._transport
+        )
         self._certificate_user = entrance.certificate_user
         origin = LogonOrigin(
             entrance.transport, self.address, user, certificate_user=entrance.certificate_user
@@ -381,12 +385,15 @@ class AcceptedReplicationConnection(ReplicationConnection):
             if admission.granted:
                 self._is_authenticated = admission.is_proven
                 on_answer(
-                    entrance.entitlement.enter(admission.user), partial(entitled, admission.user)
+                    entrance.entitlement.acquire_permissions(admission.user),
+                    partial(entitled, admission.user),
                 )
             else:
                 reason = admission.detail or admission.reason
-                self._transport_context.engine.audit.logon_refused(self._party(user), reason)
-                found.give(
+                self._transport_context.engine.audit.report_refused_logon(
+                    self._audit_party(user), reason
+                )
+                found.set_result(
                     f"the logon as {user!r} is not accepted: {admission.reason}; it is made with "
                     "the Authenticator of the Destination, and checked by transport "
                     f"{entrance.transport}"
@@ -394,62 +401,62 @@ class AcceptedReplicationConnection(ReplicationConnection):
 
         def entitled(name: str, permissions: Permissions) -> None:
             if self._link is None:  # the connection is gone
-                permissions.leave()
+                permissions.release()
                 return
-            self._permissions.leave()
+            self._permissions.release()
             self._user, self._permissions = name, permissions
-            refusal = self._refusal()
+            refusal = self._logon_refusal()
             if refusal is not None or self._is_authenticated:
-                found.give(refusal)
+                found.set_result(refusal)
             else:
-                self._find_hosts(hello, found)
+                self._resolve_hosts(hello, found)
 
-        decision = entrance.authenticator.begin().step(credentials)
+        decision = entrance.authenticator.begin_logon().authenticate(credentials)
         if isinstance(decision, AnswerFuture):
-            found.if_given_up(decision.give_up)
-        self._deciding = found
+            found.on_cancel(decision.cancel)
+        self._pending_admission = found
         on_answer(decision, authenticated)
         return found
 
-    def _refusal(self) -> str | None:
+    def _logon_refusal(self) -> str | None:
         """Return why the user must not replicate as the instance that it claims to be."""
         audit, party, name = (
             self._transport_context.engine.audit,
-            self._party(self._user),
+            self._audit_party(self._user),
             self._user,
         )
-        transport = self._transport_context.entrance.transport
-        permit = self._permissions.permit(Permission.REPLICATION_LOGON, "")
-        if not permit.allowed:
-            audit.logon_refused(party, permit.rule)
+        transport = self._transport_context.connection_context.transport
+        permit = self._permissions.get_permit(Permission.REPLICATION_LOGON, "")
+        if not permit.is_allowed:
+            audit.report_refused_logon(party, permit.rule)
             return (
                 f"{name!r} is not entitled to replicate to this instance: transport "
                 f"{transport} has to allow it replication_logon"
             )
-        if self._permissions.is_instance(self._instance) is False:
-            audit.logon_refused(party, f"instances does not name {self._instance}")
+        if self._permissions.allows_instance(self._instance) is False:
+            audit.report_refused_logon(party, f"instances does not name {self._instance}")
             return (
                 f"{name!r} is not entitled to be the instance {self._instance}: the permissions of "
                 f"the user at transport {transport} have to name it (instances)"
             )
-        audit.logged_on(party, "")
+        audit.report_logon(party, "")
         return None
 
-    def _find_hosts(self, hello: Hello, found: AnswerFuture[str | None]) -> None:
+    def _resolve_hosts(self, hello: Hello, found: AnswerFuture[str | None]) -> None:
         """Resolve the hosts of the Destinations that the instance may be, then admit it."""
         hosts: set[str] = set()
         for own in self._links.replication.destinations.values():
             if own.spec.is_for(hello.instance, hello.group):
                 hosts |= hosts_of(own.spec)
         if not hosts:
-            found.give(None)
+            found.set_result(None)
             return
 
         async def find() -> None:
-            self._hosts = await resolve(hosts)
-            found.give(None)
+            self._host_addresses = await resolve(hosts)
+            found.set_result(None)
 
-        self._finding = asyncio.get_running_loop().create_task(find())
+        self._resolve_task = asyncio.get_running_loop().create_task(find())
 
 
 class ReplicationUsers:

@@ -58,7 +58,7 @@ class ReplicationConnector:
     """
 
     def __init__(self, spec: InstanceSpec, engine: Engine, links: LinkRegistry) -> None:
-        self._reaching = [
+        self._connectors = [
             _DestinationConnector(one, spec.modules, engine, links)
             for one in spec.replication
             if any(transport.addresses for transport in one.transports)
@@ -71,10 +71,10 @@ class ReplicationConnector:
         Raises:
             TransportError: the TLS settings of a connection cannot be used.
         """
-        for reaching in self._reaching:
-            reaching.check()
+        for reaching in self._connectors:
+            reaching.check_tls()
         loop = asyncio.get_running_loop()
-        self._tasks = [loop.create_task(reaching.run()) for reaching in self._reaching]
+        self._tasks = [loop.create_task(reaching.run()) for reaching in self._connectors]
 
     async def close(self) -> None:
         """Stop connecting; links stay open."""
@@ -99,14 +99,14 @@ class _DestinationConnector:
         self._spec = spec
         self._engine = engine
         self._links = links
-        self._changed = asyncio.Event()
-        self._sources: dict[int, CredentialSource] = {
+        self._links_changed = asyncio.Event()
+        self._credential_sources: dict[int, CredentialSource] = {
             number: make_credential_source(transport.authenticator, modules)
             for number, transport in enumerate(spec.transports)
         }
-        links.watch(self._changed.set)
+        links.watch(self._links_changed.set)
 
-    def check(self) -> None:
+    def check_tls(self) -> None:
         """Check that the TLS settings of the destination's connections can be used.
 
         Raises:
@@ -126,10 +126,10 @@ class _DestinationConnector:
         clock = asyncio.get_running_loop().time
         pause = _FIRST_PAUSE_SECONDS
         while True:
-            await self._until_apart()
+            await self._wait_disconnected()
             begun = clock()
-            if await self._go_through_addresses():
-                await self._until_apart()
+            if await self._try_addresses():
+                await self._wait_disconnected()
                 if clock() - begun >= _LASTING_SECONDS:
                     pause = _FIRST_PAUSE_SECONDS
                     continue
@@ -137,16 +137,16 @@ class _DestinationConnector:
             await asyncio.sleep(pause * spread)
             pause = min(2 * pause, _MAX_PAUSE_SECONDS)
 
-    async def _until_apart(self) -> None:
+    async def _wait_disconnected(self) -> None:
         while self._is_connected:
-            self._changed.clear()
-            await self._changed.wait()
+            self._links_changed.clear()
+            await self._links_changed.wait()
 
     @property
     def _is_connected(self) -> bool:
         return self._links.is_connected(self._spec.name)
 
-    async def _go_through_addresses(self) -> bool:
+    async def _try_addresses(self) -> bool:
         """Try the addresses in order. Return True if a link to the destination exists at the end.
 
         The link may also be one that the other instance has opened.
@@ -154,12 +154,12 @@ class _DestinationConnector:
         for number, transport in enumerate(self._spec.transports):
             for address in transport.addresses:
                 if not self._is_connected:
-                    await self._try(address, transport, self._sources[number])
+                    await self._try_address(address, transport, self._credential_sources[number])
                 if self._is_connected:
                     return True
         return False
 
-    async def _try(
+    async def _try_address(
         self, address: InetAddr, transport: OutgoingTransportSpec, source: CredentialSource
     ) -> None:
         """Connect, and wait until the link has decided whether the peer is the destination."""
@@ -178,7 +178,7 @@ class _DestinationConnector:
             async with asyncio.timeout(_CONNECT_SECONDS):
                 await loop.create_connection(
                     lambda: ReplicationConnection(
-                        engine.turns,
+                        engine.scheduler,
                         engine.outboxes,
                         lambda link_connection: self._links.connect(
                             link_connection,
@@ -196,25 +196,25 @@ class _DestinationConnector:
         except socket.gaierror as problem:
             reason = (problem.strerror or str(problem)).lower()
             where = str(address)
-            self._links.complain("70-0020", where, where, reason, address=where, reason=reason)
+            self._links.log_problem("70-0020", where, where, reason, address=where, reason=reason)
             own = self._links.replication.destinations[self._spec.name]
-            own.note_trouble(f"{where}: {reason}")
+            own.set_link_problem(f"{where}: {reason}")
         except TimeoutError:
-            self._cannot(address, f"no connection within {_CONNECT_SECONDS:.0f} seconds")
+            self._log_failure(address, f"no connection within {_CONNECT_SECONDS:.0f} seconds")
         except ssl.SSLError as problem:
-            self._cannot(address, describe_tls_error(problem))
+            self._log_failure(address, describe_tls_error(problem))
         except (CredentialSourceError, TlsError) as problem:
-            self._cannot(address, str(problem))
+            self._log_failure(address, str(problem))
         except UnicodeError as problem:  # not a valid host name
-            self._cannot(address, str(problem))
+            self._log_failure(address, str(problem))
         except OSError as problem:
-            self._cannot(address, problem.strerror or str(problem))
+            self._log_failure(address, problem.strerror or str(problem))
         else:
             await outcome
 
-    def _cannot(self, address: InetAddr, reason: str) -> None:
+    def _log_failure(self, address: InetAddr, reason: str) -> None:
         where, name = str(address), self._spec.name
-        self._links.complain(
+        self._links.log_problem(
             "1E-0008", where, where, name, reason, destination=name, address=where, reason=reason
         )
 

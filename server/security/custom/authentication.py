@@ -80,7 +80,7 @@ class CustomAuthenticator:
         self.worker: Final = worker
         self.log: Final = log
 
-    def begin(self) -> LogonExchange:
+    def begin_logon(self) -> LogonExchange:
         """See `LogonAuthenticator`."""
         return _CustomExchange(self)
 
@@ -121,18 +121,20 @@ class _CustomExchange:
 
     def __init__(self, authenticator: CustomAuthenticator) -> None:
         self._authenticator = authenticator
-        self._previous: Admission | None = None
+        self._previous_admission: Admission | None = None
 
-    def step(self, credentials: LogonCredentials) -> AnswerOrFuture[Admission]:
+    def authenticate(self, credentials: LogonCredentials) -> AnswerOrFuture[Admission]:
         """See `LogonExchange`."""
-        return self._authenticator.worker.ask(lambda: self._decide(credentials), self._refuse)
+        return self._authenticator.worker.submit(lambda: self._decide(credentials), self._refuse)
 
     async def _decide(self, credentials: LogonCredentials) -> Admission:
-        given: object = await self._authenticator.module.authenticate(credentials, self._previous)
+        given: object = await self._authenticator.module.authenticate(
+            credentials, self._previous_admission
+        )
         problem = _problem(given)
         if not isinstance(given, Admission) or problem:
             return self._refuse(problem)
-        self._previous = given
+        self._previous_admission = given
         return given
 
     def _refuse(self, problem: str) -> Admission:

@@ -95,56 +95,60 @@ class CustomEntitlement:
         self._functions = functions
         self._worker = worker
         self._log = log
-        self._known: OrderedDict[str, Permissions] = OrderedDict()
-        self._asked: dict[str, AnswerFuture[Permissions]] = {}
+        self._permissions: OrderedDict[str, Permissions] = OrderedDict()
+        self._pending: dict[str, AnswerFuture[Permissions]] = {}
 
-    def enter(self, user: str) -> AnswerOrFuture[Permissions]:
+    def acquire_permissions(self, user: str) -> AnswerOrFuture[Permissions]:
         """See `Entitlement`."""
-        known = self._known.get(user)
+        known = self._permissions.get(user)
         if known is not None:
-            self._known.move_to_end(user)
+            self._permissions.move_to_end(user)
             return known
-        asked = self._asked.get(user)
-        return self._ask(user) if asked is None else asked
+        asked = self._pending.get(user)
+        return self._request_permissions(user) if asked is None else asked
 
     def forget(self, user: str | None = None) -> None:
         """See `Entitlement`."""
         if user is None:
-            self._known.clear()
-            self._asked.clear()
+            self._permissions.clear()
+            self._pending.clear()
         else:
-            self._known.pop(user, None)
-            self._asked.pop(user, None)
+            self._permissions.pop(user, None)
+            self._pending.pop(user, None)
         clear_module_cache(self._module, self._name, self._log, user)
 
-    def _ask(self, user: str) -> AnswerFuture[Permissions]:
+    def _request_permissions(self, user: str) -> AnswerFuture[Permissions]:
         asked: AnswerFuture[Permissions] = AnswerFuture()
-        self._asked[user] = asked
-        answer = self._worker.ask(partial(self._decide, user), partial(self._refuse, user))
-        answer.when_there(partial(self._take, user, asked))
+        self._pending[user] = asked
+        answer = self._worker.submit(
+            partial(self._load_permissions, user), partial(self._log_refusal, user)
+        )
+        answer.add_done_callback(partial(self._on_permissions, user, asked))
         return asked
 
-    def _take(self, user: str, asked: AnswerFuture[Permissions], answer: Permissions) -> None:
-        if self._asked.get(user) is not asked:  # forgotten meanwhile: the answer is stale
-            on_answer(self.enter(user), asked.give)
+    def _on_permissions(
+        self, user: str, asked: AnswerFuture[Permissions], answer: Permissions
+    ) -> None:
+        if self._pending.get(user) is not asked:  # forgotten meanwhile: the answer is stale
+            on_answer(self.acquire_permissions(user), asked.set_result)
             return
-        del self._asked[user]
+        del self._pending[user]
         if answer is not NO_PERMISSIONS:
-            self._known[user] = answer
-            if len(self._known) > _MAX_USERS:
-                self._known.popitem(last=False)
-        asked.give(answer)
+            self._permissions[user] = answer
+            if len(self._permissions) > _MAX_USERS:
+                self._permissions.popitem(last=False)
+        asked.set_result(answer)
 
-    async def _decide(self, user: str) -> Permissions:
+    async def _load_permissions(self, user: str) -> Permissions:
         given: object = await self._module.permissions(user)
         if not isinstance(given, Mapping):
             expected = f"expected a permission document, not {type(given).__name__}"
-            return self._refuse(user, expected)
+            return self._log_refusal(user, expected)
         try:
             return make_document(dict(given), self._functions)
         except DocumentError as error:
-            return self._refuse(user, f"permission document: {error}")
+            return self._log_refusal(user, f"permission document: {error}")
 
-    def _refuse(self, user: str, problem: str) -> Permissions:
+    def _log_refusal(self, user: str, problem: str) -> Permissions:
         self._log.emit("25-0040", module=self._name, user=user, problem=problem)
         return NO_PERMISSIONS

@@ -36,14 +36,14 @@ class ConnectionPool:
 
     Args:
         client: makes them.
-        are_kept: whether they are reused.
+        reuses_connections: whether they are reused.
     """
 
-    def __init__(self, client: HttpClient, *, are_kept: bool) -> None:
+    def __init__(self, client: HttpClient, *, reuses_connections: bool) -> None:
         self._client = client
-        self._are_kept = are_kept
-        self._kept: deque[tuple[HttpClientConnection, float]] = deque()
-        self._is_watched = False
+        self._reuses_connections = reuses_connections
+        self._idle_connections: deque[tuple[HttpClientConnection, float]] = deque()
+        self._is_expiry_scheduled = False
 
     async def get(
         self, endpoint: Endpoint, headers: Sequence[tuple[str, str | bytes]]
@@ -53,59 +53,59 @@ class ConnectionPool:
         Raises:
             HttpClientError: there is no response, or none that can be used.
         """
-        kept = self._take()
+        kept = self._take_idle()
         if kept is not None:
             try:
-                found = await self._ask(kept, endpoint, headers)
+                found = await self._send_request(kept, endpoint, headers)
             except HttpClientError:
-                if kept.is_heard:
+                if kept.has_received:
                     raise
             else:
                 if found.status != _REQUEST_TIMEOUT:
                     return found
-        return await self._ask(await self._client.connect(endpoint), endpoint, headers)
+        return await self._send_request(await self._client.connect(endpoint), endpoint, headers)
 
-    async def _ask(
+    async def _send_request(
         self,
         connection: HttpClientConnection,
         endpoint: Endpoint,
         headers: Sequence[tuple[str, str | bytes]],
     ) -> HttpClientResponse:
         is_usable = False
-        own = [] if self._are_kept else [("connection", "close")]
+        own = [] if self._reuses_connections else [("connection", "close")]
         try:
-            found = await connection.ask("GET", endpoint, [*own, *headers])
-            is_usable = self._are_kept and connection.is_usable
+            found = await connection.request("GET", endpoint, [*own, *headers])
+            is_usable = self._reuses_connections and connection.is_usable
         finally:
             if is_usable:
-                self._keep(connection)
+                self._add_idle(connection)
             else:
                 connection.close()
         return found
 
-    def _take(self) -> HttpClientConnection | None:
+    def _take_idle(self) -> HttpClientConnection | None:
         """Return the most recently used connection that is still usable; None without one."""
-        while self._kept:
-            connection, _ = self._kept.pop()
+        while self._idle_connections:
+            connection, _ = self._idle_connections.pop()
             if connection.is_usable:
                 return connection
             connection.close()
         return None
 
-    def _keep(self, connection: HttpClientConnection) -> None:
-        self._kept.append((connection, asyncio.get_running_loop().time()))
-        self._watch()
+    def _add_idle(self, connection: HttpClientConnection) -> None:
+        self._idle_connections.append((connection, asyncio.get_running_loop().time()))
+        self._schedule_expiry()
 
-    def _watch(self) -> None:
+    def _schedule_expiry(self) -> None:
         """Schedule the closing of idle connections."""
-        if self._kept and not self._is_watched:
-            self._is_watched = True
-            ends = self._kept[0][1] + _KEPT_SECONDS
-            asyncio.get_running_loop().call_at(ends, self._close_old)
+        if self._idle_connections and not self._is_expiry_scheduled:
+            self._is_expiry_scheduled = True
+            ends = self._idle_connections[0][1] + _KEPT_SECONDS
+            asyncio.get_running_loop().call_at(ends, self._close_expired)
 
-    def _close_old(self) -> None:
-        self._is_watched = False
+    def _close_expired(self) -> None:
+        self._is_expiry_scheduled = False
         now = asyncio.get_running_loop().time()
-        while self._kept and self._kept[0][1] + _KEPT_SECONDS <= now:
-            self._kept.popleft()[0].close()
-        self._watch()
+        while self._idle_connections and self._idle_connections[0][1] + _KEPT_SECONDS <= now:
+            self._idle_connections.popleft()[0].close()
+        self._schedule_expiry()

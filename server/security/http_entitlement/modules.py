@@ -53,18 +53,18 @@ class HttpEntitlementServices:
     Attributes:
         services: the services, by their settings.
         stores: the permissions of users, by name.
-        found: the permissions of users that another module authenticates, by name.
+        caches: the permissions of users that another module authenticates, by name.
         documents: parses documents; None as long as there is no service.
-        complaints: the rate-limited log for entries that any client can cause; None likewise.
+        rate_limited_log: the rate-limited log for entries that any client can cause; None likewise.
     """
 
     services: dict[HttpEntitlementSettings, PermissionService] = field(default_factory=dict)
     stores: dict[str, PermissionStore] = field(default_factory=dict)
-    found: dict[str, HttpPermissionCache] = field(default_factory=dict)
+    caches: dict[str, HttpPermissionCache] = field(default_factory=dict)
     documents: DocumentParser | None = None
-    complaints: RateLimitedLog | None = None
+    rate_limited_log: RateLimitedLog | None = None
 
-    def service(
+    def service_for(
         self,
         settings: HttpEntitlementSettings,
         functions: Functions,
@@ -82,25 +82,25 @@ class HttpEntitlementServices:
                 settings.tls.context()
             if self.documents is None:
                 self.documents = DocumentParser(functions)
-            complaints = self.complaints_in(log)
+            complaints = self.rate_limited_log_for(log)
             known = self.services[settings] = PermissionService(
                 settings, self.documents, worker, complaints
             )
         return known
 
-    def complaints_in(self, log: ServerLog) -> RateLimitedLog:
+    def rate_limited_log_for(self, log: ServerLog) -> RateLimitedLog:
         """Return the rate-limited log for entries that any client can cause by logging on."""
-        if self.complaints is None:
-            self.complaints = RateLimitedLog(log, on_running_loop)
-        return self.complaints
+        if self.rate_limited_log is None:
+            self.rate_limited_log = RateLimitedLog(log, on_running_loop)
+        return self.rate_limited_log
 
-    def store(self, name: str) -> PermissionStore:
+    def store_for(self, name: str) -> PermissionStore:
         """Return the store of a name."""
         return self.stores.setdefault(name, PermissionStore())
 
-    def found_in(self, name: str) -> HttpPermissionCache:
+    def cache_for(self, name: str) -> HttpPermissionCache:
         """Return the store of a name, for users that another module authenticates."""
-        return self.found.setdefault(name, HttpPermissionCache())
+        return self.caches.setdefault(name, HttpPermissionCache())
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,18 +110,19 @@ class HttpAuthenticator:
     Attributes:
         service: the service.
         store: receives the documents.
-        valid: seconds for which a document is valid; None for as long as a user has connections.
+        validity_s: seconds for which a document is valid; None for as long as a user has
+            connections.
         accepts_nameless: whether the service is asked about logons without a user name.
         log: records changes of permissions.
     """
 
     service: PermissionService
     store: PermissionStore
-    valid: float | None
+    validity_s: float | None
     accepts_nameless: bool
     log: ServerLog
 
-    def begin(self) -> LogonExchange:
+    def begin_logon(self) -> LogonExchange:
         """See `LogonAuthenticator`."""
         return self
 
@@ -129,11 +130,11 @@ class HttpAuthenticator:
         """See `LogonAuthenticator`."""
         self.service.forget()
 
-    def step(self, credentials: LogonCredentials) -> AnswerOrFuture[Admission]:
+    def authenticate(self, credentials: LogonCredentials) -> AnswerOrFuture[Admission]:
         """See `LogonExchange`."""
         if not credentials.user and not self.accepts_nameless:
             return Admission(False, "", _NAMELESS)
-        asked = self.service.ask(credentials, shows_them=True)
+        asked = self.service.request_permissions(credentials, shows_them=True)
         return mapped(asked, lambda outcome: self._admit(credentials.user, outcome))
 
     def _admit(self, shown: str, outcome: PermissionResponse) -> Admission:
@@ -145,7 +146,7 @@ class HttpAuthenticator:
         user = document.user_name or shown
         if not user:
             return Admission(False, "", _NAMELESS, detail="the document names no user either")
-        if self.store.admit(user, document, self.valid):
+        if self.store.store_document(user, document, self.validity_s):
             self.log.emit("25-0032", user=user)
         return Admission(True, user, "")
 
@@ -157,18 +158,18 @@ class HttpEntitlement:
     Attributes:
         store: has the documents.
         name: its name.
-        complaints: records users that the store does not have.
+        rate_limited_log: records users that the store does not have.
     """
 
     store: PermissionStore
     name: str
-    complaints: RateLimitedLog
+    rate_limited_log: RateLimitedLog
 
-    def enter(self, user: str) -> AnswerOrFuture[Permissions]:
+    def acquire_permissions(self, user: str) -> AnswerOrFuture[Permissions]:
         """See `Entitlement`."""
-        entered = self.store.enter(user)
+        entered = self.store.acquire_permissions(user)
         if entered is None:
-            self.complaints.emit("25-0033", user, user=user, store=self.name)
+            self.rate_limited_log.emit("25-0033", user, user=user, store=self.name)
             return _STRANGER
         return entered
 
@@ -183,34 +184,36 @@ class HttpUserEntitlement:
 
     Attributes:
         service: the service.
-        found: caches the documents.
+        cache: caches the documents.
         accepts_nameless: whether the service is asked about users without a name.
     """
 
     service: PermissionService
-    found: HttpPermissionCache
+    cache: HttpPermissionCache
     accepts_nameless: bool
 
-    def enter(self, user: str) -> AnswerOrFuture[Permissions]:
+    def acquire_permissions(self, user: str) -> AnswerOrFuture[Permissions]:
         """See `Entitlement`."""
         if not user and not self.accepts_nameless:
             return NO_PERMISSIONS
-        known = self.found.get(user)
+        known = self.cache.get(user)
         if known is not None:
             return known
-        asked_at = self.found.times_forgotten
-        asked = self.service.ask(LogonCredentials(user, "", explicit=True), shows_them=False)
-        return mapped(asked, lambda outcome: self._take(user, outcome, asked_at))
+        asked_at = self.cache.invalidation_count
+        asked = self.service.request_permissions(
+            LogonCredentials(user, "", explicit=True), shows_them=False
+        )
+        return mapped(asked, lambda outcome: self._on_response(user, outcome, asked_at))
 
     def forget(self, user: str | None = None) -> None:
         """See `Entitlement`."""
         self.service.forget()
-        self.found.forget(user)
+        self.cache.forget(user)
 
-    def _take(self, user: str, outcome: PermissionResponse, asked_at: int) -> Permissions:
+    def _on_response(self, user: str, outcome: PermissionResponse, asked_at: int) -> Permissions:
         if outcome.document is None:
             return ConstantPermissions(Permit(False, rule=outcome.refusal or outcome.problem))
-        self.found.keep(user, outcome.document, asked_at)
+        self.cache.store(user, outcome.document, asked_at)
         return outcome.document
 
 
@@ -235,8 +238,8 @@ def make_web_authenticator(
     """
     settings = read_settings(options)
     return HttpAuthenticator(
-        services.service(settings, functions, worker, log),
-        services.store(store_name(options)),
+        services.service_for(settings, functions, worker, log),
+        services.store_for(store_name(options)),
         entitlement_seconds(options),
         options.flag("ServerAcceptsEmptyAuthId", default=False),
         log,
@@ -266,9 +269,9 @@ def make_web_entitlement(
     """
     name = store_name(options)
     if is_entitlement_only(options):
-        service = services.service(read_settings(options), functions, worker, log)
+        service = services.service_for(read_settings(options), functions, worker, log)
         accepts_nameless = options.flag("ServerAcceptsEmptyAuthId", default=False)
-        return HttpUserEntitlement(service, services.found_in(name), accepts_nameless)
-    store = services.store(name)
-    store.resets.append(reset)
-    return HttpEntitlement(store, name.partition("?")[0], services.complaints_in(log))
+        return HttpUserEntitlement(service, services.cache_for(name), accepts_nameless)
+    store = services.store_for(name)
+    store.reset_callbacks.append(reset)
+    return HttpEntitlement(store, name.partition("?")[0], services.rate_limited_log_for(log))

@@ -38,31 +38,32 @@ class _UserEntry:
 
     Attributes:
         document: the permissions.
-        since: when the document was received.
-        awaited: until when it is kept without connections; a logon extends it.
-        connections: the number of the user's connections.
-        is_watched: whether a check for expiry is scheduled.
+        received_at: when the document was received.
+        kept_until: until when it is kept without connections; a logon extends it.
+        connection_count: the number of the user's connections.
+        is_expiry_scheduled: whether a check for expiry is scheduled.
     """
 
     document: PermissionDocument
-    since: float
-    awaited: float
-    connections: int = 0
-    is_watched: bool = False
+    received_at: float
+    kept_until: float
+    connection_count: int = 0
+    is_expiry_scheduled: bool = False
 
 
 class PermissionStore:
     """The permissions of the users of some transports.
 
     Attributes:
-        resets: for each of these transports, the function that ends the connections of a user.
+        reset_callbacks: for each of these transports, the function that ends the connections of a
+            user.
     """
 
     def __init__(self) -> None:
-        self.resets: Final[list[UserReset]] = []
+        self.reset_callbacks: Final[list[UserReset]] = []
         self._entries: dict[str, _UserEntry] = {}
 
-    def admit(self, user: str, document: PermissionDocument, valid: float | None) -> bool:
+    def store_document(self, user: str, document: PermissionDocument, valid: float | None) -> bool:
         """Store the permissions of a user that has just been authenticated.
 
         Args:
@@ -77,18 +78,18 @@ class PermissionStore:
         now = asyncio.get_running_loop().time()
         entry = self._entries.get(user)
         has_changed = False
-        if entry is not None and entry.connections and entry.document is not document:
-            has_changed = valid is not None and now - entry.since >= valid
+        if entry is not None and entry.connection_count and entry.document is not document:
+            has_changed = valid is not None and now - entry.received_at >= valid
             if has_changed:
-                for reset in self.resets:
+                for reset in self.reset_callbacks:
                     reset(user)
-        if entry is None or not entry.connections or has_changed:
+        if entry is None or not entry.connection_count or has_changed:
             entry = self._entries[user] = _UserEntry(document, now, now)
-        entry.awaited = now + _PATIENCE
-        self._watch(user, entry)
+        entry.kept_until = now + _PATIENCE
+        self._schedule_expiry(user, entry)
         return has_changed
 
-    def enter(self, user: str) -> ConnectionPermissions | None:
+    def acquire_permissions(self, user: str) -> ConnectionPermissions | None:
         """Return the permissions of a user for a new connection; None if they are unknown."""
         entry = self._entries.get(user)
         return None if entry is None else ConnectionPermissions(self, user, entry)
@@ -100,52 +101,56 @@ class PermissionStore:
         else:
             self._entries.pop(user, None)
 
-    def release(self, user: str, entry: _UserEntry) -> None:
+    def release_connection(self, user: str, entry: _UserEntry) -> None:
         """Release a connection that has ended."""
-        entry.connections -= 1
-        self._watch(user, entry)
+        entry.connection_count -= 1
+        self._schedule_expiry(user, entry)
 
-    def _watch(self, user: str, entry: _UserEntry) -> None:
+    def _schedule_expiry(self, user: str, entry: _UserEntry) -> None:
         """Drop an entry without connections, now or when its time is over."""
-        if entry.connections or entry.is_watched or self._entries.get(user) is not entry:
+        if (
+            entry.connection_count
+            or entry.is_expiry_scheduled
+            or self._entries.get(user) is not entry
+        ):
             return
         loop = asyncio.get_running_loop()
-        if loop.time() >= entry.awaited:
+        if loop.time() >= entry.kept_until:
             del self._entries[user]
             return
-        entry.is_watched = True
-        loop.call_at(entry.awaited, self._look, user, entry)
+        entry.is_expiry_scheduled = True
+        loop.call_at(entry.kept_until, self._on_expiry, user, entry)
 
-    def _look(self, user: str, entry: _UserEntry) -> None:
-        entry.is_watched = False
-        self._watch(user, entry)
+    def _on_expiry(self, user: str, entry: _UserEntry) -> None:
+        entry.is_expiry_scheduled = False
+        self._schedule_expiry(user, entry)
 
 
 class HttpPermissionCache:
     """The permissions of users that other modules authenticate, until they are forgotten.
 
     Attributes:
-        times_forgotten: the number of calls of `forget`.
+        invalidation_count: the number of calls of `forget`.
     """
 
     def __init__(self) -> None:
-        self.times_forgotten = 0
+        self.invalidation_count = 0
         self._documents: dict[str, PermissionDocument] = {}
 
     def get(self, user: str) -> PermissionDocument | None:
         """Return the permissions of a user; None if they are unknown."""
         return self._documents.get(user)
 
-    def keep(self, user: str, document: PermissionDocument, asked_at: int) -> None:
+    def store(self, user: str, document: PermissionDocument, asked_at: int) -> None:
         """Store the permissions of a user.
 
         Args:
             user: the user.
             document: the permissions.
-            asked_at: `times_forgotten` at the time of the request; an answer from before a reset is
-                not stored.
+            asked_at: `invalidation_count` at the time of the request; an answer from before a reset
+                is not stored.
         """
-        if asked_at != self.times_forgotten:
+        if asked_at != self.invalidation_count:
             return
         self._documents[user] = document
         if len(self._documents) > _MAX_USERS:
@@ -153,7 +158,7 @@ class HttpPermissionCache:
 
     def forget(self, user: str | None) -> None:
         """Forget the permissions of a user, or of all users."""
-        self.times_forgotten += 1
+        self.invalidation_count += 1
         if user is None:
             self._documents.clear()
         else:
@@ -167,19 +172,19 @@ class ConnectionPermissions:
         self._store = store
         self._user = user
         self._entry = entry
-        self._has_left = False
-        entry.connections += 1
+        self._is_released = False
+        entry.connection_count += 1
 
-    def permit(self, permission: Permission, resource: str) -> Permit:
+    def get_permit(self, permission: Permission, resource: str) -> Permit:
         """See `Permissions`."""
-        return self._entry.document.permit(permission, resource)
+        return self._entry.document.get_permit(permission, resource)
 
-    def is_instance(self, name: str) -> bool | None:
+    def allows_instance(self, name: str) -> bool | None:
         """See `Permissions`."""
-        return self._entry.document.is_instance(name)
+        return self._entry.document.allows_instance(name)
 
-    def leave(self) -> None:
+    def release(self) -> None:
         """See `Permissions`."""
-        if not self._has_left:
-            self._has_left = True
-            self._store.release(self._user, self._entry)
+        if not self._is_released:
+            self._is_released = True
+            self._store.release_connection(self._user, self._entry)

@@ -45,18 +45,18 @@ class DocumentParser:
 
     def __init__(self, functions: Functions) -> None:
         self._functions = functions
-        self._read: WeakValueDictionary[bytes, PermissionDocument] = WeakValueDictionary()
+        self._documents: WeakValueDictionary[bytes, PermissionDocument] = WeakValueDictionary()
 
-    def read(self, text: bytes) -> PermissionDocument:
+    def parse(self, text: bytes) -> PermissionDocument:
         """Parse a document; equal ones are the same object, as long as it is referenced.
 
         Raises:
             DocumentError: it cannot be used.
         """
         key = hashlib.blake2b(text, digest_size=32).digest()
-        known = self._read.get(key)
+        known = self._documents.get(key)
         if known is None:
-            known = self._read[key] = make_document(_content(text), self._functions)
+            known = self._documents[key] = make_document(_content(text), self._functions)
         return known
 
 

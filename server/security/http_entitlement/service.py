@@ -107,7 +107,7 @@ class _PermissionRequest:
 class _QueuedRequest:
     """A question in the queue, and the pending answer."""
 
-    question: _PermissionRequest
+    request: _PermissionRequest
     pending: AnswerFuture[PermissionResponse] = field(default_factory=AnswerFuture)
 
 
@@ -116,32 +116,32 @@ class PermissionService:
 
     Args:
         settings: the settings.
-        documents: parses its responses.
+        parser: parses its responses.
         worker: runs the requests.
-        complaints: records failures.
+        rate_limited_log: records failures.
     """
 
     def __init__(
         self,
         settings: HttpEntitlementSettings,
-        documents: DocumentParser,
+        parser: DocumentParser,
         worker: AsyncWorker,
-        complaints: RateLimitedLog,
+        rate_limited_log: RateLimitedLog,
     ) -> None:
         self._settings = settings
-        self._documents = documents
+        self._parser = parser
         self._worker = worker
-        self._complaints = complaints
+        self._rate_limited_log = rate_limited_log
         client = HttpClient(
             settings.tls, settings.connect_seconds, settings.request_seconds, MAX_DOCUMENT_SIZE
         )
-        self._connections = ConnectionPool(client, are_kept=settings.keeps_connections)
-        self._at_desk = 0
-        self._waiting: deque[_QueuedRequest] = deque()
-        self._under_way: dict[bytes, AnswerFuture[PermissionResponse]] = {}
-        self._refused: dict[bytes, tuple[float, PermissionResponse]] = {}
+        self._connections = ConnectionPool(client, reuses_connections=settings.keeps_connections)
+        self._active_count = 0
+        self._queue: deque[_QueuedRequest] = deque()
+        self._pending: dict[bytes, AnswerFuture[PermissionResponse]] = {}
+        self._refusals: dict[bytes, tuple[float, PermissionResponse]] = {}
 
-    def ask(
+    def request_permissions(
         self, credentials: LogonCredentials, *, shows_them: bool
     ) -> AnswerOrFuture[PermissionResponse]:
         """Request the permissions of a user.
@@ -150,27 +150,27 @@ class PermissionService:
             credentials: the user, and the proof of identity.
             shows_them: whether to send that proof to the service.
         """
-        question = self._question(credentials, shows_them)
+        question = self._make_request(credentials, shows_them)
         if isinstance(question, PermissionResponse):
             return question
         key = question.digest()
-        known = self._remembered(key) or self._under_way.get(key)
+        known = self._cached_refusal(key) or self._pending.get(key)
         if known is not None:
             return known
-        if len(self._waiting) >= MAX_QUEUED_REQUESTS:
+        if len(self._queue) >= MAX_QUEUED_REQUESTS:
             outcome = PermissionResponse(
                 problem=f"{MAX_QUEUED_REQUESTS} logons wait for it already"
             )
-            self._complain(question.user, outcome.problem)
+            self._log_problem(question.user, outcome.problem)
             return outcome
-        return self._begin(key, _QueuedRequest(question)).pending
+        return self._enqueue(key, _QueuedRequest(question)).pending
 
     def forget(self) -> None:
         """Clear cached answers, so that the service is asked again."""
-        self._refused.clear()
-        self._under_way.clear()
+        self._refusals.clear()
+        self._pending.clear()
 
-    def _question(
+    def _make_request(
         self, credentials: LogonCredentials, shows_them: bool
     ) -> _PermissionRequest | PermissionResponse:
         if not credentials.user.isprintable():
@@ -182,73 +182,73 @@ class PermissionService:
         headers = self._settings.headers_of(credentials)
         return _PermissionRequest(endpoint, headers, credentials.user, password)
 
-    def _begin(self, key: bytes, waiting: _QueuedRequest) -> _QueuedRequest:
-        pending = self._under_way[key] = waiting.pending
+    def _enqueue(self, key: bytes, waiting: _QueuedRequest) -> _QueuedRequest:
+        pending = self._pending[key] = waiting.pending
         late = PermissionResponse(
             problem=f"it is slow: no turn came up within {_WAIT_SECONDS:.0f} seconds"
         )
-        patience = asyncio.get_running_loop().call_later(_WAIT_SECONDS, pending.give, late)
+        patience = asyncio.get_running_loop().call_later(_WAIT_SECONDS, pending.set_result, late)
 
         def take(outcome: PermissionResponse) -> None:
             patience.cancel()
-            if self._under_way.get(key) is pending:
-                del self._under_way[key]
+            if self._pending.get(key) is pending:
+                del self._pending[key]
                 if outcome.document is None:
-                    self._refused[key] = time.monotonic() + _REFUSED_SECONDS, outcome
+                    self._refusals[key] = time.monotonic() + _REFUSED_SECONDS, outcome
             if outcome.problem:
-                self._complain(waiting.question.user, outcome.problem)
+                self._log_problem(waiting.request.user, outcome.problem)
 
-        pending.when_there(take)
-        self._waiting.append(waiting)
-        self._go_on()
+        pending.add_done_callback(take)
+        self._queue.append(waiting)
+        self._start_queued()
         return waiting
 
-    def _go_on(self) -> None:
+    def _start_queued(self) -> None:
         """Move questions from the queue to the desk, up to the limit."""
-        while self._waiting and self._at_desk < MAX_CONCURRENT_REQUESTS:
-            waiting = self._waiting.popleft()
-            if waiting.pending.is_there:  # timed out
+        while self._queue and self._active_count < MAX_CONCURRENT_REQUESTS:
+            waiting = self._queue.popleft()
+            if waiting.pending.is_done:  # timed out
                 continue
-            self._at_desk += 1
-            asked = self._worker.ask(
-                partial(self._find, waiting.question),
+            self._active_count += 1
+            asked = self._worker.submit(
+                partial(self._fetch_with_retries, waiting.request),
                 lambda problem: PermissionResponse(problem=problem),
             )
-            asked.when_there(partial(self._end, waiting))
+            asked.add_done_callback(partial(self._finish, waiting))
 
-    def _end(self, waiting: _QueuedRequest, outcome: PermissionResponse) -> None:
-        self._at_desk -= 1
-        waiting.pending.give(outcome)
-        self._go_on()
+    def _finish(self, waiting: _QueuedRequest, outcome: PermissionResponse) -> None:
+        self._active_count -= 1
+        waiting.pending.set_result(outcome)
+        self._start_queued()
 
-    def _remembered(self, key: bytes) -> PermissionResponse | None:
+    def _cached_refusal(self, key: bytes) -> PermissionResponse | None:
         """Return a cached outcome; drop expired ones."""
         now = time.monotonic()
-        while self._refused:
-            first = next(iter(self._refused))
-            if self._refused[first][0] > now:
+        while self._refusals:
+            first = next(iter(self._refusals))
+            if self._refusals[first][0] > now:
                 break
-            del self._refused[first]
-        found = self._refused.get(key)
+            del self._refusals[first]
+        found = self._refusals.get(key)
         return None if found is None else found[1]
 
-    def _complain(self, user: str, problem: str) -> None:
-        service = self._settings.shown
-        self._complaints.emit("25-0030", user, service=service, user=user, problem=problem)
+    def _log_problem(self, user: str, problem: str) -> None:
+        service = self._settings.display_url
+        self._rate_limited_log.emit("25-0030", user, service=service, user=user, problem=problem)
 
     # on the desk
 
-    async def _find(self, question: _PermissionRequest) -> PermissionResponse:
-        outcome = await self._attempt(question)
+    async def _fetch_with_retries(self, question: _PermissionRequest) -> PermissionResponse:
+        outcome = await self._fetch(question)
         for _ in range(self._settings.retries):
             if not outcome.problem:
                 break
-            outcome = await self._attempt(question)
+            outcome = await self._fetch(question)
         return outcome
 
-    async def _attempt(self, question: _PermissionRequest) -> PermissionResponse:
+    async def _fetch(self, question: _PermissionRequest) -> PermissionResponse:
         try:
-            found = await self._ask(question)
+            found = await self._exchange(question)
         except (HttpClientError, ChallengeError) as error:
             return PermissionResponse(problem=str(error).removeprefix(f"{question.endpoint}: "))
         if found.status in _REFUSALS:
@@ -261,12 +261,12 @@ class PermissionService:
             return PermissionResponse(problem=f"it answers with status {found.status}")
         try:
             if len(found.body) < LARGE_DOCUMENT_SIZE:
-                return PermissionResponse(self._documents.read(found.body))
-            return PermissionResponse(await asyncio.to_thread(self._documents.read, found.body))
+                return PermissionResponse(self._parser.parse(found.body))
+            return PermissionResponse(await asyncio.to_thread(self._parser.parse, found.body))
         except DocumentError as error:
             return PermissionResponse(problem=f"its document cannot be used: {error}")
 
-    async def _ask(self, question: _PermissionRequest) -> HttpClientResponse:
+    async def _exchange(self, question: _PermissionRequest) -> HttpClientResponse:
         """Send the question and answer challenges; answer a second one only for a stale nonce.
 
         Raises:
@@ -278,7 +278,7 @@ class PermissionService:
         if question.password is None or any(name == "authorization" for name, _ in headers):
             return found
         for times_shown in range(2):
-            challenges = read_challenges(found.all("www-authenticate"))
+            challenges = read_challenges(found.all_headers("www-authenticate"))
             is_refused = times_shown > 0 and not any(one.is_stale for one in challenges)
             if found.status != _UNAUTHORIZED or not challenges or is_refused:
                 break

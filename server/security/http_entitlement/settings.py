@@ -50,7 +50,7 @@ class HttpEntitlementSettings:
 
     Attributes:
         endpoint: the service and the resource, with a placeholder for the user's name.
-        shown: the URL as written in the configuration, without its query.
+        display_url: the URL as written in the configuration, without its query.
         headers: names and values of further headers, with placeholders for tokens.
         tls: the TLS settings for https.
         connect_seconds: timeout of a connection attempt.
@@ -60,7 +60,7 @@ class HttpEntitlementSettings:
     """
 
     endpoint: Endpoint
-    shown: str
+    display_url: str
     headers: tuple[tuple[str, str], ...]
     tls: HttpTlsSettings
     connect_seconds: float

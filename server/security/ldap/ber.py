@@ -70,19 +70,19 @@ class BerReader:
     """
 
     def __init__(self, content: bytes) -> None:
-        self._rest = content
+        self._unread = content
 
     @property
     def has_more(self) -> bool:
         """True if there are further elements."""
-        return bool(self._rest)
+        return bool(self._unread)
 
     @property
     def tag(self) -> int | None:
         """The tag of the next element; None at the end."""
-        return self._rest[0] if self._rest else None
+        return self._unread[0] if self._unread else None
 
-    def take(self, tag: int) -> bytes:
+    def read_bytes(self, tag: int) -> bytes:
         """Return the content of the next element, and advance.
 
         Raises:
@@ -91,36 +91,36 @@ class BerReader:
         if self.tag != tag:
             found = "nothing" if self.tag is None else f"tag {self.tag:#04x}"
             raise BerError(f"{found} where tag {tag:#04x} was expected")
-        size = size_of(self._rest)
-        if size is None or size > len(self._rest):
+        size = size_of(self._unread)
+        if size is None or size > len(self._unread):
             raise BerError("an element that ends behind what contains it")
-        start = 2 if self._rest[1] < 0x80 else 2 + (self._rest[1] & 0x7F)
-        content, self._rest = self._rest[start:size], self._rest[size:]
+        start = 2 if self._unread[1] < 0x80 else 2 + (self._unread[1] & 0x7F)
+        content, self._unread = self._unread[start:size], self._unread[size:]
         return content
 
-    def enter(self, tag: int) -> BerReader:
+    def read_nested(self, tag: int) -> BerReader:
         """Return a reader for the content of the next element, and advance.
 
         Raises:
-            BerError: as `take` does.
+            BerError: as `read_bytes` does.
         """
-        return BerReader(self.take(tag))
+        return BerReader(self.read_bytes(tag))
 
-    def number(self, tag: int = INTEGER) -> int:
+    def read_number(self, tag: int = INTEGER) -> int:
         """Return the next element, a number, and advance.
 
         Raises:
-            BerError: as `take` does, or the number is longer than LDAP allows.
+            BerError: as `read_bytes` does, or the number is longer than LDAP allows.
         """
-        content = self.take(tag)
+        content = self.read_bytes(tag)
         if not 0 < len(content) <= _MAX_NUMBER_OCTETS:
             raise BerError(f"a number of {len(content)} bytes")
         return int.from_bytes(content, "big", signed=True)
 
-    def text(self, tag: int = OCTETS) -> str:
+    def read_text(self, tag: int = OCTETS) -> str:
         """Return the next element, a text, and advance; bytes that are not UTF-8 are replaced.
 
         Raises:
-            BerError: as `take` does.
+            BerError: as `read_bytes` does.
         """
-        return self.take(tag).decode(errors="replace")
+        return self.read_bytes(tag).decode(errors="replace")

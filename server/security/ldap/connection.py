@@ -25,9 +25,9 @@ class LdapConnection(asyncio.Protocol):
 
     def __init__(self) -> None:
         self._transport: asyncio.Transport | None = None
-        self._octets = bytearray()
+        self._received = bytearray()
         self._problem: Exception | None = None
-        self._waits: asyncio.Future[None] | None = None
+        self._data_future: asyncio.Future[None] | None = None
         self._number = 0
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -37,16 +37,16 @@ class LdapConnection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """See `asyncio.Protocol`."""
-        self._octets += data
-        if len(self._octets) > _MAX_BYTES:
+        self._received += data
+        if len(self._received) > _MAX_BYTES:
             self._problem = BerError(f"more than {_MAX_BYTES} bytes that nobody has asked for")
             self.close()
-        self._wake()
+        self._notify()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """See `asyncio.Protocol`."""
         self._problem = self._problem or exc or EOFError("it has closed the connection")
-        self._wake()
+        self._notify()
 
     async def start_tls(self, context: ssl.SSLContext, host: str) -> LdapResult:
         """Start TLS on the connection, if the directory agrees.
@@ -55,10 +55,10 @@ class LdapConnection(asyncio.Protocol):
             BerError: the answer is not the expected one.
             EOFError, OSError: the connection has ended, or the certificate is not accepted.
         """
-        self._send(messages.start_tls(self._next()))
-        result = messages.read_result(await self._answer(messages.EXTENDED_RESPONSE))
+        self._send(messages.start_tls(self._next_number()))
+        result = messages.read_result(await self._receive_answer(messages.EXTENDED_RESPONSE))
         if result.code == messages.SUCCESS:
-            if self._octets:  # injected by a man in the middle, as if encrypted
+            if self._received:  # injected by a man in the middle, as if encrypted
                 raise BerError("bytes behind the answer to StartTLS")
             assert self._transport is not None  # noqa: S101 - it has just answered
             loop = asyncio.get_running_loop()
@@ -75,8 +75,8 @@ class LdapConnection(asyncio.Protocol):
             BerError: the answer is not the expected one.
             EOFError, OSError: the connection has ended.
         """
-        self._send(messages.bind(self._next(), version, name, password))
-        return messages.read_result(await self._answer(messages.BIND_RESPONSE))
+        self._send(messages.bind(self._next_number(), version, name, password))
+        return messages.read_result(await self._receive_answer(messages.BIND_RESPONSE))
 
     async def search(
         self, base: str, attributes: tuple[str, ...], value: str
@@ -90,12 +90,12 @@ class LdapConnection(asyncio.Protocol):
             EOFError, OSError: the connection has ended.
         """
         request = messages.search(
-            self._next(), base, attributes, value, _MAX_ENTRIES, _SEARCH_SECONDS
+            self._next_number(), base, attributes, value, _MAX_ENTRIES, _SEARCH_SECONDS
         )
         self._send(request)
         entries = []
         for _ in range(_MAX_ANSWERS):
-            message = await self._answer(
+            message = await self._receive_answer(
                 messages.SEARCH_ENTRY, messages.SEARCH_REFERENCE, messages.SEARCH_DONE
             )
             if message.tag == messages.SEARCH_ENTRY:
@@ -104,16 +104,16 @@ class LdapConnection(asyncio.Protocol):
                 return entries, messages.read_result(message)
         raise BerError(f"more than {_MAX_ANSWERS} answers to a search for {_MAX_ENTRIES} entries")
 
-    def end(self) -> None:
+    def unbind(self) -> None:
         """Send the end of the session (unbind)."""
-        self._send(messages.unbind(self._next()))
+        self._send(messages.unbind(self._next_number()))
 
     def close(self) -> None:
         """Close the connection."""
         if self._transport is not None:
             self._transport.close()
 
-    def _next(self) -> int:
+    def _next_number(self) -> int:
         self._number += 1
         return self._number
 
@@ -121,9 +121,9 @@ class LdapConnection(asyncio.Protocol):
         assert self._transport is not None  # noqa: S101 - it is connected
         self._transport.write(request)
 
-    async def _answer(self, *expected: int) -> LdapMessage:
+    async def _receive_answer(self, *expected: int) -> LdapMessage:
         """Receive the next message, which must answer the last request."""
-        message = messages.read_message(await self._take())
+        message = messages.read_message(await self._receive_message())
         if message.number == 0:
             raise EOFError(f"it says goodbye, {messages.read_result(message)}")
         if message.number != self._number:
@@ -132,22 +132,22 @@ class LdapConnection(asyncio.Protocol):
             raise BerError(f"tag {message.tag:#04x}, which does not answer what was asked")
         return message
 
-    async def _take(self) -> bytes:
+    async def _receive_message(self) -> bytes:
         """Receive the bytes of the next message."""
         while True:
-            size = messages.size_of_message(bytes(self._octets[:6]))
-            if size is not None and size <= len(self._octets):
-                octets = bytes(self._octets[:size])
-                del self._octets[:size]
+            size = messages.size_of_message(bytes(self._received[:6]))
+            if size is not None and size <= len(self._received):
+                octets = bytes(self._received[:size])
+                del self._received[:size]
                 return octets
             if self._problem is not None:
                 raise self._problem
-            self._waits = asyncio.get_running_loop().create_future()
-            await self._waits
+            self._data_future = asyncio.get_running_loop().create_future()
+            await self._data_future
 
-    def _wake(self) -> None:
-        if self._waits is not None and not self._waits.done():
-            self._waits.set_result(None)
+    def _notify(self) -> None:
+        if self._data_future is not None and not self._data_future.done():
+            self._data_future.set_result(None)
 
 
 @asynccontextmanager
@@ -168,6 +168,6 @@ async def connected(
     _, connection = await loop.create_connection(LdapConnection, host, port, ssl=tls)
     try:
         yield connection
-        connection.end()
+        connection.unbind()
     finally:
         connection.close()

@@ -82,7 +82,7 @@ class LdapDirectorySpec:
     tls: ssl.SSLContext | None
 
     @property
-    def where(self) -> str:
+    def authority(self) -> str:
         """Host and port, for people."""
         return f"{self.host}:{self.port}"
 
@@ -96,13 +96,13 @@ class LdapDirectory:
 
     def __init__(self, spec: LdapDirectorySpec) -> None:
         self.spec: Final = spec
-        self._turns = asyncio.Semaphore(_MAX_CONNECTIONS)
+        self._semaphore = asyncio.Semaphore(_MAX_CONNECTIONS)
         # Version 2 has no referrals: a directory that would send some returns the code for partial
         # results instead (RFC 1777; RFC 3494 describes how servers handle it).
         partial = {messages.PARTIAL_RESULTS} if spec.version == 2 else set()
-        self._complete: Final = frozenset({messages.SUCCESS} | partial)
+        self._success_codes: Final = frozenset({messages.SUCCESS} | partial)
 
-    async def check(self, user: str, password: str) -> str:
+    async def authenticate(self, user: str, password: str) -> str:
         """Check a user and a password with the directory.
 
         Args:
@@ -116,11 +116,11 @@ class LdapDirectory:
             DirectoryLogonError: it does not accept them.
             DirectoryError: they cannot be checked.
         """
-        where = f"the directory {self.spec.where}"
-        async with self._turns:
+        where = f"the directory {self.spec.authority}"
+        async with self._semaphore:
             try:
                 async with asyncio.timeout(SECONDS):
-                    return await self._check(user, password)
+                    return await self._authenticate(user, password)
             except TimeoutError:
                 raise DirectoryError(
                     f"{where} has not answered within {SECONDS:.0f} seconds"
@@ -132,9 +132,11 @@ class LdapDirectory:
                     f"the certificate of {where} is not accepted: {problem.verify_message}"
                 ) from None
             except (OSError, EOFError) as problem:
-                raise DirectoryError(f"{where} cannot be asked: {self._words(problem)}") from None
+                raise DirectoryError(
+                    f"{where} cannot be asked: {self._describe_problem(problem)}"
+                ) from None
 
-    def _words(self, problem: Exception) -> str:
+    def _describe_problem(self, problem: Exception) -> str:
         """Return the reason of a failure, which not every exception contains."""
         said = getattr(problem, "strerror", None) or str(problem) or "it has ended the connection"
         if self.spec.encryption is LdapEncryption.LDAPS and isinstance(
@@ -143,28 +145,28 @@ class LdapDirectory:
             said += "; LDAP.Encryption ldaps needs a port that speaks TLS from the beginning"
         return said
 
-    async def _check(self, user: str, password: str) -> str:
+    async def _authenticate(self, user: str, password: str) -> str:
         account_password = await asyncio.to_thread(
             read_account_password, self.spec.account_password_file
         )
-        async with self._connected() as connection:
-            await self._introduce(connection, account_password)
-            entry = await self._find(connection, user)
+        async with self._connect() as connection:
+            await self._bind_for_search(connection, account_password)
+            entry = await self._find_entry(connection, user)
             name = self._name_of(entry, user)
             result = await connection.bind(self.spec.version, entry.name, password)
             if result.code in _NO_SUCH_USER:
                 raise DirectoryLogonError(
-                    f"{self.spec.where} refuses the bind as {entry.name!r}: {result}"
+                    f"{self.spec.authority} refuses the bind as {entry.name!r}: {result}"
                 )
             if result.code != messages.SUCCESS:
                 raise DirectoryError(
-                    f"the directory {self.spec.where} answers the bind as {entry.name!r} with "
+                    f"the directory {self.spec.authority} answers the bind as {entry.name!r} with "
                     f"{result}"
                 )
             return name
 
     @asynccontextmanager
-    async def _connected(self) -> AsyncIterator[LdapConnection]:
+    async def _connect(self) -> AsyncIterator[LdapConnection]:
         """Connect, with encryption as configured.
 
         Raises:
@@ -176,10 +178,12 @@ class LdapDirectory:
             if spec.encryption is LdapEncryption.START_TLS and spec.tls is not None:
                 result = await connection.start_tls(spec.tls, spec.host)
                 if result.code != messages.SUCCESS:
-                    raise DirectoryError(f"the directory {spec.where} refuses StartTLS: {result}")
+                    raise DirectoryError(
+                        f"the directory {spec.authority} refuses StartTLS: {result}"
+                    )
             yield connection
 
-    async def _introduce(self, connection: LdapConnection, password: str) -> None:
+    async def _bind_for_search(self, connection: LdapConnection, password: str) -> None:
         """Bind as the service account, or anonymously, for the search.
 
         Raises:
@@ -196,9 +200,11 @@ class LdapDirectory:
                 ". Most directories speak version 3: set LDAP.ProtocolVersion to 3 (OpenLDAP takes "
                 "version 2 with `allow bind_v2`)"
             )
-        raise DirectoryError(f"the directory {spec.where} refuses the bind {who}: {result}{hint}")
+        raise DirectoryError(
+            f"the directory {spec.authority} refuses the bind {who}: {result}{hint}"
+        )
 
-    async def _find(self, connection: LdapConnection, user: str) -> LdapEntry:
+    async def _find_entry(self, connection: LdapConnection, user: str) -> LdapEntry:
         """Find the entry of a user.
 
         Raises:
@@ -207,17 +213,17 @@ class LdapDirectory:
         """
         spec = self.spec
         entries, result = await connection.search(spec.base, spec.attributes, user)
-        below = f"below {spec.base!r} of {spec.where}"
+        below = f"below {spec.base!r} of {spec.authority}"
         names = " or ".join(spec.attributes)
         if len(entries) > 1:
             raise DirectoryLogonError(f"several entries {below} have that {names}")
-        if result.code not in self._complete:
+        if result.code not in self._success_codes:
             hint = "" if spec.base else ". LDAP.BaseDN says where users are"
             raise DirectoryError(f"the search {below} ends with {result}{hint}")
         if not entries:
             raise DirectoryLogonError(f"no entry {below} has that {names}")
         if not entries[0].name:
-            raise DirectoryError(f"the directory {spec.where} gives an entry without a name")
+            raise DirectoryError(f"the directory {spec.authority} gives an entry without a name")
         return entries[0]
 
     def _name_of(self, entry: LdapEntry, user: str) -> str:
@@ -231,7 +237,7 @@ class LdapDirectory:
         same = [value for value in entry.values if _folded(value) == _folded(user)]
         if not same or not same[0].isprintable():
             raise DirectoryLogonError(
-                f"{entry.name!r} of {self.spec.where} does not have the name that was given"
+                f"{entry.name!r} of {self.spec.authority} does not have the name that was given"
             )
         return same[0]
 

@@ -90,16 +90,18 @@ class LdapResult:
 
     Attributes:
         code: zero for success.
-        said: the diagnostic text of the directory.
+        diagnostic: the diagnostic text of the directory.
     """
 
     code: int
-    said: str
+    diagnostic: str
 
     def __str__(self) -> str:
         """Return the text for the log."""
         name = _NAMES.get(self.code, "an error")
-        said = "".join(char if char.isprintable() else " " for char in self.said[:200]).strip()
+        said = "".join(
+            char if char.isprintable() else " " for char in self.diagnostic[:200]
+        ).strip()
         return f"{name} ({self.code})" + (f", {said!r}" if said else "")
 
 
@@ -197,12 +199,12 @@ def read_message(octets: bytes) -> LdapMessage:
     Raises:
         BerError: it is malformed.
     """
-    reader = BerReader(octets).enter(SEQUENCE)
-    answered = reader.number()
+    reader = BerReader(octets).read_nested(SEQUENCE)
+    answered = reader.read_number()
     tag = reader.tag
     if tag is None:
         raise BerError("a message without content")
-    return LdapMessage(answered, tag, reader.take(tag))
+    return LdapMessage(answered, tag, reader.read_bytes(tag))
 
 
 def read_result(message: LdapMessage) -> LdapResult:
@@ -212,9 +214,9 @@ def read_result(message: LdapMessage) -> LdapResult:
         BerError: the message has none.
     """
     reader = BerReader(message.content)
-    code = reader.number(ENUMERATED)
-    reader.take(OCTETS)  # the matched part of the name
-    return LdapResult(code, reader.text())
+    code = reader.read_number(ENUMERATED)
+    reader.read_bytes(OCTETS)  # the matched part of the name
+    return LdapResult(code, reader.read_text())
 
 
 def read_entry(message: LdapMessage) -> LdapEntry:
@@ -224,13 +226,13 @@ def read_entry(message: LdapMessage) -> LdapEntry:
         BerError: the message has none.
     """
     reader = BerReader(message.content)
-    name = reader.text()
-    attributes = reader.enter(SEQUENCE)
+    name = reader.read_text()
+    attributes = reader.read_nested(SEQUENCE)
     values = []
     while attributes.has_more:
-        attribute = attributes.enter(SEQUENCE)
-        attribute.take(OCTETS)  # its name
-        found = attribute.enter(SET)
+        attribute = attributes.read_nested(SEQUENCE)
+        attribute.read_bytes(OCTETS)  # its name
+        found = attribute.read_nested(SET)
         while found.has_more:
-            values.append(found.text())
+            values.append(found.read_text())
     return LdapEntry(name, tuple(values))

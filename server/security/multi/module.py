@@ -77,7 +77,9 @@ class Mechanism(Protocol):
 
     takes_passwords: bool
 
-    async def decide(self, credentials: LogonCredentials, exchange: MultiExchange) -> Admission:
+    async def authenticate(
+        self, credentials: LogonCredentials, exchange: MultiExchange
+    ) -> Admission:
         """Decide on credentials with a password, on the desk.
 
         Raises:
@@ -98,14 +100,18 @@ class DirectoryMechanism:
     def __init__(self, spec: LdapDirectorySpec) -> None:
         self._directory = LdapDirectory(spec)
 
-    async def decide(self, credentials: LogonCredentials, exchange: MultiExchange) -> Admission:  # noqa: ARG002 - see `Mechanism`
+    async def authenticate(
+        self,
+        credentials: LogonCredentials,
+        exchange: MultiExchange,  # noqa: ARG002 - see `Mechanism`
+    ) -> Admission:
         """See `Mechanism`."""
         user, password = credentials.user, credentials.password
         problem = _unfit(user, password)
         if problem:
             raise _CredentialsRefusedError(problem)
         try:
-            return Admission(True, await self._directory.check(user, password), "")
+            return Admission(True, await self._directory.authenticate(user, password), "")
         except DirectoryLogonError as problem:
             raise _CredentialsRefusedError(str(problem)) from None
         except DirectoryError as problem:
@@ -145,7 +151,9 @@ class KerberosMechanism:
         self._service = service
         self._threads = DaemonThreadPool(_THREADS, "kerberos")
 
-    async def decide(self, credentials: LogonCredentials, exchange: MultiExchange) -> Admission:
+    async def authenticate(
+        self, credentials: LogonCredentials, exchange: MultiExchange
+    ) -> Admission:
         """See `Mechanism`."""
         try:
             token = read_token(credentials.password)
@@ -160,12 +168,12 @@ class KerberosMechanism:
             raise _CredentialsRefusedError(str(problem)) from None
 
     def _accept(self, token: bytes, claimed: str, exchange: MultiExchange) -> Admission:
-        if exchange.acceptance is None:
+        if exchange.acceptor is None:
             try:
-                exchange.acceptance = self._service.begin()
+                exchange.acceptor = self._service.make_acceptor()
             except GssError as problem:
                 raise _UndecidedError(str(problem)) from None
-        acceptance = exchange.acceptance
+        acceptance = exchange.acceptor
         answer = base64.b64encode(acceptance.step(token)).decode()
         if not acceptance.is_complete:
             return Admission(
@@ -199,7 +207,7 @@ class MultiAuthenticator:
         self.worker: Final = worker
         self.log: Final = log
 
-    def begin(self) -> LogonExchange:
+    def begin_logon(self) -> LogonExchange:
         """See `LogonAuthenticator`."""
         return MultiExchange(self)
 
@@ -214,34 +222,34 @@ class MultiExchange:
         module: decides on it.
 
     Attributes:
-        acceptance: the state of the exchange of tokens; None before the first.
+        acceptor: the state of the exchange of tokens; None before the first.
     """
 
     def __init__(self, module: MultiAuthenticator) -> None:
-        self.acceptance: KerberosAcceptor | None = None
+        self.acceptor: KerberosAcceptor | None = None
         self._module = module
 
-    def step(self, credentials: LogonCredentials) -> AnswerOrFuture[Admission]:
+    def authenticate(self, credentials: LogonCredentials) -> AnswerOrFuture[Admission]:
         """See `LogonExchange`."""
         if not credentials.password:
             if self._module.allows_anonymous and credentials.explicit:
                 return Admission(True, "", "")
             return Admission(False, "", _NO_PASSWORD)
-        return self._module.worker.ask(lambda: self._decide(credentials), self._give_up)
+        return self._module.worker.submit(lambda: self._decide(credentials), self._log_undecided)
 
     async def _decide(self, credentials: LogonCredentials) -> Admission:
         try:
-            return await self._module.mechanism.decide(credentials, self)
+            return await self._module.mechanism.authenticate(credentials, self)
         except _CredentialsRefusedError as problem:
             return self._refuse(str(problem))
         except _UndecidedError as problem:
-            return self._give_up(str(problem))
+            return self._log_undecided(str(problem))
 
     def _refuse(self, problem: str) -> Admission:
         undecided = not self._module.mechanism.takes_passwords
         return Admission(False, "", _NOT_ACCEPTED, detail=problem, undecided=undecided)
 
-    def _give_up(self, problem: str) -> Admission:
+    def _log_undecided(self, problem: str) -> Admission:
         self._module.log.emit("25-0003", module=self._module.name, problem=problem)
         return Admission(False, "", _UNDECIDED, detail=problem, undecided=True)
 

@@ -163,7 +163,7 @@ def open_service(options: Options) -> KerberosService:
     keytab = options.get("Kerberos.Keytab") or ""
     service = KerberosService(spn, keytab)
     try:
-        service.check()
+        service.check_keytab()
     except GssError as problem:
         raise OptionsError("Kerberos.Keytab", f"{keytab}: no keys of {spn}: {problem}") from None
     return service

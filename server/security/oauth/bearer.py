@@ -79,13 +79,13 @@ class TokenKeySource(Protocol):
 
     Attributes:
         fresh_seconds: age up to which keys are not read again.
-        pause_seconds: minimum time between two reads.
-        last_seconds: age up to which keys are used if they cannot be read again.
+        retry_seconds: minimum time between two reads.
+        max_age_seconds: age up to which keys are used if they cannot be read again.
     """
 
     fresh_seconds: float
-    pause_seconds: float
-    last_seconds: float
+    retry_seconds: float
+    max_age_seconds: float
 
     async def read(self) -> bytes:
         """Read the keys.
@@ -104,8 +104,8 @@ class UrlKeySource:
     """
 
     fresh_seconds = 300.0
-    pause_seconds = 10.0
-    last_seconds = 3600.0
+    retry_seconds = 10.0
+    max_age_seconds = 3600.0
 
     def __init__(self, endpoint: Endpoint, client: HttpClient) -> None:
         self._endpoint = endpoint
@@ -116,7 +116,7 @@ class UrlKeySource:
 
     async def read(self) -> bytes:
         """See `TokenKeySource`."""
-        answer = await self._client.ask("GET", self._endpoint)
+        answer = await self._client.request("GET", self._endpoint)
         if answer.status != 200:
             raise HttpClientError(f"{self._endpoint}: its status is {answer.status}, expected 200")
         return answer.body
@@ -130,8 +130,8 @@ class FileKeySource:
     """
 
     fresh_seconds = 1.0
-    pause_seconds = 1.0
-    last_seconds = 60.0
+    retry_seconds = 1.0
+    max_age_seconds = 60.0
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -168,7 +168,7 @@ class _PublicKey:
     algorithm: str | None
     key: Any
 
-    def fits(self, algorithm: str) -> bool:
+    def can_verify(self, algorithm: str) -> bool:
         """Return whether it can verify signatures of an algorithm."""
         kind, curves = _FITTING[algorithm]
         return (
@@ -196,7 +196,7 @@ class IssuerKeys:
         self._lock = asyncio.Lock()
         self._keys: Sequence[_PublicKey] = ()
         self._text = b""
-        self._tried = -math.inf
+        self._tried_at = -math.inf
         self._read_at = -math.inf
 
     async def find(self, kid: str | None, algorithm: str) -> Sequence[_PublicKey]:
@@ -212,36 +212,38 @@ class IssuerKeys:
         """
         asked = self._clock()
         if asked - self._read_at >= self._source.fresh_seconds:
-            await self._read(asked)
-        found = self._fitting(kid, algorithm)
+            await self._refresh(asked)
+        found = self._matching_keys(kid, algorithm)
         if not found:
-            await self._read(asked)
-            found = self._fitting(kid, algorithm)
-        if self._clock() - self._read_at > self._source.last_seconds:
+            await self._refresh(asked)
+            found = self._matching_keys(kid, algorithm)
+        if self._clock() - self._read_at > self._source.max_age_seconds:
             raise KeysError(f"there are no keys of {self._source}, or too old ones")
         if not found:
             raise BearerTokenError(f"the issuer has no {algorithm} key of the name that it gives")
         return found
 
-    def _fitting(self, kid: str | None, algorithm: str) -> Sequence[_PublicKey]:
+    def _matching_keys(self, kid: str | None, algorithm: str) -> Sequence[_PublicKey]:
         return [
-            one for one in self._keys if one.fits(algorithm) and (kid is None or one.kid == kid)
+            one
+            for one in self._keys
+            if one.can_verify(algorithm) and (kid is None or one.kid == kid)
         ]
 
-    async def _read(self, asked: float) -> None:
+    async def _refresh(self, asked: float) -> None:
         """Read the keys, unless another call has read them since, or the pause is not over."""
         async with self._lock:
-            if self._tried >= asked or asked - self._tried < self._source.pause_seconds:
+            if self._tried_at >= asked or asked - self._tried_at < self._source.retry_seconds:
                 return
             try:
                 text = await self._source.read()
                 if text != self._text:
                     self._keys = _read_keys(text, str(self._source))
             except HttpClientError as error:
-                self._tried = self._clock()
+                self._tried_at = self._clock()
                 self._log.emit("25-0071", problem=str(error))
                 return
-            self._tried = self._read_at = self._clock()
+            self._tried_at = self._read_at = self._clock()
             if text != self._text:
                 self._text = text
                 self._log.emit("25-0072", source=str(self._source), count=len(self._keys))

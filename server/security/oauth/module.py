@@ -108,14 +108,14 @@ class _TokenEndpoint:
         client: sends the requests.
         headers: of the request.
         form: the form fields besides the code.
-        tries: the maximum number of attempts.
+        max_attempts: the maximum number of attempts.
     """
 
     endpoint: Endpoint
     client: HttpClient
     headers: Sequence[tuple[str, str]]
     form: Mapping[str, str]
-    tries: int
+    max_attempts: int
 
     async def exchange(self, code: str) -> Mapping[str, Any]:
         """Exchange a code for an access token.
@@ -130,18 +130,18 @@ class _TokenEndpoint:
         body = urlencode({**self.form, "code": code}).encode("ascii")
         form = "application/x-www-form-urlencoded"
         headers = [("content-type", form), *self.headers]
-        for left in range(self.tries - 1, -1, -1):
+        for left in range(self.max_attempts - 1, -1, -1):
             try:
-                answer = await self.client.ask("POST", self.endpoint, headers, body)
+                answer = await self.client.request("POST", self.endpoint, headers, body)
             except HttpClientError:
                 if not left:
                     raise
                 continue
             if answer.status < _SERVER_ERROR or not left:
                 break
-        return self._read(answer.status, answer.body)
+        return self._parse_response(answer.status, answer.body)
 
-    def _read(self, status: int, body: bytes) -> Mapping[str, Any]:
+    def _parse_response(self, status: int, body: bytes) -> Mapping[str, Any]:
         try:
             content = json.loads(body)
         except (ValueError, RecursionError):
@@ -179,31 +179,31 @@ class OAuthAuthenticator:
     worker: AsyncWorker
     log: ServerLog
 
-    def begin(self) -> OAuthAuthenticator:
+    def begin_logon(self) -> OAuthAuthenticator:
         """See `LogonAuthenticator`."""
         return self
 
     def forget(self) -> None:
         """See `LogonAuthenticator`: no state of logons is kept."""
 
-    def step(self, credentials: LogonCredentials) -> AnswerOrFuture[Admission]:
+    def authenticate(self, credentials: LogonCredentials) -> AnswerOrFuture[Admission]:
         """See `LogonExchange`."""
         if not credentials.password:
             return Admission(False, "", "a token is required, in the place of the password")
         if self.verifier is None and not credentials.user:
             return Admission(False, "", "a user name is required")
-        return self.worker.ask(lambda: self._decide(credentials), self._undecided)
+        return self.worker.submit(lambda: self._decide(credentials), self._log_undecided)
 
     async def _decide(self, credentials: LogonCredentials) -> Admission:
         try:
-            user = await self._user(credentials)
+            user = await self._identify_user(credentials)
             return Admission(True, user, "", is_proven=self.verifier is not None)
         except (_CodeRefusedError, BearerTokenError) as error:
             return Admission(False, "", _NOT_ACCEPTED, detail=str(error))
         except (KeysError, HttpClientError) as error:
-            return self._undecided(str(error))
+            return self._log_undecided(str(error))
 
-    async def _user(self, credentials: LogonCredentials) -> str:
+    async def _identify_user(self, credentials: LogonCredentials) -> str:
         shown = credentials.password
         if self.endpoint is not None:
             answer = await self.endpoint.exchange(shown)
@@ -213,7 +213,7 @@ class OAuthAuthenticator:
         assert self.verifier is not None  # noqa: S101 - the module has one of both
         return await self.verifier.user_of(shown)
 
-    def _undecided(self, problem: str) -> Admission:
+    def _log_undecided(self, problem: str) -> Admission:
         self.log.emit("25-0070", problem=problem)
         return Admission(False, "", _UNDECIDED, undecided=True)
 

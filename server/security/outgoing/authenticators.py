@@ -114,14 +114,14 @@ class CommandCredentials:
     Args:
         user: the user.
         command: the shell command.
-        most: size limit of its output in bytes; the rest is discarded.
+        max_bytes: size limit of its output in bytes; the rest is discarded.
     """
 
-    def __init__(self, user: str, command: str, most: int) -> None:
+    def __init__(self, user: str, command: str, max_bytes: int) -> None:
         self._user = user
-        self._most = most
+        self._max_bytes = max_bytes
         self._command, names = shell_command(_CommandTemplate(command))
-        self._values = dict.fromkeys(names, user)
+        self._variables = dict.fromkeys(names, user)
 
     async def credentials(self) -> tuple[str, str]:
         """See `CredentialSource`."""
@@ -154,7 +154,7 @@ class CommandCredentials:
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.DEVNULL,
             start_new_session=True,
-            env={**os.environ, **self._values},
+            env={**os.environ, **self._variables},
         )
         try:
             async with asyncio.timeout(_COMMAND_SECONDS):
@@ -168,7 +168,7 @@ class CommandCredentials:
         assert process.stdout is not None  # noqa: S101 - it is a pipe
         output = b""
         while chunk := await process.stdout.read(1 << 16):
-            output = (output + chunk)[: self._most]
+            output = (output + chunk)[: self._max_bytes]
         return output
 
 

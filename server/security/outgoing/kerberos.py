@@ -33,11 +33,11 @@ class KerberosCredentials:
         self._spn: Final = spn
         self._keytab: Final = keytab
         self._identity = KeytabIdentity(keytab)
-        self._under_way = threading.Lock()
+        self._lock = threading.Lock()
 
     async def credentials(self) -> tuple[str, str]:
         """See `CredentialSource`."""
-        if not self._under_way.acquire(blocking=False):
+        if not self._lock.acquire(blocking=False):
             raise CredentialSourceError(f"Kerberos: still waiting for a ticket for {self._spn}")
         loop = asyncio.get_running_loop()
         outcome: asyncio.Future[tuple[str, str]] = loop.create_future()
@@ -52,10 +52,10 @@ class KerberosCredentials:
 
         def work() -> None:
             try:
-                found: tuple[str, str] | GssError = self._make()
+                found: tuple[str, str] | GssError = self._make_token()
             except GssError as problem:
                 found = problem
-            self._under_way.release()
+            self._lock.release()
             if not loop.is_closed():
                 loop.call_soon_threadsafe(settle, found)
 
@@ -73,7 +73,7 @@ class KerberosCredentials:
                 f"Kerberos: no ticket for {self._spn} with {self._keytab}: {problem}"
             ) from None
 
-    def _make(self) -> tuple[str, str]:
+    def _make_token(self) -> tuple[str, str]:
         """Return the owner of the token, and the token.
 
         Raises:
@@ -81,5 +81,5 @@ class KerberosCredentials:
         """
         check_keytab(self._keytab)
         credential = self._identity.acquire()
-        token = initiate(self._spn, credential).step(b"")
+        token = initiate(self._spn, credential).process_token(b"")
         return owner(credential), base64.b64encode(token).decode()

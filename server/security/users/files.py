@@ -47,9 +47,9 @@ class UsersFile:
         log: records its events.
 
     Attributes:
-        authenticates: the transports that it authenticates users for.
-        entitles: the transports that it has permissions for.
-        checks: checks passwords.
+        authenticated_transports: the transports that it authenticates users for.
+        entitled_transports: the transports that it has permissions for.
+        password_checks: checks passwords.
 
     Raises:
         UsersFileError: it cannot be used.
@@ -59,9 +59,9 @@ class UsersFile:
         self, path: str, functions: Functions, worker: AsyncWorker, log: ServerLog
     ) -> None:
         self.path: Final = path
-        self.authenticates: Final[set[str]] = set()
-        self.entitles: Final[set[str]] = set()
-        self.checks: Final = PasswordChecks(worker)
+        self.authenticated_transports: Final[set[str]] = set()
+        self.entitled_transports: Final[set[str]] = set()
+        self.password_checks: Final = PasswordChecks(worker)
         self._functions = functions
         self._worker = worker
         self._log = log
@@ -70,26 +70,26 @@ class UsersFile:
         self._has_changed = False
         problems = Problems()
         users = read_users_file(path, functions, problems)
-        self._warn(problems)
+        self._log_warnings(problems)
         if users is None:
             raise UsersFileError(_words(problems))
-        self._take(users)
+        self._set_users(users)
 
     def find(self, name: str) -> User | None:
         """Return a user; None if there is none of this name."""
         return self._users.users.get(name)
 
     @property
-    def nobody(self) -> PasswordHash:
+    def decoy_hash(self) -> PasswordHash:
         """The hash to compare with for users that are unknown or have no password."""
-        return self._nobody
+        return self._decoy_hash
 
     def watch(self, watcher: FileWatch, disconnect: UserDisconnect) -> None:
         """Read the file again whenever it changes."""
         self._disconnect = disconnect
-        watcher.watch(Path(self.path), lambda _change: self.look_again(), with_mode=True)
+        watcher.watch(Path(self.path), lambda _change: self.reload(), with_mode=True)
 
-    def look_again(self) -> None:
+    def reload(self) -> None:
         """Read the file again; during a read, once more after it."""
         self._has_changed = True
         if self._is_reading:
@@ -106,23 +106,23 @@ class UsersFile:
             self._log.emit("25-0061", path=self.path, problem=problem)
             return None, Problems()
 
-        self._worker.ask(read, give_up).when_there(self._come_to_know)
+        self._worker.submit(read, give_up).add_done_callback(self._on_loaded)
 
-    def _come_to_know(self, answer: tuple[Users | None, Problems]) -> None:
+    def _on_loaded(self, answer: tuple[Users | None, Problems]) -> None:
         users, problems = answer
         self._is_reading = False
-        self._warn(problems)
+        self._log_warnings(problems)
         if users is not None:
-            self._replace(users)
+            self._replace_users(users)
         elif problems.has_errors:
             self._log.emit("25-0061", path=self.path, problem=_words(problems))
         if self._has_changed:
-            self.look_again()
+            self.reload()
 
-    def _replace(self, users: Users) -> None:
+    def _replace_users(self, users: Users) -> None:
         changed, gone = users.changed_since(self._users)
         renewed = users.with_other_passwords(self._users)
-        self._take(users)
+        self._set_users(users)
         self._log.emit(
             "25-0060",
             path=self.path,
@@ -133,17 +133,17 @@ class UsersFile:
         if self._disconnect is None:
             return
         if changed or gone:
-            self._disconnect(self.entitles, changed | gone)
+            self._disconnect(self.entitled_transports, changed | gone)
         if gone:
-            self._disconnect(self.authenticates - self.entitles, gone)
+            self._disconnect(self.authenticated_transports - self.entitled_transports, gone)
         if renewed:
             self._disconnect((), renewed)
 
-    def _take(self, users: Users) -> None:
+    def _set_users(self, users: Users) -> None:
         self._users = users
-        self._nobody = make_decoy_hash(users.usual_cost)
+        self._decoy_hash = make_decoy_hash(users.usual_cost)
 
-    def _warn(self, problems: Problems) -> None:
+    def _log_warnings(self, problems: Problems) -> None:
         for problem in problems:
             if problem.severity is Severity.WARNING:
                 self._log.emit("25-0062", problem=_plain(problem))

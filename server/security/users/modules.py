@@ -44,16 +44,16 @@ class UsersAuthenticator:
     file: UsersFile
     log: ServerLog
 
-    def begin(self) -> LogonExchange:
+    def begin_logon(self) -> LogonExchange:
         """See `LogonAuthenticator`."""
         return self
 
     def forget(self) -> None:
         """See `LogonAuthenticator`."""
-        self.file.checks.forget()
-        self.file.look_again()
+        self.file.password_checks.forget()
+        self.file.reload()
 
-    def step(self, credentials: LogonCredentials) -> AnswerOrFuture[Admission]:
+    def authenticate(self, credentials: LogonCredentials) -> AnswerOrFuture[Admission]:
         """See `LogonExchange`."""
         user, password = credentials.user, credentials.password
         if not user or not password:
@@ -62,8 +62,8 @@ class UsersAuthenticator:
             return _WRONG
         known = self.file.find(user)
         expected = known.password if known is not None else None
-        compared = self.file.nobody if expected is None else expected
-        right = self.file.checks.check(credentials, compared, self._fail)
+        compared = self.file.decoy_hash if expected is None else expected
+        right = self.file.password_checks.check_password(credentials, compared, self._log_problem)
 
         def decide(matches: bool | None) -> Admission:
             if matches is None:
@@ -75,7 +75,7 @@ class UsersAuthenticator:
 
         return mapped(right, decide)
 
-    def explain(self, user: str) -> tuple[bool, str, str]:
+    def explain_logon(self, user: str) -> tuple[bool, str, str]:
         """Return whether a user can log on, the user name of the logon, and the reason."""
         known = self.file.find(user)
         if known is None:
@@ -84,7 +84,7 @@ class UsersAuthenticator:
             return False, "", f"{known.location}: users.{user} has no password"
         return True, user, f"{known.location}: users.{user} has a password"
 
-    def _fail(self, problem: str) -> None:
+    def _log_problem(self, problem: str) -> None:
         self.log.emit("25-0003", module=LIBRARY, problem=problem)
 
 
@@ -98,7 +98,7 @@ class UsersEntitlement:
 
     file: UsersFile
 
-    def enter(self, user: str) -> Permissions:
+    def acquire_permissions(self, user: str) -> Permissions:
         """See `Entitlement`."""
         known = self.file.find(user)
         if known is not None:
@@ -109,4 +109,4 @@ class UsersEntitlement:
     def forget(self, user: str | None = None) -> None:
         """See `Entitlement`."""
         if user is None:
-            self.file.look_again()
+            self.file.reload()

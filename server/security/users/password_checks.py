@@ -52,12 +52,12 @@ class PasswordChecks:
 
     def __init__(self, worker: AsyncWorker) -> None:
         self._worker = worker
-        self._hashing = _HashThreads()
+        self._hash_threads = _HashThreads()
         self._key = secrets.token_bytes(_DIGEST_BYTES)
-        self._right: OrderedDict[bytes, PasswordHash] = OrderedDict()
-        self._under_way: dict[tuple[bytes, PasswordHash], AnswerFuture[bool | None]] = {}
+        self._verified: OrderedDict[bytes, PasswordHash] = OrderedDict()
+        self._pending: dict[tuple[bytes, PasswordHash], AnswerFuture[bool | None]] = {}
 
-    def check(
+    def check_password(
         self, credentials: LogonCredentials, expected: PasswordHash, fail: Callable[[str], None]
     ) -> AnswerOrFuture[bool | None]:
         """Check a password.
@@ -70,46 +70,46 @@ class PasswordChecks:
         Returns:
             Whether it matches; None if it cannot be checked.
         """
-        mark = self._mark(credentials.user, credentials.password)
-        if self._right.get(mark) == expected:
-            self._right.move_to_end(mark)
+        mark = self._cache_key(credentials.user, credentials.password)
+        if self._verified.get(mark) == expected:
+            self._verified.move_to_end(mark)
             return True
         key = mark, expected
-        pending = self._under_way.get(key)
+        pending = self._pending.get(key)
         if pending is None:
-            pending = self._under_way[key] = self._ask(credentials, expected, fail)
-            pending.when_there(lambda matches: self._take_note(key, matches=matches))
+            pending = self._pending[key] = self._submit(credentials, expected, fail)
+            pending.add_done_callback(lambda matches: self._on_checked(key, matches=matches))
         return pending
 
     def forget(self) -> None:
         """Clear the cache, so that every password is checked again."""
-        self._right.clear()
+        self._verified.clear()
 
-    def _ask(
+    def _submit(
         self, credentials: LogonCredentials, expected: PasswordHash, fail: Callable[[str], None]
     ) -> AnswerFuture[bool | None]:
         work = _HashJob(Future(), expected, credentials.password)
         host = credentials.origin.host
 
         async def check() -> bool | None:
-            return await asyncio.wrap_future(self._hashing.do(work, host))
+            return await asyncio.wrap_future(self._hash_threads.submit(work, host))
 
         def give_up(problem: str) -> bool | None:
             fail(problem)
             return None
 
-        return self._worker.ask(check, give_up)
+        return self._worker.submit(check, give_up)
 
-    def _take_note(self, key: tuple[bytes, PasswordHash], *, matches: bool | None) -> None:
-        self._under_way.pop(key, None)
+    def _on_checked(self, key: tuple[bytes, PasswordHash], *, matches: bool | None) -> None:
+        self._pending.pop(key, None)
         if not matches:
             return
         mark, expected = key
-        self._right[mark] = expected
-        if len(self._right) > _MAX_REMEMBERED:
-            self._right.popitem(last=False)
+        self._verified[mark] = expected
+        if len(self._verified) > _MAX_REMEMBERED:
+            self._verified.popitem(last=False)
 
-    def _mark(self, user: str, password: str) -> bytes:
+    def _cache_key(self, user: str, password: str) -> bytes:
         """Return the cache key of credentials; it reveals nothing without the secret key."""
         names, secret = (text.encode(errors="surrogatepass") for text in (user, password))
         content = len(names).to_bytes(8, "big") + names + secret
@@ -126,46 +126,46 @@ class _HashThreads:
     """The threads; they start with the first password, and end with the process."""
 
     def __init__(self) -> None:
-        self._waiting: OrderedDict[str, deque[_HashJob]] = (
+        self._queues: OrderedDict[str, deque[_HashJob]] = (
             OrderedDict()
         )  # by address, next one first
-        self._has_more = threading.Condition()
-        self._has_threads = False
+        self._condition = threading.Condition()
+        self._are_threads_started = False
 
-    def do(self, work: _HashJob, owner: str) -> Future[bool]:
+    def submit(self, work: _HashJob, owner: str) -> Future[bool]:
         """Queue the comparison of a password with a hash; one that is cancelled in time is skipped.
 
         Args:
             work: the comparison.
             owner: the key of the round-robin scheduling.
         """
-        with self._has_more:
-            self._waiting.setdefault(owner, deque()).append(work)
-            self._has_more.notify()
-        if not self._has_threads:
-            self._has_threads = True
+        with self._condition:
+            self._queues.setdefault(owner, deque()).append(work)
+            self._condition.notify()
+        if not self._are_threads_started:
+            self._are_threads_started = True
             for _ in range(max(1, min(_MAX_THREADS, (os.cpu_count() or 1) // 2))):
                 threading.Thread(target=self._run, name="passwords", daemon=True).start()
         return work.result
 
-    def _take(self) -> _HashJob:
+    def _next_job(self) -> _HashJob:
         """Return the next comparison, and move its owner to the end of the rotation."""
-        with self._has_more:
-            while not self._waiting:
-                self._has_more.wait()
-            owner, works = next(iter(self._waiting.items()))
+        with self._condition:
+            while not self._queues:
+                self._condition.wait()
+            owner, works = next(iter(self._queues.items()))
             work = works.popleft()
             if works:
-                self._waiting.move_to_end(owner)
+                self._queues.move_to_end(owner)
             else:
-                del self._waiting[owner]
+                del self._queues[owner]
             return work
 
     def _run(self) -> None:
         with contextlib.suppress(OSError):
             os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICE)
         while True:
-            work = self._take()
+            work = self._next_job()
             if work.result.set_running_or_notify_cancel():
                 try:
                     work.result.set_result(work.expected.matches(work.password))

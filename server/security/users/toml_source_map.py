@@ -74,13 +74,13 @@ class TomlSourceMap:
     values: dict[TomlPath, tuple[int, int]] = field(default_factory=dict)
     _lines: dict[TomlPath, int] = field(default_factory=dict)
 
-    def line(self, place: TomlPath) -> int:
+    def line_of(self, place: TomlPath) -> int:
         """Return the line of a key or table, from 1 on; if it is not written, of its parent."""
         while place and place not in self._lines:
             place = place[:-1]
         return self._lines.get(place, 1)
 
-    def take_note(self, place: TomlPath, line: int) -> None:
+    def record_line(self, place: TomlPath, line: int) -> None:
         """Record the line of a place, and of its parents if they have none yet."""
         for size in range(1, len(place) + 1):
             self._lines.setdefault(place[:size], line)
@@ -92,7 +92,7 @@ def find_places(text: str) -> TomlSourceMap:
     Args:
         text: a document that `tomllib` can read.
     """
-    return _TomlScanner(text).go()
+    return _TomlScanner(text).scan()
 
 
 class _TomlScanner:
@@ -103,7 +103,7 @@ class _TomlScanner:
     """
 
     def __init__(self, text: str) -> None:
-        self._places = TomlSourceMap()
+        self._source_map = TomlSourceMap()
         self._newlines = [found.start() for found in re.finditer("\n", text)]
         self._tokens = [
             _Token(str(found.lastgroup), found[0], found.start(), found.end())
@@ -111,104 +111,104 @@ class _TomlScanner:
             if found.lastgroup != "blank"
         ]
         self._tokens.append(_Token("end", "", len(text), len(text)))
-        self._next = 0
-        self._counts: dict[TomlPath, int] = {}  # of the tables in arrays of tables
+        self._index = 0
+        self._element_counts: dict[TomlPath, int] = {}  # of the tables in arrays of tables
 
-    def go(self) -> TomlSourceMap:
+    def scan(self) -> TomlSourceMap:
         """Find the places."""
         table: TomlPath = ()
-        while self._here.kind != "end":
-            if self._here.kind == "line":
-                self._next += 1
-            elif self._here.text == "[":
-                table = self._header()
+        while self._token.kind != "end":
+            if self._token.kind == "line":
+                self._index += 1
+            elif self._token.text == "[":
+                table = self._read_header()
             else:
-                self._key_and_value(table)
-        return self._places
+                self._read_pair(table)
+        return self._source_map
 
     @property
-    def _here(self) -> _Token:
-        return self._tokens[self._next]
+    def _token(self) -> _Token:
+        return self._tokens[self._index]
 
-    def _take(self) -> _Token:
-        self._next += 1
-        return self._tokens[self._next - 1]
+    def _advance(self) -> _Token:
+        self._index += 1
+        return self._tokens[self._index - 1]
 
     def _line_of(self, token: _Token) -> int:
         return bisect_right(self._newlines, token.start) + 1
 
-    def _header(self) -> TomlPath:
-        start = self._take()
-        is_array = self._here.text == "["
+    def _read_header(self) -> TomlPath:
+        start = self._advance()
+        is_array = self._token.text == "["
         if is_array:
-            self._take()
-        names = self._names("]")
-        self._next += 2 if is_array else 1
+            self._advance()
+        names = self._read_key("]")
+        self._index += 2 if is_array else 1
         place: TomlPath = ()
         for name in names[:-1]:
-            place = self._last_of((*place, name))
+            place = self._last_element((*place, name))
         place = (*place, names[-1])
         if is_array:
-            self._counts[place] = self._counts.get(place, 0) + 1
-            place = self._last_of(place)
-        self._places.take_note(place, self._line_of(start))
-        self._places.tables.append(TomlTable(place, start.start, self._here.start))
+            self._element_counts[place] = self._element_counts.get(place, 0) + 1
+            place = self._last_element(place)
+        self._source_map.record_line(place, self._line_of(start))
+        self._source_map.tables.append(TomlTable(place, start.start, self._token.start))
         return place
 
-    def _last_of(self, place: TomlPath) -> TomlPath:
+    def _last_element(self, place: TomlPath) -> TomlPath:
         """Return the table that a name stands for: of an array of tables the last one."""
-        count = self._counts.get(place)
+        count = self._element_counts.get(place)
         return place if count is None else (*place, count - 1)
 
-    def _names(self, end: str) -> list[str]:
+    def _read_key(self, end: str) -> list[str]:
         """Read the parts of a key up to the token that ends it, and return them."""
         names = []
-        while self._here.text != end:
-            token = self._take()
+        while self._token.text != end:
+            token = self._advance()
             if token.kind == "string":
                 names.append(tomllib.loads(f"name = {token.text}")["name"])
             elif token.kind == "bare":
                 names.append(token.text)
         return names
 
-    def _key_and_value(self, table: TomlPath) -> None:
-        first = self._here
-        place = (*table, *self._names("="))
-        self._take()
-        self._places.take_note(place, self._line_of(first))
-        self._value(place)
+    def _read_pair(self, table: TomlPath) -> None:
+        first = self._token
+        place = (*table, *self._read_key("="))
+        self._advance()
+        self._source_map.record_line(place, self._line_of(first))
+        self._read_value(place)
 
-    def _value(self, place: TomlPath) -> None:
-        start = self._here.start
-        self._places.take_note(place, self._line_of(self._here))
-        if self._here.text == "[":
-            self._array(place)
-        elif self._here.text == "{":
-            self._inline_table(place)
+    def _read_value(self, place: TomlPath) -> None:
+        start = self._token.start
+        self._source_map.record_line(place, self._line_of(self._token))
+        if self._token.text == "[":
+            self._read_array(place)
+        elif self._token.text == "{":
+            self._read_inline_table(place)
         else:
-            while self._here.kind not in ("line", "end") and not self._at(*_ENDS_OF_VALUES):
-                self._take()
-        self._places.values[place] = (start, self._tokens[self._next - 1].end)
+            while self._token.kind not in ("line", "end") and not self._is_at(*_ENDS_OF_VALUES):
+                self._advance()
+        self._source_map.values[place] = (start, self._tokens[self._index - 1].end)
 
-    def _at(self, *marks: str) -> bool:
-        return self._here.text in marks
+    def _is_at(self, *marks: str) -> bool:
+        return self._token.text in marks
 
-    def _array(self, place: TomlPath) -> None:
-        self._take()
+    def _read_array(self, place: TomlPath) -> None:
+        self._advance()
         number = 0
         while True:
-            while self._here.kind == "line" or self._at(","):
-                self._take()
-            if self._at("]"):
+            while self._token.kind == "line" or self._is_at(","):
+                self._advance()
+            if self._is_at("]"):
                 break
-            self._value((*place, number))
+            self._read_value((*place, number))
             number += 1
-        self._take()
+        self._advance()
 
-    def _inline_table(self, place: TomlPath) -> None:
-        self._take()
-        while not self._at("}"):
-            if self._at(","):
-                self._take()
-            self._key_and_value(place)
-        self._take()
+    def _read_inline_table(self, place: TomlPath) -> None:
+        self._advance()
+        while not self._is_at("}"):
+            if self._is_at(","):
+                self._advance()
+            self._read_pair(place)
+        self._advance()

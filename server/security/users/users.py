@@ -81,14 +81,14 @@ class UserPermissions(PermitCache):
         super().__init__()
         self._documents = documents
 
-    def is_instance(self, name: str) -> bool | None:
+    def allows_instance(self, name: str) -> bool | None:
         """See `Permissions`."""
-        found = (document.is_instance(name) for document in self._documents)
+        found = (document.allows_instance(name) for document in self._documents)
         return next((answer for answer in found if answer is not None), None)
 
-    def find(self, permission: Permission, resource: str) -> Permit | None:
+    def evaluate(self, permission: Permission, resource: str) -> Permit | None:
         """See `PermitCache`."""
-        found = (document.find(permission, resource) for document in self._documents)
+        found = (document.evaluate(permission, resource) for document in self._documents)
         return next((permit for permit in found if permit is not None), None)
 
 
@@ -221,16 +221,16 @@ class _UsersFileReader:
 
     Args:
         path: the file.
-        places: the positions of its parts.
+        source_map: the positions of its parts.
         functions: the functions that filters may call.
         problems: receives errors and warnings.
     """
 
     def __init__(
-        self, path: str, places: TomlSourceMap, functions: Functions, problems: Problems
+        self, path: str, source_map: TomlSourceMap, functions: Functions, problems: Problems
     ) -> None:
         self._path = path
-        self._places = places
+        self._source_map = source_map
         self._functions = functions
         self._problems = problems
         self._has_errors = False
@@ -238,10 +238,13 @@ class _UsersFileReader:
     def read(self, content: dict[str, Any]) -> Users | None:
         for name in content:
             if name not in _TOP:
-                self._complain((name,), name, *_unknown(name, _TOP))
-        roles = {name: self._role(name, given) for name, given in self._tables(content, ROLES)}
+                self._report((name,), name, *_unknown(name, _TOP))
+        roles = {
+            name: self._read_role(name, given) for name, given in self._read_tables(content, ROLES)
+        }
         users = {
-            name: self._user(name, given, roles) for name, given in self._tables(content, USERS)
+            name: self._read_user(name, given, roles)
+            for name, given in self._read_tables(content, USERS)
         }
         if self._has_errors:
             return None
@@ -249,28 +252,30 @@ class _UsersFileReader:
         usual = costs.most_common(1)
         return Users(users, tuple(roles), usual[0][0] if usual else DEFAULT_COST)
 
-    def _tables(self, content: dict[str, Any], kind: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    def _read_tables(
+        self, content: dict[str, Any], kind: str
+    ) -> Iterator[tuple[str, dict[str, Any]]]:
         tables = content.get(kind, {})
         if not isinstance(tables, dict):
-            self._complain((kind,), kind, f"expected tables such as [{kind}.NAME]")
+            self._report((kind,), kind, f"expected tables such as [{kind}.NAME]")
             return
         for name, given in tables.items():
             if not isinstance(given, dict):
-                self._complain((kind, name), f"{kind}.{name}", f"expected a table [{kind}.{name}]")
+                self._report((kind, name), f"{kind}.{name}", f"expected a table [{kind}.{name}]")
             elif not name.strip() or not name.isprintable():
-                self._complain((kind, name), kind, f"{name!r} is no name that can be used")
+                self._report((kind, name), kind, f"{name!r} is no name that can be used")
             else:
                 yield name, given
 
-    def _role(
+    def _read_role(
         self, name: str, given: dict[str, Any]
     ) -> tuple[PermissionDocument, dict[str, Any]] | None:
         place = (ROLES, name)
         self._refuse_unknown(place, given, _FIELDS_OF_ROLES)
-        document = self._document(place, given)
+        document = self._read_document(place, given)
         return None if document is None else (document, given)
 
-    def _user(
+    def _read_user(
         self,
         name: str,
         given: dict[str, Any],
@@ -278,10 +283,13 @@ class _UsersFileReader:
     ) -> User:
         place = (USERS, name)
         self._refuse_unknown(place, given, _FIELDS_OF_USERS)
-        password = self._password(place, given.get(PASSWORD))
-        names = self._names_of_roles(place, given.get(ROLES, []), roles)
+        password = self._read_password(place, given.get(PASSWORD))
+        names = self._read_role_names(place, given.get(ROLES, []), roles)
         own = {key: value for key, value in given.items() if key in _FIELDS_OF_ROLES}
-        layers = [(self._document(place, own), own), *(roles[role] or (None, {}) for role in names)]
+        layers = [
+            (self._read_document(place, own), own),
+            *(roles[role] or (None, {}) for role in names),
+        ]
         permissions = UserPermissions([one for one, _ in layers if one is not None])
         self._warn_of_no_logon(place, permissions, [content for _, content in layers])
         return User(
@@ -293,7 +301,7 @@ class _UsersFileReader:
             tuple(content for _, content in layers),
         )
 
-    def _document(self, place: TomlPath, given: dict[str, Any]) -> PermissionDocument | None:
+    def _read_document(self, place: TomlPath, given: dict[str, Any]) -> PermissionDocument | None:
         known = {key: value for key, value in given.items() if key in _FIELDS_OF_ROLES}
 
         def say(inner: DocumentPath) -> str:
@@ -303,17 +311,17 @@ class _UsersFileReader:
         try:
             return make_document(known, self._functions, say)
         except DocumentError as error:
-            self._complain((*place, *error.place), _dotted(place), str(error))
+            self._report((*place, *error.place), _dotted(place), str(error))
             return None
 
-    def _password(self, place: TomlPath, given: object) -> PasswordHash | None:
+    def _read_password(self, place: TomlPath, given: object) -> PasswordHash | None:
         if given is None:
             return None
         where = (*place, PASSWORD)
         try:
             found = read_hash(given if isinstance(given, str) else "")
         except HashError as error:
-            self._complain(where, f"{_dotted(place)}.password", str(error), "amps-users makes one")
+            self._report(where, f"{_dotted(place)}.password", str(error), "amps-users makes one")
             return None
         if found.cost.ln < MIN_STRONG_COST:
             self._problems.warning(
@@ -324,12 +332,12 @@ class _UsersFileReader:
             )
         return found
 
-    def _names_of_roles(
+    def _read_role_names(
         self, place: TomlPath, given: object, roles: Mapping[str, object]
     ) -> list[str]:
         element = f"{_dotted(place)}.roles"
         if not isinstance(given, list):
-            self._complain((*place, ROLES), element, "expected a list of names of roles")
+            self._report((*place, ROLES), element, "expected a list of names of roles")
             return []
         good = []
         for number, name in enumerate(given):
@@ -338,7 +346,7 @@ class _UsersFileReader:
                 continue
             meant = nearest(name, roles) if isinstance(name, str) else None
             hint = f"did you mean {meant}?" if meant else f"expected a table [roles.{name}]"
-            self._complain((*place, ROLES, number), element, f"there is no role {name!r}", hint)
+            self._report((*place, ROLES, number), element, f"there is no role {name!r}", hint)
         return good
 
     def _warn_of_no_logon(
@@ -347,8 +355,8 @@ class _UsersFileReader:
         if not any("topic" in content for content in contents):
             return
         for permission in (Permission.LOGON, Permission.REPLICATION_LOGON):
-            permit = permissions.find(permission, "")
-            if permit is not None and permit.allowed:
+            permit = permissions.evaluate(permission, "")
+            if permit is not None and permit.is_allowed:
                 return
         self._problems.warning(
             self._location(place),
@@ -362,14 +370,12 @@ class _UsersFileReader:
     ) -> None:
         for name in given:
             if name not in known:
-                self._complain((*place, name), _dotted((*place, name)), *_unknown(name, known))
+                self._report((*place, name), _dotted((*place, name)), *_unknown(name, known))
 
     def _location(self, place: TomlPath) -> Location:
-        return Location(self._path, self._places.line(place))
+        return Location(self._path, self._source_map.line_of(place))
 
-    def _complain(
-        self, place: TomlPath, element: str, message: str, hint: str | None = None
-    ) -> None:
+    def _report(self, place: TomlPath, element: str, message: str, hint: str | None = None) -> None:
         self._has_errors = True
         self._problems.error(self._location(place), element, message, hint)
 

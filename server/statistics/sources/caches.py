@@ -50,27 +50,27 @@ class CachesSource:
         self._clients = clients
         self._pools = transports.pools
         self._journal = journal
-        self._fixed = {name: (about,) for name, about in _ABOUT.items()}
+        self._static_values = {name: (about,) for name, about in _ABOUT.items()}
 
     def entries(self) -> Iterator[StatisticsEntry]:
         """See `StatisticsSource.entries`."""
         engine, pools = self._engine, self._pools
-        connected, held = len(engine.sessions), self._clients.memory
-        made = connected + engine.ending + engine.gone
-        yield self._entry(_CLIENTS, made, held, connected, evictions=engine.gone)
+        connected, held = len(engine.sessions), self._clients.memory_bytes
+        made = connected + engine.sessions_ending + engine.sessions_ended
+        yield self._entry(_CLIENTS, made, held, connected, evictions=engine.sessions_ended)
         memory = sum(pool.memory_used for pool in pools)
-        waiting = sum(len(pool.waiting) for pool in pools)
-        kept = sum(pool.kept for pool in pools)
+        waiting = sum(len(pool.backlogs) for pool in pools)
+        kept = sum(pool.buffered_bytes_total for pool in pools)
         yield self._entry(_OUT, 0, memory, waiting, overflow=kept)
         if self._journal is not None:
             cache = self._journal.cache
             yield self._entry(
                 _JOURNALS,
-                cache.made,
+                cache.misses,
                 cache.size,
-                cache.entries,
-                fetches=cache.asked,
-                evictions=cache.dropped,
+                cache.file_count,
+                fetches=cache.requests,
+                evictions=cache.evictions,
             )
 
     def _entry(
@@ -87,4 +87,4 @@ class CachesSource:
         """Return an entry; each creation counts as a request that the cache could not answer."""
         efficiency = round((fetches - made) / fetches, 6) if fetches else 0.0
         moving = made, size, efficiency, entries, evictions, fetches, overflow
-        return StatisticsEntry(name, self._fixed[name], moving)
+        return StatisticsEntry(name, self._static_values[name], moving)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 _MICROSECONDS: Final = 1_000_000
 
-_GIVEN: Final = [field.name for field in CLIENTS.given]
+_GIVEN: Final = [field.name for field in CLIENTS.source_fields]
 _BYTES_IN: Final = _GIVEN.index("bytes_in")
 _MESSAGES_IN: Final = _GIVEN.index("messages_in")
 _BYTES_OUT: Final = _GIVEN.index("bytes_out")
@@ -66,27 +66,27 @@ class ClientsSource:
 
     Attributes:
         totals: the sums of the last sample, by the clients' transport.
-        connected: the number of clients shown, by their transport.
-        queries: queries that were under way.
-        memory: bytes that subscriptions and queries took.
+        connected_counts: the number of clients shown, by their transport.
+        query_count: queries that were under way.
+        memory_bytes: bytes that subscriptions and queries took.
     """
 
     resource = CLIENTS
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
-        self._known: dict[int, _ClientState] = {}  # those of the last sample, by number
+        self._states: dict[int, _ClientState] = {}  # those of the last sample, by number
         self.totals: Mapping[str, ClientTotals] = {}
-        self.connected: Mapping[str, int] = {}
-        self.queries = 0
-        self.memory = 0
+        self.connected_counts: Mapping[str, int] = {}
+        self.query_count = 0
+        self.memory_bytes = 0
 
     def entries(self) -> Iterator[StatisticsEntry]:
         """See `StatisticsSource.entries`.
 
         A client that disconnects while the sample is taken is still summed up, and is not shown.
         """
-        earlier, self._known = self._known, {}
+        earlier, self._states = self._states, {}
         sums = {
             transport: list[int](vars(closed_totals).values())
             for transport, closed_totals in self._engine.closed_totals.items()
@@ -94,9 +94,9 @@ class ClientsSource:
         connected: dict[str, int] = dict.fromkeys(sums, 0)
         queries = memory = 0
         for session in list(self._engine.sessions):
-            number, transport = session.number, session.entrance.transport
+            number, transport = session.number, session.connection_context.transport
             queries += len(session.queries)
-            memory += session.memory_of_commands
+            memory += session.command_memory
             _add(sums[transport], session)
             if not session.is_open:
                 continue
@@ -104,11 +104,11 @@ class ClientsSource:
             known = earlier.get(number)
             if known is None or not _is_as_before(session, known):
                 known = _look(session, known)
-            self._known[number] = known
+            self._states[number] = known
             yield known.entry
         self.totals = {transport: ClientTotals(*counts) for transport, counts in sums.items()}
-        self.connected = connected
-        self.queries, self.memory = queries, memory
+        self.connected_counts = connected
+        self.query_count, self.memory_bytes = queries, memory
 
     @property
     def all_totals(self) -> ClientTotals:
@@ -122,7 +122,7 @@ class ClientsSource:
 
 def _add(sums: list[int], session: Session) -> None:
     """Add a session's counts to the sums; see `ClientTotals`."""
-    intake, outbox = session.intake, session.outbox
+    intake, outbox = session.input, session.outbox
     sums[0] += intake.bytes_in
     sums[1] += intake.messages_in
     sums[2] += outbox.bytes_out
@@ -134,7 +134,7 @@ def _add(sums: list[int], session: Session) -> None:
 
 def _is_as_before(session: Session, known: _ClientState) -> bool:
     """Return whether a client has the same entry as in the sample before."""
-    intake, outbox, moving = session.intake, session.outbox, known.entry.moving
+    intake, outbox, moving = session.input, session.outbox, known.entry.dynamic_values
     return (
         known.is_quiet
         and moving[_BYTES_IN] == intake.bytes_in
@@ -148,9 +148,9 @@ def _is_as_before(session: Session, known: _ClientState) -> bool:
 
 def _look(session: Session, known: _ClientState | None) -> _ClientState:
     """Create the entry of a client; its fixed values are reused if they are still the same."""
-    readings = session.look()
+    readings = session.read_socket_stats()
     is_same = known is not None and known.options is session.options
-    fixed = known.entry.fixed if known is not None and is_same else _fixed(session)
+    fixed = known.entry.static_values if known is not None and is_same else _fixed(session)
     entry = StatisticsEntry(str(session.number), fixed, _moving(session, readings))
     is_quiet = readings == NO_SOCKET_STATS and not session.queries
     return _ClientState(session.options, entry, is_quiet)
@@ -166,12 +166,12 @@ def _fixed(session: Session) -> tuple[StatisticValue, ...]:
         session.connection_name,
         session.options.correlation_id,
         session.address,
-        session.entrance.transport,
+        session.connection_context.transport,
     )
 
 
 def _moving(session: Session, readings: SocketStats) -> tuple[StatisticValue, ...]:
-    intake, outbox = session.intake, session.outbox
+    intake, outbox = session.input, session.outbox
     return (
         intake.bytes_in,
         outbox.bytes_out,
@@ -181,12 +181,12 @@ def _moving(session: Session, readings: SocketStats) -> tuple[StatisticValue, ..
         outbox.messages_out,
         round(session.query_seconds * _MICROSECONDS),
         _messages_kept(readings, outbox.bytes_out, outbox.messages_out),
-        readings.waits,
-        readings.kept,
+        readings.unsent_age_s,
+        readings.unsent_bytes,
         len(session.subscriptions),
-        int(readings.window_is_closed),
-        readings.receiving,
-        readings.sending,
+        int(readings.is_window_closed),
+        readings.unread_bytes,
+        readings.unacked_bytes,
     )
 
 
@@ -196,6 +196,6 @@ def _messages_kept(readings: SocketStats, bytes_out: int, messages_out: int) -> 
     They are buffered as a stream, which is not parsed again to count messages; the average length
     of the client's messages so far is used instead.
     """
-    if not readings.kept:
+    if not readings.unsent_bytes:
         return 0
-    return max(math.ceil(readings.kept * messages_out / max(bytes_out, 1)), 1)
+    return max(math.ceil(readings.unsent_bytes * messages_out / max(bytes_out, 1)), 1)

@@ -38,7 +38,7 @@ class ConflatedTopicsSource:
             for one in specs
             if isinstance(one, ConflatedTopicSpec)
         }
-        topics = [one for one in stores.keepers if isinstance(one, ConflatedTopic)]
+        topics = [one for one in stores.sources if isinstance(one, ConflatedTopic)]
         ids = topic_ids((one.name, one.type_name) for one in topics)
         self._topics = [
             (name, topic, _conflation(described[topic.name, topic.type_name], stores))
@@ -48,9 +48,9 @@ class ConflatedTopicsSource:
     def entries(self) -> Iterator[StatisticsEntry]:
         """See `StatisticsSource.entries`."""
         for name, topic, fixed in self._topics:
-            seconds = round(topic.seconds * _MICROSECONDS)
+            seconds = round(topic.check_seconds * _MICROSECONDS)
             yield StatisticsEntry(
-                name, fixed, (_ratio(topic.changes, topic.copies), topic.rounds, seconds)
+                name, fixed, (_ratio(topic.changes, topic.copies), topic.check_count, seconds)
             )
 
 
@@ -68,7 +68,7 @@ class ViewsSource:
         described = {
             (one.name, one.message_type): one for one in specs if isinstance(one, ViewSpec)
         }
-        views = [one for one in stores.keepers if isinstance(one, View)]
+        views = [one for one in stores.sources if isinstance(one, View)]
         ids = topic_ids((one.name, one.type_name) for one in views)
         self._views = [
             (name, view, _definition(described[view.name, view.type_name]))
@@ -78,7 +78,9 @@ class ViewsSource:
     def entries(self) -> Iterator[StatisticsEntry]:
         """See `StatisticsSource.entries`."""
         for name, view, fixed in self._views:
-            yield StatisticsEntry(name, fixed, (_ratio(view.changes, view.writes), view.waiting))
+            yield StatisticsEntry(
+                name, fixed, (_ratio(view.changes, view.writes), view.pending_count)
+            )
 
 
 def _ratio(changes: int, made: int) -> float:
@@ -87,7 +89,7 @@ def _ratio(changes: int, made: int) -> float:
 
 
 def _conflation(spec: ConflatedTopicSpec, stores: SowRegistry) -> tuple[StatisticValue, ...]:
-    source = stores.configured(spec.underlying)
+    source = stores.find_configured(spec.underlying)
     pattern = source.spec.pattern if isinstance(source, SowTopicRecords) else None
     return (
         spec.filter or "",

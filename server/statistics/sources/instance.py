@@ -28,8 +28,8 @@ class InstanceSource:
     resource = INSTANCE
 
     def __init__(self, spec: InstanceSpec) -> None:
-        self._began = time.monotonic()
-        self._fixed = (
+        self._started_s = time.monotonic()
+        self._static_values = (
             spec.location.file,
             os.getcwd(),
             spec.description or "",
@@ -43,7 +43,9 @@ class InstanceSource:
 
     def entries(self) -> Iterator[StatisticsEntry]:
         """See `StatisticsSource.entries`."""
-        yield StatisticsEntry("", self._fixed, (duration(time.monotonic() - self._began),))
+        yield StatisticsEntry(
+            "", self._static_values, (duration(time.monotonic() - self._started_s),)
+        )
 
 
 class TuningSource:

@@ -59,16 +59,16 @@ class FilesSource:
 
     def __init__(self, targets: dict[str, FileTarget]) -> None:
         self._targets = targets
-        self._fixed: dict[str, tuple[StatisticValue, ...]] = {}
+        self._static_values: dict[str, tuple[StatisticValue, ...]] = {}
 
     def entries(self) -> Iterator[StatisticsEntry]:
         """See `StatisticsSource.entries`."""
         for number, target in self._targets.items():
             fixed = _file(target)
-            if self._fixed.get(number) != fixed:
-                self._fixed[number] = fixed
+            if self._static_values.get(number) != fixed:
+                self._static_values[number] = fixed
             moving = target.bytes_written, free_percent(target.path)
-            yield StatisticsEntry(number, self._fixed[number], moving)
+            yield StatisticsEntry(number, self._static_values[number], moving)
 
 
 class SyslogSource:

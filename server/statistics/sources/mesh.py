@@ -47,27 +47,31 @@ class MeshInstancesSource:
     """The instances.
 
     Args:
-        own: the report of this instance.
-        reporting: the reports of others; None for an instance without replication.
+        own_report: the report of this instance.
+        mesh_reporter: the reports of others; None for an instance without replication.
     """
 
     resource = MESH_INSTANCES
 
-    def __init__(self, own: MeshReport, reporting: MeshReporter | None) -> None:
-        self._own = own
-        self._reporting = reporting
+    def __init__(self, own_report: MeshReport, mesh_reporter: MeshReporter | None) -> None:
+        self._own_report = own_report
+        self._mesh_reporter = mesh_reporter
 
     def entries(self) -> Iterator[StatisticsEntry]:
         """See `StatisticsSource.entries`."""
-        if self._reporting is None:
-            known_here = _MeshReport(self._own, 0, is_reachable=True)
-            yield _instance(self._own.name, known_here, (), is_this=True)
+        if self._mesh_reporter is None:
+            known_here = _MeshReport(self._own_report, 0, is_reachable=True)
+            yield _instance(self._own_report.name, known_here, (), is_this=True)
             return
-        mesh = self._reporting.mesh
-        known, seen, reachable = _known(self._reporting), mesh.seen(), mesh.reachable()
+        mesh = self._mesh_reporter.mesh
+        known, seen, reachable = (
+            _known(self._mesh_reporter),
+            mesh.neighbours_by_name(),
+            mesh.reachable_instances(),
+        )
         names = [*known, *_others(known, seen)]
         for name in names[: MAX_INSTANCES + 1]:
-            is_this = name == self._own.name
+            is_this = name == self._own_report.name
             by_others = seen.get(name, ())
             if name in known:
                 yield _instance(name, known[name], by_others, is_this=is_this)
@@ -79,38 +83,42 @@ class MeshLinksSource:
     """The replication links between instances.
 
     Args:
-        reporting: the reports of others; None for an instance without replication.
+        mesh_reporter: the reports of others; None for an instance without replication.
     """
 
     resource = MESH_LINKS
 
-    def __init__(self, reporting: MeshReporter | None) -> None:
-        self._reporting = reporting
-        self._fixed: dict[tuple[str, str], tuple[StatisticValue, ...]] = {}
+    def __init__(self, mesh_reporter: MeshReporter | None) -> None:
+        self._mesh_reporter = mesh_reporter
+        self._static_values: dict[tuple[str, str], tuple[StatisticValue, ...]] = {}
 
     def entries(self) -> Iterator[StatisticsEntry]:
         """See `StatisticsSource.entries`."""
-        if self._reporting is None:
+        if self._mesh_reporter is None:
             return
-        known = _known(self._reporting)
+        known = _known(self._mesh_reporter)
         links = [
             (name, one, link)
             for name, one in known.items()
             for link in {link.destination: link for link in one.report.links}.values()
         ]
-        earlier, self._fixed = self._fixed, {}
+        earlier, self._static_values = self._static_values, {}
         for name, one, link in links[:_MAX_LINKS]:
             key = name, link.destination
-            fixed = self._fixed[key] = earlier.get(key, (link.destination, name))
+            fixed = self._static_values[key] = earlier.get(key, (link.destination, name))
             yield StatisticsEntry(_link_id(name, link.destination), fixed, _moving(one, link))
 
 
 def _known(reporting: MeshReporter) -> dict[str, _MeshReport]:
     """Return the reports of instances, by their names; this one first."""
-    own, now, reachable = reporting.report(), reporting.now, reporting.mesh.reachable()
+    own, now, reachable = (
+        reporting.make_report(),
+        reporting.now_us,
+        reporting.mesh.reachable_instances(),
+    )
     found = {own.name: _MeshReport(own, 0, is_reachable=True)}
-    for name, one in sorted(reporting.mesh.known.items()):
-        seconds = max(now - one.made_at, 0) // _MICROSECONDS
+    for name, one in sorted(reporting.mesh.peer_reports.items()):
+        seconds = max(now - one.made_at_us, 0) // _MICROSECONDS
         found[name] = _MeshReport(one.report, seconds, name in reachable)
     return found
 

@@ -82,30 +82,34 @@ class ProcessorsSource:
         self._clients = clients
         self._replication = replication
         self._lag = lag
-        self._fixed = {name: (about,) for name, about in (_ALL, *_KINDS.items())}
-        self._queues_before = self._queued()  # counts of the recovery
+        self._static_values = {name: (about,) for name, about in (_ALL, *_KINDS.items())}
+        self._previous_queued = self._count_queued()  # counts of the recovery
 
     def entries(self) -> Iterator[StatisticsEntry]:
         """See `StatisticsSource.entries`."""
         last_active = round(self._lag() * _MILLISECONDS)
-        figures = self._figures()
+        figures = self._collect_figures()
         summed = _ProcessorFigures(*map(sum, zip(*figures.values(), strict=True)))
         for name, one in {_ALL[0]: summed, **figures}.items():
             moving = (one.denied_reads, one.denied_writes, last_active, *one[2:])
-            yield StatisticsEntry(name, self._fixed[name], moving)
+            yield StatisticsEntry(name, self._static_values[name], moving)
 
-    def _figures(self) -> dict[str, _ProcessorFigures]:
+    def _collect_figures(self) -> dict[str, _ProcessorFigures]:
         engine, clients, replication = self._engine, self._clients.all_totals, self._replication
-        traffic, inside = engine.outboxes.traffic, engine.published_inside
+        traffic, inside = engine.outboxes.traffic, engine.internal_publishes
         apart = (traffic.answers, traffic.bookmark, traffic.detached, traffic.queue, traffic.sow)
         queued, queued_bytes = (
-            now - before for now, before in zip(self._queued(), self._queues_before, strict=True)
+            now - before
+            for now, before in zip(self._count_queued(), self._previous_queued, strict=True)
         )
         sent = sent_bytes = taken = taken_bytes = 0
         if replication is not None:
-            sent = sum(one.sender.sent for one in replication.destinations.values())
+            sent = sum(one.sender.sent_entries for one in replication.destinations.values())
             sent_bytes = sum(one.bytes_out for one in replication.destinations.values())
-            taken, taken_bytes = replication.received.messages, replication.received.bytes
+            taken, taken_bytes = (
+                replication.received_traffic.messages,
+                replication.received_traffic.bytes,
+            )
         return {
             "bookmark": _ProcessorFigures(
                 found=traffic.bookmark.messages, found_bytes=traffic.bookmark.bytes
@@ -120,7 +124,7 @@ class ProcessorsSource:
                 max(clients.bytes_out - sum(one.bytes for one in apart), 0),
                 clients.messages_in,
                 clients.bytes_in,
-                engine.turns.postponed,
+                engine.scheduler.postponed_reads,
             ),
             "internal": _ProcessorFigures(
                 found=traffic.internal.messages,
@@ -140,12 +144,12 @@ class ProcessorsSource:
             "sow": _ProcessorFigures(found=traffic.sow.messages, found_bytes=traffic.sow.bytes),
         }
 
-    def _queued(self) -> tuple[int, int]:
+    def _count_queued(self) -> tuple[int, int]:
         """Return the number of messages that have entered queues, and their bytes."""
         queues = list(self._engine.topics.queues or ())
         return (
             sum(one.core.counters.enqueued for one in queues),
-            sum(one.bytes_taken for one in queues),
+            sum(one.bytes_received for one in queues),
         )
 
 
@@ -163,7 +167,7 @@ class QueriesSource:
 
     def entries(self) -> Iterator[StatisticsEntry]:
         """See `StatisticsSource.entries`."""
-        yield StatisticsEntry("", (), (self._clients.queries,))
+        yield StatisticsEntry("", (), (self._clients.query_count,))
 
 
 class ApiSource:
@@ -180,4 +184,4 @@ class ApiSource:
 
     def entries(self) -> Iterator[StatisticsEntry]:
         """See `StatisticsSource.entries`."""
-        yield StatisticsEntry("", (), (self._engine.turns.waiting,))
+        yield StatisticsEntry("", (), (self._engine.scheduler.queue_length,))

@@ -58,18 +58,18 @@ def _moving(queue: QueueTopic, now: int, expired_before: int) -> tuple[Statistic
     core = queue.core
     lifecycle = core.lifecycle
     entries, counters = lifecycle.entries, core.counters
-    leased_at = lifecycle.leases.oldest()
+    leased_at = lifecycle.leases.oldest_leased_at()
     is_empty = entries.head == entries.end
     return (
         _age(leased_at, now),
-        core.leased,
-        len(lifecycle.deferred),
+        core.leased_count,
+        len(lifecycle.early_acks),
         counters.expired_leases - expired_before,
-        lifecycle.inactive,
-        core.depth - entries.counts[FOREIGN],
-        int(queue.membership.sharing.proxied),
+        lifecycle.inactive_count,
+        core.depth - entries.state_counts[FOREIGN],
+        int(queue.shared_queue.transfers.is_proxy),
         core.depth,
-        _age(None if is_empty else entries.time(entries.head), now),
+        _age(None if is_empty else entries.recorded_at(entries.head), now),
         counters.transferred_in,
         counters.transferred_out,
     )

@@ -27,18 +27,18 @@ class ReplicationSource:
 
     def __init__(self, replication: ReplicationState | None) -> None:
         self._replication = replication
-        self._fixed: dict[str, tuple[StatisticValue, ...]] = {}
+        self._static_values: dict[str, tuple[StatisticValue, ...]] = {}
 
     def entries(self) -> Iterator[StatisticsEntry]:
         """See `StatisticsSource.entries`."""
         replication = self._replication
         if replication is None:
             return
-        now = replication.elapsed
-        waiting = {one.destination: one.since for one in replication.waiting()}
+        now = replication.elapsed_us
+        waiting = {one.destination: one.since_us for one in replication.destination_lags()}
         for name, own in replication.destinations.items():
             behind = max(now - waiting.get(name, now), 0) // _MICROSECONDS
-            is_sync = name in replication.acknowledgement.waited_for
+            is_sync = name in replication.ack_tracker.awaited_destinations
             yield StatisticsEntry(
                 name, self._fixed_of(name, own), _moving(own, behind, is_sync=is_sync)
             )
@@ -47,10 +47,10 @@ class ReplicationSource:
         """Return the values that stay fixed until more is known about the destination."""
         spec = own.spec
         passes_on = "1" if spec.pass_through else "0"
-        values = (own.user, own.way.client, "destination", spec.name, passes_on)
-        if self._fixed.get(name) != values:
-            self._fixed[name] = values
-        return self._fixed[name]
+        values = (own.user, own.direction.client, "destination", spec.name, passes_on)
+        if self._static_values.get(name) != values:
+            self._static_values[name] = values
+        return self._static_values[name]
 
 
 def _moving(
@@ -59,13 +59,13 @@ def _moving(
     return (
         own.bytes_out,
         _moment(own.connected_at),
-        own.admin.address,
-        own.way.group,
-        own.way.peer,
+        own.admin_location.address,
+        own.direction.group,
+        own.direction.peer,
         own.disconnects,
         _moment(own.disconnected_at),
         int(own.is_connected),
-        own.sender.sent,
+        own.sender.sent_entries,
         "sync" if is_sync else "async",
         behind,
     )

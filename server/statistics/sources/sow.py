@@ -40,7 +40,7 @@ class SowSource:
     def __init__(
         self, stores: SowRegistry, topics: TopicTable, elapsed: Callable[[], float]
     ) -> None:
-        keepers = list(stores.keepers)
+        keepers = list(stores.sources)
         ids = topic_ids((one.name, one.type_name) for one in keepers)
         self._topics = [
             _QueueEntry(name, queue, keeper)
@@ -57,7 +57,7 @@ class SowSource:
 
 def _queue_of(keeper: RecordSource, topics: TopicTable) -> QueueTopic | None:
     queue = None if topics.queues is None else topics.queues.find(keeper.type_name, keeper.name)
-    return queue if queue is not None and queue.browsing.records is keeper else None
+    return queue if queue is not None and queue.browser.records is keeper else None
 
 
 class _StoreEntry:
@@ -66,25 +66,25 @@ class _StoreEntry:
     def __init__(self, name: str, keeper: RecordSource, elapsed: Callable[[], float]) -> None:
         table = keeper.table
         self._id = name
-        self._fixed = _fixed(keeper)
+        self._static_values = _fixed(keeper)
         self._table = table
         self._elapsed = elapsed
-        self._before = len(table), table.updates, table.deletes  # counts of the recovery
-        self._looked = -_RESIDENT_SECONDS
-        self._resident = 100.0
+        self._baseline = len(table), table.updates, table.deletes  # counts of the recovery
+        self._resident_checked_s = -_RESIDENT_SECONDS
+        self._cached_resident = 100.0
 
     def entry(self) -> StatisticsEntry:
         """Return its present entry."""
         table = self._table
         store = table.store
         held = store.statistics
-        records, updates, deletes = self._before
+        records, updates, deletes = self._baseline
         now = len(table)
         deleted = table.deletes - deletes
         moving = (
             deleted,
             now - records + deleted,
-            table.memory,
+            table.memory_bytes,
             held.maps,
             table.queries,
             self._resident_percent(),
@@ -93,14 +93,14 @@ class _StoreEntry:
             table.updates - updates,
             now,
         )
-        return StatisticsEntry(self._id, self._fixed, moving)
+        return StatisticsEntry(self._id, self._static_values, moving)
 
     def _resident_percent(self) -> float:
         now = self._elapsed()
-        if now - self._looked >= _RESIDENT_SECONDS:
-            self._looked = now
-            self._resident = round(100 * self._table.store.resident_share(), 2)
-        return self._resident
+        if now - self._resident_checked_s >= _RESIDENT_SECONDS:
+            self._resident_checked_s = now
+            self._cached_resident = round(100 * self._table.store.resident_share(), 2)
+        return self._cached_resident
 
 
 class _QueueEntry:
@@ -109,21 +109,21 @@ class _QueueEntry:
     def __init__(self, name: str, queue: QueueTopic, keeper: RecordSource) -> None:
         counters = queue.core.counters
         self._id = name
-        self._fixed = _fixed(keeper)
+        self._static_values = _fixed(keeper)
         self._queue = queue
         self._table = keeper.table
-        self._before = counters.enqueued, counters.acknowledged + counters.expired
+        self._baseline = counters.enqueued, counters.acknowledged + counters.expired
 
     def entry(self) -> StatisticsEntry:
         """Return its present entry."""
-        core, kept = self._queue.core, self._queue.bytes_kept
+        core, kept = self._queue.core, self._queue.bytes_cached
         counters = core.counters
-        enqueued, left = self._before
+        enqueued, left = self._baseline
         deleted = counters.acknowledged + counters.expired - left
         inserted = counters.enqueued - enqueued
         queries = self._table.queries
         moving = (deleted, inserted, kept, 0, queries, 100.0, 0, kept, 0, core.depth)
-        return StatisticsEntry(self._id, self._fixed, moving)
+        return StatisticsEntry(self._id, self._static_values, moving)
 
 
 def _fixed(keeper: RecordSource) -> tuple[StatisticValue, ...]:

@@ -33,20 +33,20 @@ class _ClientEntries:
         session: the client.
 
     Attributes:
-        made: a value that changes with the set of subscriptions; see `_made`.
-        still: the entries of those that never change, in batches.
-        moving: the others, with their entries.
+        fingerprint: a value that changes with the set of subscriptions; see `_made`.
+        static_batches: the entries of those that never change, in batches.
+        changing_entries: the others, with their entries.
     """
 
     def __init__(self, session: Session) -> None:
-        self.made = _made(session)
-        self.still: list[list[StatisticsEntry]] = []
-        self.moving: dict[Subscription, StatisticsEntry] = {}
+        self.fingerprint = _made(session)
+        self.static_batches: list[list[StatisticsEntry]] = []
+        self.changing_entries: dict[Subscription, StatisticsEntry] = {}
 
 
 def _made(session: Session) -> tuple[int, int]:
     """Return a value that is constant as long as a client has the same subscriptions."""
-    return session.subscriptions_placed, len(session.subscriptions)
+    return session.subscriptions_started, len(session.subscriptions)
 
 
 class SubscriptionsSource:
@@ -59,7 +59,8 @@ class SubscriptionsSource:
         engine: has their sessions.
 
     Attributes:
-        results: the result sets seen in the last sample, each with the subscriptions of its pages.
+        result_sets: the result sets seen in the last sample, each with the subscriptions of its
+            pages.
     """
 
     resource = SUBSCRIPTIONS
@@ -67,29 +68,29 @@ class SubscriptionsSource:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         # Those of the last sample, by number of the session.
-        self._known: dict[int, _ClientEntries] = {}
-        self.results: dict[ResultSet, list[Subscription]] = {}
+        self._client_entries: dict[int, _ClientEntries] = {}
+        self.result_sets: dict[ResultSet, list[Subscription]] = {}
 
     def entries(self) -> Iterator[StatisticsEntry]:
         """See `StatisticsSource.entries`."""
-        return chain.from_iterable(self._portions())
+        return chain.from_iterable(self._entry_batches())
 
-    def _portions(self) -> Iterator[list[StatisticsEntry]]:
-        earlier, self._known = self._known, {}
-        self.results = {}
+    def _entry_batches(self) -> Iterator[list[StatisticsEntry]]:
+        earlier, self._client_entries = self._client_entries, {}
+        self.result_sets = {}
         for session in list(self._engine.sessions):
             block = earlier.get(session.number)
-            if block is not None and block.made == _made(session):
-                self._known[session.number] = block
-                yield from block.still
-                for subscription, entry in block.moving.items():
-                    moved = self._moved(subscription, entry)
-                    block.moving[subscription] = moved
+            if block is not None and block.fingerprint == _made(session):
+                self._client_entries[session.number] = block
+                yield from block.static_batches
+                for subscription, entry in block.changing_entries.items():
+                    moved = self._refresh_entry(subscription, entry)
+                    block.changing_entries[subscription] = moved
                     yield [moved]
             elif session.subscriptions:
-                yield from self._make(session, block)
+                yield from self._make_entries(session, block)
 
-    def _make(
+    def _make_entries(
         self, session: Session, before: _ClientEntries | None
     ) -> Iterator[list[StatisticsEntry]]:
         """Create the entries of a client after a change of its subscriptions."""
@@ -99,37 +100,39 @@ class SubscriptionsSource:
         for first in range(0, len(subscriptions), _BATCH_SIZE):
             still: list[StatisticsEntry] = []
             for subscription in subscriptions[first : first + _BATCH_SIZE]:
-                entry = known.get(str(subscription.number)) or self._made(session, subscription)
+                entry = known.get(str(subscription.number)) or self._make_entry(
+                    session, subscription
+                )
                 if _never_changes(subscription):
                     still.append(entry)
                 else:
-                    block.moving[subscription] = self._moved(subscription, entry)
-            block.still.append(still)
+                    block.changing_entries[subscription] = self._refresh_entry(subscription, entry)
+            block.static_batches.append(still)
             yield still
-        yield from ([entry] for entry in block.moving.values())
-        self._known[session.number] = block
+        yield from ([entry] for entry in block.changing_entries.values())
+        self._client_entries[session.number] = block
 
-    def _moved(self, subscription: Subscription, entry: StatisticsEntry) -> StatisticsEntry:
+    def _refresh_entry(self, subscription: Subscription, entry: StatisticsEntry) -> StatisticsEntry:
         """Return the entry of a subscription that may have changed."""
-        moving = self._moving(subscription)
-        return entry if moving == entry.moving else entry._replace(moving=moving)
+        moving = self._dynamic_values(subscription)
+        return entry if moving == entry.dynamic_values else entry._replace(dynamic_values=moving)
 
-    def _moving(self, subscription: Subscription) -> tuple[int, str, float]:
-        if subscription.page is not None and (results := self._results_of(subscription)):
-            self.results.setdefault(results, []).append(subscription)
+    def _dynamic_values(self, subscription: Subscription) -> tuple[int, str, float]:
+        if subscription.page is not None and (results := self._result_set_of(subscription)):
+            self.result_sets.setdefault(results, []).append(subscription)
         consumer, replay = subscription.consumer, subscription.replay
         if isinstance(replay, Replay):
             return 0, replay.cursor, replay.seconds_behind(self._engine.clock.now())
         return _NOTHING if consumer is None else (consumer.outstanding, "", 0.0)
 
-    def _results_of(self, subscription: Subscription) -> ResultSet | None:
+    def _result_set_of(self, subscription: Subscription) -> ResultSet | None:
         """Return the result set of its page."""
         topics, message_type = self._engine.topics, subscription.subscriber.message_type
         topic = topics.find(message_type, subscription.selector.text)
         return topic.result_set(subscription) if isinstance(topic, RecordFanout) else None
 
-    def _made(self, session: Session, subscription: Subscription) -> StatisticsEntry:
-        results = None if subscription.page is None else self._results_of(subscription)
+    def _make_entry(self, session: Session, subscription: Subscription) -> StatisticsEntry:
+        results = None if subscription.page is None else self._result_set_of(subscription)
         fixed = (
             subscription.bookmark or "",
             str(session.number),
@@ -149,11 +152,11 @@ def _entitlement_filter(session: Session, subscription: Subscription) -> str:
     selector = subscription.selector
     if selector.is_regex:
         return ""
-    return session.permit(Permission.READ_TOPIC, selector.text).filter_text
+    return session.get_permit(Permission.READ_TOPIC, selector.text).filter_text
 
 
 def _by_id(block: _ClientEntries) -> dict[str, StatisticsEntry]:
-    entries = chain(chain.from_iterable(block.still), block.moving.values())
+    entries = chain(chain.from_iterable(block.static_batches), block.changing_entries.values())
     return {entry.id: entry for entry in entries}
 
 
@@ -174,13 +177,13 @@ class PaginationsSource:
 
     def __init__(self, subscriptions: SubscriptionsSource) -> None:
         self._subscriptions = subscriptions
-        self._known: dict[int, tuple[str, str]] = {}
+        self._static_values: dict[int, tuple[str, str]] = {}
 
     def entries(self) -> Iterator[StatisticsEntry]:
         """See `StatisticsSource.entries`."""
-        earlier, self._known = self._known, {}
-        for results, pages in self._subscriptions.results.items():
+        earlier, self._static_values = self._static_values, {}
+        for results, pages in self._subscriptions.result_sets.items():
             first = pages[0]
             made = first.subscriber.message_type, first.selector.text
-            fixed = self._known[results.number] = earlier.get(results.number, made)
-            yield StatisticsEntry(str(results.number), fixed, (results.memory, len(pages)))
+            fixed = self._static_values[results.number] = earlier.get(results.number, made)
+            yield StatisticsEntry(str(results.number), fixed, (results.memory_bytes, len(pages)))

@@ -70,20 +70,20 @@ class JournalsSource:
         self._journal = journal
         self._archive = archive
         self._holders = holders
-        self._fixed: dict[str, tuple[StatisticValue, ...]] = {}
+        self._static_values: dict[str, tuple[StatisticValue, ...]] = {}
 
     def entries(self) -> Iterator[StatisticsEntry]:
         """See `StatisticsSource.entries`."""
         if self._journal is None:
             return
-        earlier, self._fixed = self._fixed, {}
+        earlier, self._static_values = self._static_values, {}
         holders = self._holders()
         for file in self._journal.files:
             name = file.name
             fixed = earlier.get(name)
             if fixed is None or fixed[0] != file.path.name:  # it has been compressed since
                 fixed = (file.path.name,)
-            self._fixed[name] = fixed
+            self._static_values[name] = fixed
             seal = file.seal
             last = self._journal.last_timestamp if seal is None else seal.last_timestamp
             is_archived = self._archive is not None and file.path.parent == self._archive
@@ -119,7 +119,9 @@ class HistogramSource:
         histogram = self._histogram
         if histogram is None:
             return
-        yield StatisticsEntry("", (), (_drawn(histogram), histogram.most, histogram.least or 0))
+        yield StatisticsEntry(
+            "", (), (_drawn(histogram), histogram.maximum, histogram.minimum or 0)
+        )
 
 
 def _held_by(file: JournalFile, holders: Sequence[tuple[int, str]]) -> str:

@@ -28,7 +28,7 @@ class TransportsSource:
     def __init__(self, transports: TransportTable, clients: ClientsSource) -> None:
         self._clients = clients
         self._listeners = transports.listeners
-        self._fixed = {one.spec.name: _fixed(one.spec) for one in self._listeners}
+        self._static_values = {one.spec.name: _fixed(one.spec) for one in self._listeners}
 
     def entries(self) -> Iterator[StatisticsEntry]:
         """See `StatisticsSource.entries`."""
@@ -38,7 +38,7 @@ class TransportsSource:
             moving = (
                 totals.bytes_in,
                 totals.bytes_out,
-                self._clients.connected.get(name, 0),
+                self._clients.connected_counts.get(name, 0),
                 totals.sessions,
                 totals.denied_reads,
                 totals.denied_writes,
@@ -46,7 +46,7 @@ class TransportsSource:
                 totals.messages_in,
                 totals.messages_out,
             )
-            yield StatisticsEntry(name, self._fixed[name], moving)
+            yield StatisticsEntry(name, self._static_values[name], moving)
 
 
 def _fixed(spec: TransportSpec) -> tuple[StatisticValue, ...]:

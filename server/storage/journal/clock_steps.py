@@ -63,7 +63,7 @@ class ClockSteps:
         return len(self._steps)
 
     @property
-    def rows(self) -> Sequence[ClockStep]:
+    def all_steps(self) -> Sequence[ClockStep]:
         """All steps, in the order of the log."""
         return tuple(self._steps)
 
@@ -88,7 +88,7 @@ class ClockSteps:
         self._corrections = corrections[::-1]
         self._txids = [one.txid for one in steps]
 
-    def forget(self, txid: int) -> None:
+    def drop_before(self, txid: int) -> None:
         """Forget the steps before an entry: the log begins with it."""
         kept = [one for one in self._steps if one.txid > txid]
         if len(kept) < len(self._steps):
@@ -104,13 +104,13 @@ class ClockSteps:
         place = bisect_right(self._txids, txid)
         return corrections[place] if place < len(corrections) else 0
 
-    def corrected(self, txids: Sequence[int], times: Sequence[int]) -> Sequence[int]:
+    def correct_times(self, txids: Sequence[int], times: Sequence[int]) -> Sequence[int]:
         """Return the corrected times of some entries, which are in the order of the log."""
         if not txids or txids[0] >= self.last_txid:
             return times
         return [time + self.correction(txid) for txid, time in zip(txids, times, strict=True)]
 
-    def is_any_in(self, first: int, end: int) -> bool:
+    def has_step_between(self, first: int, end: int) -> bool:
         """Return whether a step lies after `first`, up to `end`: then times need not ascend."""
         return bisect_right(self._txids, first) < bisect_right(self._txids, end)
 
@@ -124,24 +124,24 @@ class StepFinder:
 
     def __init__(self, known: ClockSteps) -> None:
         self._known = known
-        self.found: list[ClockStep] = []
-        self.last = 0
+        self.found_steps: list[ClockStep] = []
+        self.last_timestamp = 0
 
-    def take(self, txids: npt.NDArray[np.uint64], times: npt.NDArray[np.int64]) -> None:
+    def scan_times(self, txids: npt.NDArray[np.uint64], times: npt.NDArray[np.int64]) -> None:
         """Examine the next entries."""
         if not len(txids):
             return
-        previous = np.concatenate(([self.last or times[0]], times[:-1]))
-        self.last = int(times[-1])
+        previous = np.concatenate(([self.last_timestamp or times[0]], times[:-1]))
+        self.last_timestamp = int(times[-1])
         for place in np.flatnonzero(times < previous):
             txid = int(txids[place])
             if txid > self._known.last_txid:
-                self.found.append(ClockStep(txid, int(times[place]) - int(previous[place])))
+                self.found_steps.append(ClockStep(txid, int(times[place]) - int(previous[place])))
 
 
 def pack_steps(steps: ClockSteps) -> bytes:
     """Encode the file of steps."""
-    rows = steps.rows
+    rows = steps.all_steps
     head = _HEADER.pack(MAGIC, VERSION, len(rows))
     return with_checksum(head + b"".join(_STEP.pack(*row) for row in rows))
 

@@ -102,13 +102,13 @@ class JournalFileHandle(NamedTuple):
 
     Attributes:
         source: its bytes, with zeros for those that are missing at the end of a compressed one.
-        missing: number of bytes that are missing at its end.
-        is_whole: it is not compressed, or its compressed data are intact.
+        missing_bytes: number of bytes that are missing at its end.
+        is_intact: it is not compressed, or its compressed data are intact.
     """
 
     source: ByteSource
-    missing: int
-    is_whole: bool = True
+    missing_bytes: int
+    is_intact: bool = True
 
 
 def open_unknown(path: Path) -> JournalFileHandle:
@@ -182,26 +182,26 @@ class SourceCache:
         limit: bytes of decompressed files to keep. The last one used is kept whatever its size.
 
     Attributes:
-        asked: number of requests for a compressed file.
-        made: number of times that one had to be decompressed.
-        dropped: number of evicted files.
+        requests: number of requests for a compressed file.
+        misses: number of times that one had to be decompressed.
+        evictions: number of evicted files.
         size: bytes of the cached files.
     """
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
-        self._sources: OrderedDict[Path, ByteSource] = OrderedDict()
-        self._open: WeakValueDictionary[Path, FileSource] = WeakValueDictionary()
+        self._decompressed: OrderedDict[Path, ByteSource] = OrderedDict()
+        self._open_files: WeakValueDictionary[Path, FileSource] = WeakValueDictionary()
         self._lock = threading.Lock()
-        self.asked = 0
-        self.made = 0
-        self.dropped = 0
+        self.requests = 0
+        self.misses = 0
+        self.evictions = 0
         self.size = 0
 
     @property
-    def entries(self) -> int:
+    def file_count(self) -> int:
         """The number of decompressed files in the cache."""
-        return len(self._sources)
+        return len(self._decompressed)
 
     def open(self, path: Path) -> ByteSource:
         """Open a file; decompress a compressed one that is not in the cache.
@@ -211,28 +211,28 @@ class SourceCache:
         """
         with self._lock:
             if path.suffix != _COMPRESSED:
-                plain = self._open.get(path)
+                plain = self._open_files.get(path)
                 if plain is None:
-                    plain = self._open[path] = FileSource(path)
+                    plain = self._open_files[path] = FileSource(path)
                 return plain
-            self.asked += 1
-            source = self._sources.get(path)
+            self.requests += 1
+            source = self._decompressed.get(path)
             if source is not None:
-                self._sources.move_to_end(path)
+                self._decompressed.move_to_end(path)
                 return source
         source = open_source(path)  # slow, so without the lock: other threads must not wait
         with self._lock:
-            self.made += 1
-            self._sources[path] = source
-            self.size = sum(one.size for one in self._sources.values())
-            while len(self._sources) > 1 and self.size > self._limit:
-                self.size -= self._sources.popitem(last=False)[1].size
-                self.dropped += 1
+            self.misses += 1
+            self._decompressed[path] = source
+            self.size = sum(one.size for one in self._decompressed.values())
+            while len(self._decompressed) > 1 and self.size > self._limit:
+                self.size -= self._decompressed.popitem(last=False)[1].size
+                self.evictions += 1
         return source
 
-    def holds(self, path: Path) -> bool:
+    def is_cached(self, path: Path) -> bool:
         """Return whether a decompressed file is in the cache, so that opening it is fast."""
-        return path in self._sources
+        return path in self._decompressed
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,7 +246,7 @@ class JournalFile:
         first_txid: txid of its first entry.
         created: when it was taken into use, in microseconds since the Unix epoch.
         seal: the seal of a full file; None while entries are added.
-        names: its topics and origins, if they are loaded: always for the file written to.
+        definitions: its topics and origins, if they are loaded: always for the file written to.
     """
 
     number: int
@@ -255,7 +255,7 @@ class JournalFile:
     first_txid: int
     created: int
     seal: FileSeal | None = None
-    names: FileDefinitions | None = None
+    definitions: FileDefinitions | None = None
 
     @property
     def name(self) -> str:
@@ -286,13 +286,13 @@ class JournalFile:
         )
         return index if fits else None
 
-    def read_names(self, source: ByteSource) -> FileDefinitions:
+    def read_definitions(self, source: ByteSource) -> FileDefinitions:
         """Return the topics and origins of this file by their numbers."""
-        if self.names is not None:
-            return self.names
+        if self.definitions is not None:
+            return self.definitions
         index = self.read_index()
         if index is not None:
-            return index.names
+            return index.definitions
         return read_names(source, self.first_txid, self.seal.count if self.seal else 0)
 
 
@@ -326,12 +326,12 @@ class FileTable:
                 for one in self.files
             )
 
-    def drop(self, number: int) -> None:
+    def remove(self, number: int) -> None:
         """Forget a file that is removed."""
         with self._lock:
             self.files = tuple(one for one in self.files if one.number != number)
 
-    def put_back(self, file: JournalFile) -> None:
+    def restore_first(self, file: JournalFile) -> None:
         """Add a file again that could not be removed; it was the first."""
         with self._lock:
             self.files = (file, *self.files)
@@ -340,7 +340,7 @@ class FileTable:
         """Return the file with a number; None if there is none."""
         return next((one for one in self.files if one.number == number), None)
 
-    def covering(self, txid: int) -> JournalFile | None:
+    def find_by_txid(self, txid: int) -> JournalFile | None:
         """Return the file with an entry, or the first one after it; None if none exists yet."""
         files = self.files
         index = bisect_right(files, txid, key=lambda one: one.first_txid) - 1
@@ -351,9 +351,9 @@ class FileTable:
             return files[index + 1] if index + 1 < len(files) else None
         return file
 
-    def mendable(self, txid: int) -> JournalFile | None:
+    def find_repairable(self, txid: int) -> JournalFile | None:
         """Return the file with an entry, if bytes of it can be replaced."""
-        file = self.covering(txid)
+        file = self.find_by_txid(txid)
         return None if file is None or file.is_compressed else file
 
 

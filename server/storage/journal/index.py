@@ -93,8 +93,8 @@ class JournalIndex:
         number: number of the journal file that it belongs to.
         first_txid: first txid of that file.
         count: number of entries in that file.
-        names: its topics and origins.
-        notes: number of its entries about missing numbers of publishers; see `missing`.
+        definitions: its topics and origins.
+        gap_record_count: number of its entries about missing numbers of publishers; see `missing`.
         clients: its publishers that number their messages, by client hash.
         offsets: the bounds of the bodies, in bytes from the beginning of the file. If no entry has
             extras, entry n lies between offsets n and n + 1; otherwise its body lies between 2n and
@@ -104,8 +104,8 @@ class JournalIndex:
     number: int
     first_txid: int
     count: int
-    notes: int
-    names: FileDefinitions
+    gap_record_count: int
+    definitions: FileDefinitions
     clients: Mapping[int, SequenceRange]
     offsets: Int64Array
 
@@ -163,18 +163,20 @@ def pack_index(index: JournalIndex) -> bytes:
         INDEX_MAGIC,
         VERSION,
         0,
-        index.notes,
+        index.gap_record_count,
         index.number,
         index.first_txid,
         index.count,
-        len(index.names.topics),
-        len(index.names.origins),
+        len(index.definitions.topics),
+        len(index.definitions.origins),
         len(index.clients),
         len(index.offsets),
     )
     parts = [header]
-    parts += [_name(number, pack_topic(topic)) for number, topic in index.names.topics.items()]
-    parts += [_name(number, pack_origin(one)) for number, one in index.names.origins.items()]
+    parts += [
+        _name(number, pack_topic(topic)) for number, topic in index.definitions.topics.items()
+    ]
+    parts += [_name(number, pack_origin(one)) for number, one in index.definitions.origins.items()]
     rows = [(client, one.first, one.last, one.time) for client, one in index.clients.items()]
     parts += [np.array(rows, _CLIENT).tobytes(), index.offsets.astype("<i8").tobytes()]
     data = b"".join(parts)

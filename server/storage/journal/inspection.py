@@ -62,9 +62,9 @@ class JournalReader:
         count: number of entries in it, damaged ones included.
         has_lost_header: the header was reconstructed from its entries.
         size: size of the file in bytes, decompressed.
-        is_whole: it is not compressed, or its compressed data are intact.
-        missing: number of bytes missing at its end, by the size in its header; the last of them
-            were the records of its entries.
+        is_intact: it is not compressed, or its compressed data are intact.
+        missing_bytes: number of bytes missing at its end, by the size in its header; the last of
+            them were the records of its entries.
 
     Raises:
         OSError: it cannot be read.
@@ -73,22 +73,26 @@ class JournalReader:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._source, self.missing, self.is_whole = open_unknown(path)
+        self._source, self.missing_bytes, self.is_intact = open_unknown(path)
         self.size = self._source.size
         self.has_lost_header = False
         self.header, self.seal = self._read_page()
-        self.count = self._count()
-        self._first = 0 if self.header is None else self.header.first_txid
-        self._names = read_names(self._source, self._first, self.count)
+        self.count = self._count_entries()
+        self._first_txid = 0 if self.header is None else self.header.first_txid
+        self._definitions = read_names(self._source, self._first_txid, self.count)
 
     def slots(self, start: int = 0, stop: int | None = None) -> Iterator[EntrySlot]:
         """Yield the slots of the entries with numbers from `start` to before `stop`, in order."""
         stop = self.count if stop is None else min(stop, self.count)
         for begin in range(start, stop, _TOGETHER):
-            rows = read_rows(self._source, self._first, begin, min(begin + _TOGETHER, stop))
+            rows = read_rows(self._source, self._first_txid, begin, min(begin + _TOGETHER, stop))
             for number, row in enumerate(rows, begin):
                 data = None if row is None else read_body(self._source, row)
-                entry = None if row is None or data is None else make_entry(row, data, self._names)
+                entry = (
+                    None
+                    if row is None or data is None
+                    else make_entry(row, data, self._definitions)
+                )
                 yield EntrySlot(number, self.size - RECORD_SIZE * (number + 1), row, entry)
 
     def _read_page(self) -> tuple[JournalFileHeader | None, FileSeal | None]:
@@ -109,7 +113,7 @@ class JournalReader:
             self.has_lost_header = header is not None
         return header, seal
 
-    def _count(self) -> int:
+    def _count_entries(self) -> int:
         if self.header is None:
             return 0
         if self.seal is not None:

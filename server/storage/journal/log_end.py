@@ -51,10 +51,10 @@ _BYTES_TOGETHER: Final = 4 << 20  # bytes of bodies
 class EntryVisitor(Protocol):
     """Receives each intact entry, in order."""
 
-    def take(self, row: EntryRow, data: bytes) -> None:
+    def visit_entry(self, row: EntryRow, data: bytes) -> None:
         """Take an entry: its record, and body with extras."""
 
-    def take_all(self, records: npt.NDArray[np.void], data: Callable[[int], bytes]) -> None:
+    def visit_entries(self, records: npt.NDArray[np.void], data: Callable[[int], bytes]) -> None:
         """Take consecutive entries.
 
         Args:
@@ -69,23 +69,24 @@ class FileExtent:
 
     Attributes:
         count: number of entries in it, damaged ones included.
-        damaged: numbers of entries that cannot be read although they had been acknowledged.
-        torn: number of slots after the end that held a part of an unfinished commit.
-        is_marked: the first slot after the end has the mark that everything before it is durable.
+        damaged_numbers: numbers of entries that cannot be read although they had been acknowledged.
+        torn_slots: number of slots after the end that held a part of an unfinished commit.
+        has_watermark: the first slot after the end has the mark that everything before it is
+            durable.
         bodies_end: offset in bytes after the last body.
         first_timestamp: time of the first entry that can be read, 0 without entries.
         last_timestamp: time of the last one.
-        with_extras: number of entries that have extras.
+        extras_count: number of entries that have extras.
     """
 
     count: int = 0
-    damaged: list[int] = field(default_factory=list)
-    torn: int = 0
-    is_marked: bool = False
+    damaged_numbers: list[int] = field(default_factory=list)
+    torn_slots: int = 0
+    has_watermark: bool = False
     bodies_end: int = PAGE
     first_timestamp: int = 0
     last_timestamp: int = 0
-    with_extras: int = 0
+    extras_count: int = 0
 
 
 class _RecordSlot(NamedTuple):
@@ -95,18 +96,18 @@ class _RecordSlot(NamedTuple):
         number: number of the place.
         row: its record, None if the checksum fails.
         data: the entry's body with extras, None if the checksum fails.
-        mark: the mark in the place of the record, if there is one.
+        watermark: the mark in the place of the record, if there is one.
     """
 
     number: int
     row: EntryRow | None = None
     data: bytes | None = None
-    mark: FileWatermark | None = None
+    watermark: FileWatermark | None = None
 
     @property
-    def proves(self) -> int:
+    def proven_durable(self) -> int:
         """The number of the last entry that this slot proves to have been durable."""
-        if self.mark is not None:
+        if self.watermark is not None:
             return self.number - 1
         if self.row is None or self.row[LAG] == LAG_UNKNOWN:
             return -1
@@ -148,7 +149,7 @@ class _IntactSlots:
         """The offset in bytes after the last body."""
         return int(self._ends[-1])
 
-    def data(self, place: int) -> bytes:
+    def read_body(self, place: int) -> bytes:
         """Read the body with extras of one of the entries."""
         start, end = int(self._starts[place]), int(self._ends[place])
         return self._source.read(start, end - start)
@@ -156,7 +157,7 @@ class _IntactSlots:
     def slots(self) -> Iterator[_RecordSlot]:
         """Yield the slots one by one."""
         for place, row in enumerate(self.records.tolist()):
-            yield _RecordSlot(self.first + place, row, self.data(place))
+            yield _RecordSlot(self.first + place, row, self.read_body(place))
 
 
 def find_file_extent(
@@ -181,16 +182,16 @@ def find_file_extent(
             _accept_all(extent, found, visitor)
             continue
         for slot in found.slots() if isinstance(found, _IntactSlots) else (found,):
-            proven = max(proven, slot.proves)
-            mark = slot.mark or mark
+            proven = max(proven, slot.proven_durable)
+            mark = slot.watermark or mark
             undecided.append(slot)
             while undecided and (undecided[0].data is not None or undecided[0].number <= proven):
                 _accept(extent, undecided.popleft(), visitor)
     if mark is not None and mark.next_txid == first_txid + extent.count:
-        extent.is_marked = True
+        extent.has_watermark = True
         extent.bodies_end = max(extent.bodies_end, mark.bodies_end)  # if the last record is damaged
     intact = [slot.number for slot in undecided if slot.data is not None]
-    extent.torn = intact[-1] + 1 - extent.count if intact else 0
+    extent.torn_slots = intact[-1] + 1 - extent.count if intact else 0
     return extent
 
 
@@ -202,9 +203,9 @@ def _accept_all(extent: FileExtent, whole: _IntactSlots, visitor: EntryVisitor |
     if not extent.first_timestamp and timestamps.any():
         extent.first_timestamp = int(timestamps[np.flatnonzero(timestamps)[0]])
     extent.last_timestamp = int(timestamps[-1])
-    extent.with_extras += int(np.count_nonzero(records["extras_length"]))
+    extent.extras_count += int(np.count_nonzero(records["extras_length"]))
     if visitor is not None:
-        visitor.take_all(records, whole.data)
+        visitor.visit_entries(records, whole.read_body)
 
 
 def _accept(extent: FileExtent, slot: _RecordSlot, visitor: EntryVisitor | None) -> None:
@@ -213,13 +214,13 @@ def _accept(extent: FileExtent, slot: _RecordSlot, visitor: EntryVisitor | None)
     if row is not None:
         extent.bodies_end = row[BODY_START] + _length(row)
     if row is None or data is None:
-        extent.damaged.append(number)
+        extent.damaged_numbers.append(number)
         return
     extent.first_timestamp = extent.first_timestamp or row[TIMESTAMP]
     extent.last_timestamp = row[TIMESTAMP]
-    extent.with_extras += row[EXTRAS_LENGTH] > 0
+    extent.extras_count += row[EXTRAS_LENGTH] > 0
     if visitor is not None:
-        visitor.take(row, data)
+        visitor.visit_entry(row, data)
 
 
 def _walk(source: ByteSource, first_txid: int) -> Iterator[_RecordSlot | _IntactSlots]:
@@ -243,7 +244,7 @@ def _walk(source: ByteSource, first_txid: int) -> Iterator[_RecordSlot | _Intact
                 return  # bodies begin here, whatever they look like
             if row is None or not bodies_end <= row[BODY_START] <= place - _length(row):
                 is_here = mark is not None and mark.next_txid == first_txid + number
-                yield _RecordSlot(number, mark=mark if is_here else None)
+                yield _RecordSlot(number, watermark=mark if is_here else None)
                 continue
             bodies_end = row[BODY_START] + _length(row)
             last_intact = number if body is not None else last_intact

@@ -74,20 +74,21 @@ class PublisherTable:
     Attributes:
         txid: txid of the last entry that it covers.
         sequences: the table.
-        missing: ranges below these that are missing, or were reported as missing: client hash, and
-            the first and the last number of each range; see `server.storage.journal.sequence_gaps`.
+        missing_ranges: ranges below these that are missing, or were reported as missing: client
+            hash, and the first and the last number of each range; see
+            `server.storage.journal.sequence_gaps`.
     """
 
     txid: int
     sequences: PublisherSequences
-    missing: Collection[tuple[int, int, int]] = ()
+    missing_ranges: Collection[tuple[int, int, int]] = ()
 
 
 def pack_clients(cache: PublisherTable, now: int) -> bytes:
     """Encode a table as the bytes of its file; `now` in microseconds since the Unix epoch."""
     rows = [(client, *known) for client, known in cache.sequences.items()]
-    header = _HEADER.pack(MAGIC, VERSION, 0, len(cache.missing), cache.txid, now, len(rows))
-    missing = np.array(list(cache.missing), _MISSING)
+    header = _HEADER.pack(MAGIC, VERSION, 0, len(cache.missing_ranges), cache.txid, now, len(rows))
+    missing = np.array(list(cache.missing_ranges), _MISSING)
     return with_checksum(header + np.array(rows, _ROW).tobytes() + missing.tobytes())
 
 

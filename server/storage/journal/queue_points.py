@@ -39,16 +39,16 @@ class QueuePoint:
         message_type: the queue's message type.
         name: its name.
         recovery_point: its RecoveryPoint, as it was configured.
-        begin: the txid before which no message is for this queue.
-        needed_from: the txid before which every message has left it.
+        begin_txid: the txid before which no message is for this queue.
+        needed_from_txid: the txid before which every message has left it.
         early_acks: acknowledgements of messages that have not arrived.
     """
 
     message_type: str
     name: str
     recovery_point: str
-    begin: int
-    needed_from: int
+    begin_txid: int
+    needed_from_txid: int
     early_acks: Sequence[EarlyAck] = ()
 
 
@@ -76,7 +76,7 @@ def _pack_point(point: QueuePoint) -> bytes:
     texts = [encode_text(one) for one in (point.message_type, point.name, point.recovery_point)]
     lengths = [len(text) for text in texts]
     acks = [(*mark, came) for mark, came in point.early_acks]
-    head = _POINT.pack(*lengths, 0, len(acks), point.begin, point.needed_from)
+    head = _POINT.pack(*lengths, 0, len(acks), point.begin_txid, point.needed_from_txid)
     return head + b"".join(texts) + np.array(acks, _ROW).tobytes()
 
 

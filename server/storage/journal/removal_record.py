@@ -55,13 +55,13 @@ class RemovalRecord(NamedTuple):
     """The stored knowledge of removed entries.
 
     Attributes:
-        first: txid of the first entry that the note covers.
-        last: txid of the last entry that the note covers.
+        first_txid: txid of the first entry that the note covers.
+        last_txid: txid of the last entry that the note covers.
         topics: the last message of each topic.
     """
 
-    first: int
-    last: int
+    first_txid: int
+    last_txid: int
     topics: Mapping[JournalTopic, LastRemoval]
 
 
@@ -73,7 +73,7 @@ class RemovalTracker:
         first_txid: txid of the first entry in the log.
 
     Attributes:
-        is_known: the note reaches up to that entry.
+        is_complete: the note reaches up to that entry.
     """
 
     def __init__(self, file: SidecarFile, first_txid: int) -> None:
@@ -85,30 +85,30 @@ class RemovalTracker:
         except (OSError, JournalFormatError):
             note = nothing
         # A kill between the note and the removal leaves a note that reaches further.
-        self.is_known: Final = note is not nothing and note.last >= first_txid - 1
-        self._note = note if note.last == first_txid - 1 else nothing
+        self.is_complete: Final = note is not nothing and note.last_txid >= first_txid - 1
+        self._record = note if note.last_txid == first_txid - 1 else nothing
 
-    def begin_again(self) -> None:
+    def reset(self) -> None:
         """Store that nothing is known of the entries before the first one."""
         with suppress(OSError, JournalError):  # the next start tries again
-            self._file.store(pack_note(self._note))
+            self._file.store(pack_note(self._record))
 
-    def take_note(self, file: JournalFile, source: ByteSource) -> None:
+    def record_removal(self, file: JournalFile, source: ByteSource) -> None:
         """Add the last messages of a full file that is to be removed to the note, and store it.
 
         Raises:
             OSError: the file cannot be read.
             JournalError: the note cannot be stored.
         """
-        note, end = self._note, file.end_txid or file.first_txid
-        first, topics = note.first, {**note.topics, **_last_messages(file, source)}
+        note, end = self._record, file.end_txid or file.first_txid
+        first, topics = note.first_txid, {**note.topics, **_last_messages(file, source)}
         if len(topics) > _MAX_TOPICS:
             first, topics = end, {}
         note = RemovalRecord(first, end - 1, topics)
         self._file.store(pack_note(note))
-        self._note = note
+        self._record = note
 
-    def lost(
+    def find_last_removal(
         self, wanted: Callable[[JournalTopic], bool], after: int, first_txid: int
     ) -> LastRemoval | None:
         """Return the last removed message after an entry; None if a reader has missed nothing.
@@ -120,8 +120,8 @@ class RemovalTracker:
         """
         if after >= first_txid - 1:
             return None
-        note = self._note
-        if after < note.first - 1 or note.last < first_txid - 1:
+        note = self._record
+        if after < note.first_txid - 1 or note.last_txid < first_txid - 1:
             return LastRemoval(first_txid - 1, 0)
         gone = (one for topic, one in note.topics.items() if one.txid > after and wanted(topic))
         return max(gone, default=None)
@@ -129,7 +129,7 @@ class RemovalTracker:
 
 def _last_messages(file: JournalFile, source: ByteSource) -> dict[JournalTopic, LastRemoval]:
     """Find the last message of each topic in a full file."""
-    topics = file.read_names(source).topics
+    topics = file.read_definitions(source).topics
     found: dict[JournalTopic, LastRemoval] = {}
     for _, block in scan_columns(source, file.seal.count if file.seal else 0):
         messages = block[np.isin(block["kind"], _MESSAGES)][::-1]
@@ -147,7 +147,7 @@ def _last_messages(file: JournalFile, source: ByteSource) -> dict[JournalTopic, 
 
 def pack_note(note: RemovalRecord) -> bytes:
     """Encode a note as the bytes of its file."""
-    parts = [_HEADER.pack(MAGIC, VERSION, 0, 0, note.first, note.last, len(note.topics))]
+    parts = [_HEADER.pack(MAGIC, VERSION, 0, 0, note.first_txid, note.last_txid, len(note.topics))]
     for topic, gone in note.topics.items():
         texts = encode_text(topic.message_type), encode_text(topic.name)
         parts += (_TOPIC.pack(*map(len, texts), *gone), *texts)

@@ -59,7 +59,7 @@ class RunHistory:
             pass
         self.current: Final = current
 
-    def begin(self, first_txid: int) -> bytes:
+    def begin_run(self, first_txid: int) -> bytes:
         """Note that this run records entries from a txid on, unless it has begun before.
 
         Returns:
@@ -69,8 +69,8 @@ class RunHistory:
             self._rows = [*self._rows, (first_txid, self.current)][-MAX_RUNS:]
         return _ENCODER.encode(self._rows)
 
-    def undo(self, first_txid: int) -> None:
-        """Undo `begin` if its entry could not be recorded."""
+    def undo_begin(self, first_txid: int) -> None:
+        """Undo `begin_run` if its entry could not be recorded."""
         if self._rows and self._rows[-1] == (first_txid, self.current):
             self._rows = self._rows[:-1]
 
@@ -83,7 +83,7 @@ class RunHistory:
         has_begun = bool(self._rows) and self._rows[-1][1] == self.current
         return self.rows() if has_begun else [*self._rows, (next_txid, self.current)]
 
-    def at(self, txid: int) -> int:
+    def number_at(self, txid: int) -> int:
         """Return the number of the run that has recorded an entry; 0 before the first known one."""
         return run_at(self._rows, txid)
 

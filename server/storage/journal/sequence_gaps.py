@@ -42,13 +42,14 @@ class GapRecord(msgspec.Struct, frozen=True, array_like=True):
 
     Attributes:
         missing: ranges of numbers that are missing from now on.
-        heard: ranges of numbers that the publisher has been told.
-        here: ranges of numbers that are not missing in the log of the instance that recorded it.
+        announced: ranges of numbers that the publisher has been told.
+        present_here: ranges of numbers that are not missing in the log of the instance that
+            recorded it.
     """
 
     missing: list[tuple[int, int]] = []
-    heard: list[tuple[int, int]] = []
-    here: list[tuple[int, int]] = []
+    announced: list[tuple[int, int]] = []
+    present_here: list[tuple[int, int]] = []
 
 
 _ENCODER: Final = msgspec.msgpack.Encoder()
@@ -74,93 +75,95 @@ class SequenceGaps:
 
     Args:
         rows: the stored missing ranges; see `rows`.
-        most_ranges: limit of ranges of one publisher; see `is_full`.
-        most_numbers: limit of single numbers of one publisher.
+        max_ranges: limit of ranges of one publisher; see `is_over_limit`.
+        max_sequences: limit of single numbers of one publisher.
 
     Attributes:
-        refused: ranges that are not in the log yet. Empty most of the time, so that callers check
-            it first.
-        missing: ranges that the log has recorded.
+        refused_ranges: ranges that are not in the log yet. Empty most of the time, so that callers
+            check it first.
+        missing_ranges: ranges that the log has recorded.
     """
 
     def __init__(
         self,
         rows: Iterable[tuple[int, int, int]] = (),
-        most_ranges: int = MAX_GAP_RANGES,
-        most_numbers: int = MAX_GAP_SEQUENCES,
+        max_ranges: int = MAX_GAP_RANGES,
+        max_sequences: int = MAX_GAP_SEQUENCES,
     ) -> None:
-        self.refused: dict[int, Ranges] = {}
-        self.missing: dict[int, Ranges] = {}
-        self._most_ranges = most_ranges
-        self._most_numbers = most_numbers
+        self.refused_ranges: dict[int, Ranges] = {}
+        self.missing_ranges: dict[int, Ranges] = {}
+        self._max_ranges = max_ranges
+        self._max_sequences = max_sequences
         for client, first, last in rows:
-            self.take(client, GapRecord([(first, last)]))
+            self.apply_record(client, GapRecord([(first, last)]))
 
     # Before the log has recorded them.
 
-    def refuse(self, client: int, sequence: int) -> None:
+    def add_refused(self, client: int, sequence: int) -> None:
         """Note a refused number.
 
         Above the limit it is not kept: no higher number of the publisher will be recorded.
         """
-        if not self.is_full(client):
-            self.refused.setdefault(client, Ranges()).add(sequence, sequence)
+        if not self.is_over_limit(client):
+            self.refused_ranges.setdefault(client, Ranges()).add(sequence, sequence)
 
-    def is_full(self, client: int) -> bool:
+    def is_over_limit(self, client: int) -> bool:
         """Return whether a publisher's messages are refused until it logs on again."""
-        kept = [some[client] for some in (self.refused, self.missing) if client in some]
+        kept = [
+            some[client] for some in (self.refused_ranges, self.missing_ranges) if client in some
+        ]
         return len(kept) > 0 and (
-            sum(map(len, kept)) >= self._most_ranges or sum(map(_count, kept)) >= self._most_numbers
+            sum(map(len, kept)) >= self._max_ranges or sum(map(_count, kept)) >= self._max_sequences
         )
 
-    def due(self, client: int, sequence: int) -> SequenceRanges:
+    def refused_before(self, client: int, sequence: int) -> SequenceRanges:
         """Return the refused ranges to record in the log before a number."""
-        refused = self.refused.get(client)
+        refused = self.refused_ranges.get(client)
         if refused is None:
             return ()
         return [(first, min(last, sequence - 1)) for first, last in refused if first < sequence]
 
-    def begin(self, client: int) -> None:
+    def drop_refused(self, client: int) -> None:
         """Drop a publisher's refused numbers when it connects or leaves: it sends them again."""
-        self.refused.pop(client, None)
+        self.refused_ranges.pop(client, None)
 
     # After the log has recorded them.
 
-    def take(self, client: int, note: GapRecord, *, is_own: bool = True) -> None:
+    def apply_record(self, client: int, note: GapRecord, *, is_own: bool = True) -> None:
         """Apply an entry about missing numbers, of this instance or another one."""
         for first, last in note.missing:
-            self.missing.setdefault(client, Ranges()).add(first, last)
-            self._remove(self.refused, client, first, last)
-        for first, last in (*note.heard, *(note.here if is_own else ())):
-            self._remove(self.missing, client, first, last)
+            self.missing_ranges.setdefault(client, Ranges()).add(first, last)
+            self._remove_range(self.refused_ranges, client, first, last)
+        for first, last in (*note.announced, *(note.present_here if is_own else ())):
+            self._remove_range(self.missing_ranges, client, first, last)
 
-    def came(self, client: int, first: int, last: int) -> None:
+    def remove_recorded(self, client: int, first: int, last: int) -> None:
         """Remove recorded numbers, `first` to `last`; gaps between them are not reported."""
-        self._remove(self.refused, client, first, last)
-        self._remove(self.missing, client, first, last)
+        self._remove_range(self.refused_ranges, client, first, last)
+        self._remove_range(self.missing_ranges, client, first, last)
 
-    def lacks(self, client: int, sequence: int) -> bool:
+    def is_missing(self, client: int, sequence: int) -> bool:
         """Return whether a number is missing."""
-        return client in self.missing and sequence in self.missing[client]
+        return client in self.missing_ranges and sequence in self.missing_ranges[client]
 
-    def upto(self, client: int, sequence: int) -> SequenceRanges:
+    def missing_up_to(self, client: int, sequence: int) -> SequenceRanges:
         """Return the missing ranges of a publisher, up to a number."""
-        ranges = self.missing.get(client, ())
+        ranges = self.missing_ranges.get(client, ())
         return [(first, min(last, sequence)) for first, last in ranges if first <= sequence]
 
-    def forget(self, clients: Iterable[int]) -> None:
+    def drop_publishers(self, clients: Iterable[int]) -> None:
         """Drop the missing numbers of forgotten publishers."""
         for client in clients:
-            self.missing.pop(client, None)
+            self.missing_ranges.pop(client, None)
 
     def rows(self) -> Iterator[tuple[int, int, int]]:
         """Yield all missing ranges: client hash, first and last number."""
-        for client, ranges in self.missing.items():
+        for client, ranges in self.missing_ranges.items():
             for first, last in ranges:
                 yield client, first, last
 
     @staticmethod
-    def _remove(of: dict[int, Ranges], client: int, first: int, last: int) -> None:
+    def _remove_range(of: dict[int, Ranges], client: int, first: int, last: int) -> None:
         ranges = of.get(client)
         if ranges is not None:
             ranges.remove(first, last)

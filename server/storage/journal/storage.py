@@ -31,7 +31,7 @@ _IN_ONE_GO: Final = 2
 class Disk:
     """The disk of the operating system. Every method raises OSError when a system call fails."""
 
-    def reserve(self, path: Path, size: int) -> int:
+    def create_allocated(self, path: Path, size: int) -> int:
         """Create a file with all its space allocated.
 
         Args:
@@ -53,7 +53,7 @@ class Disk:
             raise
         return descriptor
 
-    def fill(self, descriptor: int, size: int) -> None:
+    def fill_with_zeros(self, descriptor: int, size: int) -> None:
         """Write zeros over a reserved file, so that writing to it later changes no metadata.
 
         That makes a small commit several times faster than on blocks never written before.
@@ -150,7 +150,7 @@ class Disk:
         os.replace(old, new)
         self.sync_directory(new.parent)
 
-    def store(self, path: Path, data: bytes) -> None:
+    def store_atomically(self, path: Path, data: bytes) -> None:
         """Store a small file atomically and durably."""
         temporary = path.with_name(path.name + ".tmp")
         descriptor = os.open(
@@ -163,7 +163,7 @@ class Disk:
             self.close(descriptor)
         self.rename(temporary, path)
 
-    def replace(self, path: Path, pieces: Iterable[WriteChunk]) -> None:
+    def overwrite(self, path: Path, pieces: Iterable[WriteChunk]) -> None:
         """Overwrite bytes of a file, on stable storage.
 
         Args:

@@ -57,7 +57,7 @@ class EnrichmentStage:
         self._removals = {
             field.destination: parse_selection(f"-{format_path(field.destination)}")
             for field in fields
-            if field.optional and message_type.capabilities.select
+            if field.is_optional and message_type.capabilities.select
         }
 
     def apply(self, body: bytes, previous: bytes | None, context: MessageContext) -> bytes:
@@ -82,14 +82,14 @@ class EnrichmentStage:
             results = [evaluate(values, context) for evaluate in step.evaluators]
             computed.extend(zip(step.fields, results, strict=True))
             if step.fields[-1].set_current:
-                current = self._write(current, computed[-1:])
-        return self._write(body, computed)
+                current = self._set_fields(current, computed[-1:])
+        return self._set_fields(body, computed)
 
-    def _write(self, body: bytes, computed: Sequence[tuple[Field, Value]]) -> bytes:
+    def _set_fields(self, body: bytes, computed: Sequence[tuple[Field, Value]]) -> bytes:
         given: list[tuple[Path, Value]] = []
         removed: list[FieldSelection] = []
         for field, value in computed:
-            if value is not None or not field.optional:
+            if value is not None or not field.is_optional:
                 given.append((field.destination, value))
             elif field.destination in self._removals:
                 removed.append(self._removals[field.destination])

@@ -9,48 +9,48 @@ from collections.abc import Callable, Iterable
 class ExpiryQueue:
     """Rows by expiry time; times are nanoseconds since 1970, 0 for never."""
 
-    __slots__ = ("_heap", "_moments")
+    __slots__ = ("_expiry_by_row", "_heap")
 
     def __init__(self, rows: Iterable[tuple[int, int]] = ()) -> None:
         """Initialize the queue with rows and their times."""
-        self._moments = {row: moment for row, moment in rows if moment}
-        self._heap = [(moment, row) for row, moment in self._moments.items()]
+        self._expiry_by_row = {row: moment for row, moment in rows if moment}
+        self._heap = [(moment, row) for row, moment in self._expiry_by_row.items()]
         heapq.heapify(self._heap)
 
     def set(self, row: int, moment: int) -> None:
         """Set the expiry time of a row; it replaces the earlier one."""
         if moment:
-            self._moments[row] = moment
+            self._expiry_by_row[row] = moment
             heapq.heappush(self._heap, (moment, row))
-            if len(self._heap) > 2 * len(self._moments) + 1024:
-                self._heap = [(moment, row) for row, moment in self._moments.items()]
+            if len(self._heap) > 2 * len(self._expiry_by_row) + 1024:
+                self._heap = [(moment, row) for row, moment in self._expiry_by_row.items()]
                 heapq.heapify(self._heap)
-        elif self._moments:
-            self._moments.pop(row, None)
+        elif self._expiry_by_row:
+            self._expiry_by_row.pop(row, None)
 
     @property
-    def latest(self) -> int:
+    def latest_expiry(self) -> int:
         """The latest time, 0 if nothing expires."""
-        return max(self._moments.values(), default=0)
+        return max(self._expiry_by_row.values(), default=0)
 
-    def move(self, by: Callable[[int, int], int]) -> None:
+    def remap_times(self, by: Callable[[int, int], int]) -> None:
         """Change all times.
 
         Args:
             by: returns the new time for a row and its old one; never 0.
         """
-        self._moments = {row: by(row, moment) for row, moment in self._moments.items()}
-        self._heap = [(moment, row) for row, moment in self._moments.items()]
+        self._expiry_by_row = {row: by(row, moment) for row, moment in self._expiry_by_row.items()}
+        self._heap = [(moment, row) for row, moment in self._expiry_by_row.items()]
         heapq.heapify(self._heap)
 
-    def next(self) -> int | None:
+    def next_expiry(self) -> int | None:
         """Return the earliest time, None if nothing expires."""
         heap = self._heap
-        while heap and self._moments.get(heap[0][1]) != heap[0][0]:
+        while heap and self._expiry_by_row.get(heap[0][1]) != heap[0][0]:
             heapq.heappop(heap)
         return heap[0][0] if heap else None
 
-    def due(self, now: int) -> int | None:
+    def find_due(self, now: int) -> int | None:
         """Return a row that has expired, None if there is none; it stays until it is `set`."""
-        moment = self.next()
+        moment = self.next_expiry()
         return self._heap[0][1] if moment is not None and moment <= now else None

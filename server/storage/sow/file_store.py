@@ -60,19 +60,19 @@ class StoreRecovery(NamedTuple):
         records: how many records there are.
         lost_bytes: bytes that a crash left unfinished, after the last whole entry.
         damage: the damage of the file that was found, None if it is good.
-        set_aside: the name of that file now.
-        had: size of an existing file without content, in bytes; None for any other.
+        damaged_path: the name of that file now.
+        blank_file_size: size of an existing file without content, in bytes; None for any other.
         topics: the topics that entries name, also those of deleted records.
-        is_begun: whether the file is a new one.
+        is_new: whether the file is a new one.
     """
 
     records: int
     lost_bytes: int
     damage: str | None = None
-    set_aside: Path | None = None
-    had: int | None = None
+    damaged_path: Path | None = None
+    blank_file_size: int | None = None
     topics: Set[str] = frozenset()
-    is_begun: bool = False
+    is_new: bool = False
 
 
 class FileStore:
@@ -83,13 +83,13 @@ class FileStore:
         committer: the thread that synchronises files.
         tell: called on the engine's thread after every synchronisation, with the error, or None.
         topic: the topic of the records; their entries need not name it.
-        pattern: whether records of several topics are in the file.
+        has_pattern: whether records of several topics are in the file.
 
     Attributes:
         lost_bytes: bytes that a crash left unfinished.
-        had: see `StoreRecovery`.
+        blank_file_size: see `StoreRecovery`.
         topics: see `StoreRecovery`.
-        is_begun: see `StoreRecovery`.
+        is_new: see `StoreRecovery`.
 
     Raises:
         DamagedFileError: the file fails a checksum.
@@ -102,39 +102,39 @@ class FileStore:
         tell: Callable[[OSError | None], None],
         *,
         topic: str,
-        pattern: bool,
+        has_pattern: bool,
     ) -> None:
         self._file: Final = file
         self._topic: Final = topic
-        self._pattern: Final = pattern
-        self._rows: dict[str, int] = {}
+        self._has_pattern: Final = has_pattern
+        self._row_by_identity: dict[str, int] = {}
         self._locations = array("q")
-        self._rooms = array("I")
-        self._free: list[int] = []
-        self._past_rows: dict[int, int] = {}  # number -> row
-        self._past_numbers: dict[int, int] = {}  # row -> number
+        self._entry_sizes = array("I")
+        self._free_rows: list[int] = []
+        self._past_row_by_number: dict[int, int] = {}  # number -> row
+        self._past_number_by_row: dict[int, int] = {}  # row -> number
         self._next_number = 1
         self._live_bytes = 0
-        self._sequence = file.commit_point.sequence
+        self._last_sequence = file.commit_point.sequence
         self._slabs: Final = Slabs(file.slabs, file.slab_size)
         placing = Placing(
-            topic if pattern else None,
-            self._rows,
+            topic if has_pattern else None,
+            self._row_by_identity,
             self._locations,
-            self._rooms,
-            self._free,
-            self._apply,
+            self._entry_sizes,
+            self._free_rows,
+            self._apply_past_entry,
         )
         found = scan_slabs(file, partial(self._apply_slab, placing))
         placing.finish()
-        self.lost_bytes: Final = found.lost
-        self.had: Final = file.had
-        self.is_begun: Final = file.is_begun
+        self.lost_bytes: Final = found.lost_bytes
+        self.blank_file_size: Final = file.blank_file_size
+        self.is_new: Final = file.is_new
         self.topics: Set[str] = placing.topics
         self._log = SlabLog(file, found, committer, tell, topic)
-        self._log.sequence = self._sequence
+        self._log.sequence = self._last_sequence
         self._cleaned_at = 0
-        self._is_undisturbed = False
+        self._is_cleaning_paused = False
 
     # ---- recovery
 
@@ -142,24 +142,24 @@ class FileStore:
         """Apply the entries of a slab of the log; return their end."""
         size = self._file.slab_size
         position, live, sequence = placing.place(
-            self._file.slabs[link.place],
-            link.place * size,
+            self._file.slabs[link.slab_index],
+            link.slab_index * size,
             form.FIRST_ENTRY,
             size if link.end is None else link.end,
             link.header.epoch & 0xFFFFFFFF,
         )
         self._live_bytes += live
-        self._sequence = max(self._sequence, sequence)
+        self._last_sequence = max(self._last_sequence, sequence)
         return position
 
-    def _apply(self, location: int, data: bytes) -> None:
+    def _apply_past_entry(self, location: int, data: bytes) -> None:
         """Apply a log entry that is not for a current record; its checksum is correct."""
         _, length, _, kind, _, _, _, _, _, _, _, number = ENTRY.unpack_from(data)
         if kind == SlabEntryKind.DROPPED:
-            if number in self._past_rows:
-                self._forget_past(self._past_rows[number])
+            if number in self._past_row_by_number:
+                self._release_past_row(self._past_row_by_number[number])
         elif kind in (SlabEntryKind.PAST, SlabEntryKind.PAST_DELETED):
-            self._place_past(number, location, padded(length))
+            self._set_past_location(number, location, padded(length))
             self._next_number = max(self._next_number, number + 1)
         else:
             raise DamagedFileError(f"{self._file.path} has an entry of unknown kind {kind}")
@@ -167,8 +167,8 @@ class FileStore:
     # ---- reading
 
     @property
-    def rows(self) -> int:
-        """See `RecordStore.rows`."""
+    def row_capacity(self) -> int:
+        """See `RecordStore.row_capacity`."""
         return len(self._locations)
 
     @property
@@ -177,50 +177,50 @@ class FileStore:
         return self._log.sequence
 
     @property
-    def key_mark(self) -> int:
-        """See `RecordStore.key_mark`."""
-        return self._file.key_mark
+    def key_scheme_digest(self) -> int:
+        """See `RecordStore.key_scheme_digest`."""
+        return self._file.key_scheme_digest
 
-    def note_keys(self, mark: int) -> None:
-        """See `RecordStore.note_keys`."""
-        self._file.note_keys(mark)
-
-    @property
-    def rekeyed_at(self) -> int:
-        """See `RecordStore.rekeyed_at`."""
-        return self._file.rekeyed_at
-
-    def note_rekeying(self, sequence: int) -> None:
-        """See `RecordStore.note_rekeying`."""
-        self._file.note_rekeying(sequence)
+    def set_key_scheme_digest(self, mark: int) -> None:
+        """See `RecordStore.set_key_scheme_digest`."""
+        self._file.set_key_scheme_digest(mark)
 
     @property
-    def beside_log_until(self) -> int:
-        """See `RecordStore.beside_log_until`."""
-        return self._file.beside_log_until
+    def rekey_sequence(self) -> int:
+        """See `RecordStore.rekey_sequence`."""
+        return self._file.rekey_sequence
 
-    def note_beside_log(self, until: int) -> None:
-        """See `RecordStore.note_beside_log`."""
-        self._file.note_beside_log(until)
+    def set_rekey_sequence(self, sequence: int) -> None:
+        """See `RecordStore.set_rekey_sequence`."""
+        self._file.set_rekey_sequence(sequence)
 
     @property
-    def stored_chains(self) -> ChainFilePosition:
-        """See `RecordStore.stored_chains`."""
-        return self._file.stored_chains
+    def unlogged_until(self) -> int:
+        """See `RecordStore.unlogged_until`."""
+        return self._file.unlogged_until
 
-    def note_chains(self, stored: ChainFilePosition) -> None:
-        """See `RecordStore.note_chains`."""
-        self._file.note_chains(stored)
+    def set_unlogged_until(self, until: int) -> None:
+        """See `RecordStore.set_unlogged_until`."""
+        self._file.set_unlogged_until(until)
+
+    @property
+    def chain_file_position(self) -> ChainFilePosition:
+        """See `RecordStore.chain_file_position`."""
+        return self._file.chain_file_position
+
+    def set_chain_file_position(self, stored: ChainFilePosition) -> None:
+        """See `RecordStore.set_chain_file_position`."""
+        self._file.set_chain_file_position(stored)
 
     @property
     def statistics(self) -> StoreStatistics:
         """See `RecordStore.statistics`."""
         return StoreStatistics(
-            records=len(self._rows) + len(self._past_rows),
+            records=len(self._row_by_identity) + len(self._past_row_by_number),
             stored_bytes=self._live_bytes,
-            allocated_bytes=form.PAGE + self._log.slabs * self._log.slab_size,
+            allocated_bytes=form.PAGE + self._log.slab_count * self._log.slab_size,
             slab_size=self._log.slab_size,
-            slabs=self._log.slabs,
+            slabs=self._log.slab_count,
             path=str(self._file.path),
             maps=len(self._file.slabs) + 1,
         )
@@ -231,85 +231,85 @@ class FileStore:
 
     def __len__(self) -> int:
         """See `RecordStore.__len__`."""
-        return len(self._rows)
+        return len(self._row_by_identity)
 
-    def row(self, identity: str) -> int | None:
-        """See `RecordStore.row`."""
-        return self._rows.get(identity)
+    def find_row(self, identity: str) -> int | None:
+        """See `RecordStore.find_row`."""
+        return self._row_by_identity.get(identity)
 
-    def record(self, row: int) -> Record:
-        """See `RecordStore.record`."""
-        return self._read(self._locations[row])
+    def read_record(self, row: int) -> Record:
+        """See `RecordStore.read_record`."""
+        return self._read_record(self._locations[row])
 
-    def _read(self, location: int) -> Record:
+    def _read_record(self, location: int) -> Record:
         return form.decode_record(self._file.read(location), self._topic)
 
-    def bodies(self, rows: Sequence[int]) -> list[bytes]:
-        """See `RecordStore.bodies`."""
+    def read_bodies(self, rows: Sequence[int]) -> list[bytes]:
+        """See `RecordStore.read_bodies`."""
         found = self._slabs.read_bodies(self._locations, rows)
         if found is None or self._file.guard.lost:  # perhaps the bytes just read
-            return [self.record(row).body for row in rows]
+            return [self.read_record(row).body for row in rows]
         return found
 
-    def joined_bodies(self, rows: Sequence[int]) -> JoinedBodies:
-        """See `RecordStore.joined_bodies`."""
+    def read_joined_bodies(self, rows: Sequence[int]) -> JoinedBodies:
+        """See `RecordStore.read_joined_bodies`."""
         found = self._slabs.join_bodies(self._locations, rows)
         if found is None or self._file.guard.lost:
-            return join([b"" if row < 0 else self.record(row).body for row in rows])
+            return join([b"" if row < 0 else self.read_record(row).body for row in rows])
         return JoinedBodies(*found)
 
-    def records(self, rows: Sequence[int]) -> list[Record]:
-        """See `RecordStore.records`."""
+    def read_records(self, rows: Sequence[int]) -> list[Record]:
+        """See `RecordStore.read_records`."""
         found = self._slabs.read_records(self._locations, rows, self._topic)
         if found is None or self._file.guard.lost:
-            return [self.record(row) for row in rows]
+            return [self.read_record(row) for row in rows]
         return found
 
     def identities(self) -> Iterator[tuple[str, int]]:
         """See `RecordStore.identities`."""
-        return iter(self._rows.items())
+        return iter(self._row_by_identity.items())
 
-    def past(self) -> Iterator[tuple[int, PastVersion]]:
-        """See `RecordStore.past`."""
-        for row in list(self._past_rows.values()):
+    def past_versions(self) -> Iterator[tuple[int, PastVersion]]:
+        """See `RecordStore.past_versions`."""
+        for row in list(self._past_row_by_number.values()):
             data = self._file.read(self._locations[row])
             record = form.decode_record(data, self._topic)
             kind = form.entry_kind(data)
-            identity = identity_of(record, pattern=self._pattern)
+            identity = identity_of(record, pattern=self._has_pattern)
             yield row, PastVersion(identity, record, kind == SlabEntryKind.PAST_DELETED)
 
-    def earlier(self, sequence: int) -> PreviousVersions:
-        """See `RecordStore.earlier`."""
-        return find_previous_versions(self._file, sequence, self._topic, pattern=self._pattern)
+    def find_previous_versions(self, sequence: int) -> PreviousVersions:
+        """See `RecordStore.find_previous_versions`."""
+        return find_previous_versions(self._file, sequence, self._topic, pattern=self._has_pattern)
 
     # ---- writing
 
-    def make_room(self, records: Iterable[Record], *, to_delete: bool = False) -> None:
-        """See `RecordStore.make_room`."""
+    def ensure_space(self, records: Iterable[Record], *, to_delete: bool = False) -> None:
+        """See `RecordStore.ensure_space`."""
         try:
-            self._log.make_room(records, to_delete=to_delete)
+            self._log.ensure_space(records, to_delete=to_delete)
         except RecordStoreError:
-            self._clean_for_room()
+            self._clean_for_space()
             raise
 
-    def make_room_for_run(
+    def ensure_space_for_run(
         self, topic: str, bodies: Sequence[bytes], correlation_ids: Sequence[str] = ()
     ) -> None:
-        """See `RecordStore.make_room_for_run`."""
+        """See `RecordStore.ensure_space_for_run`."""
         try:
-            self._log.make_room_for_run(topic, bodies, correlation_ids)
+            self._log.ensure_space_for_run(topic, bodies, correlation_ids)
         except RecordStoreError:
-            self._clean_for_room()
+            self._clean_for_space()
             raise
 
     @contextmanager
-    def undisturbed(self) -> Iterator[None]:
-        """See `RecordStore.undisturbed`. Cleaning catches up at the end."""
-        self._is_undisturbed = True
+    def pause_cleaning(self) -> Iterator[None]:
+        """See `RecordStore.pause_cleaning`. Cleaning catches up at the end."""
+        self._is_cleaning_paused = True
         try:
             yield
         finally:
-            self._is_undisturbed = False
+            self._is_cleaning_paused = False
             self._clean()
 
     def put(self, identity: str, record: Record) -> int:
@@ -317,9 +317,9 @@ class FileStore:
         try:
             location, room = self._log.append(SlabEntryKind.RECORD, record)
         except RecordStoreError:
-            self._clean_for_room()
+            self._clean_for_space()
             raise
-        row = self._place(identity, location, room)
+        row = self._set_location(identity, location, room)
         self._clean()
         return row
 
@@ -332,10 +332,10 @@ class FileStore:
             while end < count:
                 location, rooms = self._log.append_run(run, end)
                 placed, new, gained = place_run(
-                    self._rows,
+                    self._row_by_identity,
                     self._locations,
-                    self._rooms,
-                    self._free,
+                    self._entry_sizes,
+                    self._free_rows,
                     run.keys,
                     end,
                     location,
@@ -346,92 +346,92 @@ class FileStore:
                 added += new
                 end += len(placed)
                 if end < count:
-                    record = run.record(end)
-                    known = record.key in self._rows
+                    record = run.record_at(end)
+                    known = record.key in self._row_by_identity
                     location, room = self._log.append(SlabEntryKind.RECORD, record)
-                    row = self._place(record.key, location, room)
+                    row = self._set_location(record.key, location, room)
                     rows.append(row)
                     if not known:
                         added.append(row)
                     end += 1
         except RecordStoreError as problem:
-            self._clean_for_room()
+            self._clean_for_space()
             return PutResult(end, rows, added, problem)
         self._clean()
         return PutResult(end, rows, added)
 
     def delete(self, identity: str, sequence: int) -> int:
         """See `RecordStore.delete`."""
-        row = self._rows[identity]
-        gone = self._read(self._locations[row])
+        row = self._row_by_identity[identity]
+        gone = self._read_record(self._locations[row])
         self._log.append(
             SlabEntryKind.DELETED,
             gone._replace(body=b"", sequence=sequence, correlation_id="", bookmark=""),
         )
-        del self._rows[identity]
-        self._forget(row)
+        del self._row_by_identity[identity]
+        self._release_row(row)
         self._clean()
         return row
 
-    def keep(self, past: PastVersion) -> int:
-        """See `RecordStore.keep`."""
+    def put_past(self, past: PastVersion) -> int:
+        """See `RecordStore.put_past`."""
         number = self._next_number
-        kind = SlabEntryKind.PAST_DELETED if past.deleted else SlabEntryKind.PAST
+        kind = SlabEntryKind.PAST_DELETED if past.is_deleted else SlabEntryKind.PAST
         location, room = self._log.append(kind, past.record, number)
         self._next_number += 1
-        row = self._place_past(number, location, room)
+        row = self._set_past_location(number, location, room)
         self._clean()
         return row
 
-    def drop(self, row: int) -> None:
-        """See `RecordStore.drop`."""
+    def delete_past(self, row: int) -> None:
+        """See `RecordStore.delete_past`."""
         self._log.append(
-            SlabEntryKind.DROPPED, Record("", b"", self._topic), self._past_numbers[row]
+            SlabEntryKind.DROPPED, Record("", b"", self._topic), self._past_number_by_row[row]
         )
-        self._forget_past(row)
+        self._release_past_row(row)
         self._clean()
 
-    def _place(self, identity: str, location: int, room: int) -> int:
-        row = self._rows.get(identity)
+    def _set_location(self, identity: str, location: int, room: int) -> int:
+        row = self._row_by_identity.get(identity)
         if row is None:
-            row = self._rows[identity] = self._new_row(location, room)
+            row = self._row_by_identity[identity] = self._allocate_row(location, room)
         else:
-            self._live_bytes -= self._rooms[row]
+            self._live_bytes -= self._entry_sizes[row]
             self._locations[row] = location
-            self._rooms[row] = room
+            self._entry_sizes[row] = room
         self._live_bytes += room
         return row
 
-    def _place_past(self, number: int, location: int, room: int) -> int:
-        row = self._past_rows.get(number)
+    def _set_past_location(self, number: int, location: int, room: int) -> int:
+        row = self._past_row_by_number.get(number)
         if row is None:
-            row = self._past_rows[number] = self._new_row(location, room)
-            self._past_numbers[row] = number
+            row = self._past_row_by_number[number] = self._allocate_row(location, room)
+            self._past_number_by_row[row] = number
         else:
-            self._live_bytes -= self._rooms[row]
+            self._live_bytes -= self._entry_sizes[row]
             self._locations[row] = location
-            self._rooms[row] = room
+            self._entry_sizes[row] = room
         self._live_bytes += room
         return row
 
-    def _new_row(self, location: int, room: int) -> int:
-        if self._free:
-            row = self._free.pop()
+    def _allocate_row(self, location: int, room: int) -> int:
+        if self._free_rows:
+            row = self._free_rows.pop()
             self._locations[row] = location
-            self._rooms[row] = room
+            self._entry_sizes[row] = room
             return row
         self._locations.append(location)
-        self._rooms.append(room)
+        self._entry_sizes.append(room)
         return len(self._locations) - 1
 
-    def _forget(self, row: int) -> None:
-        self._live_bytes -= self._rooms[row]
+    def _release_row(self, row: int) -> None:
+        self._live_bytes -= self._entry_sizes[row]
         self._locations[row] = _FREE
-        self._free.append(row)
+        self._free_rows.append(row)
 
-    def _forget_past(self, row: int) -> None:
-        del self._past_rows[self._past_numbers.pop(row)]
-        self._forget(row)
+    def _release_past_row(self, row: int) -> None:
+        del self._past_row_by_number[self._past_number_by_row.pop(row)]
+        self._release_row(row)
 
     # ---- stable storage
 
@@ -447,7 +447,7 @@ class FileStore:
 
     def _clean(self) -> None:
         """Clean in proportion to the bytes appended, if much of the log is superseded."""
-        if self._is_undisturbed:
+        if self._is_cleaning_paused:
             return
         log = self._log
         if log.log_bytes <= 2 * self._live_bytes + _SPARE_SLABS * log.slab_size:
@@ -456,10 +456,10 @@ class FileStore:
         self._clean_bytes((log.appended_bytes - self._cleaned_at) * _CLEANED_PER_APPENDED)
         self._cleaned_at = log.appended_bytes
 
-    def _clean_for_room(self) -> None:
+    def _clean_for_space(self) -> None:
         """Clean until a slab is free for later entries, where possible: the file cannot grow."""
         log = self._log
-        if log.waiting_slabs or log.log_bytes - self._live_bytes < log.slab_size:
+        if log.pending_free_slabs or log.log_bytes - self._live_bytes < log.slab_size:
             return
         before = log.tail_epoch
         while log.tail_epoch == before and self._clean_bytes(log.slab_size):
@@ -470,34 +470,34 @@ class FileStore:
     def _clean_bytes(self, amount: int) -> bool:
         """Clean at least `amount` bytes of the oldest slabs; return False if none is left."""
         log = self._log
-        topic = self._topic if self._pattern else None
+        topic = self._topic if self._has_pattern else None
         while amount > 0:
-            cleaned = log.clean_records(amount, self._rows, self._locations, topic)
+            cleaned = log.clean_records(amount, self._row_by_identity, self._locations, topic)
             if cleaned:
                 amount -= cleaned
                 continue
             try:
-                found = log.oldest()
+                found = log.next_to_clean()
                 if found is None:
                     return False
                 location, data = found
                 room = padded(len(data))
-                self._move(location, data)
+                self._move_entry(location, data)
             except RecordStoreError:
                 return False  # no space to move to; cleaned parts stay cleaned
-            log.cleaned(room)
+            log.advance_clean_position(room)
             amount -= room
         return True
 
-    def _move(self, location: int, data: bytes) -> None:
+    def _move_entry(self, location: int, data: bytes) -> None:
         """Append an entry again if it is live; its row stays the same."""
         kind = form.entry_kind(data)
         number = form.entry_number(data)
         record = form.decode_record(data, self._topic)
         if kind == SlabEntryKind.RECORD:
-            row = self._rows.get(identity_of(record, pattern=self._pattern))
+            row = self._row_by_identity.get(identity_of(record, pattern=self._has_pattern))
         elif kind in (SlabEntryKind.PAST, SlabEntryKind.PAST_DELETED):
-            row = self._past_rows.get(number)
+            row = self._past_row_by_number.get(number)
         else:
             return
         if row is not None and self._locations[row] == location:
@@ -565,7 +565,7 @@ def open_store(
     def open_once() -> FileStore:
         file = SlabFile(path, slab_size, initial_slabs)
         try:
-            return FileStore(file, committer, tell, topic=topic, pattern=pattern)
+            return FileStore(file, committer, tell, topic=topic, has_pattern=pattern)
         except BaseException:
             file.close()
             raise
@@ -576,10 +576,14 @@ def open_store(
     except DamagedFileError as error:
         set_aside = _set_aside(path)
         store = open_once()
-        return store, StoreRecovery(0, 0, str(error), set_aside, is_begun=True)
+        return store, StoreRecovery(0, 0, str(error), set_aside, is_new=True)
     topics, store.topics = store.topics, frozenset()  # frees a set that may be large
     return store, StoreRecovery(
-        len(store), store.lost_bytes, had=store.had, topics=topics, is_begun=store.is_begun
+        len(store),
+        store.lost_bytes,
+        blank_file_size=store.blank_file_size,
+        topics=topics,
+        is_new=store.is_new,
     )
 
 

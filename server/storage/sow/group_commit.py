@@ -29,17 +29,18 @@ class CommitJob(NamedTuple):
 
     Attributes:
         descriptor: the file.
-        written: called on the helper thread after the file has been synchronised, to note in the
+        on_synced: called on the helper thread after the file has been synchronised, to note in the
             file how far it got; raises OSError if the synchronisation is void.
-        done: called on the engine's thread after that, with the number of the synchronisation: jobs
-            that shared one get the same number, and `written` was called for the last of them only.
-        failed: called on the engine's thread instead if the file could not be synchronised.
+        on_done: called on the engine's thread after that, with the number of the synchronisation:
+            jobs that shared one get the same number, and `on_synced` was called for the last of
+            them only.
+        on_failed: called on the engine's thread instead if the file could not be synchronised.
     """
 
     descriptor: int
-    written: Callable[[], None]
-    done: Callable[[int], None]
-    failed: Callable[[OSError], None]
+    on_synced: Callable[[], None]
+    on_done: Callable[[int], None]
+    on_failed: Callable[[OSError], None]
 
 
 def _all_at_once(work: EngineTask) -> None:
@@ -56,28 +57,28 @@ class _CallbackQueue:
 
     def __init__(self, start: Callable[[EngineTask], None]) -> None:
         self._start = start
-        self._waiting: deque[Callable[[], None]] = deque()
-        self._is_under_way = False
+        self._pending_calls: deque[Callable[[], None]] = deque()
+        self._is_scheduled = False
 
     @property
-    def doing(self) -> tuple[str, str]:
+    def task_label(self) -> tuple[str, str]:
         """The client, none as the work is for all publishers, and the work's name."""
         return "", "commit"
 
-    def tell(self, calls: Iterable[Callable[[], None]]) -> None:
+    def queue_calls(self, calls: Iterable[Callable[[], None]]) -> None:
         """Queue calls behind those that wait."""
-        self._waiting.extend(calls)
-        if not self._is_under_way:
-            self._is_under_way = True
+        self._pending_calls.extend(calls)
+        if not self._is_scheduled:
+            self._is_scheduled = True
             self._start(self)
 
     def step(self) -> bool:
         """Make a limited number of the calls."""
-        self._is_under_way = False  # if one fails, the next commit makes the others
-        for _ in range(min(_NOTIFY_BATCH_SIZE, len(self._waiting))):
-            self._waiting.popleft()()
-        self._is_under_way = bool(self._waiting)
-        return self._is_under_way
+        self._is_scheduled = False  # if one fails, the next commit makes the others
+        for _ in range(min(_NOTIFY_BATCH_SIZE, len(self._pending_calls))):
+            self._pending_calls.popleft()()
+        self._is_scheduled = bool(self._pending_calls)
+        return self._is_scheduled
 
 
 class GroupCommit:
@@ -96,18 +97,18 @@ class GroupCommit:
         start: Callable[[EngineTask], None] = _all_at_once,
     ) -> None:
         self._post: Final = post
-        self._told: Final = _CallbackQueue(start)
+        self._callback_queue: Final = _CallbackQueue(start)
         self._synchronise: Final = synchronise
-        self._round = 0
+        self._sync_count = 0
         self._jobs: SimpleQueue[CommitJob | threading.Event | None] = SimpleQueue()
-        self._thread = threading.Thread(target=self._work, name="sow-commit", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="sow-commit", daemon=True)
         self._thread.start()
 
     def submit(self, job: CommitJob) -> None:
         """Queue a commit of a file."""
         self._jobs.put(job)
 
-    def settle(self) -> None:
+    def wait_for_jobs(self) -> None:
         """Wait until all jobs submitted so far are finished."""
         reached = threading.Event()
         self._jobs.put(reached)
@@ -118,29 +119,29 @@ class GroupCommit:
         self._jobs.put(None)
         self._thread.join()
 
-    def _work(self) -> None:
+    def _run(self) -> None:
         open_for_jobs = True
         while open_for_jobs:
             gathered = [self._jobs.get()]
             while not self._jobs.empty():
                 gathered.append(self._jobs.get())
             for jobs in _by_file([item for item in gathered if isinstance(item, CommitJob)]):
-                self._commit(jobs)
+                self._commit_file(jobs)
             for item in gathered:
                 if isinstance(item, threading.Event):
                     item.set()
             open_for_jobs = None not in gathered
 
-    def _commit(self, jobs: list[CommitJob]) -> None:
+    def _commit_file(self, jobs: list[CommitJob]) -> None:
         try:
             self._synchronise(jobs[0].descriptor)
-            jobs[-1].written()
+            jobs[-1].on_synced()
         except OSError as error:
-            calls = [partial(job.failed, error) for job in jobs]
+            calls = [partial(job.on_failed, error) for job in jobs]
         else:
-            self._round += 1
-            calls = [partial(job.done, self._round) for job in jobs]
-        self._post(partial(self._told.tell, calls))
+            self._sync_count += 1
+            calls = [partial(job.on_done, self._sync_count) for job in jobs]
+        self._post(partial(self._callback_queue.queue_calls, calls))
 
 
 def _by_file(jobs: list[CommitJob]) -> list[list[CommitJob]]:

@@ -36,12 +36,12 @@ class HistoryPoint(NamedTuple):
     """A point in the past that is queried.
 
     Attributes:
-        moment: nanoseconds since 1970.
+        timestamp: nanoseconds since 1970.
         sequence: the place of the last change that counts, in the instance's order of changes;
             None if only the moment is known.
     """
 
-    moment: int
+    timestamp: int
     sequence: int | None = None
 
 
@@ -72,7 +72,7 @@ class _StateSpans:
         self.firsts = np.empty(0, np.int64)
         self.untils = np.empty(0, np.int64)
 
-    def put(self, row: int, span: _StateSpan) -> None:
+    def set_span(self, row: int, span: _StateSpan) -> None:
         """Set the span of a row's state."""
         if row >= len(self.begins):
             more = max(1024, len(self.begins), row + 1 - len(self.begins))
@@ -81,14 +81,14 @@ class _StateSpans:
                 setattr(self, name, np.concatenate([getattr(self, name), rest]))
         self.begins[row], self.ends[row], self.firsts[row], self.untils[row] = span
 
-    def finish(self, row: int, end: int, until: int) -> None:
+    def end_span(self, row: int, end: int, until: int) -> None:
         """End the span of a row's state."""
         self.ends[row], self.untils[row] = end, until
 
-    def at(self, point: HistoryPoint, rows: int) -> NDArray[np.bool_]:
+    def current_at(self, point: HistoryPoint, rows: int) -> NDArray[np.bool_]:
         """Return which of the first rows have states that were current at a point."""
         if point.sequence is None:
-            begins, ends, here = self.begins, self.ends, point.moment
+            begins, ends, here = self.begins, self.ends, point.timestamp
         else:
             begins, ends, here = self.firsts, self.untils, point.sequence
         found: NDArray[np.bool_] = (begins[:rows] <= here) & (here < ends[:rows])
@@ -109,22 +109,22 @@ class RecordHistory:
         self._window = window
         self._granularity = granularity
         self._spans = _StateSpans()
-        self._states: dict[str, deque[int]] = {}
+        self._past_rows_by_identity: dict[str, deque[int]] = {}
         self._deletions: set[int] = set()
-        self._kept: deque[tuple[str, int]] = deque()
-        self._recover()
+        self._past_rows_in_order: deque[tuple[str, int]] = deque()
+        self._load()
 
-    def _recover(self) -> None:
-        found = sorted(self._store.past(), key=_in_order)
+    def _load(self) -> None:
+        found = sorted(self._store.past_versions(), key=_in_order)
         for row, past in found:
-            self._end_last(past.identity, past.record)
-            self._file(row, past)
+            self._end_last_span(past.identity, past.record)
+            self._add_past_row(row, past)
         for identity, row in self._store.identities():
-            record = self._store.record(row)
-            self._end_last(identity, record)
-            self._spans.put(row, _current(record))
+            record = self._store.read_record(row)
+            self._end_last_span(identity, record)
+            self._spans.set_span(row, _current(record))
 
-    def shift(self, step: int, before: int = FOREVER) -> None:
+    def shift_times(self, step: int, before: int = FOREVER) -> None:
         """Shift moments by the nanoseconds by which the wall clock was set.
 
         Args:
@@ -138,9 +138,9 @@ class RecordHistory:
 
     def __len__(self) -> int:
         """Return the number of past states, deletions included."""
-        return len(self._kept)
+        return len(self._past_rows_in_order)
 
-    def ended_by(
+    def plan_past_versions(
         self, identity: str, state: Record, successor: Record, *, deleted: bool
     ) -> list[PastVersion]:
         """Return the past states that a change creates, in their order.
@@ -153,18 +153,18 @@ class RecordHistory:
             successor: the record after it; for a deletion, the marker of the time without a record.
             deleted: whether the record is deleted.
         """
-        states = self._states.get(identity)
-        row = self._store.row(identity)
+        states = self._past_rows_by_identity.get(identity)
+        row = self._store.find_row(identity)
         begin = state.timestamp if row is None else int(self._spans.begins[row])
         is_covered = (
             states
             and states[-1] not in self._deletions
             and begin - int(self._spans.begins[states[-1]]) < self._granularity
         )
-        made = [] if is_covered else [PastVersion(identity, state, deleted=False)]
-        return [*made, PastVersion(identity, successor, deleted=True)] if deleted else made
+        made = [] if is_covered else [PastVersion(identity, state, is_deleted=False)]
+        return [*made, PastVersion(identity, successor, is_deleted=True)] if deleted else made
 
-    def changed(
+    def record_change(
         self,
         identity: str,
         row: int,
@@ -178,34 +178,34 @@ class RecordHistory:
         Args:
             identity: the identity of the record.
             row: the record's row.
-            successor: see `ended_by`.
+            successor: see `plan_past_versions`.
             made: the past states that the change created, with their rows.
             deleted: whether the record was deleted.
         """
         # Not the state's timestamp: the span was shifted when the wall clock was set.
         begin = int(self._spans.begins[row]) if made else 0
-        self._spans.put(row, _NOWHERE if deleted else _current(successor))
+        self._spans.set_span(row, _NOWHERE if deleted else _current(successor))
         for past_row, past in made:
-            if not past.deleted:
-                self._file(past_row, past)
+            if not past.is_deleted:
+                self._add_past_row(past_row, past)
                 self._spans.begins[past_row] = begin
-        self._end_last(identity, successor)
+        self._end_last_span(identity, successor)
         for past_row, past in made:
-            if past.deleted:
-                self._file(past_row, past)
+            if past.is_deleted:
+                self._add_past_row(past_row, past)
 
-    def _file(self, row: int, past: PastVersion) -> None:
-        self._states.setdefault(past.identity, deque()).append(row)
-        self._kept.append((past.identity, row))
+    def _add_past_row(self, row: int, past: PastVersion) -> None:
+        self._past_rows_by_identity.setdefault(past.identity, deque()).append(row)
+        self._past_rows_in_order.append((past.identity, row))
         timestamp, sequence = past.record.timestamp, past.record.sequence
-        self._spans.put(row, _StateSpan(timestamp, timestamp, sequence, sequence))
-        if past.deleted:
+        self._spans.set_span(row, _StateSpan(timestamp, timestamp, sequence, sequence))
+        if past.is_deleted:
             self._deletions.add(row)
 
-    def _end_last(self, identity: str, successor: Record) -> None:
-        states = self._states.get(identity)
+    def _end_last_span(self, identity: str, successor: Record) -> None:
+        states = self._past_rows_by_identity.get(identity)
         if states and states[-1] not in self._deletions:
-            self._spans.finish(states[-1], successor.timestamp, successor.sequence)
+            self._spans.end_span(states[-1], successor.timestamp, successor.sequence)
 
     def trim(self, now: int, most: int) -> Iterator[int]:
         """Drop states that are older than the window; yield their rows before that.
@@ -216,36 +216,39 @@ class RecordHistory:
         """
         horizon = now - self._window
         for _ in range(most):
-            if not self._kept or self._spans.ends[self._kept[0][1]] >= horizon:
+            if (
+                not self._past_rows_in_order
+                or self._spans.ends[self._past_rows_in_order[0][1]] >= horizon
+            ):
                 break
-            identity, row = self._kept[0]
+            identity, row = self._past_rows_in_order[0]
             yield row
-            self._kept.popleft()
-            states = self._states[identity]
+            self._past_rows_in_order.popleft()
+            states = self._past_rows_by_identity[identity]
             states.popleft()
             if not states:
-                del self._states[identity]
+                del self._past_rows_by_identity[identity]
             self._deletions.discard(row)
-            self._spans.put(row, _NOWHERE)
-            self._store.drop(row)
+            self._spans.set_span(row, _NOWHERE)
+            self._store.delete_past(row)
 
     def next_trim(self) -> int | None:
         """Return the moment after which a state has to be dropped, None if there is none."""
-        if not self._kept:
+        if not self._past_rows_in_order:
             return None
-        return int(self._spans.ends[self._kept[0][1]]) + self._window + 1
+        return int(self._spans.ends[self._past_rows_in_order[0][1]]) + self._window + 1
 
-    def standing(self, point: HistoryPoint, now: int) -> NDArray[np.bool_] | None:
+    def current_rows_at(self, point: HistoryPoint, now: int) -> NDArray[np.bool_] | None:
         """Return for each row whether its state was the current one at a point.
 
         Returns:
             None if the point lies before the window, for which no states are known.
         """
-        if point.moment < now - self._window:
+        if point.timestamp < now - self._window:
             return None
-        return self._spans.at(point, self._store.rows)
+        return self._spans.current_at(point, self._store.row_capacity)
 
-    def oldest_doubtful(self, point: HistoryPoint) -> int | None:
+    def find_oldest_inexact(self, point: HistoryPoint) -> int | None:
         """Return the row of the oldest past state at a point that may cover later ones not kept.
 
         Returns:
@@ -253,14 +256,14 @@ class RecordHistory:
         """
         if not self._granularity:
             return None
-        rows = self._store.rows
-        standing = self._spans.at(point, rows) & (self._spans.ends[:rows] != FOREVER)
+        rows = self._store.row_capacity
+        standing = self._spans.current_at(point, rows) & (self._spans.ends[:rows] != FOREVER)
         found = np.flatnonzero(standing)
         return int(found[np.argmin(self._spans.begins[found])]) if len(found) else None
 
-    def rows(self, identity: str) -> list[int]:
+    def past_rows(self, identity: str) -> list[int]:
         """Return the rows of a record's past states."""
-        return list(self._states.get(identity, ()))
+        return list(self._past_rows_by_identity.get(identity, ()))
 
 
 class IncompleteChanges(NamedTuple):
@@ -295,13 +298,13 @@ def find_unfinished(
     rows: dict[int, str] = {}
     deletions: dict[str, int] = {}
     for row, one in past:
-        current = store.row(one.identity)
-        if current is None or one.record.sequence <= store.rekeyed_at:
+        current = store.find_row(one.identity)
+        if current is None or one.record.sequence <= store.rekey_sequence:
             continue
-        record = store.record(current)
+        record = store.read_record(current)
         if one.record.sequence < record.sequence:
             continue
-        if one.deleted and one.record.sequence > record.sequence:
+        if one.is_deleted and one.record.sequence > record.sequence:
             deletions[one.identity] = one.record.sequence
         else:
             rows[row] = one.identity
@@ -313,4 +316,4 @@ def find_unfinished(
 def _in_order(item: tuple[int, PastVersion]) -> tuple[int, int, bool]:
     """Return the sort key of changes: their sequences, since clocks may have been set back."""
     _, past = item
-    return past.record.sequence, past.record.timestamp, past.deleted
+    return past.record.sequence, past.record.timestamp, past.is_deleted

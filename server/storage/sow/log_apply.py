@@ -40,7 +40,7 @@ def apply_entry_range(sow: SowTopicRecords, passage: RawEntryRange) -> None:
     Raises:
         RecordStoreError: a record cannot be stored; those of the entries before it have been.
     """
-    plain = _plain(passage) if sow.takes_runs else np.zeros(len(passage), np.bool_)
+    plain = _plain(passage) if sow.accepts_runs else np.zeros(len(passage), np.bool_)
     for start, end in stretches(plain):
         if plain[start] and end - start >= _MIN_RUN:
             _, problem = sow.table.put_run(_run_of(sow, passage.part(start, end)), 0)
@@ -48,7 +48,7 @@ def apply_entry_range(sow: SowTopicRecords, passage: RawEntryRange) -> None:
                 raise problem
         else:
             for position in range(start, end):
-                apply_entry(sow, passage.entry(position))
+                apply_entry(sow, passage.entry_at(position))
 
 
 def stretches(values: npt.NDArray[np.generic]) -> Iterator[tuple[int, int]]:
@@ -61,16 +61,16 @@ def stretches(values: npt.NDArray[np.generic]) -> Iterator[tuple[int, int]]:
 
 def _plain(passage: RawEntryRange) -> npt.NDArray[np.bool_]:
     """Return which entries hold a complete record, with a number as its key."""
-    columns = passage.columns()
+    columns = passage.to_array()
     plain: npt.NDArray[np.bool_] = np.isin(columns["kind"], _PUBLISHES)
     plain &= (columns["sow_key"] != 0) & ((columns["flags"] & LATE_ENTRY_FLAG) == 0)
-    plain[passage.with_given_keys()] = False
+    plain[passage.find_given_keys()] = False
     return plain
 
 
 def _run_of(sow: SowTopicRecords, passage: RawEntryRange) -> SowRecordBatch:
     """Return the records of plain entries."""
-    columns = passage.columns()
+    columns = passage.to_array()
     moments = columns["timestamp"] * NANOSECONDS_IN_MICROSECOND
     lifetimes = columns["expiration"].astype(np.int64) * NANOSECONDS
     bodies, correlation_ids = _with_marks(passage)
@@ -89,7 +89,7 @@ def _run_of(sow: SowTopicRecords, passage: RawEntryRange) -> SowRecordBatch:
 
 def _with_marks(passage: RawEntryRange) -> tuple[Sequence[bytes], Sequence[str]]:
     """Return the bodies of entries, and their correlation ids, empty if there are none."""
-    data, lengths = passage.data(), passage.columns()["extras_length"]
+    data, lengths = passage.split_bodies(), passage.to_array()["extras_length"]
     if not lengths.any():
         return data, ()
     parts = [
@@ -119,7 +119,7 @@ class LogRekeyer:
 
     def __init__(self, sow: SowTopicRecords) -> None:
         self._sow: Final = sow
-        self._now: Final[dict[str, str]] = {}
+        self._current_by_recorded: Final[dict[str, str]] = {}
 
     def apply(self, passage: RawEntryRange) -> None:
         """Apply entries of the log to the records of the topic, all of which are for it.
@@ -127,26 +127,28 @@ class LogRekeyer:
         Raises:
             RecordStoreError: a record cannot be stored; those of the entries before it have been.
         """
-        keys = self._keys(passage)
-        if not self._now and all(recorded == now for recorded, now in keys.values()):
+        keys = self._recorded_and_current_keys(passage)
+        if not self._current_by_recorded and all(
+            recorded == now for recorded, now in keys.values()
+        ):
             apply_entry_range(self._sow, passage)
             return
         for position in range(len(passage)):
-            entry = passage.entry(position)
+            entry = passage.entry_at(position)
             if position in keys:
                 recorded, now = keys[position]
-                self._now.pop(_within(entry, recorded), None)
+                self._current_by_recorded.pop(_within(entry, recorded), None)
                 if recorded != now:
-                    self._now[_within(entry, recorded)] = now
+                    self._current_by_recorded[_within(entry, recorded)] = now
                 _put(self._sow, entry, record_of(self._sow, entry)._replace(key=now))
             elif entry.kind == JournalEntryKind.SOW_DELETE:
-                _delete(self._sow, entry, [self._key_now(entry, key) for key in _named(entry)])
+                _delete(self._sow, entry, [self._current_key(entry, key) for key in _named(entry)])
             else:
                 apply_entry(self._sow, entry)
 
-    def _keys(self, passage: RawEntryRange) -> dict[int, tuple[str, str]]:
+    def _recorded_and_current_keys(self, passage: RawEntryRange) -> dict[int, tuple[str, str]]:
         """Return, for each entry with a record, its recorded key and its present key."""
-        columns, names = passage.columns(), passage.names.topics
+        columns, names = passage.to_array(), passage.definitions.topics
         bodies, _ = _with_marks(passage)
         is_keyed = np.isin(columns["kind"], _PUBLISHES) & (columns["sow_key"] != 0)
         keys: dict[int, tuple[str, str]] = {}
@@ -158,11 +160,11 @@ class LogRekeyer:
             keys |= zip(places, zip(recorded, now, strict=True), strict=True)
         return keys
 
-    def _key_now(self, entry: JournalEntry, key: str) -> str:
-        identity = self._sow.table.identity(key, entry.topic.name)
-        if self._sow.table.store.row(identity) is not None:
+    def _current_key(self, entry: JournalEntry, key: str) -> str:
+        identity = self._sow.table.make_identity(key, entry.topic.name)
+        if self._sow.table.store.find_row(identity) is not None:
             return key
-        return self._now.get(_within(entry, key), key)
+        return self._current_by_recorded.get(_within(entry, key), key)
 
 
 def _within(entry: JournalEntry, key: str) -> str:
@@ -188,13 +190,13 @@ def _named(entry: JournalEntry) -> list[str]:
 
 def _delete(sow: SowTopicRecords, entry: JournalEntry, keys: Sequence[str]) -> None:
     moment = entry.timestamp * NANOSECONDS_IN_MICROSECOND
-    for record in sow.find_keys(keys, lambda name: name == entry.topic.name):
+    for record in sow.find_by_keys(keys, lambda name: name == entry.topic.name):
         if not is_superseded(entry, record):
             sow.remove(record, entry.txid, moment)
 
 
 def _put(sow: SowTopicRecords, entry: JournalEntry, record: Record) -> None:
-    identity = sow.table.identity(record.key, record.topic)
+    identity = sow.table.make_identity(record.key, record.topic)
     if not entry.is_late or not is_superseded(entry, sow.table.get(identity)):
         sow.apply(record)
 
@@ -209,7 +211,7 @@ def record_of(sow: SowTopicRecords, entry: JournalEntry) -> Record:
     moment = entry.timestamp * NANOSECONDS_IN_MICROSECOND
     correlation_id = decode_text(entry.correlation_id)
     if not entry.sow_key and not entry.given_key:  # recorded before the topic had records
-        return sow.draft(
+        return sow.prepare_record(
             entry.body,
             moment,
             entry.txid,

@@ -32,22 +32,22 @@ class _LookupIndex(NamedTuple):
     Attributes:
         table: the topic's records.
         topic: the logical topic of the records to search, None for all.
-        found_by: the index over the lookup fields.
+        hash_index: the index over the lookup fields.
         keys, result: read the lookup fields, and the field to return.
     """
 
     table: RecordTable
     topic: str | None
-    found_by: HashIndex
-    keys: Extractor
-    result: Extractor
+    hash_index: HashIndex
+    read_keys: Extractor
+    read_result: Extractor
 
 
 class ValueLookups:
     """The lookups of an instance. Before they are opened, nothing is found."""
 
     def __init__(self) -> None:
-        self._open: Final[dict[ValueLookup, _LookupIndex]] = {}
+        self._open_lookups: Final[dict[ValueLookup, _LookupIndex]] = {}
 
     def open(
         self,
@@ -64,22 +64,22 @@ class ValueLookups:
             keeper = find(lookup.message_type, lookup.topic)
             if keeper is not None:
                 table = keeper.table
-                self._open[lookup] = _LookupIndex(
+                self._open_lookups[lookup] = _LookupIndex(
                     table,
-                    lookup.topic if table.options.pattern else None,
-                    table.hash_index(lookup.keys),
+                    lookup.topic if table.options.has_pattern else None,
+                    table.ensure_hash_index(lookup.keys),
                     table.extractor(lookup.keys),
                     table.extractor((lookup.result,)),
                 )
 
     def find(self, lookup: ValueLookup, keys: tuple[str, ...]) -> Value:
         """Return the field of the record with these texts as lookup fields; NULL if none has."""
-        there = self._open.get(lookup)
+        there = self._open_lookups.get(lookup)
         if there is None:
             return None
-        for row in sorted(there.found_by.candidates(tuple((key,) for key in keys))):
-            record = there.table.store.record(row)
-            texts = tuple(map(semantics.text, there.keys(record.body)))
+        for row in sorted(there.hash_index.find_candidates(tuple((key,) for key in keys))):
+            record = there.table.store.read_record(row)
+            texts = tuple(map(semantics.text, there.read_keys(record.body)))
             if texts == keys and there.topic in (None, record.topic):
-                return there.result(record.body)[0]
+                return there.read_result(record.body)[0]
         return None

@@ -27,64 +27,73 @@ _Fields: TypeAlias = tuple[object, ...]
 class MemoryStore:
     """A `RecordStore` that loses its content when the process ends; its commit does nothing."""
 
-    __slots__ = ("_free", "_past", "_records", "_rows", "_sequence", "_stored_bytes")
+    __slots__ = (
+        "_free_rows",
+        "_last_sequence",
+        "_past_versions",
+        "_records",
+        "_row_by_identity",
+        "_stored_bytes",
+    )
 
     def __init__(self) -> None:
         # Plain tuples: unlike instances of classes, the garbage collector stops tracking them.
         self._records: list[_Fields | None] = []
-        self._rows: dict[str, int] = {}
-        self._past: dict[int, PastVersion] = {}
-        self._free: list[int] = []
-        self._sequence = 0
+        self._row_by_identity: dict[str, int] = {}
+        self._past_versions: dict[int, PastVersion] = {}
+        self._free_rows: list[int] = []
+        self._last_sequence = 0
         self._stored_bytes = 0
 
     @property
-    def rows(self) -> int:
-        """See `RecordStore.rows`."""
+    def row_capacity(self) -> int:
+        """See `RecordStore.row_capacity`."""
         return len(self._records)
 
     @property
     def last_sequence(self) -> int:
         """See `RecordStore.last_sequence`."""
-        return self._sequence
+        return self._last_sequence
 
     @property
-    def key_mark(self) -> int:
-        """See `RecordStore.key_mark`; nothing outlives the store."""
+    def key_scheme_digest(self) -> int:
+        """See `RecordStore.key_scheme_digest`; nothing outlives the store."""
         return 0
 
-    def note_keys(self, mark: int) -> None:
-        """See `RecordStore.note_keys`."""
+    def set_key_scheme_digest(self, mark: int) -> None:
+        """See `RecordStore.set_key_scheme_digest`."""
 
     @property
-    def rekeyed_at(self) -> int:
-        """See `RecordStore.rekeyed_at`; nothing outlives the store."""
+    def rekey_sequence(self) -> int:
+        """See `RecordStore.rekey_sequence`; nothing outlives the store."""
         return 0
 
-    def note_rekeying(self, sequence: int) -> None:
-        """See `RecordStore.note_rekeying`."""
+    def set_rekey_sequence(self, sequence: int) -> None:
+        """See `RecordStore.set_rekey_sequence`."""
 
     @property
-    def beside_log_until(self) -> int:
-        """See `RecordStore.beside_log_until`; nothing outlives the store."""
+    def unlogged_until(self) -> int:
+        """See `RecordStore.unlogged_until`; nothing outlives the store."""
         return 0
 
-    def note_beside_log(self, until: int) -> None:
-        """See `RecordStore.note_beside_log`."""
+    def set_unlogged_until(self, until: int) -> None:
+        """See `RecordStore.set_unlogged_until`."""
 
     @property
-    def stored_chains(self) -> ChainFilePosition:
-        """See `RecordStore.stored_chains`; nothing outlives the store."""
+    def chain_file_position(self) -> ChainFilePosition:
+        """See `RecordStore.chain_file_position`; nothing outlives the store."""
         return ChainFilePosition()
 
-    def note_chains(self, stored: ChainFilePosition) -> None:
-        """See `RecordStore.note_chains`."""
+    def set_chain_file_position(self, stored: ChainFilePosition) -> None:
+        """See `RecordStore.set_chain_file_position`."""
 
     @property
     def statistics(self) -> StoreStatistics:
         """See `RecordStore.statistics`."""
         stored = self._stored_bytes
-        return StoreStatistics(len(self._rows) + len(self._past), stored, stored)
+        return StoreStatistics(
+            len(self._row_by_identity) + len(self._past_versions), stored, stored
+        )
 
     def resident_share(self) -> float:
         """See `RecordStore.resident_share`."""
@@ -92,55 +101,55 @@ class MemoryStore:
 
     def __len__(self) -> int:
         """See `RecordStore.__len__`."""
-        return len(self._rows)
+        return len(self._row_by_identity)
 
-    def row(self, identity: str) -> int | None:
-        """See `RecordStore.row`."""
-        return self._rows.get(identity)
+    def find_row(self, identity: str) -> int | None:
+        """See `RecordStore.find_row`."""
+        return self._row_by_identity.get(identity)
 
-    def record(self, row: int) -> Record:
-        """See `RecordStore.record`."""
+    def read_record(self, row: int) -> Record:
+        """See `RecordStore.read_record`."""
         fields = self._records[row]
         if fields is None:
             raise KeyError(row)
         return Record._make(fields)
 
-    def bodies(self, rows: Sequence[int]) -> list[bytes]:
-        """See `RecordStore.bodies`."""
-        return [self.record(row).body for row in rows]
+    def read_bodies(self, rows: Sequence[int]) -> list[bytes]:
+        """See `RecordStore.read_bodies`."""
+        return [self.read_record(row).body for row in rows]
 
-    def joined_bodies(self, rows: Sequence[int]) -> JoinedBodies:
-        """See `RecordStore.joined_bodies`."""
-        return join([b"" if row < 0 else self.record(row).body for row in rows])
+    def read_joined_bodies(self, rows: Sequence[int]) -> JoinedBodies:
+        """See `RecordStore.read_joined_bodies`."""
+        return join([b"" if row < 0 else self.read_record(row).body for row in rows])
 
-    def records(self, rows: Sequence[int]) -> list[Record]:
-        """See `RecordStore.records`."""
-        return [self.record(row) for row in rows]
+    def read_records(self, rows: Sequence[int]) -> list[Record]:
+        """See `RecordStore.read_records`."""
+        return [self.read_record(row) for row in rows]
 
     def identities(self) -> Iterator[tuple[str, int]]:
         """See `RecordStore.identities`."""
-        return iter(self._rows.items())
+        return iter(self._row_by_identity.items())
 
-    def make_room(self, records: Iterable[Record], *, to_delete: bool = False) -> None:
-        """See `RecordStore.make_room`; there is always space."""
+    def ensure_space(self, records: Iterable[Record], *, to_delete: bool = False) -> None:
+        """See `RecordStore.ensure_space`; there is always space."""
 
-    def make_room_for_run(
+    def ensure_space_for_run(
         self, topic: str, bodies: Sequence[bytes], correlation_ids: Sequence[str] = ()
     ) -> None:
-        """See `RecordStore.make_room_for_run`; there is always space."""
+        """See `RecordStore.ensure_space_for_run`; there is always space."""
 
-    def undisturbed(self) -> AbstractContextManager[None]:
-        """See `RecordStore.undisturbed`."""
+    def pause_cleaning(self) -> AbstractContextManager[None]:
+        """See `RecordStore.pause_cleaning`."""
         return nullcontext()
 
     def put(self, identity: str, record: Record) -> int:
         """See `RecordStore.put`."""
-        row = self._rows.get(identity)
+        row = self._row_by_identity.get(identity)
         if row is None:
-            row = self._rows[identity] = self._add(tuple(record), len(record.body))
+            row = self._row_by_identity[identity] = self._add_row(tuple(record), len(record.body))
         else:
-            self._replace(row, tuple(record), len(record.body))
-        self._sequence = max(self._sequence, record.sequence)
+            self._replace_row(row, tuple(record), len(record.body))
+        self._last_sequence = max(self._last_sequence, record.sequence)
         return row
 
     def put_run(self, run: SowRecordBatch, start: int) -> PutResult:
@@ -148,51 +157,53 @@ class MemoryStore:
         rows: list[int] = []
         added: list[int] = []
         for key, body, fields in zip(
-            run.keys[start:], run.bodies[start:], run.fields(start), strict=True
+            run.keys[start:], run.bodies[start:], run.record_tuples(start), strict=True
         ):
             identity = str(key)
-            row = self._rows.get(identity)
+            row = self._row_by_identity.get(identity)
             if row is None:
-                row = self._rows[identity] = self._add(fields, len(body))
+                row = self._row_by_identity[identity] = self._add_row(fields, len(body))
                 added.append(row)
             else:
-                self._replace(row, fields, len(body))
+                self._replace_row(row, fields, len(body))
             rows.append(row)
         if rows:
-            self._sequence = max(self._sequence, run.sequences[-1])
+            self._last_sequence = max(self._last_sequence, run.sequences[-1])
         return PutResult(start + len(rows), rows, added)
 
     def delete(self, identity: str, sequence: int) -> int:
         """See `RecordStore.delete`."""
-        row = self._rows.pop(identity)
-        self._remove(row)
-        self._sequence = max(self._sequence, sequence)
+        row = self._row_by_identity.pop(identity)
+        self._remove_row(row)
+        self._last_sequence = max(self._last_sequence, sequence)
         return row
 
-    def keep(self, past: PastVersion) -> int:
-        """See `RecordStore.keep`."""
-        row = self._add(tuple(past.record), len(past.record.body))
-        self._past[row] = past
+    def put_past(self, past: PastVersion) -> int:
+        """See `RecordStore.put_past`."""
+        row = self._add_row(tuple(past.record), len(past.record.body))
+        self._past_versions[row] = past
         return row
 
-    def drop(self, row: int) -> None:
-        """See `RecordStore.drop`."""
-        del self._past[row]
-        self._remove(row)
+    def delete_past(self, row: int) -> None:
+        """See `RecordStore.delete_past`."""
+        del self._past_versions[row]
+        self._remove_row(row)
 
-    def past(self) -> Iterator[tuple[int, PastVersion]]:
-        """See `RecordStore.past`."""
-        return iter(self._past.items())
+    def past_versions(self) -> Iterator[tuple[int, PastVersion]]:
+        """See `RecordStore.past_versions`."""
+        return iter(self._past_versions.items())
 
-    def earlier(self, sequence: int) -> PreviousVersions:
-        """See `RecordStore.earlier`; superseded states are not kept."""
+    def find_previous_versions(self, sequence: int) -> PreviousVersions:
+        """See `RecordStore.find_previous_versions`; superseded states are not kept."""
         changed = (
-            identity for identity, row in self._rows.items() if self._is_later(row, sequence)
+            identity
+            for identity, row in self._row_by_identity.items()
+            if self._is_later(row, sequence)
         )
         return PreviousVersions({}, set(changed))
 
     def _is_later(self, row: int, sequence: int) -> bool:
-        record = self.record(row)
+        record = self.read_record(row)
         return record.sequence > sequence and bool(record.bookmark)
 
     def commit(self, then: StoreCallback | None = None) -> None:
@@ -207,20 +218,20 @@ class MemoryStore:
     def close(self) -> None:
         """See `RecordStore.close`."""
 
-    def _add(self, fields: _Fields, size: int) -> int:
+    def _add_row(self, fields: _Fields, size: int) -> int:
         self._stored_bytes += size
-        if self._free:
-            row = self._free.pop()
+        if self._free_rows:
+            row = self._free_rows.pop()
             self._records[row] = fields
             return row
         self._records.append(fields)
         return len(self._records) - 1
 
-    def _replace(self, row: int, fields: _Fields, size: int) -> None:
-        self._stored_bytes += size - len(self.record(row).body)
+    def _replace_row(self, row: int, fields: _Fields, size: int) -> None:
+        self._stored_bytes += size - len(self.read_record(row).body)
         self._records[row] = fields
 
-    def _remove(self, row: int) -> None:
-        self._stored_bytes -= len(self.record(row).body)
+    def _remove_row(self, row: int) -> None:
+        self._stored_bytes -= len(self.read_record(row).body)
         self._records[row] = None
-        self._free.append(row)
+        self._free_rows.append(row)

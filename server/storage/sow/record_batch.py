@@ -49,7 +49,7 @@ class SowRecordBatch(NamedTuple):
     numbers: Sequence[int] = ()
     correlation_ids: Sequence[str] = ()
 
-    def bookmark(self, place: int) -> str:
+    def bookmark_at(self, place: int) -> str:
         """Return the bookmark of one of them."""
         if not self.numbers:
             return ""
@@ -70,7 +70,7 @@ class SowRecordBatch(NamedTuple):
             correlation_ids=self.correlation_ids[start:end],
         )
 
-    def by_publisher(self) -> Iterator[SowRecordBatch]:
+    def split_by_publisher(self) -> Iterator[SowRecordBatch]:
         """Yield them in parts, each from one publisher."""
         if isinstance(self.publisher, int):
             yield self
@@ -81,7 +81,7 @@ class SowRecordBatch(NamedTuple):
             yield self.part(start, end)._replace(publisher=publisher)
             start = end
 
-    def fields(self, start: int) -> Iterator[tuple[object, ...]]:
+    def record_tuples(self, start: int) -> Iterator[tuple[object, ...]]:
         """Iterate over them from `start` on, each as the plain tuple of a `Record`'s fields."""
         count = len(self.bodies) - start
         timestamps, expires, publishers = (
@@ -107,7 +107,7 @@ class SowRecordBatch(NamedTuple):
             strict=True,
         )
 
-    def record(self, place: int) -> Record:
+    def record_at(self, place: int) -> Record:
         """Return one of them."""
         return Record(
             str(self.keys[place]),
@@ -117,5 +117,5 @@ class SowRecordBatch(NamedTuple):
             of_one(self.expires, place),
             self.sequences[place],
             self.correlation_ids[place] if self.correlation_ids else "",
-            self.bookmark(place),
+            self.bookmark_at(place),
         )

@@ -30,7 +30,8 @@ def context_of(record: Record) -> MessageContext:
 def asks_for_context(expr: Expr, functions: Functions) -> bool:
     """Return whether an expression calls a function that reads the message's context."""
     return any(
-        isinstance(node, Call) and functions[node.name].reads is not None for node in walk(expr)
+        isinstance(node, Call) and functions[node.name].context_attribute is not None
+        for node in walk(expr)
     )
 
 

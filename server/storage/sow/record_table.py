@@ -53,10 +53,10 @@ class RecordTableOptions:
         memo_fields: fields that are indexed before any query uses them.
         key_fields: the fields that SOW keys are made from, if queries may find records by them.
         key_domain: the key domain, where there are `key_fields`.
-        pattern: the table holds records of many logical topics.
-        expiration: records expire at their stamps.
-        window: retention of past states, in nanoseconds; None for no history.
-        granularity: the least time between past states, in nanoseconds.
+        has_pattern: the table holds records of many logical topics.
+        has_expiration: records expire at their stamps.
+        history_window_ns: retention of past states, in nanoseconds; None for no history.
+        history_granularity_ns: the least time between past states, in nanoseconds.
         functions: implementations of the functions that expressions call.
     """
 
@@ -64,10 +64,10 @@ class RecordTableOptions:
     memo_fields: tuple[Path, ...] = ()
     key_fields: tuple[Path, ...] = ()
     key_domain: str = ""
-    pattern: bool = False
-    expiration: bool = False
-    window: int | None = None
-    granularity: int = 0
+    has_pattern: bool = False
+    has_expiration: bool = False
+    history_window_ns: int | None = None
+    history_granularity_ns: int = 0
     functions: Functions = BUILTINS
 
 
@@ -93,13 +93,13 @@ class RecordTable:
         self.store: Final = store
         self.message_type: Final = message_type
         self.options: Final = options
-        is_findable = options.key_fields and not options.pattern
+        is_findable = options.key_fields and not options.has_pattern
         self.key_hash = KeyHash(options.key_domain) if is_findable else None
         self.updates = 0
         self.deletes = 0
         self.queries = 0
-        self.states = bytearray(store.rows)
-        self.memo: Final = MemoIndexes(store, self.states, message_type)
+        self.row_states = bytearray(store.row_capacity)
+        self.memo_indexes: Final = MemoIndexes(store, self.row_states, message_type)
         self._key_hashes: KeyHashes | None = None
         self.hash_indexes: Final = [
             HashIndex(fields, message_type) for fields in options.hash_indexes
@@ -107,55 +107,57 @@ class RecordTable:
         self._extractors: Final = lru_cache(maxsize=_KEPT_EXTRACTORS)(message_type.extractor)
         self.topics: list[str] = []
         self._topic_numbers: dict[str, int] = {}
-        self._topic_of_row = array("I", bytes(4 * store.rows))
+        self._topic_of_row = array("I", bytes(4 * store.row_capacity))
         self._snapshots: list[QuerySnapshot] = []
-        self._recover()
+        self._load()
         self.history = self._make_history()
         self._expiry: Final = (
-            ExpiryQueue((row, store.record(row).expires) for _, row in store.identities())
-            if options.expiration
+            ExpiryQueue((row, store.read_record(row).expires) for _, row in store.identities())
+            if options.has_expiration
             else None
         )
 
-    def _recover(self) -> None:
-        self._finish_changes()
-        for row, _ in self.store.past():
-            self.states[row] = PAST
+    def _load(self) -> None:
+        self._repair_unfinished()
+        for row, _ in self.store.past_versions():
+            self.row_states[row] = PAST
         for identity, row in self.store.identities():
-            self.states[row] = CURRENT
-            if self.options.pattern:
+            self.row_states[row] = CURRENT
+            if self.options.has_pattern:
                 self._topic_of_row[row] = self._topic_number(identity.partition("\0")[0])
-        self._fill(self.hash_indexes)
+        self._index_all_records(self.hash_indexes)
 
-    def _finish_changes(self) -> None:
+    def _repair_unfinished(self) -> None:
         """Complete or undo changes of which a crash left only the past states."""
-        unfinished = find_unfinished(self.store, self.store.past())
+        unfinished = find_unfinished(self.store, self.store.past_versions())
         for identity, sequence in unfinished.deletions.items():
             self.store.delete(identity, sequence)
         for row in unfinished.rows:
-            self.store.drop(row)
+            self.store.delete_past(row)
 
     def _make_history(self) -> RecordHistory | None:
-        window = self.options.window
+        window = self.options.history_window_ns
         return (
-            None if window is None else RecordHistory(self.store, window, self.options.granularity)
+            None
+            if window is None
+            else RecordHistory(self.store, window, self.options.history_granularity_ns)
         )
 
-    def _fill(self, indexes: Sequence[HashIndex]) -> None:
+    def _index_all_records(self, indexes: Sequence[HashIndex]) -> None:
         """Add all records to new indexes."""
         rows = (row for _, row in self.store.identities())
         while indexes and (some := list(islice(rows, _READ_BATCH_SIZE))):
-            bodies = self.store.bodies(some)
+            bodies = self.store.read_bodies(some)
             for index in indexes:
-                index.put_all(some, bodies)
+                index.index_rows(some, bodies)
 
-    def hash_index(self, fields: tuple[Path, ...]) -> HashIndex:
+    def ensure_hash_index(self, fields: tuple[Path, ...]) -> HashIndex:
         """Return the index over some fields; create it if there is none."""
         for index in self.hash_indexes:
             if index.fields == fields:
                 return index
         index = HashIndex(fields, self.message_type)
-        self._fill([index])
+        self._index_all_records([index])
         self.hash_indexes.append(index)
         return index
 
@@ -164,13 +166,13 @@ class RecordTable:
         return len(self.store)
 
     @property
-    def memory(self) -> int:
+    def memory_bytes(self) -> int:
         """Approximate size in bytes: records as they are stored, and the indexes.
 
         Source: AMPS User Guide, Estimating AMPS Instance Memory Usage.
         """
-        each = _ROW + _FILED * len(self.hash_indexes) + _VALUE * len(self.memo.fields)
-        return self.store.statistics.allocated_bytes + each * len(self.states)
+        each = _ROW + _FILED * len(self.hash_indexes) + _VALUE * len(self.memo_indexes.fields)
+        return self.store.statistics.allocated_bytes + each * len(self.row_states)
 
     def extractor(self, fields: tuple[Path, ...]) -> Extractor:
         """Return a function that reads fields of bodies; the latest ones are cached."""
@@ -178,34 +180,34 @@ class RecordTable:
 
     # ---- single records
 
-    def identity(self, key: str, topic: str) -> str:
+    def make_identity(self, key: str, topic: str) -> str:
         """Return the text that identifies a record, from its key and logical topic."""
-        return f"{topic}\0{key}" if self.options.pattern else key
+        return f"{topic}\0{key}" if self.options.has_pattern else key
 
     def get(self, identity: str) -> Record | None:
         """Return a record; None if it does not exist."""
-        row = self.store.row(identity)
-        return None if row is None else self.store.record(row)
+        row = self.store.find_row(identity)
+        return None if row is None else self.store.read_record(row)
 
-    def make_room(self, records: Iterable[Record]) -> None:
+    def ensure_space(self, records: Iterable[Record]) -> None:
         """Make sure that the store has space to put records next, in sequence.
 
         Raises:
             RecordStoreError: there is no space; nothing has changed.
         """
         if self.history is None:
-            self.store.make_room(records)
+            self.store.ensure_space(records)
             return
         every: list[Record] = []
         for record in records:
-            identity = identity_of(record, pattern=self.options.pattern)
+            identity = identity_of(record, pattern=self.options.has_pattern)
             every += (one for one in (self.get(identity), record) if one is not None)
-        self.store.make_room(every)
+        self.store.ensure_space(every)
 
-    def make_room_for_run(
+    def ensure_space_for_run(
         self, topic: str, bodies: Sequence[bytes], correlation_ids: Sequence[str] = ()
     ) -> None:
-        """Make sure that the store has space for a run, without a history. See `make_room`.
+        """Make sure that the store has space for a run, without a history. See `ensure_space`.
 
         Args:
             topic: the topic of the records.
@@ -215,9 +217,9 @@ class RecordTable:
         Raises:
             RecordStoreError: there is no space; nothing has changed.
         """
-        self.store.make_room_for_run(topic, bodies, correlation_ids)
+        self.store.ensure_space_for_run(topic, bodies, correlation_ids)
 
-    def make_room_to_remove(self, records: Sequence[Record]) -> None:
+    def ensure_space_to_remove(self, records: Sequence[Record]) -> None:
         """Make sure that the store has space to remove records next, in sequence.
 
         Raises:
@@ -227,7 +229,7 @@ class RecordTable:
         for record in records:
             deletion = record._replace(body=b"")
             entries += [deletion] if self.history is None else [record, deletion, deletion]
-        self.store.make_room(entries, to_delete=True)
+        self.store.ensure_space(entries, to_delete=True)
 
     def put(self, record: Record) -> RecordChange:
         """Insert or replace a record.
@@ -236,28 +238,28 @@ class RecordTable:
             RecordStoreError: the record cannot be stored; nothing has changed.
         """
         store = self.store
-        identity = identity_of(record, pattern=self.options.pattern)
-        row = store.row(identity)
-        previous = None if row is None else store.record(row)
-        made = self._keep_ended(identity, previous, record, deleted=False)
+        identity = identity_of(record, pattern=self.options.has_pattern)
+        row = store.find_row(identity)
+        previous = None if row is None else store.read_record(row)
+        made = self._put_past_versions(identity, previous, record, deleted=False)
         try:
             row = store.put(identity, record)
         except RecordStoreError:
-            self._give_up(made)
+            self._drop_past_versions(made)
             raise
         if previous is None:
-            self._occupy(row, CURRENT)
-            if self.options.pattern:
+            self._set_row_state(row, CURRENT)
+            if self.options.has_pattern:
                 self._topic_of_row[row] = self._topic_number(record.topic)
         else:
             self.updates += 1
-        self._changed(row, previous)
+        self._on_row_changed(row, previous)
         for index in self.hash_indexes:
-            index.put(row, record.body)
+            index.index_row(row, record.body)
         if self._expiry is not None:
             self._expiry.set(row, record.expires)
         if self.history is not None:
-            self.history.changed(identity, row, record, made, deleted=False)
+            self.history.record_change(identity, row, record, made, deleted=False)
             self.trim(record.timestamp)
         return RecordChange(record.key, record.topic, previous, record)
 
@@ -273,34 +275,34 @@ class RecordTable:
             records and None if all have been put.
         """
         try:
-            saved = self._states_before(run, start) if self._snapshots else []
+            saved = self._previous_records(run, start) if self._snapshots else []
         except RecordStoreError as error:
             return start, error
         put = self.store.put_run(run, start)
-        for row in put.added:
-            self._occupy(row, CURRENT)
-        self.updates += len(put.rows) - len(put.added)
+        for row in put.added_rows:
+            self._set_row_state(row, CURRENT)
+        self.updates += len(put.rows) - len(put.added_rows)
         for row, record in saved:
             for snapshot in self._snapshots:
-                snapshot.changing(row, record)
-        for row in put.added if self._snapshots else ():
+                snapshot.save_before_change(row, record)
+        for row in put.added_rows if self._snapshots else ():
             for snapshot in self._snapshots:
-                snapshot.changing(row, None)
-        self.memo.all_changed(put.rows)
+                snapshot.save_before_change(row, None)
+        self.memo_indexes.mark_all_changed(put.rows)
         if put.rows:
             for index in self.hash_indexes:
-                index.put_all(put.rows, run.bodies[start : put.end])
+                index.index_rows(put.rows, run.bodies[start : put.end])
         if self._expiry is not None:
             moments = each(part_of(run.expires, start, put.end), len(put.rows))
             for row, moment in zip(put.rows, moments, strict=True):
                 self._expiry.set(row, moment)
         return put.end, put.problem
 
-    def _states_before(self, run: SowRecordBatch, start: int) -> list[tuple[int, Record]]:
+    def _previous_records(self, run: SowRecordBatch, start: int) -> list[tuple[int, Record]]:
         """Return the records that a run replaces, with their rows."""
         store = self.store
-        rows = [store.row(str(key)) for key in run.keys[start:]]
-        return [(row, store.record(row)) for row in dict.fromkeys(rows) if row is not None]
+        rows = [store.find_row(str(key)) for key in run.keys[start:]]
+        return [(row, store.read_record(row)) for row in dict.fromkeys(rows) if row is not None]
 
     def remove(self, identity: str, sequence: int, moment: int) -> RecordChange | None:
         """Delete a record.
@@ -320,25 +322,25 @@ class RecordTable:
         if previous is None:
             return None
         marker = previous._replace(body=b"", timestamp=moment, expires=0, sequence=sequence)
-        made = self._keep_ended(identity, previous, marker, deleted=True)
+        made = self._put_past_versions(identity, previous, marker, deleted=True)
         try:
             row = self.store.delete(identity, sequence)
         except RecordStoreError:
-            self._give_up(made)
+            self._drop_past_versions(made)
             raise
         self.deletes += 1
-        self.states[row] = FREE
-        self._changed(row, previous)
+        self.row_states[row] = FREE
+        self._on_row_changed(row, previous)
         for index in self.hash_indexes:
             index.remove(row)
         if self._expiry is not None:
             self._expiry.set(row, 0)
         if self.history is not None:
-            self.history.changed(identity, row, marker, made, deleted=True)
+            self.history.record_change(identity, row, marker, made, deleted=True)
             self.trim(moment)
         return RecordChange(previous.key, previous.topic, previous, None)
 
-    def _keep_ended(
+    def _put_past_versions(
         self, identity: str, previous: Record | None, successor: Record, *, deleted: bool
     ) -> list[tuple[int, PastVersion]]:
         """Store the past states that a change is about to create.
@@ -352,25 +354,25 @@ class RecordTable:
         made: list[tuple[int, PastVersion]] = []
         if self.history is None or previous is None:
             return made
-        for past in self.history.ended_by(identity, previous, successor, deleted=deleted):
+        for past in self.history.plan_past_versions(identity, previous, successor, deleted=deleted):
             try:
-                row = self.store.keep(past)
+                row = self.store.put_past(past)
             except RecordStoreError:
-                self._give_up(made)
+                self._drop_past_versions(made)
                 raise
-            self._occupy(row, PAST)
-            self._changed(row, None)
+            self._set_row_state(row, PAST)
+            self._on_row_changed(row, None)
             made.append((row, past))
         return made
 
-    def _give_up(self, made: Iterable[tuple[int, PastVersion]]) -> None:
+    def _drop_past_versions(self, made: Iterable[tuple[int, PastVersion]]) -> None:
         """Drop the past states of a change that could not be stored, the last one first."""
         for row, _ in reversed(list(made)):
-            self.states[row] = FREE
+            self.row_states[row] = FREE
             with suppress(RecordStoreError):  # the next start drops it
-                self.store.drop(row)
+                self.store.delete_past(row)
 
-    def set_back(
+    def roll_back(
         self,
         records: Mapping[str, Record | None],
         sequence: int,
@@ -391,12 +393,12 @@ class RecordTable:
         """
         self.history = None  # these changes create no past states
         dropped = 0
-        for row, past in list(self.store.past()):
+        for row, past in list(self.store.past_versions()):
             record = records.get(past.identity)
             if is_lost(past) or (record is not None and past.record.sequence >= record.sequence):
-                self.store.drop(row)
-                self.states[row] = FREE
-                self._changed(row, None)
+                self.store.delete_past(row)
+                self.row_states[row] = FREE
+                self._on_row_changed(row, None)
                 dropped += 1
         for identity, record in records.items():
             if record is None:
@@ -406,7 +408,7 @@ class RecordTable:
         self.history = self._make_history()
         return dropped
 
-    def move_all(self, moves: Iterable[tuple[str, Record]]) -> None:
+    def rekey_records(self, moves: Iterable[tuple[str, Record]]) -> None:
         """Move records to other SOW keys, with their past states; do not notify subscribers.
 
         Args:
@@ -420,42 +422,42 @@ class RecordTable:
         self.history = None  # these changes create no past states
         deletes = self.deletes
         past: dict[str, list[tuple[int, PastVersion]]] = {}
-        for row, one in self.store.past():
+        for row, one in self.store.past_versions():
             past.setdefault(one.identity, []).append((row, one))
         for identity, record in moves:
-            target = identity_of(record, pattern=self.options.pattern)
+            target = identity_of(record, pattern=self.options.has_pattern)
             own, others = past.pop(identity, []), past.setdefault(target, [])
-            known = {(one.record.sequence, one.deleted) for _, one in others}
+            known = {(one.record.sequence, one.is_deleted) for _, one in others}
             for _, one in own:
-                if (one.record.sequence, one.deleted) not in known:
+                if (one.record.sequence, one.is_deleted) not in known:
                     copy = one._replace(identity=target, record=one.record._replace(key=record.key))
-                    row = self.store.keep(copy)
-                    self._occupy(row, PAST)
-                    self._changed(row, None)
+                    row = self.store.put_past(copy)
+                    self._set_row_state(row, PAST)
+                    self._on_row_changed(row, None)
                     others.append((row, copy))
-            if self.store.row(target) is None:
+            if self.store.find_row(target) is None:
                 self.put(record)
             for row, _ in own:
-                self.store.drop(row)
-                self.states[row] = FREE
-                self._changed(row, None)
+                self.store.delete_past(row)
+                self.row_states[row] = FREE
+                self._on_row_changed(row, None)
             self.remove(identity, record.sequence, 0)
         self.deletes = deletes
         self.history = self._make_history()
 
-    def _occupy(self, row: int, state: int) -> None:
+    def _set_row_state(self, row: int, state: int) -> None:
         if self._key_hashes is not None:
-            self._key_hashes.forget(row)
-        if row == len(self.states):
-            self.states.append(state)
+            self._key_hashes.invalidate_row(row)
+        if row == len(self.row_states):
+            self.row_states.append(state)
             self._topic_of_row.append(0)
         else:
-            self.states[row] = state
+            self.row_states[row] = state
 
-    def _changed(self, row: int, previous: Record | None) -> None:
-        self.memo.changed(row)
+    def _on_row_changed(self, row: int, previous: Record | None) -> None:
+        self.memo_indexes.mark_changed(row)
         for snapshot in self._snapshots:
-            snapshot.changing(row, previous)
+            snapshot.save_before_change(row, previous)
 
     def _topic_number(self, topic: str) -> int:
         number = self._topic_numbers.get(topic)
@@ -467,25 +469,25 @@ class RecordTable:
     # ---- time
 
     def next_expiry(self) -> int | None:
-        """Return the next time at which `due` or `trim` have work, in nanoseconds since 1970."""
+        """Return when `find_expired` or `trim` next have work, in nanoseconds since 1970."""
         moments = [
             moment
             for moment in (
-                self._expiry.next() if self._expiry is not None else None,
+                self._expiry.next_expiry() if self._expiry is not None else None,
                 self.history.next_trim() if self.history is not None else None,
             )
             if moment is not None
         ]
         return min(moments, default=None)
 
-    def clock_was_set(self, step: int) -> None:
+    def shift_times(self, step: int) -> None:
         """Shift expiry times and past states by a step of the wall clock, in nanoseconds."""
         if self._expiry is not None:
-            self._expiry.move(lambda _, moment: max(moment + step, 1))
+            self._expiry.remap_times(lambda _, moment: max(moment + step, 1))
         if self.history is not None:
-            self.history.shift(step)
+            self.history.shift_times(step)
 
-    def settle_clock(
+    def correct_stored_times(
         self, now: int, default_lifetime: int, steps: Sequence[tuple[int, int]]
     ) -> None:
         """Correct the times of records that were stored before the start.
@@ -498,36 +500,36 @@ class RecordTable:
         """
         if self.history is not None:
             for sequence, step in steps:
-                self.history.shift(step, sequence)
+                self.history.shift_times(step, sequence)
         expiry, store = self._expiry, self.store
-        if expiry is None or not (steps or expiry.latest > now + default_lifetime):
+        if expiry is None or not (steps or expiry.latest_expiry > now + default_lifetime):
             return
 
         def corrected(row: int, _: int) -> int:
-            record = store.record(row)
+            record = store.read_record(row)
             lifetime = record.expires - record.timestamp
             moment = record.timestamp + sum(by for end, by in steps if record.sequence < end)
             return max(min(moment, now) + lifetime, 1)
 
-        expiry.move(corrected)
+        expiry.remap_times(corrected)
 
-    def due(self, now: int) -> Record | None:
+    def find_expired(self, now: int) -> Record | None:
         """Return a record that has expired, None if there is none."""
-        row = self._expiry.due(now) if self._expiry is not None else None
-        return None if row is None else self.store.record(row)
+        row = self._expiry.find_due(now) if self._expiry is not None else None
+        return None if row is None else self.store.read_record(row)
 
     def trim(self, now: int) -> None:
         """Drop past states that are older than the window, a limited number per call."""
         if self.history is not None:
             for row in self.history.trim(now, _TRIM_BATCH_SIZE):
-                self._changed(row, self.store.record(row))
-                self.states[row] = FREE
+                self._on_row_changed(row, self.store.read_record(row))
+                self.row_states[row] = FREE
 
     def build_indexes(self) -> Iterator[None]:
         """Build the configured memo indexes of the existing records, in slices."""
         if self.options.memo_fields:
-            for block in range((self.store.rows + MEMO_BLOCK_ROWS - 1) // MEMO_BLOCK_ROWS):
-                self.memo.columns(block, self.options.memo_fields)
+            for block in range((self.store.row_capacity + MEMO_BLOCK_ROWS - 1) // MEMO_BLOCK_ROWS):
+                self.memo_indexes.load_columns(block, self.options.memo_fields)
                 yield
 
     # ---- for queries
@@ -541,7 +543,7 @@ class RecordTable:
 
     def open_snapshot(self, *, keep_all: bool) -> QuerySnapshot:
         """Open a snapshot that saves records before they change."""
-        snapshot = QuerySnapshot(self.store.rows, keep_all=keep_all)
+        snapshot = QuerySnapshot(self.store.row_capacity, keep_all=keep_all)
         self._snapshots.append(snapshot)
         return snapshot
 
@@ -550,7 +552,7 @@ class RecordTable:
         if snapshot in self._snapshots:
             self._snapshots.remove(snapshot)
 
-    def mask(
+    def row_mask(
         self, chosen: Callable[[str], bool] | None, point: HistoryPoint | None, now: int
     ) -> NDArray[np.bool_]:
         """Return for each row whether it is a record of some topics, now or as of a past point.
@@ -560,13 +562,13 @@ class RecordTable:
             point: the past point; None for now.
             now: the time of the query, in nanoseconds since 1970.
         """
-        states = np.frombuffer(bytes(self.states), np.uint8)
+        states = np.frombuffer(bytes(self.row_states), np.uint8)
         if point is None or self.history is None:
             mask: NDArray[np.bool_] = states == CURRENT
         else:
-            standing = self.history.standing(point, now)
+            standing = self.history.current_rows_at(point, now)
             mask = np.zeros(len(states), np.bool_) if standing is None else standing
-        if chosen is not None and self.options.pattern:
+        if chosen is not None and self.options.has_pattern:
             wanted = [number for number, topic in enumerate(self.topics) if chosen(topic)]
             mask &= np.isin(np.array(self._topic_of_row, np.uint32), wanted)
         return mask
@@ -575,7 +577,7 @@ class RecordTable:
         self, keys: Iterable[str], chosen: Callable[[str], bool] | None
     ) -> Sequence[str]:
         """Return the identities that records of some keys, and some logical topics, would have."""
-        if not self.options.pattern:
+        if not self.options.has_pattern:
             return list(dict.fromkeys(keys))
         topics = self.topics if chosen is None else [name for name in self.topics if chosen(name)]
-        return [self.identity(key, topic) for key in dict.fromkeys(keys) for topic in topics]
+        return [self.make_identity(key, topic) for key in dict.fromkeys(keys) for topic in topics]

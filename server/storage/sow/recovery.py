@@ -54,19 +54,20 @@ class SowRollback(NamedTuple):
 
     Attributes:
         sow: the topic.
-        first: the txid after the log's last one, from which on changes were undone.
-        last: the highest txid of a change of the topic.
-        records: how many records were set back.
-        past: how many past states were dropped.
-        kept: how many records were left as they were, since their earlier state is unknown.
+        first_txid: the txid after the log's last one, from which on changes were undone.
+        last_txid: the highest txid of a change of the topic.
+        restored_count: how many records were set back.
+        dropped_past_count: how many past states were dropped.
+        unrestored_count: how many records were left as they were, since their earlier state is
+            unknown.
     """
 
     sow: SowTopicRecords
-    first: int
-    last: int
-    records: int
-    past: int
-    kept: int
+    first_txid: int
+    last_txid: int
+    restored_count: int
+    dropped_past_count: int
+    unrestored_count: int
 
 
 def recover_records(
@@ -98,7 +99,7 @@ def recover_records(
     ahead = [sow for sow in begins if sow.table.store.last_sequence > last]
     for sow in ahead:
         _check_distance(sow, last)
-        if sow.table.store.beside_log_until != MAX_CHANGE_SEQUENCE:
+        if sow.table.store.unlogged_until != MAX_CHANGE_SEQUENCE:
             tell(_set_back(sow, journal, find))
             sow.table.store.commit()
     if ahead:
@@ -108,10 +109,10 @@ def recover_records(
     shares = _TopicEntries(begins, find)
     appliers = {sow: _applier(sow) for sow in begins}
     # The last entry of a store may be a deletion of several records, executed for only some.
-    after = min(begin.after for begin in begins.values())
-    for passage in journal.passages(after=max(after - 1, 0)):
+    after = min(begin.after_txid for begin in begins.values())
+    for passage in journal.raw_ranges(after=max(after - 1, 0)):
         check()
-        for sow, share in shares.of(passage):
+        for sow, share in shares.split_by_topic(passage):
             appliers[sow](share)
 
 
@@ -129,7 +130,7 @@ def _begin(sow: SowTopicRecords, journal: Journal) -> LogSpan:
         return LogSpan(last)
     if point == "now":
         return LogSpan(journal.last_txid)
-    return LogSpan(0, not_before=point // NANOSECONDS_IN_MICROSECOND)
+    return LogSpan(0, begin_timestamp=point // NANOSECONDS_IN_MICROSECOND)
 
 
 def first_retained_txid(sow: SowTopicRecords, journal: Journal) -> int | None:
@@ -144,7 +145,7 @@ def first_retained_txid(sow: SowTopicRecords, journal: Journal) -> int | None:
     """
     begin = _begin(sow, journal)
     oldest = journal.files[0]
-    if _is_whole(journal) or begin.after or begin.not_before >= oldest.created:
+    if _is_whole(journal) or begin.after_txid or begin.begin_timestamp >= oldest.created:
         return None
     return oldest.first_txid
 
@@ -157,32 +158,34 @@ class _TopicEntries:
     again may look up records of other topics.
 
     Args:
-        begins: the topics, each with the part of the log that it needs.
-        find: returns the topic that has the records of a message type and name.
+        spans: the topics, each with the part of the log that it needs.
+        find_topic: returns the topic that has the records of a message type and name.
     """
 
-    def __init__(self, begins: Mapping[SowTopicRecords, LogSpan], find: TopicLookup) -> None:
-        self._begins: Final = begins
-        self._find: Final = find
-        self._topics: Final = list(begins)
-        self._keeps_order: Final = any(sow.asks_for_context for sow in begins)
-        self._owners: Final[dict[JournalTopic, int]] = {}
+    def __init__(self, spans: Mapping[SowTopicRecords, LogSpan], find_topic: TopicLookup) -> None:
+        self._spans: Final = spans
+        self._find_topic: Final = find_topic
+        self._topics: Final = list(spans)
+        self._keeps_order: Final = any(sow.needs_context for sow in spans)
+        self._owner_by_topic: Final[dict[JournalTopic, int]] = {}
 
-    def of(self, passage: RawEntryRange) -> Iterator[tuple[SowTopicRecords, RawEntryRange]]:
+    def split_by_topic(
+        self, passage: RawEntryRange
+    ) -> Iterator[tuple[SowTopicRecords, RawEntryRange]]:
         """Yield the entries that topics need, in the order in which they are to be applied."""
-        columns = passage.columns()
+        columns = passage.to_array()
         owners = np.full(len(columns), _NOBODY)
         for number in set(columns["topic"].tolist()):
-            if (owner := self._owner(passage.names.topics[number])) != _NOBODY:
-                begin = self._begins[self._topics[owner]]
+            if (owner := self._find_owner(passage.definitions.topics[number])) != _NOBODY:
+                begin = self._spans[self._topics[owner]]
                 is_needed = columns["topic"] == number
-                is_due = columns["txid"] > begin.after
+                is_due = columns["txid"] > begin.after_txid
                 # A deletion older than a change of keys may name the key of another record.
-                if begin.after > self._topics[owner].table.store.rekeyed_at:
-                    is_last = columns["txid"] == begin.after
+                if begin.after_txid > self._topics[owner].table.store.rekey_sequence:
+                    is_last = columns["txid"] == begin.after_txid
                     is_due |= is_last & (columns["kind"] == JournalEntryKind.SOW_DELETE)
                 is_needed &= is_due
-                is_needed &= columns["timestamp"] >= begin.not_before
+                is_needed &= columns["timestamp"] >= begin.begin_timestamp
                 owners[is_needed] = owner
         positions = np.flatnonzero(owners != _NOBODY)
         if not self._keeps_order:
@@ -191,15 +194,15 @@ class _TopicEntries:
             sow = self._topics[owners[positions[start]]]
             yield sow, passage.pick(positions[start:end].tolist())
 
-    def _owner(self, topic: JournalTopic) -> int:
+    def _find_owner(self, topic: JournalTopic) -> int:
         """Return the index of the topic that has the records of a name, if it needs the log."""
-        owner = self._owners.get(topic)
+        owner = self._owner_by_topic.get(topic)
         if owner is None:
-            sow = self._find(topic.message_type, topic.name)
+            sow = self._find_topic(topic.message_type, topic.name)
             owner = _NOBODY
-            if isinstance(sow, SowTopicRecords) and sow in self._begins:
+            if isinstance(sow, SowTopicRecords) and sow in self._spans:
                 owner = self._topics.index(sow)
-            self._owners[topic] = owner
+            self._owner_by_topic[topic] = owner
         return owner
 
 
@@ -207,7 +210,7 @@ def _check_distance(sow: SowTopicRecords, last: int) -> None:
     ahead = sow.table.store.last_sequence
     if ahead - last <= _MAX_LOST:
         return
-    if sow.table.store.beside_log_until == MAX_CHANGE_SEQUENCE:
+    if sow.table.store.unlogged_until == MAX_CHANGE_SEQUENCE:
         advice = "move the journals away, so that a new log begins behind these changes"
     else:
         advice = (
@@ -236,21 +239,21 @@ def _set_back(sow: SowTopicRecords, journal: Journal, find: TopicLookup) -> SowR
     sound = {
         identity
         for identity, row in table.store.identities()
-        if not is_lost(table.store.record(row))
+        if not is_lost(table.store.read_record(row))
     }
-    known, unknown = table.store.earlier(last)
+    known, unknown = table.store.find_previous_versions(last)
     records = {one: state for one, state in known.items() if one not in sound}
     unknown -= sound
-    past = [past for _, past in table.store.past() if not is_lost(past.record)]
+    past = [past for _, past in table.store.past_versions() if not is_lost(past.record)]
     records |= _from_log(sow, journal, find, sound | known.keys(), unknown, past)
     unknown -= records.keys()
     if sow.spec.history is not None and not sow.spec.history.granularity:
         records |= _from_history(past, unknown)
         unknown -= records.keys()
-    if _is_whole(journal) and not table.store.beside_log_until:
+    if _is_whole(journal) and not table.store.unlogged_until:
         records |= dict.fromkeys(unknown)
         unknown.clear()
-    dropped = table.set_back(records, ahead, lambda past: is_lost(past.record))
+    dropped = table.roll_back(records, ahead, lambda past: is_lost(past.record))
     return SowRollback(sow, last + 1, ahead, len(records), dropped, len(unknown))
 
 
@@ -269,10 +272,10 @@ def _from_log(
     unless the topic began when the log had some entries already, for then it may never have had the
     record. The log says nothing about the topic's records before the topic came into it, or back.
     """
-    joined = sow.table.store.beside_log_until
+    joined = sow.table.store.unlogged_until
     point = sow.spec.recovery_point
     begin = 0 if isinstance(point, str) else point // NANOSECONDS_IN_MICROSECOND
-    gone = {one.identity: one.record.sequence for one in past if one.deleted}
+    gone = {one.identity: one.record.sequence for one in past if one.is_deleted}
     found: dict[str, Record | None] = {}
     for entry in journal.entries():
         if entry.txid <= joined or entry.timestamp < begin:
@@ -302,7 +305,7 @@ def _from_history(past: Iterable[PastVersion], unknown: set[str]) -> dict[str, R
             known is None or known.record.sequence <= one.record.sequence
         ):
             last[one.identity] = one
-    return {identity: None if one.deleted else one.record for identity, one in last.items()}
+    return {identity: None if one.is_deleted else one.record for identity, one in last.items()}
 
 
 def _is_whole(journal: Journal) -> bool:
@@ -314,15 +317,15 @@ def _states(sow: SowTopicRecords, entry: JournalEntry) -> Iterable[tuple[str, Re
     """Yield the records that an entry changes, in the state after it."""
     if entry.kind == JournalEntryKind.SOW_DELETE:
         for key in msgspec.json.decode(entry.body, type=list[str]):
-            yield sow.table.identity(key, entry.topic.name), None
+            yield sow.table.make_identity(key, entry.topic.name), None
     elif entry.kind in EVENTS:
         record = record_of(sow, entry)
-        yield sow.table.identity(record.key, record.topic), record
+        yield sow.table.make_identity(record.key, record.topic), record
 
 
 def _skip_txids(journal: Journal, txid: int) -> None:
     """Append no-ops for the txids of lost entries, so that these are not used again."""
-    nothing = journal.topic("", "")
+    nothing = journal.topic_handle("", "")
     while journal.last_txid < txid:
         journal.append(nothing, 0, 0, b"", JournalEntryKind.NO_OP)
     journal.commit()

@@ -39,12 +39,12 @@ class RekeyResult(NamedTuple):
     """The changes of the SOW keys of a topic at a start.
 
     Attributes:
-        moved: records that got the key that the topic makes for them.
-        aside: records that are set aside, also by earlier starts.
+        moved_count: records that got the key that the topic makes for them.
+        set_aside_count: records that are set aside, also by earlier starts.
     """
 
-    moved: int = 0
-    aside: int = 0
+    moved_count: int = 0
+    set_aside_count: int = 0
 
 
 def rekey_records(
@@ -67,20 +67,20 @@ def rekey_records(
     if not derives_keys_from_fields(sow):
         return RekeyResult()
     mark = _mark_of(sow)
-    if table.store.key_mark == mark:
+    if table.store.key_scheme_digest == mark:
         return RekeyResult()
     strange = dict(_strange(sow, pause))
     done = RekeyResult()
     if strange:
         plan = _RekeyPlan(sow, strange)
-        table.store.note_rekeying(table.store.last_sequence)
+        table.store.set_rekey_sequence(table.store.last_sequence)
         table.store.commit()  # the log does not have the moves
         settle()
-        table.move_all(plan.moves(pause))
-        done = plan.done
-    if done.aside:
+        table.rekey_records(plan.plan_moves(pause))
+        done = plan.result
+    if done.set_aside_count:
         table.key_hash = None
-    table.store.note_keys(0 if done.aside else mark)
+    table.store.set_key_scheme_digest(0 if done.set_aside_count else mark)
     if strange:
         table.store.commit()
         settle()
@@ -109,7 +109,7 @@ def current_record_keys(
         bodies: the messages.
         recorded: the keys that they had.
     """
-    nothing = str(_source(sow, topic).of_nothing)
+    nothing = str(_source(sow, topic).null_key)
     wanted = derive_record_keys(sow, topic, bodies)
     return [
         now or (own if own == nothing else displaced_key(own, 0))
@@ -127,7 +127,7 @@ def derive_record_keys(sow: SowTopicRecords, topic: str, bodies: list[bytes]) ->
     """
     source = _source(sow, topic)
     return [
-        None if number == source.of_nothing else str(number) for number in source.numbers(bodies)
+        None if number == source.null_key else str(number) for number in source.key_numbers(bodies)
     ]
 
 
@@ -141,15 +141,15 @@ def _strange(sow: SowTopicRecords, pause: Callable[[], None]) -> Iterator[tuple[
     while some := list(islice(records, _BATCH_SIZE)):
         for topic, group in groupby(some, lambda one: _topic_of(sow, one[0])):
             part = list(group)
-            nothing = table.identity(str(_source(sow, topic).of_nothing), topic)
-            bodies = table.store.bodies([row for _, row in part])
+            nothing = table.make_identity(str(_source(sow, topic).null_key), topic)
+            bodies = table.store.read_bodies([row for _, row in part])
             for (identity, _), key in zip(
                 part, derive_record_keys(sow, topic, bodies), strict=True
             ):
                 if key is None:
                     if identity != nothing:
                         yield identity, None
-                elif identity != (wanted := table.identity(key, topic)):
+                elif identity != (wanted := table.make_identity(key, topic)):
                     yield identity, wanted
         pause()
 
@@ -169,87 +169,93 @@ class _RekeyPlan:
 
     Args:
         sow: the topic.
-        strange: see `_strange`.
+        strange: see `_target_by_identity`.
 
     Attributes:
-        done: the sum of the moves, once all are made.
+        result: the sum of the moves, once all are made.
     """
 
     def __init__(self, sow: SowTopicRecords, strange: dict[str, str | None]) -> None:
         self._table: Final = sow.table
-        self._places: Final[dict[str, str]] = {}
+        self._moved_to: Final[dict[str, str]] = {}
         # Records left by a crash while they were set aside.
-        self._left: Final = [one for one in strange if self._aside_of(one) in strange]
-        left = set(self._left)
-        self._strange: Final = {one: strange[one] for one in strange if one not in left}
-        self._heirs: Final = self._find_heirs(left)
-        self.done = RekeyResult()
+        self._interrupted: Final = [
+            one for one in strange if self._displaced_identity(one) in strange
+        ]
+        left = set(self._interrupted)
+        self._target_by_identity: Final = {one: strange[one] for one in strange if one not in left}
+        self._winners: Final = self._choose_winners(left)
+        self.result = RekeyResult()
 
-    def _find_heirs(self, left: Set[str]) -> dict[str, tuple[int, bool, str]]:
+    def _choose_winners(self, left: Set[str]) -> dict[str, tuple[int, bool, str]]:
         """Return, for each wanted identity, sequence and identity of the record that gets it."""
         heirs: dict[str, tuple[int, bool, str]] = {}
-        for identity, wanted in self._strange.items():
+        for identity, wanted in self._target_by_identity.items():
             if wanted is None:
                 continue
-            candidate = (self._record(identity).sequence, False, identity)
+            candidate = (self._read_record(identity).sequence, False, identity)
             heirs[wanted] = max(heirs.get(wanted, candidate), candidate)
         for wanted, heir in heirs.items():
             holder = self._table.get(wanted)
-            if holder is not None and wanted not in left and wanted not in self._strange:
+            if holder is not None and wanted not in left and wanted not in self._target_by_identity:
                 heirs[wanted] = max(heir, (holder.sequence, True, wanted))
         return heirs
 
-    def _record(self, identity: str) -> Record:
+    def _read_record(self, identity: str) -> Record:
         """Return a record, wherever it has been moved to."""
-        record = self._table.get(self._places.get(identity, identity))
+        record = self._table.get(self._moved_to.get(identity, identity))
         assert record is not None  # noqa: S101 - nothing is removed before it is moved
         return record
 
-    def moves(self, pause: Callable[[], None]) -> Iterator[tuple[str, Record]]:
+    def plan_moves(self, pause: Callable[[], None]) -> Iterator[tuple[str, Record]]:
         """Yield the moves one by one, each when the one before has been made."""
         moved = aside = 0
-        for identity in self._left:
-            yield self._move_aside(identity)
-        for wanted, (sequence, _, identity) in self._heirs.items():
+        for identity in self._interrupted:
+            yield self._displace(identity)
+        for wanted, (sequence, _, identity) in self._winners.items():
             holder = self._table.get(wanted)
             if identity != wanted and holder is not None and holder.sequence != sequence:
-                aside += not {wanted, self._aside_of(wanted)} & self._strange.keys()
-                yield self._move_aside(wanted)
+                aside += (
+                    not {wanted, self._displaced_identity(wanted)} & self._target_by_identity.keys()
+                )
+                yield self._displace(wanted)
                 pause()
-        for wanted, (_, _, identity) in self._heirs.items():
+        for wanted, (_, _, identity) in self._winners.items():
             if identity != wanted:
                 moved += 1
-                yield self._move(identity, _key_of(wanted))
+                yield self._make_move(identity, _key_of(wanted))
                 pause()
-        for identity, target in self._strange.items():
+        for identity, target in self._target_by_identity.items():
             if target is not None:
-                sequence, _, heir = self._heirs[target]
+                sequence, _, heir = self._winners[target]
                 if heir == identity:
                     continue
-                if sequence == self._record(identity).sequence:
-                    yield self._move(identity, _key_of(target))  # a crash came between its steps
+                if sequence == self._read_record(identity).sequence:
+                    yield self._make_move(
+                        identity, _key_of(target)
+                    )  # a crash came between its steps
                     continue
             aside += 1
-            if _key_of(self._places.get(identity, identity)).isdecimal():
-                yield self._move_aside(identity)
+            if _key_of(self._moved_to.get(identity, identity)).isdecimal():
+                yield self._displace(identity)
             pause()
-        self.done = RekeyResult(moved, aside)
+        self.result = RekeyResult(moved, aside)
 
-    def _aside_of(self, identity: str) -> str | None:
+    def _displaced_identity(self, identity: str) -> str | None:
         """Return the identity that a record gets when it is set aside; None if it is aside."""
-        record = self._record(identity)
+        record = self._read_record(identity)
         key = displaced_key(record.key, record.sequence)
-        return None if key == record.key else self._table.identity(key, record.topic)
+        return None if key == record.key else self._table.make_identity(key, record.topic)
 
-    def _move_aside(self, identity: str) -> tuple[str, Record]:
-        record = self._record(identity)
-        return self._move(identity, displaced_key(record.key, record.sequence))
+    def _displace(self, identity: str) -> tuple[str, Record]:
+        record = self._read_record(identity)
+        return self._make_move(identity, displaced_key(record.key, record.sequence))
 
-    def _move(self, identity: str, key: str) -> tuple[str, Record]:
+    def _make_move(self, identity: str, key: str) -> tuple[str, Record]:
         """Return the present identity of a record, and the record with its new key."""
-        record = self._record(identity)._replace(key=key)
-        place = self._places.get(identity, identity)
-        self._places[identity] = self._table.identity(key, record.topic)
+        record = self._read_record(identity)._replace(key=key)
+        place = self._moved_to.get(identity, identity)
+        self._moved_to[identity] = self._table.make_identity(key, record.topic)
         return place, record
 
 

@@ -20,32 +20,32 @@ class QuerySnapshot:
     """The saved records of one query.
 
     Args:
-        rows: the number of rows at the start.
+        row_count: the number of rows at the start.
         keep_all: the query returns to rows that it has passed.
 
     Attributes:
-        position: rows before this one have been read; they are not saved unless `keep_all`.
+        read_position: rows before this one have been read; they are not saved unless `keep_all`.
     """
 
-    __slots__ = ("_keep_all", "_saved", "position", "rows")
+    __slots__ = ("_keep_all", "_saved_by_block", "read_position", "row_count")
 
-    def __init__(self, rows: int, *, keep_all: bool) -> None:
-        self.rows: Final = rows
-        self.position = 0
+    def __init__(self, row_count: int, *, keep_all: bool) -> None:
+        self.row_count: Final = row_count
+        self.read_position = 0
         self._keep_all = keep_all
-        self._saved: dict[int, dict[int, Record | None]] = {}
+        self._saved_by_block: dict[int, dict[int, Record | None]] = {}
 
-    def changing(self, row: int, record: Record | None) -> None:
+    def save_before_change(self, row: int, record: Record | None) -> None:
         """Save `record`, None for an empty row, of a row that is changing or has just changed."""
-        if row < self.rows and (self._keep_all or row >= self.position):
-            self._saved.setdefault(row // MEMO_BLOCK_ROWS, {}).setdefault(row, record)
+        if row < self.row_count and (self._keep_all or row >= self.read_position):
+            self._saved_by_block.setdefault(row // MEMO_BLOCK_ROWS, {}).setdefault(row, record)
 
-    def saved(self, block: int) -> Mapping[int, Record | None]:
+    def saved_records(self, block: int) -> Mapping[int, Record | None]:
         """Return the saved records of a block's rows."""
-        return self._saved.get(block, _NOTHING)
+        return self._saved_by_block.get(block, _NOTHING)
 
-    def passed(self, position: int) -> None:
+    def mark_read(self, position: int) -> None:
         """Note that rows before a position have been read."""
         if not self._keep_all:
-            self._saved.pop(position // MEMO_BLOCK_ROWS - 1, None)
-        self.position = position
+            self._saved_by_block.pop(position // MEMO_BLOCK_ROWS - 1, None)
+        self.read_position = position

@@ -41,13 +41,13 @@ class PastVersion(NamedTuple):
 
     Attributes:
         identity: the identity of the record.
-        record: the state; its body is empty if `deleted`.
-        deleted: the record was deleted at `record.timestamp`.
+        record: the state; its body is empty if `is_deleted`.
+        is_deleted: the record was deleted at `record.timestamp`.
     """
 
     identity: str
     record: Record
-    deleted: bool
+    is_deleted: bool
 
 
 class PutResult(NamedTuple):
@@ -56,26 +56,28 @@ class PutResult(NamedTuple):
     Attributes:
         end: the place of the first record that has not been put; the run's length if all have.
         rows: the rows of the records that have been put.
-        added: the rows among these that belong to new records.
+        added_rows: the rows among these that belong to new records.
         problem: why the record at `end` cannot be put; None if it has not been tried.
     """
 
     end: int
     rows: Sequence[int]
-    added: Sequence[int]
+    added_rows: Sequence[int]
     problem: RecordStoreError | None = None
 
 
 class PreviousVersions(NamedTuple):
-    """The earlier states of records that have changed since; see `RecordStore.earlier`.
+    """The earlier states of records that have changed since; see
+    `RecordStore.find_previous_versions`.
 
     Attributes:
         states: by identity, the earlier states; None for a record that did not exist.
-        unknown: the identities of records with an earlier state that the store no longer has.
+        unknown_identities: the identities of records with an earlier state that the store no longer
+            has.
     """
 
     states: dict[str, Record | None]
-    unknown: set[str]
+    unknown_identities: set[str]
 
 
 class StoreStatistics(NamedTuple):
@@ -104,11 +106,11 @@ class ChainFilePosition(NamedTuple):
     """The part of a topic's file of chained ids that is on stable storage; zeros if unknown.
 
     Attributes:
-        until: the sequence up to which the ids of all messages are stored.
+        until_sequence: the sequence up to which the ids of all messages are stored.
         size: the size of the file at that time, in bytes.
     """
 
-    until: int = 0
+    until_sequence: int = 0
     size: int = 0
 
 
@@ -120,7 +122,7 @@ class RecordStore(Protocol):
     """Holds the records of a topic."""
 
     @property
-    def rows(self) -> int:
+    def row_capacity(self) -> int:
         """One more than the highest row in use so far."""
 
     @property
@@ -128,10 +130,10 @@ class RecordStore(Protocol):
         """The highest sequence of any change that the store has seen, deletions included."""
 
     @property
-    def key_mark(self) -> int:
+    def key_scheme_digest(self) -> int:
         """A digest of the way in which all of its records got their SOW keys; 0 if unknown."""
 
-    def note_keys(self, mark: int) -> None:
+    def set_key_scheme_digest(self, mark: int) -> None:
         """Store that digest for as long as the records are kept.
 
         Args:
@@ -139,31 +141,31 @@ class RecordStore(Protocol):
         """
 
     @property
-    def rekeyed_at(self) -> int:
+    def rekey_sequence(self) -> int:
         """The last sequence before records got other SOW keys; 0 if they never did.
 
         Deletions up to it name keys that other records may have now.
         """
 
-    def note_rekeying(self, sequence: int) -> None:
-        """Store that sequence for as long as the records are kept. See `rekeyed_at`."""
+    def set_rekey_sequence(self, sequence: int) -> None:
+        """Store that sequence for as long as the records are kept. See `rekey_sequence`."""
 
     @property
-    def beside_log_until(self) -> int:
+    def unlogged_until(self) -> int:
         """The highest sequence of the changes noted to be in no transaction log.
 
         0 if there are none, `MAX_CHANGE_SEQUENCE` if all following changes are such.
         """
 
-    def note_beside_log(self, until: int) -> None:
-        """Store that sequence for as long as the records are kept. See `beside_log_until`."""
+    def set_unlogged_until(self, until: int) -> None:
+        """Store that sequence for as long as the records are kept. See `unlogged_until`."""
 
     @property
-    def stored_chains(self) -> ChainFilePosition:
+    def chain_file_position(self) -> ChainFilePosition:
         """The part of the file of chained ids that is noted to be on stable storage."""
 
-    def note_chains(self, stored: ChainFilePosition) -> None:
-        """Store that note for as long as the records are kept. See `stored_chains`."""
+    def set_chain_file_position(self, stored: ChainFilePosition) -> None:
+        """Store that note for as long as the records are kept. See `chain_file_position`."""
 
     @property
     def statistics(self) -> StoreStatistics:
@@ -175,31 +177,31 @@ class RecordStore(Protocol):
     def __len__(self) -> int:
         """Return the number of records, without past states."""
 
-    def row(self, identity: str) -> int | None:
+    def find_row(self, identity: str) -> int | None:
         """Return the row of a record; None if there is none."""
 
-    def record(self, row: int) -> Record:
+    def read_record(self, row: int) -> Record:
         """Read a row that is in use.
 
         Raises:
             RecordStoreError: it is lost.
         """
 
-    def bodies(self, rows: Sequence[int]) -> list[bytes]:
+    def read_bodies(self, rows: Sequence[int]) -> list[bytes]:
         """Read the bodies of rows that are in use.
 
         Raises:
             RecordStoreError: one of them is lost.
         """
 
-    def joined_bodies(self, rows: Sequence[int]) -> JoinedBodies:
+    def read_joined_bodies(self, rows: Sequence[int]) -> JoinedBodies:
         """Read the bodies of rows that are in use, joined; an empty one for each negative number.
 
         Raises:
             RecordStoreError: one of them is lost.
         """
 
-    def records(self, rows: Sequence[int]) -> list[Record]:
+    def read_records(self, rows: Sequence[int]) -> list[Record]:
         """Read rows that are in use.
 
         Raises:
@@ -209,7 +211,7 @@ class RecordStore(Protocol):
     def identities(self) -> Iterator[tuple[str, int]]:
         """Iterate over identity and row of every record; the store must not change meanwhile."""
 
-    def make_room(self, records: Iterable[Record], *, to_delete: bool = False) -> None:
+    def ensure_space(self, records: Iterable[Record], *, to_delete: bool = False) -> None:
         """Make sure that the store has space to put, delete or keep these next, in sequence.
 
         Args:
@@ -220,10 +222,10 @@ class RecordStore(Protocol):
             RecordStoreError: there is no space, or a record is too large. Nothing has changed.
         """
 
-    def make_room_for_run(
+    def ensure_space_for_run(
         self, topic: str, bodies: Sequence[bytes], correlation_ids: Sequence[str] = ()
     ) -> None:
-        """Make sure that the store has space to put the records of a run next. See `make_room`.
+        """Make sure that the store has space to put the records of a run next. See `ensure_space`.
 
         Args:
             topic: the topic of the records.
@@ -231,10 +233,10 @@ class RecordStore(Protocol):
             correlation_ids: the correlation ids of the records; empty if there are none.
 
         Raises:
-            RecordStoreError: as for `make_room`.
+            RecordStoreError: as for `ensure_space`.
         """
 
-    def undisturbed(self) -> AbstractContextManager[None]:
+    def pause_cleaning(self) -> AbstractContextManager[None]:
         """Return a context in which only puts and deletions write, into the space made for them."""
 
     def put(self, identity: str, record: Record) -> int:
@@ -265,24 +267,24 @@ class RecordStore(Protocol):
             RecordStoreError: there is no space to record the deletion.
         """
 
-    def keep(self, past: PastVersion) -> int:
+    def put_past(self, past: PastVersion) -> int:
         """Store a past state in a row of its own, which no identity maps to.
 
         Raises:
             RecordStoreError: as for `put`.
         """
 
-    def drop(self, row: int) -> None:
+    def delete_past(self, row: int) -> None:
         """Remove a past state.
 
         Raises:
             RecordStoreError: there is no space to record the removal.
         """
 
-    def past(self) -> Iterator[tuple[int, PastVersion]]:
+    def past_versions(self) -> Iterator[tuple[int, PastVersion]]:
         """Iterate over the past states, each with its row."""
 
-    def earlier(self, sequence: int) -> PreviousVersions:
+    def find_previous_versions(self, sequence: int) -> PreviousVersions:
         """Return the states, at a sequence, of records that entries of the log changed since.
 
         Call it before any change is made after the store was opened.

@@ -60,10 +60,10 @@ def table_options(spec: TopicSpec, functions: Functions) -> RecordTableOptions:
         memo_fields=tuple(_path(text) for text in spec.indexes),
         key_fields=keys if findable and spec.key_generator is None else (),
         key_domain=spec.key_domain,
-        pattern=spec.pattern is not None,
-        expiration=spec.expiration_enabled,
-        window=spec.history.window if spec.history else None,
-        granularity=spec.history.granularity if spec.history else 0,
+        has_pattern=spec.pattern is not None,
+        has_expiration=spec.expiration_enabled,
+        history_window_ns=spec.history.window if spec.history else None,
+        history_granularity_ns=spec.history.granularity if spec.history else 0,
         functions=functions,
     )
 
@@ -111,9 +111,9 @@ class SowTopicRecords:
             spec.enrichment, ContextKind.ENRICHMENT, message_type, functions
         )
         self._generator: Final = generator
-        self._learner: KeyLearner | None = None
+        self._key_learner: KeyLearner | None = None
         if isinstance(generator, KeyLearner):
-            self._learner = generator
+            self._key_learner = generator
         self._key_sources: dict[str, KeySource] = {}
 
     @property
@@ -131,18 +131,18 @@ class SowTopicRecords:
         """True if it holds the records of many logical topics."""
         return self.spec.pattern is not None
 
-    def keeps(self, name: str) -> bool:
+    def covers_topic(self, name: str) -> bool:
         """Return whether it holds the records of a topic."""
         pattern = self.spec.pattern
         return name == self.spec.name if pattern is None else matches(pattern, name)
 
     @property
-    def asks_for_context(self) -> bool:
+    def needs_context(self) -> bool:
         """True if drafting uses the context that functions can read, such as the publisher."""
         return self._preprocessing is not None or self._enrichment is not None
 
     @property
-    def keeps_messages_plainly(self) -> bool:
+    def stores_bodies_verbatim(self) -> bool:
         """True if a publish is stored as its own body under a number, regardless of earlier ones.
 
         See `record_batch.py`.
@@ -152,23 +152,23 @@ class SowTopicRecords:
             self._generator is None
             and bool(spec.keys)
             and not self._has_events
-            and not self.asks_for_context
+            and not self.needs_context
             and spec.history is None
         )
 
     @property
-    def takes_runs(self) -> bool:
+    def accepts_runs(self) -> bool:
         """True if it accepts runs of records; see `RecordTable.put_run`."""
         return not self.is_container and self.spec.history is None
 
     @property
-    def ages(self) -> bool:
+    def changes_with_time(self) -> bool:
         """True if time changes its records, so that `next_expiry` is worth calling."""
         return self.spec.expiration_enabled or self.spec.history is not None
 
     # ---- publishing
 
-    def draft(
+    def prepare_record(
         self,
         body: bytes,
         now: int,
@@ -212,14 +212,14 @@ class SowTopicRecords:
                 body = self._preprocessing.apply(body, None, context)
         key = self.key_source(topic).key(body, key)
         if self._enrichment is not None or delta:
-            previous = self.table.get(self.table.identity(key, topic))
-            body = self._rewritten(body, key, previous, context or MessageContext(), delta=delta)
+            previous = self.table.get(self.table.make_identity(key, topic))
+            body = self._rewrite_body(body, key, previous, context or MessageContext(), delta=delta)
             if delta and previous is not None:
                 correlation_id = correlation_id or previous.correlation_id
-        expires = self.expires(expiration, now)
+        expires = self.expiry_time(expiration, now)
         return Record(key, body, topic, now, expires, sequence, correlation_id, bookmark)
 
-    def _rewritten(
+    def _rewrite_body(
         self,
         body: bytes,
         key: str,
@@ -233,10 +233,10 @@ class SowTopicRecords:
             context.sow_key, context.sow_key_hash = key, key_hash(key)
             body = self._enrichment.apply(body, previous.body if previous else None, context)
         if delta and previous is not None and self._type.capabilities.delta:
-            return self._merged(previous.body, body)
+            return self._merge_delta(previous.body, body)
         return body
 
-    def _merged(self, stored: bytes, delta: bytes) -> bytes:
+    def _merge_delta(self, stored: bytes, delta: bytes) -> bytes:
         """Merge a delta into the record that it updates.
 
         Raises:
@@ -259,10 +259,10 @@ class SowTopicRecords:
             topic: the topic published to.
         """
         source = self.key_source(topic)
-        assert isinstance(source, FieldKeys)  # noqa: S101 - implied by `keeps_messages_plainly`
-        return source.numbers(bodies)
+        assert isinstance(source, FieldKeys)  # noqa: S101 - implied by `stores_bodies_verbatim`
+        return source.key_numbers(bodies)
 
-    def expires(self, expiration: int | None, now: int) -> int:
+    def expiry_time(self, expiration: int | None, now: int) -> int:
         """Return when a message expires, in nanoseconds since 1970; 0 for never.
 
         Args:
@@ -288,17 +288,17 @@ class SowTopicRecords:
 
     @property
     def learns_keys(self) -> bool:
-        """True if `learn` does anything."""
-        return self._learner is not None
+        """True if `learn_key` does anything."""
+        return self._key_learner is not None
 
-    def learn(self, body: bytes, key: str) -> None:
+    def learn_key(self, body: bytes, key: str) -> None:
         """Learn the SOW key that a message got at another instance.
 
         Raises:
             RecordStoreError: the key cannot be stored.
         """
-        if self._learner is not None:
-            self._learner.learn(body, key)
+        if self._key_learner is not None:
+            self._key_learner.learn_key(body, key)
 
     def publish(
         self,
@@ -314,14 +314,14 @@ class SowTopicRecords:
         correlation_id: str = "",
         context: MessageContext | None = None,
     ) -> RecordChange:
-        """Draft and apply at once, for a topic that is not journaled. See `draft`.
+        """Draft and apply at once, for a topic that is not journaled. See `prepare_record`.
 
         Raises:
             BodyError: the message has to be rewritten, but cannot be parsed.
             KeyRefusedError: the message has no SOW key.
             RecordStoreError: it cannot be stored; nothing has changed.
         """
-        record = self.draft(
+        record = self.prepare_record(
             body,
             now,
             sequence,
@@ -356,7 +356,7 @@ class SowTopicRecords:
 
     # ---- deleting
 
-    def find_keys(
+    def find_by_keys(
         self, keys: Sequence[str], topics: Callable[[str], bool] | None = None
     ) -> list[Record]:
         """Return the records of some SOW keys.
@@ -368,7 +368,7 @@ class SowTopicRecords:
         found = map(self.table.get, self.table.identities(keys, topics))
         return [record for record in found if record is not None]
 
-    def find_body(self, body: bytes, topic: str | None = None) -> list[Record]:
+    def find_by_body(self, body: bytes, topic: str | None = None) -> list[Record]:
         """Return the record that a publish of `body` would update, if there is one.
 
         Raises:
@@ -380,7 +380,7 @@ class SowTopicRecords:
         if self._preprocessing is not None:
             body = self._preprocessing.apply(body, None, MessageContext())
         key = self.key_source(topic).key(body, None)
-        record = self.table.get(self.table.identity(key, topic))
+        record = self.table.get(self.table.make_identity(key, topic))
         return [] if record is None else [record]
 
     def remove(self, record: Record, sequence: int, now: int) -> RecordChange | None:
@@ -397,9 +397,9 @@ class SowTopicRecords:
         Raises:
             RecordStoreError: the deletion cannot be stored; nothing has changed.
         """
-        return self.table.remove(self.table.identity(record.key, record.topic), sequence, now)
+        return self.table.remove(self.table.make_identity(record.key, record.topic), sequence, now)
 
-    def in_states(self, states: Iterable[tuple[str, int]], topic: str) -> list[Record]:
+    def find_unchanged(self, states: Iterable[tuple[str, int]], topic: str) -> list[Record]:
         """Return the records that have not changed since they were found.
 
         Args:
@@ -411,7 +411,7 @@ class SowTopicRecords:
         """
         records = []
         for key, sequence in states:
-            record = self.table.get(self.table.identity(key, topic))
+            record = self.table.get(self.table.make_identity(key, topic))
             if record is not None and record.sequence == sequence:
                 records.append(record)
         return records
@@ -422,13 +422,13 @@ class SowTopicRecords:
         """Return the next time for `expire`, in nanoseconds since 1970; None for never."""
         return self.table.next_expiry()
 
-    def clock_was_set(self, step: int) -> None:
+    def shift_times(self, step: int) -> None:
         """Shift expiry times and past states by a step of the wall clock, in nanoseconds."""
-        self.table.clock_was_set(step)
+        self.table.shift_times(step)
 
-    def settle_clock(self, now: int, steps: Sequence[tuple[int, int]]) -> None:
+    def correct_stored_times(self, now: int, steps: Sequence[tuple[int, int]]) -> None:
         """Correct the times of records that were stored before the start. See `RecordTable`."""
-        self.table.settle_clock(now, self.spec.expiration or 0, steps)
+        self.table.correct_stored_times(now, self.spec.expiration or 0, steps)
 
     def expire(self, now: int, sequence: int) -> RecordChange | None:
         """Remove one expired record. Also called at the start, for records that expired meanwhile.
@@ -444,7 +444,7 @@ class SowTopicRecords:
         Raises:
             RecordStoreError: the removal cannot be stored; nothing has changed.
         """
-        record = self.table.due(now)
+        record = self.table.find_expired(now)
         if record is None:
             self.table.trim(now)
             return None

@@ -77,11 +77,11 @@ class NumberSum:
 
     def add(self, value: Value) -> None:
         """See `Accumulator.add`."""
-        self._take(value, 1)
+        self._add_number(value, 1)
 
     def remove(self, value: Value) -> None:
         """See `Accumulator.remove`."""
-        self._take(value, -1)
+        self._add_number(value, -1)
 
     def merge(self, other: Self) -> None:
         """See `Accumulator.merge`."""
@@ -89,23 +89,25 @@ class NumberSum:
         self._nans += other._nans
         self._infinite += other._infinite
         self._negative += other._negative
-        self._sum.include(other._sum.numerator, other._sum.shift)
+        self._sum.add_ratio(other._sum.numerator, other._sum.shift)
 
     @property
     def sum(self) -> Value:
         """The sum, a double; NULL without values."""
         if not self.count:
             return None
-        return self._special() if self._nans or self._infinite else self._sum.divided_by(1)
+        return self._non_finite_sum() if self._nans or self._infinite else self._sum.divide(1)
 
     @property
     def mean(self) -> Value:
         """The mean, a double; NULL without values."""
         if not self.count:
             return None
-        return self._special() if self._nans or self._infinite else self._sum.divided_by(self.count)
+        return (
+            self._non_finite_sum() if self._nans or self._infinite else self._sum.divide(self.count)
+        )
 
-    def _take(self, value: Value, sign: int) -> None:
+    def _add_number(self, value: Value, sign: int) -> None:
         number = semantics.number(value)
         if number is None:
             return
@@ -118,12 +120,12 @@ class NumberSum:
             self._infinite += sign
             self._negative += sign * (number < 0)
         else:
-            self._include(sign, numerator, denominator.bit_length() - 1)
+            self._add_ratio(sign, numerator, denominator.bit_length() - 1)
 
-    def _include(self, sign: int, numerator: int, shift: int) -> None:
-        self._sum.include(sign * numerator, shift)
+    def _add_ratio(self, sign: int, numerator: int, shift: int) -> None:
+        self._sum.add_ratio(sign * numerator, shift)
 
-    def _special(self) -> float:
+    def _non_finite_sum(self) -> float:
         """Return the sum if not all numbers are finite."""
         if self._nans or 0 < self._negative < self._infinite:
             return math.nan
@@ -142,15 +144,15 @@ class StandardDeviation(NumberSum):
     def merge(self, other: Self) -> None:
         """See `Accumulator.merge`."""
         super().merge(other)
-        self._squares.include(other._squares.numerator, other._squares.shift)
+        self._squares.add_ratio(other._squares.numerator, other._squares.shift)
 
     @property
-    def of_population(self) -> Value:
+    def population_deviation(self) -> Value:
         """The standard deviation of the whole population; NULL without values."""
         return self._deviation(self.count)
 
     @property
-    def of_sample(self) -> Value:
+    def sample_deviation(self) -> Value:
         """The standard deviation estimated from a sample; NULL with fewer than two numbers."""
         return self._deviation(self.count - 1)
 
@@ -161,16 +163,16 @@ class StandardDeviation(NumberSum):
             return math.nan
         return math.sqrt(variance(self._sum, self._squares, self.count, divisor))
 
-    def _include(self, sign: int, numerator: int, shift: int) -> None:
-        self._sum.include(sign * numerator, shift)
-        self._squares.include(sign * numerator * numerator, 2 * shift)
+    def _add_ratio(self, sign: int, numerator: int, shift: int) -> None:
+        self._sum.add_ratio(sign * numerator, shift)
+        self._squares.add_ratio(sign * numerator * numerator, 2 * shift)
 
 
 class _Extreme:
     """The minimum or maximum of the values; NaN if it is among them."""
 
     __slots__ = ("_heaps", "_nans")
-    _greatest: bool
+    _is_maximum: bool
 
     def __init__(self) -> None:
         self._heaps: dict[type, ExtremeHeap] = {}
@@ -186,7 +188,7 @@ class _Extreme:
         kind = type(value)
         heap = self._heaps.get(kind)
         if heap is None:
-            heap = self._heaps[kind] = ExtremeHeap(kind, greatest=self._greatest)
+            heap = self._heaps[kind] = ExtremeHeap(kind, greatest=self._is_maximum)
         heap.add(value)
 
     def remove(self, value: Value) -> None:
@@ -205,7 +207,7 @@ class _Extreme:
         """See `Accumulator.merge`."""
         self._nans += other._nans
         for kind, theirs in other._heaps.items():
-            heap = self._heaps.setdefault(kind, ExtremeHeap(kind, greatest=self._greatest))
+            heap = self._heaps.setdefault(kind, ExtremeHeap(kind, greatest=self._is_maximum))
             heap.merge(theirs)
 
     @property
@@ -220,21 +222,21 @@ class _Extreme:
             (heap,) = heaps.values()
             return heap.first()
         tops = [heaps[kind].first() for kind in (bool, int, float, str) if kind in heaps]
-        return semantics.largest(tops) if self._greatest else semantics.smallest(tops)
+        return semantics.largest(tops) if self._is_maximum else semantics.smallest(tops)
 
 
 class MinimumValue(_Extreme):
     """The minimum, by `<`."""
 
     __slots__ = ()
-    _greatest = False
+    _is_maximum = False
 
 
 class MaximumValue(_Extreme):
     """The maximum, by `>`."""
 
     __slots__ = ()
-    _greatest = True
+    _is_maximum = True
 
 
 class DistinctValues:
@@ -275,7 +277,7 @@ class DistinctValues:
         return len(self._counts)
 
     @property
-    def only(self) -> Value:
+    def single_value(self) -> Value:
         """The common value of the group; NULL without values, or if they differ."""
         if len(self._values) != 1:
             return None
@@ -294,12 +296,12 @@ def _identity(value: Value) -> Hashable:
 class DistinctTexts:
     """The distinct texts, in byte order."""
 
-    __slots__ = ("_counts", "_list", "_ordered")
+    __slots__ = ("_cached_join", "_counts", "_ordered")
 
     def __init__(self) -> None:
         self._counts: dict[bytes, int] = {}
         self._ordered: list[bytes] = []
-        self._list: tuple[str, Value] | None = None
+        self._cached_join: tuple[str, Value] | None = None
 
     def add(self, value: Value) -> None:
         """See `Accumulator.add`."""
@@ -310,7 +312,7 @@ class DistinctTexts:
         self._counts[octets] = count + 1
         if not count:
             insort(self._ordered, octets)
-            self._list = None
+            self._cached_join = None
 
     def remove(self, value: Value) -> None:
         """See `Accumulator.remove`."""
@@ -321,27 +323,27 @@ class DistinctTexts:
         if not self._counts[octets]:
             del self._counts[octets]
             del self._ordered[bisect_left(self._ordered, octets)]
-            self._list = None
+            self._cached_join = None
 
     def merge(self, other: Self) -> None:
         """See `Accumulator.merge`."""
         for octets, count in other._counts.items():
             self._counts[octets] = self._counts.get(octets, 0) + count
         self._ordered = sorted(self._counts)
-        self._list = None
+        self._cached_join = None
 
-    def joined(self, separator: str) -> Value:
+    def join_texts(self, separator: str) -> Value:
         """Return all texts joined into one; NULL without values, or if it would be too long."""
-        if self._list is None or self._list[0] != separator:
-            self._list = separator, join_text_bytes(self._ordered, separator)
-        return self._list[1]
+        if self._cached_join is None or self._cached_join[0] != separator:
+            self._cached_join = separator, join_text_bytes(self._ordered, separator)
+        return self._cached_join[1]
 
 
 class _Function(NamedTuple):
     """An aggregate function: its accumulator, and how to read the result from it."""
 
-    accumulator: Callable[[], Accumulator]
-    answer: Callable[[Any], Value]
+    make_accumulator: Callable[[], Accumulator]
+    read_result: Callable[[Any], Value]
 
 
 _FUNCTIONS: Final[dict[str, _Function]] = {

@@ -45,7 +45,7 @@ class ChangeOrigin(Protocol):
     """The origin of a change of a record."""
 
     @property
-    def received(self) -> float:
+    def received_s(self) -> float:
         """The time at which the server received it, in seconds since 1970."""
 
     def describe_publisher(self, context: MessageContext) -> None:
@@ -57,7 +57,7 @@ class Aggregation:
 
     Args:
         projection: the projection.
-        rows: the source of the rows.
+        row_source: the source of the rows.
         message_type: the type of the messages that are built.
         key_domain: the key domain for the SOW keys of groups.
         is_joined: rows are made from records of several topics.
@@ -71,7 +71,7 @@ class Aggregation:
     def __init__(
         self,
         projection: Projection,
-        rows: RowSource,
+        row_source: RowSource,
         message_type: MessageType,
         key_domain: str,
         *,
@@ -80,13 +80,13 @@ class Aggregation:
     ) -> None:
         check_fields(message_type, projection)
         self._projection: Final = projection
-        self._rows: Final = rows
+        self._row_source: Final = row_source
         self._type: Final = message_type
-        self._grouping: Final = GroupTable(projection, key_domain)
+        self._group_table: Final = GroupTable(projection, key_domain)
         self._in_order: Final = in_order
-        self._arguments_ask: Final = projection.arguments_ask and not is_joined
+        self._arguments_need_context: Final = projection.arguments_need_context and not is_joined
 
-    def change(
+    def apply_change(
         self, place: int, change: RecordChange, origin: ChangeOrigin | None
     ) -> Iterator[Group]:
         """Apply a change of a record, and yield the groups affected, possibly more than once.
@@ -101,38 +101,38 @@ class Aggregation:
             return
         before_context = after_context = NO_CONTEXT
         context: MessageContext | None = None
-        if self._arguments_ask:
+        if self._arguments_need_context:
             before_context = _context(change.previous)
             after_context = _context(change.record)
-        if self._projection.fields_ask:
+        if self._projection.fields_need_context:
             context = context_of(state)
             if origin is not None:
                 origin.describe_publisher(context)
-        grouping = self._grouping
+        grouping = self._group_table
         sequence = 0 if self._in_order else state.sequence
-        for before, after in self._rows.changes(place, change):
+        for before, after in self._row_source.row_changes(place, change):
             if before is None:
                 if after is not None:
-                    yield grouping.enter(after, after_context, context, sequence)
+                    yield grouping.add_row(after, after_context, context, sequence)
             elif after is None:
-                yield grouping.leave(before, before_context)
+                yield grouping.remove_row(before, before_context)
             else:
-                yield from grouping.replace(
+                yield from grouping.replace_row(
                     before, after, before_context, after_context, context, sequence
                 )
 
     @property
-    def contents(self) -> dict[GroupKey, Group]:
-        """See `GroupTable.contents`."""
-        return self._grouping.contents
+    def groups(self) -> dict[GroupKey, Group]:
+        """See `GroupTable.groups`."""
+        return self._group_table.groups
 
-    def settle(self, group: Group) -> bool:
-        """See `GroupTable.settle`."""
-        return self._grouping.settle(group)
+    def remove_if_empty(self, group: Group) -> bool:
+        """See `GroupTable.remove_if_empty`."""
+        return self._group_table.remove_if_empty(group)
 
-    def body(self, group: Group) -> bytes:
+    def build_body(self, group: Group) -> bytes:
         """Build the message of a group."""
-        return self._type.build(self._grouping.fields(group))
+        return self._type.build(self._group_table.compute_fields(group))
 
 
 def _context(record: Record | None) -> MessageContext:

@@ -50,12 +50,12 @@ class CompiledView:
             [parse_field(text, ContextKind.PROJECTION, functions) for text in spec.projection],
             [parse_identifier(text, ContextKind.GROUPING) for text in spec.grouping],
             functions,
-            self._place,
+            self._topic_position,
             self._is_untyped,
         )
-        self.shown_grouping: Final = self.projection.shown_grouping(self._read_the_same)
+        self.shown_grouping: Final = self.projection.shown_grouping(self._is_same_field)
 
-    def rows(self) -> RowSource:
+    def make_row_source(self) -> RowSource:
         """Return the source of its rows."""
         spec = self._spec
         if not spec.joins:
@@ -65,24 +65,24 @@ class CompiledView:
             inputs = self.projection.inputs
             return SingleSource(self.message_types[0], inputs, filter_, self._functions)
         topics = [
-            JoinedTopic(message_type, self.inputs(place))
+            JoinedTopic(message_type, self.topic_inputs(place))
             for place, message_type in enumerate(self.message_types)
         ]
-        return TopicJoin(topics, self.joined_fields(), nulls_match=spec.join_null_equivalency)
+        return TopicJoin(topics, self.join_conditions(), nulls_match=spec.join_null_equivalency)
 
-    def inputs(self, place: int) -> list[Path]:
+    def topic_inputs(self, place: int) -> list[Path]:
         """Return the fields of one topic that a row contains."""
         return [
             reference.path
             for reference in self.projection.inputs
-            if self._place(reference) == place
+            if self._topic_position(reference) == place
         ]
 
-    def joined_fields(self) -> list[JoinedFields]:
+    def join_conditions(self) -> list[JoinedFields]:
         """Return the join conditions of the topics."""
-        return [self._joined(join) for join in self._spec.joins]
+        return [self._make_join_condition(join) for join in self._spec.joins]
 
-    def _joined(self, join: JoinSpec) -> JoinedFields:
+    def _make_join_condition(self, join: JoinSpec) -> JoinedFields:
         """Return a join condition with the earlier topic on its left."""
         sides = [
             (self.topics.index(side.topic), _path(side.field)) for side in (join.left, join.right)
@@ -90,7 +90,7 @@ class CompiledView:
         (left, left_field), (right, right_field) = sorted(sides, key=lambda side: side[0])
         return JoinedFields(left, left_field, right, right_field)
 
-    def _place(self, reference: Reference) -> int:
+    def _topic_position(self, reference: Reference) -> int:
         """Return the place of the topic that a reference reads."""
         if reference.topic is None:
             return 0
@@ -99,11 +99,11 @@ class CompiledView:
 
     def _is_untyped(self, reference: Reference) -> bool:
         """Return True if the message type of a reference does not type its values."""
-        return not self.message_types[self._place(reference)].capabilities.typed
+        return not self.message_types[self._topic_position(reference)].capabilities.typed
 
-    def _read_the_same(self, one: Reference, other: Reference) -> bool:
+    def _is_same_field(self, one: Reference, other: Reference) -> bool:
         """Return True if two references read the same field, named with or without its topic."""
-        return one.path == other.path and self._place(one) == self._place(other)
+        return one.path == other.path and self._topic_position(one) == self._topic_position(other)
 
 
 def _chain(underlying: Sequence[TopicRef], joins: Sequence[JoinSpec]) -> list[TopicRef]:

@@ -25,7 +25,7 @@ class ExactSum:
         self.numerator = 0
         self.shift = 0
 
-    def include(self, numerator: int, shift: int) -> None:
+    def add_ratio(self, numerator: int, shift: int) -> None:
         """Add `numerator` divided by two to the power of `shift`."""
         places = self.shift - shift
         if places >= 0:
@@ -34,7 +34,7 @@ class ExactSum:
             self.numerator = (self.numerator << -places) + numerator
             self.shift = shift
 
-    def divided_by(self, divisor: int) -> float:
+    def divide(self, divisor: int) -> float:
         """Return the double nearest to the sum divided by a number above 0."""
         return quotient(self.numerator, divisor << self.shift)
 

@@ -23,8 +23,8 @@ _MIN_REBUILT: Final = 16
 class _Order(NamedTuple):
     """The conversions of a type's values to and from heap entries."""
 
-    into: Callable[[Any], Any]
-    out: Callable[[Any], Value]
+    to_entry: Callable[[Any], Any]
+    from_entry: Callable[[Any], Value]
 
 
 def _descending(text: str) -> DescendingBytes:
@@ -76,7 +76,7 @@ class ExtremeHeap:
 
     def add(self, value: Value) -> None:
         """Add a value."""
-        entry = self._order.into(value)
+        entry = self._order.to_entry(value)
         count = self._counts.get(entry, 0)
         self._counts[entry] = count + 1
         if not count:
@@ -84,7 +84,7 @@ class ExtremeHeap:
 
     def remove(self, value: Value) -> None:
         """Remove a value that was added."""
-        entry = self._order.into(value)
+        entry = self._order.to_entry(value)
         counts = self._counts
         if counts[entry] > 1:
             counts[entry] -= 1
@@ -106,4 +106,4 @@ class ExtremeHeap:
         heap, counts = self._heap, self._counts
         while heap[0] not in counts:
             heappop(heap)
-        return self._order.out(heap[0])
+        return self._order.from_entry(heap[0])

@@ -45,20 +45,20 @@ class GroupRecords:
         aggregation: groups the records of one topic, which may arrive in any order.
         projection: the projection.
         topic: the topic's name, which is also that of the records.
-        hold: charges bytes of memory to the client; negative to release.
+        charge_memory: charges bytes of memory to the client; negative to release.
         owner: the client's name, and the scheduler of work in time slices on its behalf.
     """
 
     __slots__ = (
         "_aggregation",
+        "_bytes_per_group",
+        "_bytes_per_row",
+        "_charge_memory",
+        "_charged_bytes",
         "_client",
-        "_hold",
-        "_moments",
-        "_of_group",
-        "_of_row",
+        "_pending_timestamps",
         "_records",
-        "_sizes",
-        "_slices",
+        "_scheduler",
         "_topic",
     )
 
@@ -67,23 +67,25 @@ class GroupRecords:
         aggregation: Aggregation,
         projection: Projection,
         topic: str,
-        hold: Callable[[int], None],
+        charge_memory: Callable[[int], None],
         owner: tuple[str, Scheduler],
     ) -> None:
-        self._client, self._slices = owner
+        self._client, self._scheduler = owner
         self._aggregation: Final = aggregation
         self._topic: Final = topic
-        self._hold: Final = hold
-        self._of_group: Final = _GROUP + _ACCUMULATOR * len(projection.kept)
-        self._of_row: Final = _VALUE * sum(kept.make in _KEEPING for kept in projection.kept)
-        self._moments: Final[dict[Group, int]] = {}  # of groups that have no record yet
+        self._charge_memory: Final = charge_memory
+        self._bytes_per_group: Final = _GROUP + _ACCUMULATOR * len(projection.accumulator_specs)
+        self._bytes_per_row: Final = _VALUE * sum(
+            kept.make in _KEEPING for kept in projection.accumulator_specs
+        )
+        self._pending_timestamps: Final[dict[Group, int]] = {}  # of groups that have no record yet
         self._records: Final[dict[str, Record]] = {}
-        self._sizes: Final[dict[str, int]] = {}
+        self._charged_bytes: Final[dict[str, int]] = {}
 
     def __len__(self) -> int:
-        return len(self._moments) + len(self._records)
+        return len(self._pending_timestamps) + len(self._records)
 
-    def find(self, key: str) -> Record | None:
+    def find_record(self, key: str) -> Record | None:
         """Return the record of a group; None if there is none."""
         return self._records.get(key)
 
@@ -93,16 +95,18 @@ class GroupRecords:
 
     # ---- gathering
 
-    def gather(self, records: Sequence[Record]) -> None:
+    def add_records(self, records: Sequence[Record]) -> None:
         """Add records to groups, in their state when the gathering began."""
-        moments = self._moments
+        moments = self._pending_timestamps
         for record in records:
             change = RecordChange(record.key, record.topic, None, record)
-            for group in self._aggregation.change(0, change, None):
+            for group in self._aggregation.apply_change(0, change, None):
                 moments[group] = max(moments.get(group, 0), record.timestamp)
-                self._reckon(group.sow_key, self._of_group + self._of_row * group.rows)
+                self._update_memory_charge(
+                    group.sow_key, self._bytes_per_group + self._bytes_per_row * group.row_count
+                )
 
-    def settle(self, most: int) -> Sequence[Record]:
+    def build_records(self, most: int) -> Sequence[Record]:
         """Make the records of some gathered groups, and return them; none if all groups have one.
 
         Args:
@@ -110,49 +114,56 @@ class GroupRecords:
         """
         groups: list[Group] = []
         values = 0
-        for group in islice(self._moments, most):
+        for group in islice(self._pending_timestamps, most):
             groups.append(group)
-            values += group.rows if self._of_row else 0
+            values += group.row_count if self._bytes_per_row else 0
             if values >= _MAX_VALUES:
                 break
-        return [self._make(group, self._moments.pop(group)) for group in groups]
+        return [self._build_record(group, self._pending_timestamps.pop(group)) for group in groups]
 
     # ---- following
 
-    def take(self, change: RecordChange, origin: ChangeOrigin) -> Iterator[RecordChange]:
+    def apply_change(self, change: RecordChange, origin: ChangeOrigin) -> Iterator[RecordChange]:
         """Apply a change of a record of the topic, and yield the changes of the groups' records.
 
         Args:
             change: the change of the record.
             origin: the origin of the change.
         """
-        moment = to_nanoseconds(origin.received)
-        for group in dict.fromkeys(self._aggregation.change(0, change, origin)):
+        moment = to_nanoseconds(origin.received_s)
+        for group in dict.fromkeys(self._aggregation.apply_change(0, change, origin)):
             key = group.sow_key
             previous = self._records.get(key)
-            if self._aggregation.settle(group):
-                yield RecordChange(key, self._topic, previous, self._make(group, moment))
+            if self._aggregation.remove_if_empty(group):
+                yield RecordChange(key, self._topic, previous, self._build_record(group, moment))
             else:
-                self._reckon(key, 0)
+                self._update_memory_charge(key, 0)
                 yield RecordChange(key, self._topic, self._records.pop(key, None), None)
 
-    def drop(self) -> None:
+    def free(self) -> None:
         """Free all groups and records incrementally; the client does not need them any more."""
-        self._hold(-sum(self._sizes.values()))
-        contents = self._moments, self._records, self._sizes, self._aggregation.contents
-        self._slices.queue(LazyFree(self._client, *contents))
+        self._charge_memory(-sum(self._charged_bytes.values()))
+        contents = (
+            self._pending_timestamps,
+            self._records,
+            self._charged_bytes,
+            self._aggregation.groups,
+        )
+        self._scheduler.queue_task(LazyFree(self._client, *contents))
 
-    def _make(self, group: Group, moment: int) -> Record:
+    def _build_record(self, group: Group, moment: int) -> Record:
         key = group.sow_key
-        record = Record(key, self._aggregation.body(group), self._topic, moment)
+        record = Record(key, self._aggregation.build_body(group), self._topic, moment)
         self._records[key] = record
-        self._reckon(key, self._of_group + self._of_row * group.rows + len(record.body))
+        self._update_memory_charge(
+            key, self._bytes_per_group + self._bytes_per_row * group.row_count + len(record.body)
+        )
         return record
 
-    def _reckon(self, key: str, size: int) -> None:
+    def _update_memory_charge(self, key: str, size: int) -> None:
         """Update the memory charged for a group."""
-        self._hold(size - self._sizes.get(key, 0))
+        self._charge_memory(size - self._charged_bytes.get(key, 0))
         if size:
-            self._sizes[key] = size
+            self._charged_bytes[key] = size
         else:
-            self._sizes.pop(key, None)
+            self._charged_bytes.pop(key, None)

@@ -22,33 +22,45 @@ class Group:
 
     Attributes:
         key: the texts of the values that it is grouped by.
-        rows: the number of its rows.
-        last: the most recent row; it stays when that row is removed.
-        context: the context of the most recent message, for functions.
-        accumulators: one for each of `Projection.kept`.
-        sequence: the sequence of `last` among all rows.
+        row_count: the number of its rows.
+        latest_row: the most recent row; it stays when that row is removed.
+        latest_context: the context of the most recent message, for functions.
+        accumulators: one for each of `Projection.accumulator_specs`.
+        latest_sequence: the sequence of `latest_row` among all rows.
         sow_key: the SOW key of its record.
     """
 
-    __slots__ = ("accumulators", "context", "key", "last", "rows", "sequence", "sow_key")
+    __slots__ = (
+        "accumulators",
+        "key",
+        "latest_context",
+        "latest_row",
+        "latest_sequence",
+        "row_count",
+        "sow_key",
+    )
 
     def __init__(
-        self, key: GroupKey, sow_key: str, accumulators: list[Accumulator], last: ProjectionRow
+        self,
+        key: GroupKey,
+        sow_key: str,
+        accumulators: list[Accumulator],
+        latest_row: ProjectionRow,
     ) -> None:
         self.key = key
-        self.rows = 0
-        self.last = last
-        self.sequence = 0
-        self.context: MessageContext = NO_CONTEXT
+        self.row_count = 0
+        self.latest_row = latest_row
+        self.latest_sequence = 0
+        self.latest_context: MessageContext = NO_CONTEXT
         self.accumulators = accumulators
         self.sow_key = sow_key
 
-    def show(self, row: ProjectionRow, context: MessageContext, sequence: int) -> None:
+    def set_latest_row(self, row: ProjectionRow, context: MessageContext, sequence: int) -> None:
         """Set the most recent row, unless a row with a later sequence is already set."""
-        if sequence >= self.sequence:
-            self.last = row
-            self.sequence = sequence
-            self.context = context
+        if sequence >= self.latest_sequence:
+            self.latest_row = row
+            self.latest_sequence = sequence
+            self.latest_context = context
 
 
 class GroupTable:
@@ -69,15 +81,15 @@ class GroupTable:
         return len(self._groups)
 
     @property
-    def contents(self) -> dict[GroupKey, Group]:
+    def groups(self) -> dict[GroupKey, Group]:
         """The groups by key; the caller may empty it if they are no longer needed."""
         return self._groups
 
-    def adopt(self, group: Group) -> None:
+    def restore_group(self, group: Group) -> None:
         """Add a group that was stored elsewhere."""
         self._groups[group.key] = group
 
-    def enter(
+    def add_row(
         self,
         row: ProjectionRow,
         context: MessageContext = NO_CONTEXT,
@@ -96,28 +108,33 @@ class GroupTable:
         Returns:
             The group of the row.
         """
-        group = self._group(row)
-        group.rows += 1
-        group.show(row, context if origin is None else origin, sequence)
-        values = self._projection.arguments(row, context)
-        for kept, accumulator in zip(self._projection.kept, group.accumulators, strict=True):
-            accumulator.add(values[kept.argument])
+        group = self._ensure_group(row)
+        group.row_count += 1
+        group.set_latest_row(row, context if origin is None else origin, sequence)
+        values = self._projection.compute_arguments(row, context)
+        for kept, accumulator in zip(
+            self._projection.accumulator_specs, group.accumulators, strict=True
+        ):
+            accumulator.add(values[kept.argument_index])
         return group
 
-    def leave(self, row: ProjectionRow, context: MessageContext = NO_CONTEXT) -> Group:
+    def remove_row(self, row: ProjectionRow, context: MessageContext = NO_CONTEXT) -> Group:
         """Remove a row that was added.
 
         Returns:
-            The group of the row. It exists until `settle`, for other rows may be added to it.
+            The group of the row. It exists until `remove_if_empty`, for other rows may be added to
+            it.
         """
-        group = self._groups[self._projection.group_of(row)]
-        group.rows -= 1
-        values = self._projection.arguments(row, context)
-        for kept, accumulator in zip(self._projection.kept, group.accumulators, strict=True):
-            accumulator.remove(values[kept.argument])
+        group = self._groups[self._projection.group_key(row)]
+        group.row_count -= 1
+        values = self._projection.compute_arguments(row, context)
+        for kept, accumulator in zip(
+            self._projection.accumulator_specs, group.accumulators, strict=True
+        ):
+            accumulator.remove(values[kept.argument_index])
         return group
 
-    def replace(
+    def replace_row(
         self,
         before: ProjectionRow,
         after: ProjectionRow,
@@ -126,48 +143,50 @@ class GroupTable:
         origin: MessageContext | None = None,
         sequence: int = 0,
     ) -> tuple[Group, ...]:
-        """Replace a row; see `enter` and `leave`.
+        """Replace a row; see `add_row` and `remove_row`.
 
         Returns:
             The changed groups: that of the old row, then that of the new one if it differs.
         """
         projection = self._projection
-        key = projection.group_of(after)
-        if key != projection.group_of(before):
-            left = self.leave(before, before_context)
-            return left, self.enter(after, after_context, origin, sequence)
+        key = projection.group_key(after)
+        if key != projection.group_key(before):
+            left = self.remove_row(before, before_context)
+            return left, self.add_row(after, after_context, origin, sequence)
         group = self._groups[key]
-        group.show(after, after_context if origin is None else origin, sequence)
-        old = projection.arguments(before, before_context)
-        new = projection.arguments(after, after_context)
+        group.set_latest_row(after, after_context if origin is None else origin, sequence)
+        old = projection.compute_arguments(before, before_context)
+        new = projection.compute_arguments(after, after_context)
         accumulators = group.accumulators
-        for place, (_, argument) in enumerate(projection.kept):
+        for place, (_, argument) in enumerate(projection.accumulator_specs):
             one, other = old[argument], new[argument]
             if one is not other and (type(one) is not type(other) or one != other):
                 accumulators[place].remove(one)
                 accumulators[place].add(other)
         return (group,)
 
-    def settle(self, group: Group) -> bool:
+    def remove_if_empty(self, group: Group) -> bool:
         """Remove a group if it has no rows left.
 
         Returns:
             True if the group still exists.
         """
-        if group.rows:
+        if group.row_count:
             return True
         self._groups.pop(group.key, None)
         return False
 
-    def fields(self, group: Group) -> list[FieldValue]:
+    def compute_fields(self, group: Group) -> list[FieldValue]:
         """Return the projected fields of a group."""
-        return self._projection.values(group.last, group.accumulators, group.context)
+        return self._projection.compute_fields(
+            group.latest_row, group.accumulators, group.latest_context
+        )
 
-    def _group(self, row: ProjectionRow) -> Group:
-        key = self._projection.group_of(row)
+    def _ensure_group(self, row: ProjectionRow) -> Group:
+        key = self._projection.group_key(row)
         group = self._groups.get(key)
         if group is None:
-            accumulators = [kept.make() for kept in self._projection.kept]
-            group = Group(key, self._key_hash.of_values(key), accumulators, row)
+            accumulators = [kept.make() for kept in self._projection.accumulator_specs]
+            group = Group(key, self._key_hash.hash_values(key), accumulators, row)
             self._groups[key] = group
         return group

@@ -51,19 +51,19 @@ class JoinedTopic(NamedTuple):
 
 
 class JoinedFields(NamedTuple):
-    """Two fields that must have equal values; `left` belongs to the earlier topic.
+    """Two fields that must have equal values; `left_field` belongs to the earlier topic.
 
     Attributes:
-        left_topic: the place of the topic of `left`.
-        left: a field.
-        right_topic: the place of the topic of `right`.
-        right: a field.
+        left_topic: the place of the topic of `left_field`.
+        left_field: a field.
+        right_topic: the place of the topic of `right_field`.
+        right_field: a field.
     """
 
     left_topic: int
-    left: Path
+    left_field: Path
     right_topic: int
-    right: Path
+    right_field: Path
 
 
 class _JoinEntry:
@@ -71,14 +71,14 @@ class _JoinEntry:
 
     Attributes:
         values: its part of a row.
-        texts: the text values of its topic's joined fields.
+        join_texts: the text values of its topic's joined fields.
     """
 
-    __slots__ = ("texts", "values")
+    __slots__ = ("join_texts", "values")
 
-    def __init__(self, values: ProjectionRow, texts: JoinTexts) -> None:
+    def __init__(self, values: ProjectionRow, join_texts: JoinTexts) -> None:
         self.values = values
-        self.texts = texts
+        self.join_texts = join_texts
 
 
 _Part: TypeAlias = "tuple[_JoinEntry | None, ...]"
@@ -93,48 +93,48 @@ class _JoinIndex:
         nulls_match: entries with NULL are indexed as well.
     """
 
-    __slots__ = ("_found", "_nulls_match", "_places")
+    __slots__ = ("_entries_by_key", "_nulls_match", "_text_positions")
 
     def __init__(self, places: Sequence[int], *, nulls_match: bool) -> None:
-        self._places = tuple(places)
+        self._text_positions = tuple(places)
         self._nulls_match = nulls_match
-        self._found: dict[JoinTexts, _JoinEntry | dict[_JoinEntry, None]] = {}
+        self._entries_by_key: dict[JoinTexts, _JoinEntry | dict[_JoinEntry, None]] = {}
 
     def add(self, entry: _JoinEntry) -> None:
         """Add an entry."""
         key = self._key(entry)
         if key is None:
             return
-        found = self._found.get(key)
+        found = self._entries_by_key.get(key)
         if found is None:
-            self._found[key] = entry
+            self._entries_by_key[key] = entry
         elif isinstance(found, dict):
             found[entry] = None
         else:
-            self._found[key] = {found: None, entry: None}
+            self._entries_by_key[key] = {found: None, entry: None}
 
     def remove(self, entry: _JoinEntry) -> None:
         """Remove an entry."""
         key = self._key(entry)
         if key is None:
             return
-        found = self._found[key]
+        found = self._entries_by_key[key]
         if isinstance(found, dict) and len(found) > 1:
             del found[entry]
         else:
-            del self._found[key]
+            del self._entries_by_key[key]
 
-    def takes(self, entry: _JoinEntry) -> bool:
+    def is_indexable(self, entry: _JoinEntry) -> bool:
         """Return True if an entry is indexed at all."""
         return self._key(entry) is not None
 
     def find(self, key: JoinTexts) -> Collection[_JoinEntry]:
         """Return the entries of a key, oldest first."""
-        found = self._found.get(key, ())
+        found = self._entries_by_key.get(key, ())
         return (found,) if isinstance(found, _JoinEntry) else found
 
     def _key(self, entry: _JoinEntry) -> JoinTexts | None:
-        key = tuple([entry.texts[place] for place in self._places])
+        key = tuple([entry.join_texts[place] for place in self._text_positions])
         return None if None in key and not self._nulls_match else key
 
 
@@ -142,14 +142,14 @@ class _JoinCondition(NamedTuple):
     """A join condition: a text of a topic's entry equals one of an entry further to the left.
 
     Attributes:
-        own: the place of the text in the entry.
-        topic: the other topic.
-        other: the place of the text in its entry.
+        own_position: the place of the text in the entry.
+        topic_position: the other topic.
+        other_position: the place of the text in its entry.
     """
 
-    own: int
-    topic: int
-    other: int
+    own_position: int
+    topic_position: int
+    other_position: int
 
 
 class _JoinSide:
@@ -158,55 +158,59 @@ class _JoinSide:
     Attributes:
         extract: reads the values and the joined fields of a record.
         entries: the entries of its records, by SOW key.
-        fits: its join conditions; empty for the first topic.
-        by_own: its entries by the texts that `fits` compares.
-        anchor: the topic with the entries that lead to the rows on the left.
-        by_anchor: the entries of that topic, by the texts that `fits` compares with it.
-        others: the conditions of `fits` that concern further topics.
-        nothing: the values in place of a missing record.
+        conditions: its join conditions; empty for the first topic.
+        own_index: its entries by the texts that `conditions` compares.
+        anchor_topic: the topic with the entries that lead to the rows on the left.
+        anchor_index: the entries of that topic, by the texts that `conditions` compares with it.
+        other_conditions: the conditions of `conditions` that concern further topics.
+        null_values: the values in place of a missing record.
     """
 
     def __init__(self, topic: JoinedTopic, fields: Sequence[Path]) -> None:
         self.extract: Final = topic.message_type.extractor([*topic.inputs, *fields])
-        self.nothing: Final[ProjectionRow] = (None,) * len(topic.inputs)
+        self.null_values: Final[ProjectionRow] = (None,) * len(topic.inputs)
         self.entries: dict[str, _JoinEntry] = {}
         self.indexes: list[_JoinIndex] = []
-        self.fits: list[_JoinCondition] = []
-        self.anchor = 0
-        self.others: list[_JoinCondition] = []
-        self.by_own: _JoinIndex
-        self.by_anchor: _JoinIndex
+        self.conditions: list[_JoinCondition] = []
+        self.anchor_topic = 0
+        self.other_conditions: list[_JoinCondition] = []
+        self.own_index: _JoinIndex
+        self.anchor_index: _JoinIndex
 
-    def join(
+    def set_conditions(
         self, fits: Sequence[_JoinCondition], sides: Sequence[_JoinSide], *, nulls_match: bool
     ) -> None:
         """Join the topic to those on its left; called once, for all topics but the first."""
-        self.fits = list(fits)
-        self.anchor = fits[0].topic
-        near = [fit for fit in fits if fit.topic == self.anchor]
-        self.fits = near + [fit for fit in fits if fit.topic != self.anchor]
-        self.others = self.fits[len(near) :]
-        self.by_own = _JoinIndex([fit.own for fit in self.fits], nulls_match=nulls_match)
-        self.by_anchor = _JoinIndex([fit.other for fit in near], nulls_match=nulls_match)
-        self.indexes.append(self.by_own)
-        sides[self.anchor].indexes.append(self.by_anchor)
+        self.conditions = list(fits)
+        self.anchor_topic = fits[0].topic_position
+        near = [fit for fit in fits if fit.topic_position == self.anchor_topic]
+        self.conditions = near + [fit for fit in fits if fit.topic_position != self.anchor_topic]
+        self.other_conditions = self.conditions[len(near) :]
+        self.own_index = _JoinIndex(
+            [fit.own_position for fit in self.conditions], nulls_match=nulls_match
+        )
+        self.anchor_index = _JoinIndex(
+            [fit.other_position for fit in near], nulls_match=nulls_match
+        )
+        self.indexes.append(self.own_index)
+        sides[self.anchor_topic].indexes.append(self.anchor_index)
 
-    def keep(self, key: str, entry: _JoinEntry) -> None:
+    def add_entry(self, key: str, entry: _JoinEntry) -> None:
         """Store the entry of a SOW key."""
         self.entries[key] = entry
         for index in self.indexes:
             index.add(entry)
 
-    def forget(self, key: str, entry: _JoinEntry) -> None:
+    def remove_entry(self, key: str, entry: _JoinEntry) -> None:
         """Remove the entry of a SOW key."""
         del self.entries[key]
         for index in self.indexes:
             index.remove(entry)
 
-    def read(self, record: Record) -> _JoinEntry:
+    def make_entry(self, record: Record) -> _JoinEntry:
         """Make the entry of a record."""
         values = self.extract(record.body)
-        width = len(self.nothing)
+        width = len(self.null_values)
         return _JoinEntry(
             values[:width], tuple([semantics.text(value) for value in values[width:]])
         )
@@ -227,7 +231,10 @@ class TopicJoin:
     ) -> None:
         joined: list[dict[Path, int]] = [{} for _ in topics]
         for one in fields:
-            for topic, field in ((one.left_topic, one.left), (one.right_topic, one.right)):
+            for topic, field in (
+                (one.left_topic, one.left_field),
+                (one.right_topic, one.right_field),
+            ):
                 joined[topic].setdefault(field, len(joined[topic]))
         self._sides: Final = [
             _JoinSide(topic, tuple(own)) for topic, own in zip(topics, joined, strict=True)
@@ -235,68 +242,72 @@ class TopicJoin:
         for place, side in enumerate(self._sides[1:], 1):
             fits = [
                 _JoinCondition(
-                    joined[place][one.right], one.left_topic, joined[one.left_topic][one.left]
+                    joined[place][one.right_field],
+                    one.left_topic,
+                    joined[one.left_topic][one.left_field],
                 )
                 for one in fields
                 if one.right_topic == place
             ]
-            side.join(fits, self._sides, nulls_match=nulls_match)
+            side.set_conditions(fits, self._sides, nulls_match=nulls_match)
 
-    def changes(self, place: int, change: RecordChange) -> Iterator[RowChange]:
-        """See `RowSource.changes`; exhaust the iterator before the next change."""
+    def row_changes(self, place: int, change: RecordChange) -> Iterator[RowChange]:
+        """See `RowSource.row_changes`; exhaust the iterator before the next change."""
         side = self._sides[place]
         old = side.entries.get(change.key)
-        new = None if change.record is None else side.read(change.record)
-        if old is not None and new is not None and old.texts == new.texts:
-            yield from self._replaced(place, old, new)
+        new = None if change.record is None else side.make_entry(change.record)
+        if old is not None and new is not None and old.join_texts == new.join_texts:
+            yield from self._changes_on_replace(place, old, new)
             old.values = new.values
             return
         if old is not None:
-            yield from self._removed(place, old)
-            side.forget(change.key, old)
+            yield from self._changes_on_remove(place, old)
+            side.remove_entry(change.key, old)
         if new is not None:
-            yield from self._added(place, new)
-            side.keep(change.key, new)
+            yield from self._changes_on_add(place, new)
+            side.add_entry(change.key, new)
 
-    def _replaced(self, place: int, old: _JoinEntry, new: _JoinEntry) -> Iterator[RowChange]:
+    def _changes_on_replace(
+        self, place: int, old: _JoinEntry, new: _JoinEntry
+    ) -> Iterator[RowChange]:
         """Yield the row changes of an entry that replaces one with the same texts."""
-        for part in self._parts_left_of(place, old):
-            for before in self._grown((*part, old)):
+        for part in self._find_left_parts(place, old):
+            for before in self._extend_right((*part, old)):
                 after = (*part, new, *before[place + 1 :])
-                yield self._row(before), self._row(after)
+                yield self._make_row(before), self._make_row(after)
 
-    def _removed(self, place: int, old: _JoinEntry) -> Iterator[RowChange]:
+    def _changes_on_remove(self, place: int, old: _JoinEntry) -> Iterator[RowChange]:
         """Yield the row changes of a removed entry; NULLs replace the last matching entry."""
-        for part in self._parts_left_of(place, old):
-            for before in self._grown((*part, old)):
-                yield self._row(before), None
-            if place and not any(entry is not old for entry in self._fitting(part)):
-                for after in self._grown((*part, None)):
-                    yield None, self._row(after)
+        for part in self._find_left_parts(place, old):
+            for before in self._extend_right((*part, old)):
+                yield self._make_row(before), None
+            if place and not any(entry is not old for entry in self._find_matches(part)):
+                for after in self._extend_right((*part, None)):
+                    yield None, self._make_row(after)
 
-    def _added(self, place: int, new: _JoinEntry) -> Iterator[RowChange]:
+    def _changes_on_add(self, place: int, new: _JoinEntry) -> Iterator[RowChange]:
         """Yield the row changes of an added entry; the first matching entry replaces NULLs."""
-        for part in self._parts_left_of(place, new):
-            if place and not self._fitting(part):
-                for before in self._grown((*part, None)):
-                    yield self._row(before), None
-            for after in self._grown((*part, new)):
-                yield None, self._row(after)
+        for part in self._find_left_parts(place, new):
+            if place and not self._find_matches(part):
+                for before in self._extend_right((*part, None)):
+                    yield self._make_row(before), None
+            for after in self._extend_right((*part, new)):
+                yield None, self._make_row(after)
 
     # ---- growing
 
-    def _fitting(self, part: _Part) -> Collection[_JoinEntry]:
+    def _find_matches(self, part: _Part) -> Collection[_JoinEntry]:
         """Return the entries of the next topic that match a part of a row."""
         side = self._sides[len(part)]
         key: list[str | None] = []
-        for fit in side.fits:
-            entry = part[fit.topic]
+        for fit in side.conditions:
+            entry = part[fit.topic_position]
             if entry is None:
                 return ()
-            key.append(entry.texts[fit.other])
-        return side.by_own.find(tuple(key))
+            key.append(entry.join_texts[fit.other_position])
+        return side.own_index.find(tuple(key))
 
-    def _grown(self, part: _Part, length: int | None = None) -> Iterator[_Part]:
+    def _extend_right(self, part: _Part, length: int | None = None) -> Iterator[_Part]:
         """Yield all extensions of a part of a row to the right.
 
         Args:
@@ -306,34 +317,40 @@ class TopicJoin:
         if len(part) == (len(self._sides) if length is None else length):
             yield part
             return
-        fitting = self._fitting(part)
+        fitting = self._find_matches(part)
         if not fitting:
-            yield from self._grown((*part, None), length)
+            yield from self._extend_right((*part, None), length)
         for entry in fitting:
-            yield from self._grown((*part, entry), length)
+            yield from self._extend_right((*part, entry), length)
 
-    def _parts_left_of(self, place: int, entry: _JoinEntry) -> Iterator[_Part]:
+    def _find_left_parts(self, place: int, entry: _JoinEntry) -> Iterator[_Part]:
         """Yield the parts of rows that an entry matches, up to the topic before its own."""
         if place == 0:
             yield ()
             return
         side = self._sides[place]
-        if not side.by_own.takes(entry):
+        if not side.own_index.is_indexable(entry):
             return
-        near = len(side.fits) - len(side.others)
-        key = tuple([entry.texts[fit.own] for fit in side.fits[:near]])
-        for anchor in side.by_anchor.find(key):
-            for part in self._parts_left_of(side.anchor, anchor):
-                for grown in self._grown((*part, anchor), place):
-                    if all(_fits(entry, fit, grown[fit.topic]) for fit in side.others):
+        near = len(side.conditions) - len(side.other_conditions)
+        key = tuple([entry.join_texts[fit.own_position] for fit in side.conditions[:near]])
+        for anchor in side.anchor_index.find(key):
+            for part in self._find_left_parts(side.anchor_topic, anchor):
+                for grown in self._extend_right((*part, anchor), place):
+                    if all(
+                        _fits(entry, fit, grown[fit.topic_position])
+                        for fit in side.other_conditions
+                    ):
                         yield grown
 
-    def _row(self, part: _Part) -> ProjectionRow:
+    def _make_row(self, part: _Part) -> ProjectionRow:
         row: ProjectionRow = ()
         for side, entry in zip(self._sides, part, strict=True):
-            row += side.nothing if entry is None else entry.values
+            row += side.null_values if entry is None else entry.values
         return row
 
 
 def _fits(entry: _JoinEntry, fit: _JoinCondition, other: _JoinEntry | None) -> bool:
-    return other is not None and entry.texts[fit.own] == other.texts[fit.other]
+    return (
+        other is not None
+        and entry.join_texts[fit.own_position] == other.join_texts[fit.other_position]
+    )

@@ -42,17 +42,17 @@ class GroupAccumulator(NamedTuple):
 
     Attributes:
         make: creates it.
-        argument: the place in `Projection.arguments` of its values.
+        argument_index: the place in `Projection.compute_arguments` of its values.
     """
 
     make: Callable[[], Accumulator]
-    argument: int
+    argument_index: int
 
 
 class _AggregateResult(NamedTuple):
     """The result of an aggregate: how to read it from the accumulator at a place."""
 
-    place: int
+    accumulator_index: int
     read: Callable[[Any], Value]
 
 
@@ -71,11 +71,11 @@ class Projection:
         fields: see above.
         grouping: see above.
         inputs: the references read from every message, in the order of a row.
-        arguments: computes the values of the distinct aggregated expressions for a row.
-        kept: the accumulators of every group.
-        arguments_ask: arguments read the message's context.
+        compute_arguments: computes the values of the distinct aggregated expressions for a row.
+        accumulator_specs: the accumulators of every group.
+        arguments_need_context: arguments read the message's context.
         destinations: the paths of the fields in the result.
-        fields_ask: parts outside of aggregates read the message's context.
+        fields_need_context: parts outside of aggregates read the message's context.
     """
 
     def __init__(
@@ -92,34 +92,38 @@ class Projection:
         self.inputs: Final[tuple[Reference, ...]] = tuple(sorted(wanted, key=source_of))
         self.grouping: Final = tuple(grouping)
         self.fields: Final = tuple(fields)
-        self._places: Final = tuple(
+        self._grouping_positions: Final = tuple(
             self.inputs.index(identifier.reference) for identifier in grouping
         )
         read = [with_inferred(field.source, is_untyped) for field in fields]
         calls = dict.fromkeys(call for expr in read for call in aggregates(expr))
         arguments = dict.fromkeys(call.arguments[0] for call in calls)
         places = {argument: place for place, argument in enumerate(arguments)}
-        self.arguments: Final = compile_values(list(arguments), functions, self.inputs)
-        self.arguments_ask: Final = any(asks_for_context(one, functions) for one in arguments)
-        self.fields_ask: Final = any(_asks_outside(one.source, functions) for one in fields)
+        self.compute_arguments: Final = compile_values(list(arguments), functions, self.inputs)
+        self.arguments_need_context: Final = any(
+            asks_for_context(one, functions) for one in arguments
+        )
+        self.fields_need_context: Final = any(
+            _asks_outside(one.source, functions) for one in fields
+        )
         kept: dict[GroupAccumulator, int] = {}
-        self._answers: Final[list[_AggregateResult]] = []
+        self._results: Final[list[_AggregateResult]] = []
         for call in calls:
             function = function_of(call)
-            needed = GroupAccumulator(function.accumulator, places[call.arguments[0]])
+            needed = GroupAccumulator(function.make_accumulator, places[call.arguments[0]])
             place = kept.setdefault(needed, len(kept))
-            self._answers.append(_AggregateResult(place, function.answer))
-        self.kept: Final = tuple(kept)
+            self._results.append(_AggregateResult(place, function.read_result))
+        self.accumulator_specs: Final = tuple(kept)
         layout: tuple[Slot, ...] = (*self.inputs, *calls)
-        self._values: Final = compile_values(read, functions, layout)
+        self._compute_values: Final = compile_values(read, functions, layout)
         self.destinations: Final = [field.destination for field in fields]
-        self._optional: Final = frozenset(
-            place for place, field in enumerate(fields) if field.optional
+        self._optional_positions: Final = frozenset(
+            place for place, field in enumerate(fields) if field.is_optional
         )
 
-    def group_of(self, row: ProjectionRow) -> GroupKey:
+    def group_key(self, row: ProjectionRow) -> GroupKey:
         """Return the key of a row's group; values are compared as texts."""
-        places = self._places
+        places = self._grouping_positions
         if len(places) == 1:
             value = row[places[0]]
             return (value if value.__class__ is str and value else semantics.text(value),)
@@ -141,23 +145,25 @@ class Projection:
             for identifier in self.grouping
         ]
 
-    def values(
+    def compute_fields(
         self, last: ProjectionRow, accumulators: Sequence[Accumulator], context: MessageContext
     ) -> list[tuple[Path, Value]]:
         """Compute the fields of a group.
 
         Args:
             last: the most recent row.
-            accumulators: the group's accumulators, one for each of `kept`.
+            accumulators: the group's accumulators, one for each of `accumulator_specs`.
             context: the context of the most recent message, for functions.
         """
-        answers = [read(accumulators[place]) for place, read in self._answers]
-        fields = list(zip(self.destinations, self._values((*last, *answers), context), strict=True))
-        if self._optional:
+        answers = [read(accumulators[place]) for place, read in self._results]
+        fields = list(
+            zip(self.destinations, self._compute_values((*last, *answers), context), strict=True)
+        )
+        if self._optional_positions:
             fields = [
                 field
                 for place, field in enumerate(fields)
-                if field[1] is not None or place not in self._optional
+                if field[1] is not None or place not in self._optional_positions
             ]
         return fields
 

@@ -36,7 +36,7 @@ RowChange: TypeAlias = "tuple[ProjectionRow | None, ProjectionRow | None]"
 class RowSource(Protocol):
     """The source of a view's rows."""
 
-    def changes(self, place: int, change: RecordChange) -> Iterable[RowChange]:
+    def row_changes(self, place: int, change: RecordChange) -> Iterable[RowChange]:
         """Return the changes of rows that follow from a change of a record.
 
         Args:
@@ -75,34 +75,38 @@ class SingleSource:
             if filter_ is None
             else compile_filter(with_inferred_types(filter_, message_type), functions, layout)
         )
-        self._tested: Final = len(tested)
-        self._hidden: Final = (
+        self._tested_count: Final = len(tested)
+        self._hidden_positions: Final = (
             frozenset()
             if shown is None
-            else frozenset(at for at, one in enumerate(inputs) if not shown.shows(one.path))
+            else frozenset(
+                at for at, one in enumerate(inputs) if not shown.includes_whole(one.path)
+            )
         )
-        self._asks: Final = filter_ is not None and asks_for_context(filter_, functions)
+        self._needs_context: Final = filter_ is not None and asks_for_context(filter_, functions)
 
-    def changes(self, place: int, change: RecordChange) -> Iterable[RowChange]:  # noqa: ARG002 - there is one topic
-        """See `RowSource.changes`."""
-        return ((self._read(change.previous), self._read(change.record)),)
+    def row_changes(self, place: int, change: RecordChange) -> Iterable[RowChange]:  # noqa: ARG002 - there is one topic
+        """See `RowSource.row_changes`."""
+        return ((self._read_row(change.previous), self._read_row(change.record)),)
 
-    def _read(self, record: Record | None) -> ProjectionRow | None:
+    def _read_row(self, record: Record | None) -> ProjectionRow | None:
         if record is None:
             return None
         values = self._extract(record.body)
         if self._matches is not None:
-            context = context_of(record) if self._asks else NO_CONTEXT
+            context = context_of(record) if self._needs_context else NO_CONTEXT
             if not self._matches(values, context):
                 return None
-            values = values[self._tested :]
-        if self._hidden:
-            values = tuple(None if at in self._hidden else one for at, one in enumerate(values))
+            values = values[self._tested_count :]
+        if self._hidden_positions:
+            values = tuple(
+                None if at in self._hidden_positions else one for at, one in enumerate(values)
+            )
         return values
 
 
 def in_order(store: RecordStore) -> Iterator[Record]:
     """Return all records of a store, in the order of their last updates."""
     rows = [row for _, row in store.identities()]
-    sequences = np.fromiter((store.record(row).sequence for row in rows), np.int64, len(rows))
-    return (store.record(rows[place]) for place in np.argsort(sequences, kind="stable"))
+    sequences = np.fromiter((store.read_record(row).sequence for row in rows), np.int64, len(rows))
+    return (store.read_record(rows[place]) for place in np.argsort(sequences, kind="stable"))

@@ -53,7 +53,7 @@ class AggregationTerms:
         shown = self.projection.shown_grouping(lambda one, other: one.path == other.path)
         return [path for path in shown if path is not None]
 
-    def groups(
+    def create_groups(
         self,
         filter_: Expr | None,
         hold: Callable[[int], None],

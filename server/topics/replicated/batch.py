@@ -39,38 +39,42 @@ class EntryContents:
     """The contents of entries.
 
     Args:
-        run: the entries.
+        columns: the entries.
 
     Attributes:
-        run: see above.
+        columns: see above.
         has_extras: whether any entry has extras.
         bodies: the messages.
     """
 
-    def __init__(self, run: BatchColumns) -> None:
-        self.run: Final = run
-        self.has_extras: Final = any(name.extras_length for name in run.used().values())
-        self.bodies: Final = _without_extras(run) if self.has_extras else run.data
+    def __init__(self, columns: BatchColumns) -> None:
+        self.columns: Final = columns
+        self.has_extras: Final = any(
+            name.extras_length for name in columns.used_properties().values()
+        )
+        self.bodies: Final = _without_extras(columns) if self.has_extras else columns.data
 
     def bookmark(self, position: int) -> str:
         """Return the bookmark of a message."""
-        return f"{self.run.clients[position]}|{self.run.sequences[position]}|"
+        return f"{self.columns.clients[position]}|{self.columns.sequences[position]}|"
 
     def extras(self, position: int) -> tuple[bytes, bytes]:
         """Return the correlation id of a message, and the SOW key that its publisher gave."""
-        length = self.run.name(position).extras_length if self.has_extras else 0
-        return unpack_extras(self.run.data[position][-length:]) if length else (b"", b"")
+        length = self.columns.properties_of(position).extras_length if self.has_extras else 0
+        return unpack_extras(self.columns.data[position][-length:]) if length else (b"", b"")
 
-    def have_extras(self, positions: Sequence[int]) -> bool:
+    def any_extras(self, positions: Sequence[int]) -> bool:
         """Return whether any of some messages has extras."""
-        return self.has_extras and any(self.run.name(place).extras_length for place in positions)
+        return self.has_extras and any(
+            self.columns.properties_of(place).extras_length for place in positions
+        )
 
     def sow_key(self, position: int) -> str | None:
         """Return the SOW key of a message; None if it was recorded without one."""
         given = self.extras(position)[1]
         if given:
             return decode_text(given)
-        number = self.run.sow_keys[position]
+        number = self.columns.sow_keys[position]
         return str(number) if number else None
 
     def correlation_id(self, position: int) -> str:
@@ -79,7 +83,7 @@ class EntryContents:
 
     def correlation_ids(self, positions: Sequence[int]) -> Sequence[str]:
         """Return the correlation ids of some messages; empty if none of them has any."""
-        if not self.have_extras(positions):
+        if not self.any_extras(positions):
             return ()
         marks = [self.correlation_id(position) for position in positions]
         return marks if any(marks) else ()
@@ -99,12 +103,12 @@ class EntryContents:
         self, position: int, timestamp: int, correlation_id: str = ""
     ) -> ReplicatedEnvelope:
         """Return the metadata shared by all messages with a message's name, except for extras."""
-        user = self.run.name(position).origin.auth_id
+        user = self.columns.properties_of(position).origin.auth_id
         return ReplicatedEnvelope(user, timestamp / _MICROSECONDS, correlation_id or None)
 
-    def alike(self, start: int, stop: int) -> Iterator[tuple[int, int]]:
+    def uniform_ranges(self, start: int, stop: int) -> Iterator[tuple[int, int]]:
         """Yield runs of messages that differ in numbers and bodies only, as first and end."""
-        run = self.run
+        run = self.columns
         if self.has_extras:
             yield from ((position, position + 1) for position in range(start, stop))
             return
@@ -136,67 +140,68 @@ class ReplicatedBatch(EntryContents):
         kind: the kind of all of them; deltas arrive merged, and count as publishes.
         position: of the first entry that has not been handled.
         problem: why that one has to wait; None if it has not been tried.
-        refused: entries that can never be recorded, each with the reason.
-        unapplied: entries that are in the log and could not be applied, each with the reason.
+        refused_entries: entries that can never be recorded, each with the reason.
+        unapplied_entries: entries that are in the log and could not be applied, each with the
+            reason.
     """
 
     def __init__(self, run: BatchColumns, source: int) -> None:
         super().__init__(run)
-        self.topic, self.origin, _ = run.name(0)
-        self._content: Final = run.content(source)
+        self.topic, self.origin, _ = run.properties_of(0)
+        self._content: Final = run.journal_columns(source)
         kind = run.kinds[0]
         self.kind: Final = JournalEntryKind.PUBLISH if kind in MESSAGES else JournalEntryKind(kind)
         self.position = 0
         self.problem: Exception | None = None
-        self.refused: list[tuple[int, Exception]] = []
-        self.unapplied: list[tuple[int, Exception]] = []
-        self._txids = 0, 0
+        self.refused_entries: list[tuple[int, Exception]] = []
+        self.unapplied_entries: list[tuple[int, Exception]] = []
+        self._txid_range = 0, 0
 
     @property
-    def is_waiting(self) -> bool:
+    def has_pending(self) -> bool:
         """True if entries are left that can be handled now."""
-        return self.problem is None and self.position < len(self.run.data)
+        return self.problem is None and self.position < len(self.columns.data)
 
     @property
     def outcome(self) -> RecorderResult:
         """The outcome: entries handled, and their first and last txid."""
-        return RecorderResult(self.position, *self._txids)
+        return RecorderResult(self.position, *self._txid_range)
 
     # Outcome of the entries.
 
-    def took(self, appended: AppendResult) -> None:
+    def record_appended(self, appended: AppendResult) -> None:
         """Advance past entries that have been appended to the log, and note a problem if any."""
         if appended.txids:
-            self._txids = self._txids[0] or appended.txids[0], appended.txids[-1]
+            self._txid_range = self._txid_range[0] or appended.txids[0], appended.txids[-1]
             self.position += len(appended.txids)
         if appended.problem is not None:
-            self.cannot(appended.problem)
+            self.record_problem(appended.problem)
 
-    def cannot(self, problem: Exception) -> None:
+    def record_problem(self, problem: Exception) -> None:
         """Note that the next entry cannot be recorded: never, or not at the moment."""
         if isinstance(problem, _FOR_GOOD):
-            self.refuse(problem)
+            self.refuse_next(problem)
         else:
             self.problem = problem
 
-    def refuse(self, problem: Exception) -> None:
+    def refuse_next(self, problem: Exception) -> None:
         """Skip the next entry, which can never be recorded."""
-        self.refused.append((self.position, problem))
+        self.refused_entries.append((self.position, problem))
         self.position += 1
 
     def refuse_all(self, problem: Exception) -> None:
         """Skip all entries, of which none can ever be recorded."""
-        self.refused = [(position, problem) for position in range(len(self.run.data))]
-        self.position = len(self.run.data)
+        self.refused_entries = [(position, problem) for position in range(len(self.columns.data))]
+        self.position = len(self.columns.data)
 
     # Content for the journal.
 
-    def content(self, most: int = APPLY_BATCH_SIZE) -> EntryColumns:
+    def next_content(self, most: int = APPLY_BATCH_SIZE) -> EntryColumns:
         """Return the next entries in the form that the journal appends."""
-        stop = min(self.position + most, len(self.run.data))
+        stop = min(self.position + most, len(self.columns.data))
         return self._content.part(self.position, stop)
 
-    def with_key(self, number: int, given: bytes) -> EntryColumns:
+    def next_content_with_key(self, number: int, given: bytes) -> EntryColumns:
         """Return the next entry in the form that the journal appends, with another SOW key.
 
         Args:
@@ -206,13 +211,13 @@ class ReplicatedBatch(EntryContents):
         correlation_id, _ = self.extras(self.position)
         extras = pack_extras(correlation_id, given) if correlation_id or given else b""
         data = self.bodies[self.position] + extras
-        return self.content(1)._replace(
+        return self.next_content(1)._replace(
             sow_keys=number, extras_length=len(extras), checksums=[crc32c(data)], data=[data]
         )
 
 
 def _without_extras(run: BatchColumns) -> Sequence[bytes]:
-    lengths = [run.names[number].extras_length for number in run.numbers]
+    lengths = [run.properties[number].extras_length for number in run.property_indexes]
     return [one[: len(one) - length] for one, length in zip(run.data, lengths, strict=True)]
 
 

@@ -50,28 +50,28 @@ class RecordDrafts(NamedTuple):
     lifetime.
 
     Attributes:
-        run: the records.
+        batch: the records.
         records: the same if they cannot be put as a run; see `record_batch.py`.
         sow_keys: their SOW keys here, as numbers; empty if they keep those that they came with.
     """
 
-    run: SowRecordBatch | None = None
+    batch: SowRecordBatch | None = None
     records: Sequence[Record] = ()
     sow_keys: Sequence[int] = ()
 
     @property
     def size(self) -> int:
         """The number of records."""
-        return len(self.records) if self.run is None else len(self.run.bodies)
+        return len(self.records) if self.batch is None else len(self.batch.bodies)
 
-    def each(self) -> Sequence[Record]:
+    def to_records(self) -> Sequence[Record]:
         """Return the records one by one."""
-        run = self.run
-        return self.records if run is None else [*map(run.record, range(len(run.bodies)))]
+        run = self.batch
+        return self.records if run is None else [*map(run.record_at, range(len(run.bodies)))]
 
     def part(self, start: int, end: int) -> RecordDrafts:
         """Return the drafts of some consecutive messages."""
-        run = None if self.run is None else self.run.part(start, end)
+        run = None if self.batch is None else self.batch.part(start, end)
         return RecordDrafts(run, self.records[start:end], self.sow_keys[start:end])
 
     def make_room(self, table: RecordTable) -> None:
@@ -80,11 +80,11 @@ class RecordDrafts(NamedTuple):
         Raises:
             RecordStoreError: there is no room; nothing has changed.
         """
-        if self.run is None or table.history is not None:
-            table.make_room(self.each())
+        if self.batch is None or table.history is not None:
+            table.ensure_space(self.to_records())
         else:
-            run = self.run
-            table.make_room_for_run(run.topic, run.bodies, run.correlation_ids)
+            run = self.batch
+            table.ensure_space_for_run(run.topic, run.bodies, run.correlation_ids)
 
 
 NO_DRAFTS: Final = RecordDrafts()
@@ -97,24 +97,24 @@ class BatchParticipant(Protocol):
     """A topic with messages that are recorded together with those of other topics."""
 
     @property
-    def is_heard(self) -> bool:
+    def has_recipients(self) -> bool:
         """True if its messages have any recipient."""
 
     @property
     def table(self) -> RecordTable | None:
         """Its records; None if it has none."""
 
-    def handles(self, origin: JournalOrigin) -> tuple[TopicHandle, OriginHandle]:
+    def journal_handles(self, origin: JournalOrigin) -> tuple[TopicHandle, OriginHandle]:
         """Return the handles that a journal needs for its messages."""
 
-    def draft(self, entries: EntryContents, positions: Sequence[int]) -> RecordDrafts:
+    def draft_records(self, entries: EntryContents, positions: Sequence[int]) -> RecordDrafts:
         """Draft the records of messages.
 
         Raises:
             BatchRejectedError: see there.
         """
 
-    def apply(
+    def apply_recorded(
         self,
         entries: EntryContents,
         positions: Sequence[int],
@@ -123,7 +123,7 @@ class BatchParticipant(Protocol):
     ) -> Sequence[BatchFailure]:
         """Apply and announce recorded messages; if the topic is heard, they are consecutive."""
 
-    def applied(self) -> None:
+    def finish_batch(self) -> None:
         """Note that all recorded messages have been applied."""
 
 
@@ -133,53 +133,63 @@ class _TopicShare:
     Args:
         topic: their topic.
         entries: the entries that contain them.
-        positions: their positions in `entries`.
-        places: their places among all messages to record.
+        entry_positions: their positions in `entries`.
+        batch_positions: their places among all messages to record.
 
     Attributes:
         topic: see above.
         entries: see above.
-        places: see above.
+        batch_positions: see above.
         drafts: their records.
-        failed: messages that could not be applied, each with the reason.
+        failures: messages that could not be applied, each with the reason.
     """
 
-    __slots__ = ("_done", "_positions", "drafts", "entries", "failed", "places", "topic")
+    __slots__ = (
+        "_applied_count",
+        "_entry_positions",
+        "batch_positions",
+        "drafts",
+        "entries",
+        "failures",
+        "topic",
+    )
 
     def __init__(
         self,
         topic: BatchParticipant,
         entries: EntryContents,
-        positions: Sequence[int],
-        places: Sequence[int],
+        entry_positions: Sequence[int],
+        batch_positions: Sequence[int],
     ) -> None:
         self.topic = topic
         self.entries = entries
-        self.places = places
-        self.drafts = topic.draft(entries, positions)
-        self.failed: list[BatchFailure] = []
-        self._positions = positions
-        self._done = 0
+        self.batch_positions = batch_positions
+        self.drafts = topic.draft_records(entries, entry_positions)
+        self.failures: list[BatchFailure] = []
+        self._entry_positions = entry_positions
+        self._applied_count = 0
 
-    def apply_all(self, start: int, step: AppendResult) -> None:
+    def apply_step(self, start: int, step: AppendResult) -> None:
         """Apply all messages recorded in a step that began at a place."""
-        places = self.places[self._done : bisect_left(self.places, step.end)]
+        places = self.batch_positions[
+            self._applied_count : bisect_left(self.batch_positions, step.end)
+        ]
         if places:
             flags = step.flags
             if not isinstance(flags, int):
                 flags = [flags[place - start] for place in places]
-            self.apply([step.txids[place - start] for place in places], flags, step.timestamp)
+            self.apply_next([step.txids[place - start] for place in places], flags, step.timestamp)
 
-    def apply(self, txids: Sequence[int], flags: FieldColumn, timestamp: int) -> None:
+    def apply_next(self, txids: Sequence[int], flags: FieldColumn, timestamp: int) -> None:
         """Apply the next messages; an error must not affect other topics."""
-        start, end = self._done, self._done + len(txids)
-        self._done = end
-        positions, drafts = self._positions[start:end], self.drafts.part(start, end)
+        start, end = self._applied_count, self._applied_count + len(txids)
+        self._applied_count = end
+        positions, drafts = self._entry_positions[start:end], self.drafts.part(start, end)
         appended = AppendResult(end - start, txids, timestamp, None, flags)
         try:
-            self.failed += self.topic.apply(self.entries, positions, drafts, appended)
+            self.failures += self.topic.apply_recorded(self.entries, positions, drafts, appended)
         except Exception as error:  # of any kind, see above
-            self.failed.append((positions[-1], error))
+            self.failures.append((positions[-1], error))
 
 
 class MultiTopicBatch:
@@ -198,16 +208,17 @@ class MultiTopicBatch:
     def __init__(
         self, run: BatchColumns, topics: Mapping[int, BatchParticipant], source: int
     ) -> None:
-        self._numbers: Final = run.numbers
+        self._name_numbers: Final = run.property_indexes
         self._handles: Final[Handles] = {
-            number: topics[number].handles(name.origin) for number, name in run.used().items()
+            number: topics[number].journal_handles(name.origin)
+            for number, name in run.used_properties().items()
         }
-        heard = {number for number, topic in topics.items() if topic.is_heard}
+        heard = {number for number, topic in topics.items() if topic.has_recipients}
         concerned = {number for number, topic in topics.items() if topic.table is not None} | heard
         entries = EntryContents(run)
         shares: dict[int, _TopicShare] = {}
         unheard: dict[BatchParticipant, list[tuple[int, Sequence[int]]]] = {}
-        for number, places in by_value(run.numbers) if concerned else ():
+        for number, places in by_value(run.property_indexes) if concerned else ():
             topic = topics[number]
             if number in heard and len(heard) == 1:
                 own = EntryContents(run.pick(places))
@@ -222,19 +233,19 @@ class MultiTopicBatch:
                 map(itemgetter(0), parts), _TopicShare(topic, entries, places, places)
             )
         self._shares: Final = [*dict.fromkeys(shares.values())]
-        tables = self._by_table()
+        tables = self._shares_by_table()
         _make_room(tables)
         self._tables: Final = list(tables)
-        self._content: Final = self._with_own_keys(run.content(source))
+        self._content: Final = self._with_own_keys(run.journal_columns(source))
         # Room was reserved in this order, so tables with several shares must apply in it.
         of_one_table = {share for shares in tables.values() if len(shares) > 1 for share in shares}
-        self._in_order: Final = {
+        self._ordered_shares: Final = {
             number: share
             for number, share in shares.items()
             if (number in heard and len(heard) > 1) or share in of_one_table
         }
 
-    def _by_table(self) -> dict[RecordTable, list[_TopicShare]]:
+    def _shares_by_table(self) -> dict[RecordTable, list[_TopicShare]]:
         """Return the tables that store the messages, each with the shares."""
         tables: dict[RecordTable, list[_TopicShare]] = {}
         for share in self._shares:
@@ -248,47 +259,49 @@ class MultiTopicBatch:
         for share in self._shares:
             if own := share.drafts.sow_keys:
                 keys = keys or list(each(content.sow_keys, len(content.data)))
-                for place, key in zip(share.places, own, strict=True):
+                for place, key in zip(share.batch_positions, own, strict=True):
                     keys[place] = key
         return content._replace(sow_keys=keys) if keys else content
 
     @property
     def failures(self) -> Iterator[tuple[EntryContents, Sequence[BatchFailure]]]:
         """The messages of each topic that could not be applied."""
-        return ((share.entries, share.failed) for share in self._shares if share.failed)
+        return ((share.entries, share.failures) for share in self._shares if share.failures)
 
     def record(self, journal: Journal) -> RecorderResult:
         """Record, apply and announce as many messages as the journal accepts."""
         place = first = last = 0
         with ExitStack() as stack:
             for table in self._tables:
-                stack.enter_context(table.store.undisturbed())
-            while place < len(self._numbers):
+                stack.enter_context(table.store.pause_cleaning())
+            while place < len(self._name_numbers):
                 step = journal.append_copies(self._handles, self._content, place)
                 if step.txids:
                     first, last = first or step.txids[0], step.txids[-1]
-                    self._apply(place, step)
+                    self._apply_step(place, step)
                 place = step.end
                 if step.problem is not None:
                     break
         for share in self._shares:
-            share.topic.applied()
+            share.topic.finish_batch()
         return RecorderResult(place, first, last)
 
-    def _apply(self, start: int, step: AppendResult) -> None:
+    def _apply_step(self, start: int, step: AppendResult) -> None:
         """Apply the messages recorded in one step that began at a place."""
-        in_order = {*self._in_order.values()}
+        in_order = {*self._ordered_shares.values()}
         for share in self._shares:
             if share not in in_order:
-                share.apply_all(start, step)
-        if not self._in_order:
+                share.apply_step(start, step)
+        if not self._ordered_shares:
             return
         flags = list(each(step.flags, len(step.txids)))
         at = 0
-        for number, alike in groupby(self._numbers[start : step.end]):
+        for number, alike in groupby(self._name_numbers[start : step.end]):
             end = at + sum(1 for _ in alike)
-            if number in self._in_order:
-                self._in_order[number].apply(step.txids[at:end], flags[at:end], step.timestamp)
+            if number in self._ordered_shares:
+                self._ordered_shares[number].apply_next(
+                    step.txids[at:end], flags[at:end], step.timestamp
+                )
             at = end
 
 
@@ -302,5 +315,7 @@ def _make_room(tables: Mapping[RecordTable, Sequence[_TopicShare]]) -> None:
         if len(shares) == 1:
             shares[0].drafts.make_room(table)
             continue
-        placed = [zip(share.places, share.drafts.each(), strict=True) for share in shares]
-        table.make_room([record for _, record in sorted(chain(*placed), key=itemgetter(0))])
+        placed = [
+            zip(share.batch_positions, share.drafts.to_records(), strict=True) for share in shares
+        ]
+        table.ensure_space([record for _, record in sorted(chain(*placed), key=itemgetter(0))])

@@ -69,50 +69,50 @@ class ReplicatedRecordApplier:
         sow: the records.
         name: the topic's name.
         journal: records its messages.
-        records: puts records, and announces changes.
+        writer: puts records, and announces changes.
     """
 
-    __slots__ = ("_journal", "_name", "_own_keys", "_records", "_sow")
+    __slots__ = ("_computes_keys", "_journal", "_name", "_sow", "_writer")
 
     def __init__(
-        self, sow: SowTopicRecords, name: str, journal: TopicJournal, records: RecordWriter
+        self, sow: SowTopicRecords, name: str, journal: TopicJournal, writer: RecordWriter
     ) -> None:
         self._sow: Final = sow
         self._name: Final = name
         self._journal: Final = journal
-        self._records: Final = records
-        self._own_keys: Final = bool(sow.table.options.key_fields)
+        self._writer: Final = writer
+        self._computes_keys: Final = bool(sow.table.options.key_fields)
 
-    def take_in(self, arrivals: ReplicatedBatch) -> None:
+    def process_batch(self, arrivals: ReplicatedBatch) -> None:
         """Record and apply some of the received entries, from the front."""
         if arrivals.kind in MESSAGES:
-            self._take_in_messages(arrivals)
+            self._process_messages(arrivals)
         elif arrivals.kind is JournalEntryKind.SOW_DELETE:
-            self._take_in_deletion(arrivals)
+            self._process_deletion(arrivals)
         else:
-            self._journal.append_copies(arrivals, arrivals.content())
+            self._journal.append_copies(arrivals, arrivals.next_content())
 
-    def draft(self, entries: EntryContents, positions: Sequence[int]) -> RecordDrafts:
+    def draft_records(self, entries: EntryContents, positions: Sequence[int]) -> RecordDrafts:
         """Return drafts of messages that are recorded together with those of other topics.
 
         Raises:
             BatchRejectedError: not all of them can be recorded at once.
         """
-        drafts, problem = self._drafts_of(entries, positions)
+        drafts, problem = self._draft_batch(entries, positions)
         if problem is not None:
             raise BatchRejectedError(str(problem))
-        if self._own_keys:
-            has_extras = entries.have_extras(positions)
+        if self._computes_keys:
+            has_extras = entries.any_extras(positions)
             if has_extras and any(entries.extras(position)[1] for position in positions):
                 raise BatchRejectedError("the key of one of them is not recorded here")
             return drafts
-        if drafts.run is None:
+        if drafts.batch is None:
             keys = (entries.sow_key(position) for position in positions)
             if any(record.key != key for record, key in zip(drafts.records, keys, strict=True)):
                 raise BatchRejectedError("the key of one of them is another one here")
         return drafts
 
-    def apply(
+    def apply_recorded(
         self,
         entries: EntryContents,
         positions: Sequence[int],
@@ -121,49 +121,51 @@ class ReplicatedRecordApplier:
     ) -> Sequence[BatchFailure]:
         """Apply and announce messages that have been drafted and recorded."""
         if self._journal.has_feeds:
-            keys = drafts.sow_keys or pick_values(entries.run.sow_keys, positions)
-            self._journal.feed(entries, positions[0], appended, keys)
+            keys = drafts.sow_keys or pick_values(entries.columns.sow_keys, positions)
+            self._journal.feed_replicated(entries, positions[0], appended, keys)
         return self._apply(entries, positions, drafts, appended)
 
     # messages
 
-    def _take_in_messages(self, arrivals: ReplicatedBatch) -> None:
-        positions = self._next_of(arrivals)
-        drafts, problem = self._drafts_of(arrivals, positions)
+    def _process_messages(self, arrivals: ReplicatedBatch) -> None:
+        positions = self._next_positions(arrivals)
+        drafts, problem = self._draft_batch(arrivals, positions)
         if problem is not None and not drafts.size:
-            arrivals.cannot(problem)
-        drafts = self._with_room(drafts, arrivals)
+            arrivals.record_problem(problem)
+        drafts = self._reserve_room(drafts, arrivals)
         if not drafts.size:
             return
-        content = self._content_of(arrivals, drafts)
-        with self._sow.table.store.undisturbed():
+        content = self._journal_content(arrivals, drafts)
+        with self._sow.table.store.pause_cleaning():
             appended = self._journal.append_copies(arrivals, content)
             count = len(appended.txids)
             if count:
                 drafts = drafts.part(0, count)
-                arrivals.unapplied += self._apply(arrivals, positions[:count], drafts, appended)
+                arrivals.unapplied_entries += self._apply(
+                    arrivals, positions[:count], drafts, appended
+                )
 
-    def _next_of(self, arrivals: ReplicatedBatch) -> range:
+    def _next_positions(self, arrivals: ReplicatedBatch) -> range:
         """Return the positions of the next messages that may be recorded in one step.
 
         A message that loses the key which its publisher gave is alone: its extras change.
         """
         start = arrivals.position
         end = min(start + APPLY_BATCH_SIZE, len(arrivals.bodies))
-        if self._own_keys and arrivals.has_extras:
+        if self._computes_keys and arrivals.has_extras:
             for place in range(start, end):
                 if arrivals.extras(place)[1]:
                     return range(start, max(place, start + 1))
         return range(start, end)
 
-    def _drafts_of(
+    def _draft_batch(
         self, entries: EntryContents, positions: Sequence[int]
     ) -> tuple[RecordDrafts, Exception | None]:
         """Return drafts of as many messages as one step can record, and the next one's problem."""
-        run, bodies = entries.run, [entries.bodies[position] for position in positions]
-        numbers = self._numbers_of(bodies, pick_values(run.sow_keys, positions))
+        run, bodies = entries.columns, [entries.bodies[position] for position in positions]
+        numbers = self._numeric_keys(bodies, pick_values(run.sow_keys, positions))
         if not numbers:
-            records, problem = self._records_of(entries, positions)
+            records, problem = self._draft_each(entries, positions)
             return RecordDrafts(records=records), problem
         seconds = field_of(pick_values(run.expirations, positions))
         drafts = SowRecordBatch(
@@ -177,26 +179,26 @@ class ReplicatedRecordApplier:
             pick_values(run.sequences, positions),
             entries.correlation_ids(positions),
         )
-        return RecordDrafts(drafts, sow_keys=numbers if self._own_keys else ()), None
+        return RecordDrafts(drafts, sow_keys=numbers if self._computes_keys else ()), None
 
-    def _numbers_of(self, bodies: Sequence[bytes], recorded: Sequence[int]) -> Sequence[int]:
+    def _numeric_keys(self, bodies: Sequence[bytes], recorded: Sequence[int]) -> Sequence[int]:
         """Return SOW keys as numbers; empty if messages have to be examined one by one.
 
         Args:
             bodies: the messages.
             recorded: the keys that they came with, 0 for a key that is no number.
         """
-        if self._own_keys:
+        if self._computes_keys:
             return self._sow.key_numbers(bodies, self._name)
         return () if self._sow.learns_keys or not all(recorded) else recorded
 
-    def _records_of(
+    def _draft_each(
         self, entries: EntryContents, positions: Sequence[int]
     ) -> tuple[list[Record], Exception | None]:
-        """Do the same as `_drafts_of`, for any keys: return records, not a run."""
+        """Do the same as `_draft_batch`, for any keys: return records, not a run."""
         bodies, sow, name = entries.bodies, self._sow, self._name
         key_of = sow.key_source(name).key
-        lifetimes = pick_values(entries.run.expirations, positions)
+        lifetimes = pick_values(entries.columns.expirations, positions)
         drafts: list[Record] = []
         try:
             for position, lifetime in zip(positions, lifetimes, strict=True):
@@ -205,44 +207,44 @@ class ReplicatedRecordApplier:
                 if key is None:
                     key = key_of(body, None)
                 else:
-                    sow.learn(body, key)
+                    sow.learn_key(body, key)
                 mark, bookmark = entries.correlation_id(position), entries.bookmark(position)
                 drafts.append(Record(key, body, name, 0, lifetime * NANOSECONDS, 0, mark, bookmark))
         except (BodyError, KeyRefusedError, RecordStoreError) as error:
             return drafts, error
         return drafts, None
 
-    def _with_room(self, drafts: RecordDrafts, arrivals: ReplicatedBatch) -> RecordDrafts:
+    def _reserve_room(self, drafts: RecordDrafts, arrivals: ReplicatedBatch) -> RecordDrafts:
         """Return the first drafts that there is room for: a recorded message must not fail."""
         while drafts.size:
             try:
                 drafts.make_room(self._sow.table)
             except RecordStoreError as error:
                 if drafts.size == 1:
-                    arrivals.cannot(error)
+                    arrivals.record_problem(error)
                 drafts = drafts.part(0, drafts.size // 2)
             else:
                 break
         return drafts
 
-    def _content_of(self, arrivals: ReplicatedBatch, drafts: RecordDrafts) -> EntryColumns:
+    def _journal_content(self, arrivals: ReplicatedBatch, drafts: RecordDrafts) -> EntryColumns:
         """Return the next messages as they are recorded, with the SOW keys that they have here.
 
         They end before a message that needs other extras than it came with. Such a message is
         returned alone.
         """
-        run = drafts.run
+        run = drafts.batch
         if run is None:
-            numbers = self._numbers_with_extras(arrivals, drafts.records)
+            numbers = self._keys_with_same_extras(arrivals, drafts.records)
             if not numbers:
-                return arrivals.with_key(*split_key(drafts.records[0].key))
-            return arrivals.content(len(numbers))._replace(sow_keys=numbers)
-        if self._own_keys and arrivals.extras(arrivals.position)[1]:
-            return arrivals.with_key(run.keys[0], b"")
-        content, keys = arrivals.content(drafts.size), field_of(run.keys)
+                return arrivals.next_content_with_key(*split_key(drafts.records[0].key))
+            return arrivals.next_content(len(numbers))._replace(sow_keys=numbers)
+        if self._computes_keys and arrivals.extras(arrivals.position)[1]:
+            return arrivals.next_content_with_key(run.keys[0], b"")
+        content, keys = arrivals.next_content(drafts.size), field_of(run.keys)
         return content if content.sow_keys == keys else content._replace(sow_keys=keys)
 
-    def _numbers_with_extras(
+    def _keys_with_same_extras(
         self, arrivals: ReplicatedBatch, records: Sequence[Record]
     ) -> list[int]:
         """Return the numeric SOW keys of the first records with messages that keep their extras."""
@@ -265,30 +267,33 @@ class ReplicatedRecordApplier:
         envelope = entries.common_envelope(positions[0], appended.timestamp)
         moment = appended.timestamp * NANOSECONDS_IN_MICROSECOND
         failed: list[BatchFailure] = []
-        if drafts.run is not None:
-            run = drafts.run._replace(
+        if drafts.batch is not None:
+            run = drafts.batch._replace(
                 sequences=appended.txids,
                 timestamp=moment,
-                expires=expiry_times(drafts.run.expires, moment),
+                expires=expiry_times(drafts.batch.expires, moment),
             )
-            for start, end in self._standing(run, appended.flags):
-                problems = self._records.apply_run(run.part(start, end), envelope)
+            for start, end in self._ranges_to_put(run, appended.flags):
+                problems = self._writer.apply_run(run.part(start, end), envelope)
                 failed += [(positions[start + place], problem) for place, problem in problems]
             return failed
         flags = each(appended.flags, len(positions))
         for position, txid, is_late, draft in zip(
             positions, appended.txids, flags, drafts.records, strict=True
         ):
-            client, sequence = entries.run.clients[position], entries.run.sequences[position]
+            client, sequence = (
+                entries.columns.clients[position],
+                entries.columns.sequences[position],
+            )
             if is_late and self._is_superseded(draft.key, client, sequence):
                 continue
             expires = draft.expires + moment if draft.expires else 0
             record = draft._replace(timestamp=moment, expires=expires, sequence=txid)
-            problems = self._records.apply_each((record,), envelope)
+            problems = self._writer.apply_each((record,), envelope)
             failed += [(position, problem) for _, problem in problems]
         return failed
 
-    def _standing(self, run: SowRecordBatch, flags: FieldColumn) -> Iterator[tuple[int, int]]:
+    def _ranges_to_put(self, run: SowRecordBatch, flags: FieldColumn) -> Iterator[tuple[int, int]]:
         """Yield the start and end of each row of records to put.
 
         Late records are checked one by one: records put before them count.
@@ -316,24 +321,24 @@ class ReplicatedRecordApplier:
             sequence: the number of its message.
         """
         table = self._sow.table
-        return is_later(table.get(table.identity(key, self._name)), client, sequence)
+        return is_later(table.get(table.make_identity(key, self._name)), client, sequence)
 
     # deletions
 
-    def _take_in_deletion(self, arrivals: ReplicatedBatch) -> None:
+    def _process_deletion(self, arrivals: ReplicatedBatch) -> None:
         sow, position = self._sow, arrivals.position
         try:
             keys = msgspec.json.decode(arrivals.bodies[position], type=list[str])
-            records = sow.find_keys(keys, lambda name: name == self._name)
-            sow.table.make_room_to_remove(records)
+            records = sow.find_by_keys(keys, lambda name: name == self._name)
+            sow.table.ensure_space_to_remove(records)
         except (msgspec.MsgspecError, RecordStoreError) as error:
-            arrivals.cannot(error)
+            arrivals.record_problem(error)
             return
-        appended = self._journal.append_copies(arrivals, arrivals.content(1))
+        appended = self._journal.append_copies(arrivals, arrivals.next_content(1))
         if not appended.txids:
             return
         envelope = arrivals.envelope(position, appended.timestamp)
-        client, sequence = arrivals.run.clients[position], arrivals.run.sequences[position]
+        client, sequence = arrivals.columns.clients[position], arrivals.columns.sequences[position]
         moment = appended.timestamp * NANOSECONDS_IN_MICROSECOND
         for record in records:
             if appended.flags and self._is_superseded(record.key, client, sequence):
@@ -341,7 +346,7 @@ class ReplicatedRecordApplier:
             try:
                 change = sow.remove(record, appended.txids[0], moment)
             except RecordStoreError as error:
-                arrivals.unapplied.append((position, error))
+                arrivals.unapplied_entries.append((position, error))
             else:
                 if change is not None:
-                    self._records.announce(change, envelope, DELETED)
+                    self._writer.announce(change, envelope, DELETED)

@@ -55,7 +55,7 @@ class _PendingGroupChange(NamedTuple):
     reason: str
 
     @property
-    def size(self) -> int:
+    def size_bytes(self) -> int:
         """Bytes that it takes."""
         states = (self.change.previous, self.change.record)
         return _WAITING + sum(len(state.body) for state in states if state is not None)
@@ -67,7 +67,7 @@ class AggregateSubscription:
     Args:
         subscription: the subscription.
         terms: the grouping and the aggregates.
-        deliver: returns the delivery for messages of a form.
+        make_delivery: returns the delivery for messages of a form.
         before: the live subscription that hands its groups over; None if there is none.
 
     Attributes:
@@ -80,13 +80,13 @@ class AggregateSubscription:
     """
 
     __slots__ = (
-        "_deliver",
         "_deliveries",
-        "_differ",
+        "_delta_encoder",
         "_is_catching_up",
-        "_is_succeeded",
+        "_is_replaced",
+        "_make_delivery",
+        "_pending_changes",
         "_subscription",
-        "_waiting",
         "groups",
         "is_live",
         "page",
@@ -96,79 +96,92 @@ class AggregateSubscription:
         self,
         subscription: Subscription,
         terms: AggregationTerms,
-        deliver: Callable[[RecordMessageForm], RecordDelivery],
+        make_delivery: Callable[[RecordMessageForm], RecordDelivery],
         before: AggregateSubscription | None,
     ) -> None:
         self._subscription: Final = subscription
-        self._differ: Final = DeltaEncoder(terms.message_type, terms.key_fields)
-        self._deliver: Final = deliver
+        self._delta_encoder: Final = DeltaEncoder(terms.message_type, terms.key_fields)
+        self._make_delivery: Final = make_delivery
         self._deliveries: Final[dict[RecordMessageForm, RecordDelivery]] = {}
-        self._is_succeeded = False
+        self._is_replaced = False
         self.is_live = before is not None
         self.groups: Final[GroupRecords] = (
-            terms.groups(
-                subscription.filter, subscription.subscriber.hold, subscription.permit.select
+            terms.create_groups(
+                subscription.filter,
+                subscription.subscriber.charge_memory,
+                subscription.permit.select,
             )
             if before is None
-            else before.hand_over()
+            else before.transfer_groups()
         )
-        self.page: Final = self._page(terms.message_type, before)
-        self._waiting: Final[dict[tuple[str, str], _PendingGroupChange]] = {}
+        self.page: Final = self._make_page(terms.message_type, before)
+        self._pending_changes: Final[dict[tuple[str, str], _PendingGroupChange]] = {}
         self._is_catching_up = False
 
-    def take(self, change: RecordChange, envelope: Envelope, reason: str) -> None:
+    def handle_change(self, change: RecordChange, envelope: Envelope, reason: str) -> None:
         """Apply a change of a record, or queue it. See `RecordFanout.announce`."""
         key = change.topic, change.key
-        earlier = self._waiting.get(key)
+        earlier = self._pending_changes.get(key)
         if self.is_live or (self._is_catching_up and earlier is None):
-            self._apply(change, envelope, reason)
+            self._apply_change(change, envelope, reason)
             return
         if earlier is not None:
             change = change._replace(previous=earlier.change.previous)
-            self._subscription.subscriber.hold(-earlier.size)
-        waiting = self._waiting[key] = _PendingGroupChange(change, envelope, reason)
-        self._subscription.subscriber.hold(waiting.size)
+            self._subscription.subscriber.charge_memory(-earlier.size_bytes)
+        waiting = self._pending_changes[key] = _PendingGroupChange(change, envelope, reason)
+        self._subscription.subscriber.charge_memory(waiting.size_bytes)
 
     def catch_up(self) -> bool:
         """Apply some of the waiting changes; return True if there are more."""
         self._is_catching_up = True
-        for key in list(islice(self._waiting, _BATCH_SIZE)):
-            waiting = self._waiting.pop(key)
-            self._subscription.subscriber.hold(-waiting.size)
-            self._apply(*waiting)
-        self.is_live = not self._waiting
+        for key in list(islice(self._pending_changes, _BATCH_SIZE)):
+            waiting = self._pending_changes.pop(key)
+            self._subscription.subscriber.charge_memory(-waiting.size_bytes)
+            self._apply_change(*waiting)
+        self.is_live = not self._pending_changes
         return not self.is_live
 
-    def hand_over(self) -> GroupRecords:
+    def transfer_groups(self) -> GroupRecords:
         """Return the groups, for a subscription that replaces this one."""
-        self._is_succeeded = True
+        self._is_replaced = True
         return self.groups
 
     def end(self) -> None:
         """Release everything; the subscription has ended."""
-        self._subscription.subscriber.hold(-sum(one.size for one in self._waiting.values()))
-        self._waiting.clear()
+        self._subscription.subscriber.charge_memory(
+            -sum(one.size_bytes for one in self._pending_changes.values())
+        )
+        self._pending_changes.clear()
         if self.page is not None:
             self.page.end()
-        if not self._is_succeeded:
-            self.groups.drop()
+        if not self._is_replaced:
+            self.groups.free()
 
-    def _page(self, message_type: MessageType, before: AggregateSubscription | None) -> Page | None:
+    def _make_page(
+        self, message_type: MessageType, before: AggregateSubscription | None
+    ) -> Page | None:
         """Return the page, if paginated; it uses the previous page's result set if possible."""
         subscription, terms = self._subscription, self._subscription.page
         if terms is None:
             return None
         results: ResultSet | None = None
         if before is not None and before.page is not None:
-            results = before.page.results_in(terms.order_by)
+            results = before.page.result_set_for(terms.order_by)
         if results is None:
             results = ResultSet(message_type, terms.order_by)
-        page = Page(subscription, terms, results, self.groups.find, self._differ, self._deliver)
+        page = Page(
+            subscription,
+            terms,
+            results,
+            self.groups.find_record,
+            self._delta_encoder,
+            self._make_delivery,
+        )
         results.attach(page)
         return page
 
-    def _apply(self, change: RecordChange, envelope: Envelope, reason: str) -> None:
-        for changed in self.groups.take(change, envelope):
+    def _apply_change(self, change: RecordChange, envelope: Envelope, reason: str) -> None:
+        for changed in self.groups.apply_change(change, envelope):
             state = changed.record or changed.previous
             if state is None:
                 continue
@@ -177,29 +190,33 @@ class AggregateSubscription:
                 changed.key,
                 state.body,
                 None if changed.previous is None else changed.previous.body,
-                Envelope(None, envelope.received),
-                self._differ,
+                Envelope(None, envelope.received_s),
+                self._delta_encoder,
                 gone if changed.record is None else MATCH,
                 "",
                 state,
             )
             if self.page is not None:
-                self.page.results.take(changed.record, changed.previous, message)
+                self.page.result_set.apply_change(changed.record, changed.previous, message)
             else:
-                self._tell(self._form(changed), message)
+                self._deliver_message(self._message_form(changed), message)
 
-    def _tell(self, form: RecordMessageForm | None, message: RecordMessage) -> None:
+    def _deliver_message(self, form: RecordMessageForm | None, message: RecordMessage) -> None:
         if form is None:
             return
         delivery = self._deliveries.get(form)
         if delivery is None:
-            delivery = self._deliveries[form] = self._deliver(form)
+            delivery = self._deliveries[form] = self._make_delivery(form)
         delivery.deliver(message)
 
-    def _form(self, changed: RecordChange) -> RecordMessageForm | None:
+    def _message_form(self, changed: RecordChange) -> RecordMessageForm | None:
         """Return the form of a message about a group; None for no message."""
         if changed.record is None:
-            return RecordMessageForm.LEAVING if self._subscription.tracks_focus else None
-        if changed.previous is None or not self._subscription.delta or not self._differ.works:
-            return RecordMessageForm.WHOLE
+            return RecordMessageForm.OOF if self._subscription.tracks_focus else None
+        if (
+            changed.previous is None
+            or not self._subscription.sends_deltas
+            or not self._delta_encoder.is_supported
+        ):
+            return RecordMessageForm.FULL
         return RecordMessageForm.DELTA

@@ -65,7 +65,7 @@ def permitted_filter(permit: Permit, wanted: Expr | None) -> Expr | None:
         wanted: the client's own filter, None for all messages.
     """
     if wanted is not None and permit.select is not None:
-        wanted = hide(wanted, permit.select.shows)
+        wanted = hide(wanted, permit.select.includes_whole)
     if permit.filter is None or wanted is None:
         return wanted if permit.filter is None else permit.filter
     return And((*conjuncts(permit.filter), *conjuncts(wanted)))
@@ -76,7 +76,7 @@ def permitted_order(permit: Permit, wanted: tuple[OrderTerm, ...]) -> tuple[Orde
     select = permit.select
     if select is None:
         return wanted
-    return tuple(term for term in wanted if select.shows(term.identifier.path))
+    return tuple(term for term in wanted if select.includes_whole(term.identifier.path))
 
 
 def permitted_fields(permit: Permit, wanted: Sequence[Field]) -> Sequence[Field]:
@@ -95,7 +95,7 @@ def permitted_presentation(
     """Return the requested presentation, limited to the permitted fields."""
     if permit.select is None:
         return wanted
-    binding = SelectList(permit.select_text, permit.select, message_type, is_binding=True)
+    binding = SelectList(permit.select_text, permit.select, message_type, is_entitlement=True)
     return replace(wanted, permitted=binding)
 
 
@@ -130,44 +130,44 @@ class EntitlementVisibility:
         functions: the functions that the filter may call.
     """
 
-    __slots__ = ("_asks", "_effort", "_extract", "_matches", "_type")
+    __slots__ = ("_extract", "_matches", "_message_type", "_needs_context", "_search_allowance")
 
     def __init__(self, permitted: Expr, message_type: MessageType, functions: Functions) -> None:
-        self._type: Final = message_type
-        self._effort: Final = SearchAllowance()
+        self._message_type: Final = message_type
+        self._search_allowance: Final = SearchAllowance()
         self._extract: Final = message_type.extractor(paths(permitted))
         read = with_inferred_types(permitted, message_type)
-        self._matches: Final = compile_filter(read, functions, effort=self._effort)
-        self._asks: Final = asks_for_context(permitted, functions)
+        self._matches: Final = compile_filter(read, functions, effort=self._search_allowance)
+        self._needs_context: Final = asks_for_context(permitted, functions)
 
-    def told(self, message: RecordMessage) -> RecordMessage:
+    def visible_message(self, message: RecordMessage) -> RecordMessage:
         """Return the message to send in place of `message`; itself, if its state may be seen.
 
         Else it has the state before, or one without fields if that may not be seen either.
         """
         record = message.record
-        if self._lets(record, message.body):
+        if self._is_visible(record, message.body):
             return message
         previous = message.previous
-        if previous is None or not self._lets(record, previous):
-            previous = self._emptied(message.body)
-        return message.barred(previous, ENTITLEMENT)
+        if previous is None or not self._is_visible(record, previous):
+            previous = self._empty_body(message.body)
+        return message.redacted(previous, ENTITLEMENT)
 
-    def hid(self, message: RecordMessage) -> bool:
+    def was_hidden(self, message: RecordMessage) -> bool:
         """Return True if the state before was hidden, so that a delta would reveal it."""
         previous = message.previous
-        return previous is not None and not self._lets(message.record, previous)
+        return previous is not None and not self._is_visible(message.record, previous)
 
-    def _emptied(self, body: bytes) -> bytes:
+    def _empty_body(self, body: bytes) -> bytes:
         """Return a body without any of its fields."""
-        if not self._type.capabilities.select:
+        if not self._message_type.capabilities.select:
             return b""
-        return SelectList("", selection_of(()), self._type, is_binding=True).apply(body)
+        return SelectList("", selection_of(()), self._message_type, is_entitlement=True).apply(body)
 
-    def _lets(self, record: Record, body: bytes) -> bool:
+    def _is_visible(self, record: Record, body: bytes) -> bool:
         """Return True if a state of a record may be seen."""
-        self._effort.renew()
+        self._search_allowance.reset()
         context = NO_CONTEXT
-        if self._asks:
+        if self._needs_context:
             context = context_of(record if record.body == body else record._replace(body=body))
         return self._matches(self._extract(body), context)

@@ -96,13 +96,13 @@ class _Case(NamedTuple):
 
     Attributes:
         kind: the kind of change.
-        after: the filters that match the new state.
-        before: the filters that matched the old state.
+        filters_after: the filters that match the new state.
+        filters_before: the filters that matched the old state.
     """
 
     kind: RecordChangeKind
-    after: tuple[Filter, ...]
-    before: tuple[Filter, ...]
+    filters_after: tuple[Filter, ...]
+    filters_before: tuple[Filter, ...]
 
 
 class RecordFanout(SubscriberSet):
@@ -112,21 +112,21 @@ class RecordFanout(SubscriberSet):
         message_type: the type that the topic is scoped to.
         name: the topic's name.
         functions: the functions that filters may call.
-        differ: makes deltas of the topic's records.
+        delta_encoder: makes deltas of the topic's records.
         find: finds the topic's records by SOW key.
     """
 
     __slots__ = (
         "_aggregates",
-        "_alone_unfiltered",
-        "_beside_filtered",
-        "_comparing",
-        "_differ",
+        "_comparing_count",
+        "_delivery_cache",
+        "_delta_encoder",
+        "_filtered_tracking_count",
         "_is_stale",
+        "_mixed_unfiltered",
         "_pages",
-        "_prepared",
-        "_tracking",
-        "_tracking_filtered",
+        "_pure_unfiltered",
+        "_tracking_count",
     )
 
     def __init__(
@@ -134,21 +134,21 @@ class RecordFanout(SubscriberSet):
         message_type: MessageType,
         name: str,
         functions: Functions,
-        differ: DeltaEncoder,
+        delta_encoder: DeltaEncoder,
         find: FindRecord,
     ) -> None:
         super().__init__(message_type, name, functions)
-        self._differ = differ
-        self._pages = TopicPages(message_type, functions, find, differ)
+        self._delta_encoder = delta_encoder
+        self._pages = TopicPages(message_type, functions, find, delta_encoder)
         self._aggregates: dict[Subscription, AggregateSubscription] = {}
         self._is_stale = False
-        self._tracking = 0  # subscriptions that track focus
-        self._tracking_filtered = 0  # those of them with a filter
-        self._comparing = 0  # subscriptions with messages that depend on the state before
+        self._tracking_count = 0  # subscriptions that track focus
+        self._filtered_tracking_count = 0  # those of them with a filter
+        self._comparing_count = 0  # subscriptions with messages that depend on the state before
         # unfiltered subscriptions, with their places: of connections without a filter here, others
-        self._alone_unfiltered: dict[Subscription, int] = {}
-        self._beside_filtered: dict[Subscription, int] = {}
-        self._prepared = DeliveryCache[RecordChangeKind | _Case, _Recipient]()
+        self._pure_unfiltered: dict[Subscription, int] = {}
+        self._mixed_unfiltered: dict[Subscription, int] = {}
+        self._delivery_cache = DeliveryCache[RecordChangeKind | _Case, _Recipient]()
 
     @property
     def has_subscriptions(self) -> bool:
@@ -157,8 +157,8 @@ class RecordFanout(SubscriberSet):
 
     def result_set(self, subscription: Subscription) -> ResultSet | None:
         """Return the result set of a subscription's page; None if it has none."""
-        pages, here = self._pages, self._here(subscription)
-        return pages.page(here).results if here in pages else None
+        pages, here = self._pages, self._effective_form(subscription)
+        return pages.page(here).result_set if here in pages else None
 
     @property
     def has_literal_subscription(self) -> bool:
@@ -171,14 +171,14 @@ class RecordFanout(SubscriberSet):
             self._aggregates[subscription] = AggregateSubscription(
                 subscription,
                 subscription.aggregation,
-                partial(self._alone, subscription),
-                self._succeeded_by(subscription),
+                partial(self._single_delivery, subscription),
+                self._predecessor_of(subscription),
             )
         elif subscription.page is None:
             super()._attach(subscription)
-            self._count(subscription, 1)
+            self._update_counts(subscription, 1)
         else:
-            self._pages.attach(subscription, subscription.page, self._alone)
+            self._pages.attach(subscription, subscription.page, self._single_delivery)
 
     def _detach(self, subscription: Subscription) -> None:
         """See `SubscriberSet.detach`."""
@@ -188,26 +188,26 @@ class RecordFanout(SubscriberSet):
             self._aggregates.pop(subscription).end()
         elif subscription in self._subscriptions:
             super()._detach(subscription)
-            self._count(subscription, -1)
+            self._update_counts(subscription, -1)
 
-    def _count(self, subscription: Subscription, step: int) -> None:
-        is_comparing = subscription.delta or subscription.conflater is not None
+    def _update_counts(self, subscription: Subscription, step: int) -> None:
+        is_comparing = subscription.sends_deltas or subscription.conflater is not None
         if subscription.tracks_focus:
-            self._tracking += step
+            self._tracking_count += step
             if subscription.filter is not None:
-                self._tracking_filtered += step
+                self._filtered_tracking_count += step
                 is_comparing = True
         if is_comparing:
-            self._comparing += step
+            self._comparing_count += step
 
     @property
-    def asks_for_changes(self) -> bool:
+    def needs_changes(self) -> bool:
         """True if some subscription needs changes (`announce`), and not only new states."""
         return bool(
-            self._comparing or self._pages or self._aggregates or self._filters.asks_for_context
+            self._comparing_count or self._pages or self._aggregates or self._filters.needs_context
         )
 
-    def _succeeded_by(self, subscription: Subscription) -> AggregateSubscription | None:
+    def _predecessor_of(self, subscription: Subscription) -> AggregateSubscription | None:
         """Return the live aggregated subscription that `subscription` is about to replace."""
         for other, aggregate in self._aggregates.items():
             if (other.subscriber, other.sub_id) == (subscription.subscriber, subscription.sub_id):
@@ -217,23 +217,23 @@ class RecordFanout(SubscriberSet):
 
     def page(self, subscription: Subscription) -> Page | None:
         """Return the page of a subscription; None if it is not paginated."""
-        here = self._here(subscription)
+        here = self._effective_form(subscription)
         if here in self._aggregates:
             return self._aggregates[here].page
         return self._pages.page(here) if here in self._pages else None
 
     def aggregate(self, subscription: Subscription) -> AggregateSubscription:
         """Return the aggregate of an aggregated subscription."""
-        return self._aggregates[self._here(subscription)]
+        return self._aggregates[self._effective_form(subscription)]
 
     def cost_of(self, subscription: Subscription) -> FilterCost | None:
         """See `SubscriberSet.cost_of`. The cost of an aggregated subscription is not known."""
-        here = self._here(subscription)
+        here = self._effective_form(subscription)
         if here in self._pages:
             return self._pages.cost_of(here, self.name)
         return super().cost_of(subscription)
 
-    def _changed(self) -> None:
+    def _invalidate_deliveries(self) -> None:
         self._is_stale = True
 
     def announce(self, change: RecordChange, envelope: Envelope, reason: str) -> None:
@@ -245,8 +245,8 @@ class RecordFanout(SubscriberSet):
             reason: the reason in `oof` messages.
         """
         if self._aggregates:
-            self._tell_aggregates(change, envelope, reason)
-        recipients = self._due(change, envelope) if self._subscriptions else ()
+            self._update_aggregates(change, envelope, reason)
+        recipients = self._recipients_of(change, envelope) if self._subscriptions else ()
         record, previous = change.record, change.previous
         state = record or previous
         if state is None or not (recipients or self._pages):
@@ -256,7 +256,7 @@ class RecordFanout(SubscriberSet):
             state.body,
             None if previous is None else previous.body,
             envelope,
-            self._differ,
+            self._delta_encoder,
             reason,
             state.correlation_id,
             state,
@@ -267,10 +267,10 @@ class RecordFanout(SubscriberSet):
             except Exception as error:  # no error of a subscription may fail the change
                 give_up_on(subscriptions, error)
         if self._pages:
-            self._pages.take(change, envelope, message)
+            self._pages.apply_change(change, envelope, message)
 
     def announce_run(self, run: SowRecordBatch, envelope: Envelope) -> None:
-        """Deliver records that have been put, provided that `asks_for_changes` is false.
+        """Deliver records that have been put, provided that `needs_changes` is false.
 
         Args:
             run: the records.
@@ -278,22 +278,22 @@ class RecordFanout(SubscriberSet):
         """
         if self._is_stale:
             self._prepare()
-        self._hand_over(self._to_unfiltered(RecordChangeKind.UPDATE), run, envelope)
+        self._deliver_run(self._unfiltered_recipients(RecordChangeKind.UPDATE), run, envelope)
         filters = self._filters
         if not filters:
             return
-        filters.expect(len(run.bodies))
+        filters.count_messages(len(run.bodies))
         start = 0
         for after, alike in groupby(map(filters.match, run.bodies)):
             end = start + sum(1 for _ in alike)
             if self._is_stale:  # a filter has failed
                 self._prepare()
-            recipients = self._to_matching(_Case(RecordChangeKind.UPDATE, after, ()))
+            recipients = self._matching_recipients(_Case(RecordChangeKind.UPDATE, after, ()))
             if recipients:
-                self._hand_over(recipients, run.part(start, end), envelope)
+                self._deliver_run(recipients, run.part(start, end), envelope)
             start = end
 
-    def _hand_over(
+    def _deliver_run(
         self, recipients: Sequence[_Recipient], run: SowRecordBatch, envelope: Envelope
     ) -> None:
         """Deliver a run; several deliveries of one connection are interleaved per record."""
@@ -304,46 +304,46 @@ class RecordFanout(SubscriberSet):
             part = run.part(start, start + step)
             for delivery, subscriptions in recipients:
                 try:
-                    deliver_run(delivery, part, envelope, self._differ)
+                    deliver_run(delivery, part, envelope, self._delta_encoder)
                 except Exception as error:  # no error of a subscription may fail the change
                     give_up_on(subscriptions, error)
 
-    def _tell_aggregates(self, change: RecordChange, envelope: Envelope, reason: str) -> None:
+    def _update_aggregates(self, change: RecordChange, envelope: Envelope, reason: str) -> None:
         for subscription, aggregate in self._aggregates.items():
             try:
-                aggregate.take(change, envelope, reason)
+                aggregate.handle_change(change, envelope, reason)
             except Exception as error:  # no error of a subscription may fail the change
                 give_up_on((subscription,), error)
 
-    def _due(self, change: RecordChange, envelope: Envelope) -> Sequence[_Recipient]:
+    def _recipients_of(self, change: RecordChange, envelope: Envelope) -> Sequence[_Recipient]:
         """Return the recipients of a change, of all subscriptions without a page."""
         if self._is_stale:
             self._prepare()
         if change.record is None:
-            if change.previous is None or not self._tracking:
+            if change.previous is None or not self._tracking_count:
                 return ()
             kind = RecordChangeKind.REMOVAL
         else:
             kind = RecordChangeKind.INSERT if change.previous is None else RecordChangeKind.UPDATE
-        recipients = self._to_unfiltered(kind)
+        recipients = self._unfiltered_recipients(kind)
         if self._filters:
-            return [*recipients, *self._of_filters(kind, change, envelope)]
+            return [*recipients, *self._filtered_recipients(kind, change, envelope)]
         return recipients
 
-    def _to_unfiltered(self, kind: RecordChangeKind) -> Sequence[_Recipient]:
+    def _unfiltered_recipients(self, kind: RecordChangeKind) -> Sequence[_Recipient]:
         """Return the recipients of any change, of the connections without a filter here."""
-        recipients = self._prepared.get(kind)
+        recipients = self._delivery_cache.get(kind)
         if recipients is None:
-            grouped = self._grouped(self._alone_unfiltered, kind, set(), set())
-            recipients = self._prepared.keep(kind, grouped)
+            grouped = self._group_recipients(self._pure_unfiltered, kind, set(), set())
+            recipients = self._delivery_cache.store(kind, grouped)
         return recipients
 
     def _prepare(self) -> None:
         self._is_stale = False
-        self._alone_unfiltered, self._beside_filtered = self._by_connection()
-        self._prepared.clear()
+        self._pure_unfiltered, self._mixed_unfiltered = self._split_unfiltered()
+        self._delivery_cache.clear()
 
-    def _of_filters(
+    def _filtered_recipients(
         self, kind: RecordChangeKind, change: RecordChange, envelope: Envelope
     ) -> Sequence[_Recipient]:
         """Return the recipients of a change, of the connections with a filter here."""
@@ -351,23 +351,23 @@ class RecordFanout(SubscriberSet):
         before: tuple[Filter, ...] = ()
         if change.record is not None:
             after = match_record(self._filters, change.record, envelope)
-        if change.previous is not None and self._tracking_filtered:
+        if change.previous is not None and self._filtered_tracking_count:
             before = match_record(self._filters, change.previous, None)
-        return self._to_matching(_Case(kind, after, before))
+        return self._matching_recipients(_Case(kind, after, before))
 
-    def _to_matching(self, case: _Case) -> Sequence[_Recipient]:
+    def _matching_recipients(self, case: _Case) -> Sequence[_Recipient]:
         """Return the recipients of a combination, of the connections with a filter here."""
-        recipients = self._prepared.get(case)
+        recipients = self._delivery_cache.get(case)
         if recipients is None:
             kind, after, before = case
-            found = self._with_users(self._beside_filtered, after + before)
-            grouped = self._grouped(found, kind, set(after), set(before))
-            recipients = self._prepared.keep(case, grouped)
+            found = self._merge_subscriptions(self._mixed_unfiltered, after + before)
+            grouped = self._group_recipients(found, kind, set(after), set(before))
+            recipients = self._delivery_cache.store(case, grouped)
         return recipients
 
     # ---- preparing
 
-    def _grouped(
+    def _group_recipients(
         self,
         subscriptions: Iterable[Subscription],
         kind: RecordChangeKind,
@@ -379,15 +379,17 @@ class RecordFanout(SubscriberSet):
             tuple[Outbox, Presentation, bool, str], list[tuple[Subscription, RecordMessageForm]]
         ] = {}
         for subscription in subscriptions:
-            form = self._form(subscription, kind, after, before)
+            form = self._message_form(subscription, kind, after, before)
             if form is None:
                 continue
             if subscription.conflater is not None:
-                had = self._matched(subscription, kind, before)
-                delivery = self._conflated(subscription, subscription.conflater, form, had=had)
+                had = self._matched_before(subscription, kind, before)
+                delivery = self._conflated_delivery(
+                    subscription, subscription.conflater, form, had=had
+                )
                 conflated.append((delivery, [subscription]))
                 continue
-            leaves = form is RecordMessageForm.LEAVING
+            leaves = form is RecordMessageForm.OOF
             permitted = subscription.permit.filter_text
             group = subscription.outbox, subscription.presentation, leaves, permitted
             groups.setdefault(group, []).append((subscription, form))
@@ -396,7 +398,7 @@ class RecordFanout(SubscriberSet):
             for group in groups.values()
         ] + conflated
 
-    def _form(
+    def _message_form(
         self,
         subscription: Subscription,
         kind: RecordChangeKind,
@@ -405,25 +407,31 @@ class RecordFanout(SubscriberSet):
     ) -> RecordMessageForm | None:
         """Return the form that a subscription gets; None for nothing. See the table at the top."""
         filter_ = self._subscriptions[subscription].filter
-        matched = self._matched(subscription, kind, before)
+        matched = self._matched_before(subscription, kind, before)
         if kind is RecordChangeKind.REMOVAL or not (filter_ is None or filter_ in after):
-            return RecordMessageForm.LEAVING if matched and subscription.tracks_focus else None
-        if not subscription.delta or not self._differ.works or kind is RecordChangeKind.INSERT:
-            return RecordMessageForm.WHOLE
+            return RecordMessageForm.OOF if matched and subscription.tracks_focus else None
+        if (
+            not subscription.sends_deltas
+            or not self._delta_encoder.is_supported
+            or kind is RecordChangeKind.INSERT
+        ):
+            return RecordMessageForm.FULL
         returns = subscription.tracks_focus and not matched
-        return RecordMessageForm.WHOLE if returns else RecordMessageForm.DELTA
+        return RecordMessageForm.FULL if returns else RecordMessageForm.DELTA
 
-    def _matched(
+    def _matched_before(
         self, subscription: Subscription, kind: RecordChangeKind, before: set[Filter]
     ) -> bool:
         """Return True if a subscription matched a record before it changed."""
         filter_ = self._subscriptions[subscription].filter
         return kind is not RecordChangeKind.INSERT and (filter_ is None or filter_ in before)
 
-    def _alone(self, subscription: Subscription, form: RecordMessageForm) -> RecordDelivery:
+    def _single_delivery(
+        self, subscription: Subscription, form: RecordMessageForm
+    ) -> RecordDelivery:
         """Return a delivery to a single subscription."""
         if subscription.conflater is not None:
-            return self._conflated(subscription, subscription.conflater, form, had=False)
+            return self._conflated_delivery(subscription, subscription.conflater, form, had=False)
         return self._delivery_for([(subscription, form)])
 
     def _delivery_for(
@@ -431,18 +439,18 @@ class RecordFanout(SubscriberSet):
     ) -> RecordDelivery:
         subscriptions = [subscription for subscription, _ in group]
         if any(form is not RecordMessageForm.DELTA for _, form in group):
-            if group[0][1] is RecordMessageForm.LEAVING:
-                barrier = self._barrier(subscriptions[0])
-                return OofDelivery(self._framer("oof", subscriptions), barrier)
-            return FullRecordDelivery(self._framer("p", subscriptions))
-        wanting_empties = [one for one in subscriptions if not one.no_empties]
+            if group[0][1] is RecordMessageForm.OOF:
+                barrier = self._visibility_for(subscriptions[0])
+                return OofDelivery(self._make_framer("oof", subscriptions), barrier)
+            return FullRecordDelivery(self._make_framer("p", subscriptions))
+        wanting_empties = [one for one in subscriptions if not one.omits_empty_deltas]
         return DeltaDelivery(
-            self._framer("p", subscriptions),
-            self._framer("p", wanting_empties) if wanting_empties else None,
-            self._barrier(subscriptions[0]),
+            self._make_framer("p", subscriptions),
+            self._make_framer("p", wanting_empties) if wanting_empties else None,
+            self._visibility_for(subscriptions[0]),
         )
 
-    def _conflated(
+    def _conflated_delivery(
         self,
         subscription: Subscription,
         conflater: Conflater,
@@ -455,20 +463,20 @@ class RecordFanout(SubscriberSet):
             conflater,
             self.name,
             form,
-            self._framer("p", [subscription]),
-            self._framer("oof", [subscription]),
-            self._barrier(subscription),
-            had=had,
+            self._make_framer("p", [subscription]),
+            self._make_framer("oof", [subscription]),
+            self._visibility_for(subscription),
+            had_match=had,
         )
 
-    def _barrier(self, subscription: Subscription) -> EntitlementVisibility | None:
+    def _visibility_for(self, subscription: Subscription) -> EntitlementVisibility | None:
         """Return the entitlement barrier of a subscription; None if its user may see all."""
         permitted = subscription.permit.filter
         if permitted is None or subscription.aggregation is not None:
             return None
         return EntitlementVisibility(permitted, self.message_type, self._functions)
 
-    def _framer(self, command: str, subscriptions: Sequence[Subscription]) -> RecordFramer:
+    def _make_framer(self, command: str, subscriptions: Sequence[Subscription]) -> RecordFramer:
         subscriber, sink = subscriptions[0].subscriber, subscriptions[0].sink
         presentation = subscriptions[0].presentation
         if sink is not None:
@@ -486,5 +494,5 @@ def _writer_for(subscription: Subscription) -> RecordFrameWriter:
     """Return the writer for a subscription's messages, which also counts them."""
     outbox = subscription.outbox
     if subscription.conflater or subscription.page or subscription.aggregation:
-        return outbox.counted(outbox.traffic.detached)
+        return outbox.counting_writer(outbox.traffic.detached)
     return outbox

@@ -39,15 +39,15 @@ class SubscriberEntry:
     Args:
         subscription: the subscription.
         filter_: its filter; None if it has none.
-        place: its position in the order of all.
+        order: its position in the order of all.
     """
 
-    __slots__ = ("filter", "place", "subscription")
+    __slots__ = ("filter", "order", "subscription")
 
-    def __init__(self, subscription: Subscription, filter_: Filter | None, place: int) -> None:
+    def __init__(self, subscription: Subscription, filter_: Filter | None, order: int) -> None:
         self.subscription = subscription
         self.filter = filter_
-        self.place = place
+        self.order = order
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -61,12 +61,12 @@ class SubscriberSet:
     """
 
     __slots__ = (
-        "_attached",
-        "_filtering",
+        "_attach_count",
+        "_effective_forms",
+        "_filter_counts",
         "_filters",
         "_functions",
-        "_limited",
-        "_literal",
+        "_literal_count",
         "_subscriptions",
         "_unfiltered",
         "message_type",
@@ -76,13 +76,13 @@ class SubscriberSet:
     def __init__(self, message_type: MessageType, name: str, functions: Functions) -> None:
         self.message_type = message_type
         self.name = name
-        # in their effective form here; `_limited`: by requested form, where the two differ
+        # in their effective form here; `_effective_forms`: by requested form, where the two differ
         self._subscriptions: dict[Subscription, SubscriberEntry] = {}
-        self._limited: dict[Subscription, Subscription] = {}
-        self._attached = 0
-        self._literal = 0  # subscriptions to this very topic
+        self._effective_forms: dict[Subscription, Subscription] = {}
+        self._attach_count = 0
+        self._literal_count = 0  # subscriptions to this very topic
         self._unfiltered: dict[Subscription, int] = {}  # with their places
-        self._filtering: dict[int, int] = {}  # number of filters, by connection
+        self._filter_counts: dict[int, int] = {}  # number of filters, by connection
         self._functions = functions
         self._filters = NO_FILTERS  # shared: most topics never have any
 
@@ -92,25 +92,25 @@ class SubscriberSet:
         return bool(self._subscriptions)
 
     @property
-    def chooses(self) -> bool:
+    def is_selective(self) -> bool:
         """True if some messages are filtered, or changed by a permit, for some subscriptions."""
-        return bool(self._filters) or bool(self._limited)
+        return bool(self._filters) or bool(self._effective_forms)
 
     @property
     def subscriptions(self) -> Collection[Subscription]:
         """The subscriptions that could get a message, as requested by their clients."""
-        if not self._limited:
+        if not self._effective_forms:
             return self._subscriptions.keys()
-        asked = {here: subscription for subscription, here in self._limited.items()}
+        asked = {here: subscription for subscription, here in self._effective_forms.items()}
         return [asked.get(here, here) for here in self._subscriptions]
 
     @property
     def has_literal_subscription(self) -> bool:
         """True if some subscription is to this very topic, and not to a matching pattern."""
-        return self._literal > 0
+        return self._literal_count > 0
 
     @property
-    def size(self) -> int:
+    def subscription_count(self) -> int:
         """Number of subscriptions."""
         return len(self._subscriptions)
 
@@ -121,70 +121,70 @@ class SubscriberSet:
             subscription: the subscription, as its client requested it.
             permit: its user's permit for the topic.
         """
-        self._attach(self._limit(subscription, permit))
+        self._attach(self._apply_permit(subscription, permit))
 
     def detach(self, subscription: Subscription) -> None:
         """Stop delivering messages to a subscription, if it is attached."""
-        self._detach(self._limited.pop(subscription, subscription))
+        self._detach(self._effective_forms.pop(subscription, subscription))
 
-    def _limit(self, subscription: Subscription, permit: Permit) -> Subscription:
+    def _apply_permit(self, subscription: Subscription, permit: Permit) -> Subscription:
         """Apply a permit to a subscription, and return its effective form here."""
         here = entitled(subscription, permit, self.message_type)
         if here is not subscription:
-            self._limited[subscription] = here
+            self._effective_forms[subscription] = here
         return here
 
-    def _here(self, subscription: Subscription) -> Subscription:
+    def _effective_form(self, subscription: Subscription) -> Subscription:
         """Return the effective form of a subscription here."""
-        return self._limited.get(subscription, subscription)
+        return self._effective_forms.get(subscription, subscription)
 
     def _attach(self, subscription: Subscription) -> None:
-        self._attached += 1
+        self._attach_count += 1
         filter_ = None
         if subscription.filter is not None:
             if self._filters is NO_FILTERS:
                 self._filters = FilterSet(
-                    self.message_type, self._functions, self._give_up_on, self._owners_of
+                    self.message_type, self._functions, self._end_failed_filter, self._owners_of
                 )
             filter_ = self._filters.add(subscription.filter)
-        seat = SubscriberEntry(subscription, filter_, self._attached)
+        seat = SubscriberEntry(subscription, filter_, self._attach_count)
         self._subscriptions[subscription] = seat
         if filter_ is None:
-            self._unfiltered[subscription] = self._attached
+            self._unfiltered[subscription] = self._attach_count
         else:
             filter_.owners = with_item(filter_.owners, seat)
-            self._address(filter_)
+            self._cache_writer(filter_)
             number = subscription.subscriber.number
-            self._filtering[number] = self._filtering.get(number, 0) + 1
-        self._literal += not subscription.selector.is_regex
-        self._changed()
+            self._filter_counts[number] = self._filter_counts.get(number, 0) + 1
+        self._literal_count += not subscription.selector.is_regex
+        self._invalidate_deliveries()
 
     def _detach(self, subscription: Subscription) -> None:
         if subscription not in self._subscriptions:
             return
         seat = self._subscriptions.pop(subscription)
         filter_ = seat.filter
-        self._literal -= not subscription.selector.is_regex
+        self._literal_count -= not subscription.selector.is_regex
         if filter_ is None:
             del self._unfiltered[subscription]
         else:
             self._filters.remove(filter_)
             filter_.owners = without_item(filter_.owners, seat)
-            self._address(filter_)
+            self._cache_writer(filter_)
             number = subscription.subscriber.number
-            self._filtering[number] -= 1
-            if not self._filtering[number]:
-                del self._filtering[number]
-        self._changed()
+            self._filter_counts[number] -= 1
+            if not self._filter_counts[number]:
+                del self._filter_counts[number]
+        self._invalidate_deliveries()
 
     def cost_of(self, subscription: Subscription) -> FilterCost | None:
         """Return the cost of a subscription's filter; None if it has none or is not attached."""
-        seat = self._subscriptions.get(self._here(subscription))
+        seat = self._subscriptions.get(self._effective_form(subscription))
         if seat is None or seat.filter is None:
             return None
         return self._filters.cost(seat.filter, self.name)
 
-    def _address(self, filter_: Filter) -> None:
+    def _cache_writer(self, filter_: Filter) -> None:
         """Cache writer and id in a filter with one user, if its messages need only an id."""
         owner = filter_.owners
         if isinstance(owner, SubscriberEntry):
@@ -197,36 +197,36 @@ class SubscriberSet:
         """Return the writer of a subscription, if its messages need its id and nothing else."""
         return None
 
-    def _changed(self) -> None:
+    def _invalidate_deliveries(self) -> None:
         """Invalidate the deliveries prepared for the previous subscriptions."""
         raise NotImplementedError
 
-    def _by_connection(self) -> tuple[dict[Subscription, int], dict[Subscription, int]]:
+    def _split_unfiltered(self) -> tuple[dict[Subscription, int], dict[Subscription, int]]:
         """Return the subscriptions without a filter, with their places.
 
         Returns:
             Those of connections without any filter here, and those of connections with filters.
         """
-        if not self._filtering:
+        if not self._filter_counts:
             return self._unfiltered, {}
         alone: dict[Subscription, int] = {}
         beside_others: dict[Subscription, int] = {}
         for subscription, place in self._unfiltered.items():
-            filters = subscription.subscriber.number in self._filtering
+            filters = subscription.subscriber.number in self._filter_counts
             (beside_others if filters else alone)[subscription] = place
         return alone, beside_others
 
-    def _with_users(
+    def _merge_subscriptions(
         self, unfiltered: dict[Subscription, int], filters: Iterable[Filter]
     ) -> list[Subscription]:
         """Return some subscriptions without a filter and those with some filters, in order."""
         places = dict(unfiltered)
         for filter_ in filters:
             for seat in _seats(filter_):
-                places[seat.subscription] = seat.place
+                places[seat.subscription] = seat.order
         return list(places) if len(places) == 1 else sorted(places, key=places.__getitem__)
 
-    def give_up(self, error: Exception) -> None:
+    def end_subscriptions(self, error: Exception) -> None:
         """End all subscriptions, since the messages of the topic cannot be made."""
         give_up_on(self._subscriptions, error)
 
@@ -234,7 +234,7 @@ class SubscriberSet:
         """Return the numbers of the connections that have a filter."""
         return {seat.subscription.subscriber.number for seat in _seats(filter_)}
 
-    def _give_up_on(self, filter_: Filter, error: Exception) -> None:
+    def _end_failed_filter(self, filter_: Filter, error: Exception) -> None:
         """End the subscriptions that have a filter, because it has failed."""
         give_up_on([seat.subscription for seat in _seats(filter_)], error)
 

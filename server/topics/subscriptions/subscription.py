@@ -61,8 +61,8 @@ class Subscription(msgspec.Struct, frozen=True, eq=False):
         filter: the filter that messages must match, None for all.
         presentation: the form of its messages.
         conflater: holds messages for later ones of the same key to replace; None to send at once.
-        delta: whether changes of records are sent as deltas, with only the differing fields.
-        no_empties: whether messages in which no field differs are suppressed.
+        sends_deltas: whether changes of records are sent as deltas, with only the differing fields.
+        omits_empty_deltas: whether messages in which no field differs are suppressed.
         tracks_focus: whether `oof` messages are sent for records that match no more.
         replay: sends the messages, if they come from the transaction log.
         began_with_query: whether its client got all matching records when it was placed.
@@ -70,12 +70,12 @@ class Subscription(msgspec.Struct, frozen=True, eq=False):
         options: the options of the command, as sent.
         consumer: its part in queues, None where there are none.
         max_backlog: messages of queues that it requests at one time; None if unspecified.
-        memory: bytes that are held for it as long as it exists; see
+        memory_bytes: bytes that are held for it as long as it exists; see
             server/engine/commands/memory_account.py.
         held_in: the outbox where its messages wait, None if they go to the connection at once.
         page: the page of the topic's records, if it is paginated; None for all records.
         aggregation: how the topic's records are aggregated; None if they are sent as they are.
-        deletions: whether deletions and lifetimes of records are sent from the log as well.
+        sends_deletions: whether deletions and lifetimes of records are sent from the log as well.
         bookmark: where messages of the log begin, as sent; None for no messages of the log.
         permit: its user's permit for the topic that has it in this form.
         number: unique among all subscriptions of the process.
@@ -87,8 +87,8 @@ class Subscription(msgspec.Struct, frozen=True, eq=False):
     filter: Expr | None = None
     presentation: Presentation = AS_PUBLISHED
     conflater: Conflater | None = None
-    delta: bool = False
-    no_empties: bool = False
+    sends_deltas: bool = False
+    omits_empty_deltas: bool = False
     tracks_focus: bool = False
     began_with_query: bool = False
     sink: MessageSink | None = None
@@ -98,9 +98,9 @@ class Subscription(msgspec.Struct, frozen=True, eq=False):
     replay: SubscriptionSource | None = None
     consumer: Consumer | None = None
     max_backlog: int | None = None
-    memory: int = 0
+    memory_bytes: int = 0
     held_in: Outbox | None = None
-    deletions: bool = False
+    sends_deletions: bool = False
     bookmark: str | None = None
     permit: Permit = UNLIMITED
     number: int = msgspec.field(default_factory=count(1).__next__)
@@ -110,19 +110,19 @@ class Subscription(msgspec.Struct, frozen=True, eq=False):
         """The outbox that its messages go to."""
         return self.held_in or self.subscriber.outbox
 
-    def is_for(self, topic: str, effort: SearchCounter) -> bool:
+    def matches_topic(self, topic: str, effort: SearchCounter) -> bool:
         """Return True if a topic's name matches the subscription.
 
         If matching takes too many steps, the result is False, and is logged.
 
         Args:
             topic: the topic's name.
-            effort: counts long searches; see `TopicSelector.decide`.
+            effort: counts long searches; see `TopicSelector.match_topic`.
 
         Raises:
             TooCostlyError: the allowance of long searches is used up.
         """
-        decided = self.selector.decide(topic, effort)
+        decided = self.selector.match_topic(topic, effort)
         if decided is None:
             self.subscriber.log.emit(
                 "14-0003",

@@ -70,12 +70,12 @@ class Audit:
     def __init__(
         self, topics: TopicTable, types: EventMessageTypes, clock: Clock, log: ServerLog
     ) -> None:
-        self._events = EventTopic(topics, types, AUDIT, "Audit")
+        self._event_topic = EventTopic(topics, types, AUDIT, "Audit")
         self._clock = clock
         self._log = log
-        self._complaints = RateLimitedLog(log, clock.call_later)
+        self._rate_limited_log = RateLimitedLog(log, clock.call_later)
 
-    def logged_on(self, party: AuditParty, reason: str) -> None:
+    def report_logon(self, party: AuditParty, reason: str) -> None:
         """Report a logon.
 
         Args:
@@ -86,16 +86,16 @@ class Audit:
         self._log.emit("25-0080", **fields)
         self._publish("logon", fields)
 
-    def logon_refused(self, party: AuditParty, reason: str) -> None:
+    def report_refused_logon(self, party: AuditParty, reason: str) -> None:
         """Report a refused logon.
 
         Args:
             party: the client.
             reason: the reason; it may contain details that the client does not get.
         """
-        self._complain("25-0081", "logon_refused", party, reason=reason)
+        self._report_rate_limited("25-0081", "logon_refused", party, reason=reason)
 
-    def refused(self, party: AuditParty, action: str, resource: str, rule: str) -> None:
+    def report_refusal(self, party: AuditParty, action: str, resource: str, rule: str) -> None:
         """Report a refused action of a user.
 
         Args:
@@ -104,9 +104,11 @@ class Audit:
             resource: the object of the action: a topic, a path.
             rule: the rule that forbids it.
         """
-        self._complain("25-0082", "refused", party, action=action, resource=resource, reason=rule)
+        self._report_rate_limited(
+            "25-0082", "refused", party, action=action, resource=resource, reason=rule
+        )
 
-    def acted(self, party: AuditParty, action: str, resource: str) -> None:
+    def report_action(self, party: AuditParty, action: str, resource: str) -> None:
         """Report an action on the instance.
 
         Args:
@@ -118,7 +120,7 @@ class Audit:
         self._log.emit("25-0083", **fields)
         self._publish("action", fields)
 
-    def complain(self, message_id: str, party: AuditParty, /, **fields: str) -> None:
+    def log_rate_limited(self, message_id: str, party: AuditParty, /, **fields: str) -> None:
         """Write an entry to the log alone, unless there have been many of its kind.
 
         Args:
@@ -126,23 +128,25 @@ class Audit:
             party: its cause; it need not have logged on.
             fields: its fields.
         """
-        self._complaints.emit(message_id, host_of(party.address), **fields)
+        self._rate_limited_log.emit(message_id, host_of(party.address), **fields)
 
-    def _complain(self, message_id: str, event: str, party: AuditParty, **more: str) -> None:
+    def _report_rate_limited(
+        self, message_id: str, event: str, party: AuditParty, **more: str
+    ) -> None:
         fields = _fields(party, **more)
         who = f"{party.user!r} at {host_of(party.address)}"
-        if self._complaints.emit(message_id, who, **fields):
+        if self._rate_limited_log.emit(message_id, who, **fields):
             self._publish(event, fields)
 
     def _publish(self, event: str, fields: dict[str, str]) -> None:
-        listeners = self._events.listeners()
+        listeners = self._event_topic.listeners()
         if not listeners:
             return
         now = self._clock.now()
         values = {name: text or None for name, text in fields.items()}
         values |= {"timestamp": iso_timestamp(now), "event": event}
         for listener in listeners:
-            self._events.publish(listener, _FIELDS, values, now)
+            self._event_topic.publish(listener, _FIELDS, values, now)
 
 
 def _fields(party: AuditParty, **more: str) -> dict[str, str]:

@@ -48,19 +48,19 @@ class ClientStatus:
         topics: finds subscribers.
         types: the message types to build events in.
         clock: the clock.
-        watchers: notified of the same events.
+        hooks: notified of the same events.
     """
 
     def __init__(
-        self, topics: TopicTable, types: EventMessageTypes, clock: Clock, watchers: Hooks
+        self, topics: TopicTable, types: EventMessageTypes, clock: Clock, hooks: Hooks
     ) -> None:
-        self._watchers = watchers
-        self._events = EventTopic(topics, types, CLIENT_STATUS, "ClientStatus")
+        self._hooks = hooks
+        self._event_topic = EventTopic(topics, types, CLIENT_STATUS, "ClientStatus")
         self._clock = clock
 
-    def concerns_anybody(self, event: str) -> bool:
+    def has_recipients(self, event: str) -> bool:
         """Return whether an event has any recipient: worth testing before its fields are made."""
-        return self._events.is_heard or self._watchers.watches_clients(event)
+        return self._event_topic.has_recipients or self._hooks.has_client_watchers(event)
 
     def publish(self, event: str, client: ClientIdentity, **details: str | Expr | None) -> None:
         """Publish an action of a client.
@@ -71,15 +71,15 @@ class ClientStatus:
             **details: further fields, by their names in JSON. Expressions are written out if the
                 event has a recipient.
         """
-        if not self.concerns_anybody(event):
+        if not self.has_recipients(event):
             return
-        is_watched = self._watchers.watches_clients(event)
+        is_watched = self._hooks.has_client_watchers(event)
         texts = {
             name: detail if detail is None or isinstance(detail, str) else to_text(detail)
             for name, detail in details.items()
         }
         if is_watched:
-            self._watchers.tell(event, client, texts)
+            self._hooks.notify_client_watchers(event, client, texts)
         now = self._clock.now()
         values = {
             "timestamp": iso_timestamp(now),
@@ -89,5 +89,5 @@ class ClientStatus:
             "auth_id": client.user or None,
         } | texts
         fields = [*_FIELDS, *(field for field in _FIELDS_OF_CONNECTIONS if field.name in values)]
-        for listener in self._events.listeners():
-            self._events.publish(listener, fields, values, now)
+        for listener in self._event_topic.listeners():
+            self._event_topic.publish(listener, fields, values, now)

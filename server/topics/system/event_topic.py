@@ -45,12 +45,12 @@ class TypedEventTopic(NamedTuple):
     Attributes:
         topic: the topic that events are published to.
         module: the type's module, which decides on field names.
-        unified_tags: whether FIX tags are those that all event topics share.
+        has_unified_tags: whether FIX tags are those that all event topics share.
     """
 
     topic: AnyTopic
     module: str
-    unified_tags: bool
+    has_unified_tags: bool
 
 
 class EventTopic:
@@ -60,26 +60,32 @@ class EventTopic:
         topics: finds subscribers.
         types: the message types to build events in.
         name: the topic's name.
-        root: the name of the element that holds the fields, in types that have one.
+        root_element: the name of the element that holds the fields, in types that have one.
     """
 
-    def __init__(self, topics: TopicTable, types: EventMessageTypes, name: str, root: str) -> None:
+    def __init__(
+        self, topics: TopicTable, types: EventMessageTypes, name: str, root_element: str
+    ) -> None:
         self._topics = topics
         self._types = types
         self._name = name
-        self._root = root
-        self._found: list[AnyTopic] = []  # by message type, as long as topics are not forgotten
+        self._root_element = root_element
+        self._found_topics: list[
+            AnyTopic
+        ] = []  # by message type, as long as topics are not forgotten
         self._generation = -1
 
     @property
-    def is_heard(self) -> bool:
+    def has_recipients(self) -> bool:
         """True if a client of any message type has subscribed, or events are stored."""
         topics = self._topics
         if self._generation != topics.generation:
             self._generation = topics.generation
-            self._found = [topics.find(one.name, self._name) for one in self._types.message_types]
-        for topic in self._found:  # noqa: SIM110 - tested at each subscribe, with one topic or two
-            if topic.has_subscriptions or topic.keeps_messages:
+            self._found_topics = [
+                topics.find(one.name, self._name) for one in self._types.message_types
+            ]
+        for topic in self._found_topics:  # noqa: SIM110 - tested at each subscribe, with one topic or two
+            if topic.has_subscriptions or topic.is_persistent:
                 return True
         return False
 
@@ -88,8 +94,8 @@ class EventTopic:
         found = []
         for message_type in self._types.message_types:
             topic = self._topics.find(message_type.name, self._name)
-            if topic.has_subscriptions or topic.keeps_messages:
-                unified = message_type.name in self._types.with_unified_tags
+            if topic.has_subscriptions or topic.is_persistent:
+                unified = message_type.name in self._types.unified_tag_types
                 found.append(
                     TypedEventTopic(topic, self._types.modules[message_type.name], unified)
                 )
@@ -110,27 +116,27 @@ class EventTopic:
             values: their values, by their names in JSON; NULL where there is none.
             moment: the time of the event, in seconds since 1970.
         """
-        topic, named = listener.topic, list(self._named(listener, fields, values))
+        topic, named = listener.topic, list(self._named_values(listener, fields, values))
         try:
             body = topic.message_type.build(named)
-            self._types.published.add(1, len(body))
+            self._types.published_counter.add(1, len(body))
             topic.publish([body], Envelope(None, moment))
         except Exception as error:  # of any kind: the client concerned must not be affected
-            topic.give_up(error)
+            topic.end_subscriptions(error)
 
-    def _named(
+    def _named_values(
         self, listener: TypedEventTopic, fields: Iterable[EventField], values: Mapping[str, Value]
     ) -> Iterable[tuple[Path, Value]]:
         for field in fields:
             value = values.get(field.name)
             if listener.module == "xml":
-                yield (self._root, field.xml_name), value
+                yield (self._root_element, field.xml_name), value
             elif listener.module in ("fix", "nvfix"):
-                tag = field.unified_tag if listener.unified_tags else ""
+                tag = field.unified_tag if listener.has_unified_tags else ""
                 if value is not None:
                     yield (tag or field.tag if listener.module == "fix" else field.name,), value
             else:
-                yield (self._root, field.name), value
+                yield (self._root_element, field.name), value
 
 
 class EventMessageTypes:
@@ -139,20 +145,20 @@ class EventMessageTypes:
     Args:
         message_types: the message types that clients speak, by name.
         modules: the module of each of these types, by the type's name.
-        with_unified_tags: the names of the types that use the same FIX tags in all event topics.
+        unified_tag_types: the names of the types that use the same FIX tags in all event topics.
 
     Attributes:
         message_types: those of them that can hold events.
         modules: see above.
-        with_unified_tags: see above.
-        published: counts events.
+        unified_tag_types: see above.
+        published_counter: counts events.
     """
 
     def __init__(
         self,
         message_types: Mapping[str, MessageType],
         modules: Mapping[str, str],
-        with_unified_tags: frozenset[str],
+        unified_tag_types: frozenset[str],
     ) -> None:
         self.message_types: Sequence[MessageType] = [
             message_type
@@ -160,5 +166,5 @@ class EventMessageTypes:
             if message_type.capabilities.build and message_type.capabilities.events
         ]
         self.modules = modules
-        self.with_unified_tags = with_unified_tags
-        self.published: Final = TrafficCounter()
+        self.unified_tag_types = unified_tag_types
+        self.published_counter: Final = TrafficCounter()

@@ -33,7 +33,7 @@ class SowStats:
     Args:
         topics: finds subscribers.
         types: the message types to build events in.
-        stores: the topics to count.
+        sow_registry: the topics to count.
         clock: the clock.
         flush: called after events have been published.
     """
@@ -42,12 +42,12 @@ class SowStats:
         self,
         topics: TopicTable,
         types: EventMessageTypes,
-        stores: SowRegistry,
+        sow_registry: SowRegistry,
         clock: Clock,
         flush: Callable[[], None],
     ) -> None:
-        self._events = EventTopic(topics, types, SOW_STATS, "SOWStats")
-        self._stores = stores
+        self._event_topic = EventTopic(topics, types, SOW_STATS, "SOWStats")
+        self._sow_registry = sow_registry
         self._clock = clock
         self._flush = flush
 
@@ -65,9 +65,9 @@ class SowStats:
         self._clock.call_later(interval, tick)
 
     def _publish(self) -> None:
-        listeners = self._events.listeners()
+        listeners = self._event_topic.listeners()
         now = self._clock.now()
-        for keeper in self._stores.keepers if listeners else ():
+        for keeper in self._sow_registry.sources if listeners else ():
             values: dict[str, Value] = {
                 "message_type": keeper.type_name,
                 "topic": keeper.name,
@@ -75,5 +75,5 @@ class SowStats:
                 "timestamp": iso_timestamp(now),
             }
             for listener in listeners:
-                self._events.publish(listener, _FIELDS, values, now)
+                self._event_topic.publish(listener, _FIELDS, values, now)
         self._flush()

@@ -92,7 +92,9 @@ class Member:
     def peer(self) -> PeerInstance:
         """As others know it."""
         replication = self.replication
-        return PeerInstance(self.name, replication.group, replication.log_id, replication.began)
+        return PeerInstance(
+            self.name, replication.group, replication.log_id, replication.log_start_txid
+        )
 
     def sender(self, name: str) -> ReplicationSender:
         """What sends to a destination."""
@@ -140,30 +142,30 @@ class Member:
 
 def connect(source: Member, target: Member) -> None:
     """Let one instance replicate to another one from now on."""
-    sender, receiver = source.sender(target.name), target.replication.receiver(source.name)
-    begin = sender.connected(target.peer)
-    for answer in receiver.begin(source.peer, begin, target.replication.settled):
+    sender, receiver = source.sender(target.name), target.replication.receiver_for(source.name)
+    begin = sender.begin_link(target.peer)
+    for answer in receiver.begin_link(source.peer, begin, target.replication.settled_txid):
         if isinstance(answer, PositionResponse):
             sender.resume(answer)
         else:
-            sender.learn(answer)
-    source.replication.acknowledged()
+            sender.process_dedup_state(answer)
+    source.replication.update_settled()
 
 
 def carry(source: Member, target: Member) -> None:
     """Bring everything that there is to another instance, and its acknowledgement back."""
-    sender, receiver = source.sender(target.name), target.replication.receiver(source.name)
-    if sender.state is SenderState.APART:
+    sender, receiver = source.sender(target.name), target.replication.receiver_for(source.name)
+    if sender.state is SenderState.DISCONNECTED:
         connect(source, target)
     source.core.commit()
-    while (batch := sender.pull(source.replication.now, flush=True)) is not None:
-        receiver.take(received(batch))
+    while (batch := sender.next_frame(source.replication.now_us, flush=True)) is not None:
+        receiver.receive_batch(received(batch))
     target.core.commit()
-    ack = receiver.acknowledge(
-        target.replication.durable, target.replication.acknowledgement.is_settled
+    ack = receiver.make_ack(
+        target.replication.durable_txid, target.replication.ack_tracker.is_settled
     )
     if ack is not None:
-        sender.acknowledge(ack)
-        source.replication.acknowledged()
+        sender.process_ack(ack)
+        source.replication.update_settled()
     for member in (source, target):
         member.core.engine.flush()

@@ -87,7 +87,7 @@ class OpenGate:
         admit: says why an instance is not let in, by user and password.
         lack: why no destination may be served over the connection.
         topics: the topics that may be replicated; None for all.
-        is_stranger: see `LinkAdmission`.
+        is_unverified_user: see `LinkAdmission`.
 
     Attributes:
         refused: what has been written into the audit trail.
@@ -99,10 +99,10 @@ class OpenGate:
         lack: str | None = None,
         topics: Collection[str] | None = None,
         *,
-        is_stranger: bool = False,
+        is_unverified_user: bool = False,
     ) -> None:
-        self.is_proven = False
-        self.is_stranger = is_stranger
+        self.is_verified = False
+        self.is_unverified_user = is_unverified_user
         self.refused: list[tuple[str, str, str]] = []
         self._admit = admit
         self._lack = lack
@@ -111,19 +111,19 @@ class OpenGate:
     def admit(self, hello: Hello) -> str | None:
         return self._admit(hello.user, hello.password)
 
-    def judge(self, topic: JournalTopic) -> str | None:
+    def check_topic(self, topic: JournalTopic) -> str | None:
         return None if self.may_replicate(topic) else f"{topic.name} is not for it"
 
     def may_replicate(self, topic: JournalTopic) -> bool:
         return self._topics is None or topic.name in self._topics
 
-    def falls_short(self, _: DestinationSpec) -> str | None:
+    def check_destination(self, _: DestinationSpec) -> str | None:
         return self._lack
 
-    def doubt(self, _: DestinationSpec) -> str | None:
+    def destination_warning(self, _: DestinationSpec) -> str | None:
         return None
 
-    def refuse(self, action: str, resource: str, reason: str) -> None:
+    def audit_refusal(self, action: str, resource: str, reason: str) -> None:
         self.refused.append((action, resource, reason))
 
 
@@ -181,7 +181,7 @@ class Pipe:
         if not data:
             other.is_open = False
             if other.link is not None:
-                other.link.lost()
+                other.link.connection_lost()
         elif other.link is not None and other.is_open:
             other.link.feed(data)
 
@@ -280,15 +280,15 @@ class Instance:
     # What Replication asks of the transaction log.
 
     @property
-    def durable(self) -> int:
+    def durable_txid(self) -> int:
         return self.entries.durable
 
-    def has_settled(self) -> None:
+    def notify_settled(self) -> None:
         """See `Entries`: nobody is told here."""
 
     # What receivers ask of the recorder.
 
-    def runs(self) -> Sequence[tuple[int, int]]:
+    def instance_runs(self) -> Sequence[tuple[int, int]]:
         """Its log loses nothing, and has had one run."""
         return ()
 
@@ -296,21 +296,21 @@ class Instance:
     def last_txid(self) -> int:
         return self.entries.last_txid
 
-    def highest(self) -> dict[int, int]:
+    def highest_sequences(self) -> dict[int, int]:
         return dict(self.entries.sequences)
 
     def record(self, run: BatchColumns, source: Any) -> RecorderResult:
         recorded = self.entries.take(run, source, self.room)
         if self.room is not None:
-            self.room -= recorded.done
+            self.room -= recorded.processed_count
         return recorded
 
-    def published_twice(
+    def report_duplicates(
         self, topic: JournalTopic, marks: Sequence[tuple[int, int]], publishers: tuple[str, str]
     ) -> None:
         """No queue is concerned."""
 
-    def lost(self, client: int, sequences: Sequence[tuple[int, int]]) -> bool:
+    def record_lost_sequences(self, client: int, sequences: Sequence[tuple[int, int]]) -> bool:
         return True
 
     # What a test does.
@@ -327,7 +327,7 @@ class Instance:
     def commit(self) -> None:
         """Have everything on stable storage."""
         self.entries.durable = self.entries.last_txid
-        self.replication.committed()
+        self.replication.process_commit()
 
     def bodies(self) -> list[bytes]:
         """What is in the log."""

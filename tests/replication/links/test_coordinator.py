@@ -44,7 +44,7 @@ class Instance(Member):
         self.links = LinkRegistry(self.replication, turns, core.clock, core.log)
         repairs = RecordRepublisher(RepairPublisher(engine.topics, core.clock), core.log)
         self.comparing = AntiEntropyCoordinator(
-            self.replication, engine.stores, repairs, self.links, turns, core.clock, core.log
+            self.replication, engine.sow_registry, repairs, self.links, turns, core.clock, core.log
         )
         self.publisher: CorePeer = self.client(f"publisher of {name}")
 
@@ -58,8 +58,8 @@ class Instance(Member):
 
     def records(self) -> dict[int, bytes]:
         """The bodies that there are."""
-        store = next(iter(self.core.engine.stores.topics)).table.store
-        bodies = [store.record(row).body for _, row in store.identities()]
+        store = next(iter(self.core.engine.sow_registry.topics)).table.store
+        bodies = [store.read_record(row).body for _, row in store.identities()]
         return {int(body.split(b":")[1].split(b",")[0]): body for body in bodies}
 
 
@@ -81,7 +81,7 @@ class Pair:
     def cut(self) -> None:
         for end in self.ends:
             assert end.link is not None
-            end.link.lost()
+            end.link.connection_lost()
         self.ends = ()
 
     def pass_time(self, seconds: float) -> None:
@@ -139,7 +139,7 @@ def test_instances_in_step_say_so_after_a_while(pair: Pair) -> None:
     pair.connect()
     pair.pass_time(FIRST_COMPARISON_DELAY_S + 5)
     assert found(pair.a) == found(pair.b) == [("1E-0013", "records", 200)]
-    assert pair.b.comparing.findings.latest["a", "json", "records"].is_in_step
+    assert pair.b.comparing.history.latest["a", "json", "records"].is_in_step
 
 
 def test_it_is_looked_again_every_hour(pair: Pair) -> None:
@@ -158,9 +158,9 @@ def test_what_differs_is_named_by_both(pair: Pair) -> None:
     assert pair.b.comparing.compare() == 1
     pair.pass_time(10)
     assert found(pair.a) == found(pair.b) == [("1E-0014", "records", 3)]
-    keys = pair.a.comparing.findings.latest["b", "json", "records"].keys
+    keys = pair.a.comparing.history.latest["b", "json", "records"].keys
     assert len(keys) == 3
-    assert pair.a.comparing.findings.state == {"keys of records that differ from b": 3}
+    assert pair.a.comparing.history.state == {"keys of records that differ from b": 3}
 
 
 def test_a_repair_brings_them_in_step(pair: Pair) -> None:

@@ -25,7 +25,7 @@ def test_only_what_matches_the_filter_goes(tmp_path: Path) -> None:
         publish(publisher, "orders_more", body)
     carry(a, b)
     assert [entry.body for entry in b.entries()] == [b'{"id":3}', b'{"id":4}']
-    assert a.sender("b").settled == a.core.transaction_log.last_txid
+    assert a.sender("b").settled_txid == a.core.transaction_log.last_txid
     a.close()
     b.close()
 
@@ -42,8 +42,8 @@ def test_journals_stay_until_each_destination_has_them(tmp_path: Path) -> None:
     full = log.journal.files[0]
     assert full.end_txid is not None
     assert log.needed_from <= full.first_txid
-    log.stays(full.path, full.end_txid)
-    log.stays(full.path, full.end_txid)
+    log.notify_holders(full.path, full.end_txid)
+    log.notify_holders(full.path, full.end_txid)
     (said,) = a.said("21-0021")
     assert (said["destination"], said["after"], said["state"]) == (
         "c",
@@ -81,7 +81,7 @@ def test_actions_downgrade_and_upgrade_by_age(tmp_path: Path) -> None:
     actions.add(None, change("downgrade", "{{AGE}}", "60s"), change("upgrade", "2s"))
     publish(a.client())
     a.core.commit()
-    downgraded = a.replication.acknowledgement.downgraded
+    downgraded = a.replication.ack_tracker.downgraded_destinations
     a.core.clock.advance(50)
     actions.perform(AGE=b"5s")
     assert downgraded == set()  # so soon after the start nothing is changed
@@ -116,7 +116,7 @@ def test_actions_run_on_what_happens_to_links(tmp_path: Path, event: LinkEvent) 
 
     def happen() -> None:
         for one in LinkEvent:
-            a.replication.events.tell(one, WAY)
+            a.replication.events.notify(one, WAY)
 
     actions.run(happen)
     expected = [WAY.peer, WAY.client, WAY.address, WAY.group, WAY.transport]

@@ -39,7 +39,7 @@ def test_what_two_instances_have_under_one_name_is_logged_by_both() -> None:
         assert instance.logs("1E-0006") == [
             {"other": other, "topic": "orders", "identity": PUBLISHER, "sequence": 1}
         ]
-        assert instance.links.conflicts.count == 3
+        assert instance.links.conflict_log.count == 3
     network.pass_time(CONFLICT_LOG_INTERVAL_S + 1, step=1)
     for instance, other in ((a, "B"), (b, "A")):
         (entry,) = instance.logs("1E-0010")
@@ -51,7 +51,7 @@ def note(instance: Instance) -> None:
     """Take note of what has been published, as the transaction log does."""
     log = instance.entries
     numbers = range(1, len(log.data) + 1)
-    instance.replication.recent.note(
+    instance.replication.recent_entries.add_batch(
         PUBLISHER,
         numbers,
         list(map(crc32c, log.data)),
@@ -65,20 +65,20 @@ def test_of_many_the_log_has_their_number() -> None:
     clock, log = SimulatedClock(), RecordingLog()
     conflicts = DuplicateConflictLog(clock, log)
     for sequence in range(1, 1001):
-        conflicts.note("B", [conflict(7, sequence)])
+        conflicts.record_conflicts("B", [conflict(7, sequence)])
     assert [entry[0] for entry in log.entries] == ["1E-0006"]
     clock.advance(CONFLICT_LOG_INTERVAL_S)
     assert [(one, fields.get("count")) for one, fields in log.entries[1:]] == [("1E-0010", 999)]
     clock.advance(CONFLICT_LOG_INTERVAL_S)
     assert len(log.entries) == 2
-    conflicts.note("B", [conflict(7, 2000)])
+    conflicts.record_conflicts("B", [conflict(7, 2000)])
     assert [entry[0] for entry in log.entries[2:]] == ["1E-0006"]
 
 
 def test_of_very_many_publishers_the_last_ones_are_not_told_apart() -> None:
     clock, log = SimulatedClock(), RecordingLog()
     conflicts = DuplicateConflictLog(clock, log)
-    conflicts.note(
+    conflicts.record_conflicts(
         "B", [conflict(client, 1) for client in range(1, 10 * MAX_LOGGED_PUBLISHERS + 1)]
     )
     assert len(log.entries) <= MAX_LOGGED_PUBLISHERS + 1

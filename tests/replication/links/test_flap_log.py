@@ -44,7 +44,7 @@ def test_the_log_does_not_grow_with_links_that_come_and_go(network: Network) -> 
         assert said[A_TO_B]["state"] == "connected"
     assert b.bodies() == a.bodies()
     assert len(b.bodies()) == FLAPS
-    assert a.replication.settled == a.entries.last_txid
+    assert a.replication.settled_txid == a.entries.last_txid
 
 
 def test_a_link_that_begins_again_now_and_then_is_logged_each_time(network: Network) -> None:

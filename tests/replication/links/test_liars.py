@@ -139,4 +139,4 @@ def test_whatever_a_peer_says_others_go_on(seed: int) -> None:
     network.settle()
     assert a.bodies()[-3:] == c.bodies()[-3:]
     network.pass_time(1)
-    assert a.sender("C").stored == a.entries.last_txid
+    assert a.sender("C").stored_txid == a.entries.last_txid

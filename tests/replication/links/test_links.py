@@ -58,10 +58,10 @@ def test_what_is_published_is_settled_when_the_destination_has_it(network: Netwo
     a.publish(3)
     network.settle(commit=False)
     assert len(b.bodies()) == 3
-    assert a.replication.settled < a.entries.last_txid
+    assert a.replication.settled_txid < a.entries.last_txid
     b.commit()
     network.settle()
-    assert a.replication.settled == a.entries.last_txid
+    assert a.replication.settled_txid == a.entries.last_txid
 
 
 @pytest.mark.parametrize("size", [1, 7, 100])
@@ -90,7 +90,7 @@ def reconnect(network: Network, a: Instance, b: Instance) -> tuple[Pipe, Pipe]:
     for pipe in network.pipes:
         pipe.close()
         if pipe.link is not None:
-            pipe.link.lost()
+            pipe.link.connection_lost()
     network.pipes.clear()
     return network.connect(a, "B", b)
 
@@ -100,12 +100,12 @@ def test_a_link_that_is_made_again_goes_on(network: Network) -> None:
     network.connect(a, "B", b)
     a.publish(10)
     network.settle()
-    before = a.sender("B").sent
+    before = a.sender("B").sent_entries
     a.publish(5)
     reconnect(network, a, b)
     network.settle()
     assert b.bodies() == a.bodies()
-    assert a.sender("B").sent <= before + 10
+    assert a.sender("B").sent_entries <= before + 10
     assert [one["client"] for one in a.logs("1F-0007")] == [A_TO_B]
     assert [one["client"] for one in a.logs("1F-0008")] == [A_TO_B, B_TO_A]
 
@@ -240,7 +240,7 @@ def test_a_connection_made_again_replaces_the_one_before(network: Network) -> No
     ours, theirs = network.connect(b, "A", a)
     network.settle()
     ours.other = Pipe("nowhere")  # A has not heard that it is gone
-    ours.link.lost() if ours.link else None
+    ours.link.connection_lost() if ours.link else None
     network.pipes.remove(ours)
     network.connect(b, "A", a)
     network.settle()
@@ -258,7 +258,7 @@ def test_a_connection_that_only_one_end_has_left_is_found_out(network: Network) 
     ours, theirs = network.connect(a, "B", b)
     network.settle()
     network.pipes.remove(theirs)  # B has lost it, and A does not know
-    theirs.link.lost() if theirs.link else None
+    theirs.link.connection_lost() if theirs.link else None
     network.connect(b, "A", a)
     network.settle()
     network.pass_time(2 * HEARTBEAT_TIMEOUT_S)
@@ -293,13 +293,13 @@ def test_acks_come_as_often_as_the_source_wants(network: Network) -> None:
     network.pass_time(3.5)
     a.publish(1)
     network.settle()
-    assert a.replication.settled == a.entries.last_txid, "the first is told at once"
+    assert a.replication.settled_txid == a.entries.last_txid, "the first is told at once"
     a.publish(1)
     network.settle()
     network.pass_time(1)
-    assert a.replication.settled < a.entries.last_txid
+    assert a.replication.settled_txid < a.entries.last_txid
     network.pass_time(1.5)
-    assert a.replication.settled == a.entries.last_txid
+    assert a.replication.settled_txid == a.entries.last_txid
 
 
 def test_much_is_acknowledged_before_its_time(network: Network) -> None:
@@ -342,7 +342,7 @@ def test_a_connection_that_takes_nothing_is_given_no_batches(network: Network) -
     assert len(ours.sent) == 0
     ours.is_ready = True
     assert ours.link is not None
-    ours.link.is_writable()
+    ours.link.resume_writing()
     network.settle()
     assert b.bodies() == a.bodies()
 
@@ -390,7 +390,7 @@ def reconnect_from(network: Network, source: Instance, name: str, target: Instan
     for pipe in network.pipes:
         pipe.close()
         if pipe.link is not None:
-            pipe.link.lost()
+            pipe.link.connection_lost()
     network.pipes.clear()
     network.connect(source, name, target)
     network.settle()

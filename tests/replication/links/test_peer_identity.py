@@ -24,7 +24,7 @@ def leave(network: Network, instance: Instance) -> None:
     for pipe in network.pipes:
         pipe.close()
         if pipe.link is not None:
-            pipe.link.lost()
+            pipe.link.connection_lost()
     network.pipes.clear()
     network.instances.remove(instance)
 
@@ -176,13 +176,13 @@ def test_an_answer_of_a_run_that_has_ended_may_come_late(network: Network) -> No
 def test_who_was_there_is_known_after_a_start(tmp_path: Path) -> None:
     member = Member(tmp_path, "a", member_destination("b"))
     hello = Hello(VERSION, "b", "b-group", "1-b", 1, nonce=1)
-    assert member.replication.identities.meet(hello, 0.0) is None
+    assert member.replication.peer_identities.record_peer(hello, 0.0) is None
     member.store()
     member.kill()
     member = Member(tmp_path, "a", member_destination("b"))
-    identities = member.replication.identities
-    assert identities.meet(hello, 0.0) is None
-    assert identities.meet(Hello(VERSION, "b", "b-group", "1-c", 1, nonce=2), 0.0) == "1-b"
+    identities = member.replication.peer_identities
+    assert identities.record_peer(hello, 0.0) is None
+    assert identities.record_peer(Hello(VERSION, "b", "b-group", "1-c", 1, nonce=2), 0.0) == "1-b"
     member.close()
 
 
@@ -190,7 +190,7 @@ def test_what_makes_no_sense_is_passed_over(network: Network) -> None:
     a, b = pair(network)
     network.connect(a, "B", b)
     network.settle()
-    b.links.say("A", "identity", b"\xc1nothing")
+    b.links.send_message("A", "identity", b"\xc1nothing")
     network.settle()
     assert a.logs("1E-0032") == []
     assert set(a.links.peers) == {"B"}

@@ -24,19 +24,19 @@ class There:
     def watch(self, watcher: Callable[[], None]) -> None:
         """Nothing changes."""
 
-    def listen(self, subject: str, listener: Callable[[str, bytes], None]) -> None:
+    def register_handler(self, subject: str, listener: Callable[[str, bytes], None]) -> None:
         """Nobody says anything."""
 
-    def say(self, peer: str, subject: str, body: bytes) -> None:
+    def send_message(self, peer: str, subject: str, body: bytes) -> None:
         """Nobody hears it."""
 
-    def may_have(
+    def may_receive(
         self, peer: str, topic: JournalTopic, path: str, body: bytes | None = None
     ) -> bool:
         """Nobody asks."""
         return False
 
-    def refuse(self, peer: str, topic: JournalTopic) -> None:
+    def log_denied_request(self, peer: str, topic: JournalTopic) -> None:
         """Nobody asks."""
 
 
@@ -51,12 +51,12 @@ class Questions:
         )
 
     def _ask(self, asked: PeerRequest[str]) -> None:
-        self.asked.append((asked.thing, asked.peer))
+        self.asked.append((asked.item, asked.peer))
 
     def want(self, *things: str) -> None:
         for key, thing in enumerate(things):
-            self.asking.want(key, thing)
-        self.asking.go_on()
+            self.asking.add_item(key, thing)
+        self.asking.request_next()
 
     def pass_seconds(self, seconds: int) -> None:
         for _ in range(seconds):
@@ -83,10 +83,10 @@ def test_who_answers_is_not_asked_again(*, is_answered: bool) -> None:
     for _ in range(5):
         questions.pass_seconds(1)
         if is_answered:
-            assert questions.asking.asked is not None
-            questions.asking.asked.is_answered = True
+            assert questions.asking.pending_request is not None
+            questions.asking.pending_request.is_answered = True
         else:
-            questions.asking.wait_on()
+            questions.asking.extend_timeout()
     assert questions.asked == [("bread", "B")]
-    questions.asking.done()
+    questions.asking.finish_request()
     assert questions.asked == [("bread", "B"), ("wine", "B")]

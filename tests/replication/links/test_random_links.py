@@ -99,7 +99,7 @@ class Trouble:
             self._forget(pipe)
             for end in (pipe, pipe.other):
                 if end is not None and end.link is not None:
-                    end.link.lost()
+                    end.link.connection_lost()
 
     def lose(self) -> None:
         """A connection ends, and nobody is told, or one end."""
@@ -107,7 +107,7 @@ class Trouble:
         if pipe is not None:
             self._forget(pipe)
             if self.random.random() < 0.5 and pipe.link is not None:
-                pipe.link.lost()
+                pipe.link.connection_lost()
 
     def _forget(self, pipe: Pipe) -> None:
         assert pipe.other is not None
@@ -145,7 +145,7 @@ class Trouble:
         if pipe is not None:
             pipe.is_ready = not pipe.is_ready
             if pipe.is_ready and pipe.link is not None:
-                pipe.link.is_writable()
+                pipe.link.resume_writing()
 
     def heal(self) -> None:
         """Let everything be well from now on."""
@@ -153,7 +153,7 @@ class Trouble:
         for pipe in self.network.pipes:
             pipe.is_ready = True
             if pipe.link is not None:
-                pipe.link.is_writable()
+                pipe.link.resume_writing()
         for _ in range(40):
             self.connect()
             self.network.pass_time(1)
@@ -166,7 +166,7 @@ class Trouble:
         a, b = self.a, self.b
         return (
             contents(a.entries) == contents(b.entries)
-            and all(one.replication.settled == one.entries.last_txid for one in (a, b))
+            and all(one.replication.settled_txid == one.entries.last_txid for one in (a, b))
             and a.links.is_connected("B")
             and b.links.is_connected("A")
         )

@@ -188,7 +188,7 @@ def test_who_replicates_to_others_acknowledges_when_these_have(tmp_path: Path) -
 def test_an_instance_that_has_nothing_waits_for_nothing(tmp_path: Path) -> None:
     a = Member(tmp_path, "a", destination("b") + destination("c", "async"))
     a.core.clock.advance(1000)
-    assert a.replication.waiting() == []
+    assert a.replication.destination_lags() == []
     assert a.replication.downgrade_late(1) == []
     a.close()
 
@@ -214,7 +214,7 @@ def test_downgrades_by_age_leave_as_many_as_are_to_stay(tmp_path: Path) -> None:
     a.core.commit()
     a.core.clock.advance(10)
     assert a.replication.downgrade_late(20_000_000) == []
-    assert [one.destination for one in a.replication.waiting()] == ["b", "c"]
+    assert [one.destination for one in a.replication.destination_lags()] == ["b", "c"]
     assert a.replication.downgrade_late(5_000_000) == ["b"]
     assert a.said("29-0104") == [{"destination": "b", "seconds": 5}]
     assert a.said("1E-0024") == [{"destination": "c", "least": 1}]

@@ -37,7 +37,7 @@ def pair(tmp_path: Path) -> tuple[Member, Member]:
 def started_again(tmp_path: Path) -> tuple[Member, Member]:
     """The same two, after both have been ended."""
     a, b = Member(tmp_path, "a", destination("b")), Member(tmp_path, "b", destination("a"))
-    assert b.replication.known.gaps(b.entries()[0].client) == ((3, 4),)
+    assert b.replication.dedup_window.gaps(b.entries()[0].client) == ((3, 4),)
     return a, b
 
 
@@ -45,7 +45,7 @@ def go_on(a: Member, b: Member) -> None:
     """One more message gets across, and nothing does twice."""
     publish(a.client(), s=6)
     carry(a, b)
-    assert a.sender("b").sent == 1
+    assert a.sender("b").sent_entries == 1
     assert bookmarks(b.entries()) == bookmarks(a.entries())
     a.close()
     b.close()
@@ -56,15 +56,15 @@ def test_an_instance_that_comes_back_goes_on_where_it_was(
     tmp_path: Path, end: Callable[[Member], None]
 ) -> None:
     a, b = pair(tmp_path)
-    log_id, sent = a.replication.log_id, a.sender("b").settled
+    log_id, sent = a.replication.log_id, a.sender("b").settled_txid
     for member in (a, b):
         member.store()
         end(member)
     a, b = started_again(tmp_path)
     assert a.replication.log_id == log_id
-    assert a.sender("b").settled == sent
-    assert a.replication.settled == sent
-    assert a.replication.waiting() == []
+    assert a.sender("b").settled_txid == sent
+    assert a.replication.settled_txid == sent
+    assert a.replication.destination_lags() == []
     go_on(a, b)
 
 
@@ -85,9 +85,9 @@ def test_what_was_not_acknowledged_is_still_waited_for(tmp_path: Path) -> None:
     publish(a.client(), s=1)
     a.core.commit()
     assert a.told(a.client()) == []  # a downgrade ends with the process
-    assert [one.destination for one in a.replication.waiting()] == ["b"]
+    assert [one.destination for one in a.replication.destination_lags()] == ["b"]
     carry(a, b)
-    assert a.replication.waiting() == []
+    assert a.replication.destination_lags() == []
     a.close()
     b.close()
 
@@ -123,7 +123,7 @@ def test_a_log_that_is_begun_anew_has_another_name(tmp_path: Path) -> None:
             path.unlink()
     a = Member(tmp_path, "a", destination("b"))
     assert a.replication.log_id != log_id
-    assert a.sender("b").settled < a.core.transaction_log.journal.first_txid
+    assert a.sender("b").settled_txid < a.core.transaction_log.journal.first_txid
     connect(b, a)
     carry(b, a)  # it gets back what it has lost
     assert bookmarks(a.entries()) == bookmarks(b.entries())
@@ -157,7 +157,9 @@ def test_what_is_stored_is_never_ahead_of_the_log(tmp_path: Path) -> None:
     a.core.wait_for_helper()
     remembered = unpack(stored(a).read_bytes())
     assert remembered.txid == last
-    assert [(one.highest, tuple(one.gaps)) for one in remembered.had] == [(3, ((1, 2),))]
+    assert [(one.highest, tuple(one.gaps)) for one in remembered.publisher_windows] == [
+        (3, ((1, 2),))
+    ]
     a.close()
 
 
@@ -177,10 +179,10 @@ def test_many_publishers_are_remembered(tmp_path: Path) -> None:
     a.core.commit()
     a.store()
     a.kill()
-    assert len(unpack(stored(a).read_bytes()).had) == 1200
+    assert len(unpack(stored(a).read_bytes()).publisher_windows) == 1200
     a = Member(tmp_path, "a", destination("b"))
     carry(a, b)
-    assert all(a.replication.known.gaps(entry.client) for entry in a.entries())
+    assert all(a.replication.dedup_window.gaps(entry.client) for entry in a.entries())
     a.close()
     b.close()
 

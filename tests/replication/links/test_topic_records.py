@@ -94,28 +94,32 @@ def test_records_are_told_apart_by_their_topics_where_there_is_a_pattern() -> No
             body = b'{"id":%d}' % number
             sow.publish(body, 1, number + 1, topic=topic, bookmark=f"7|{number}|")
     seen = TopicRecords(sow, lambda name: name == "orders/2")
-    found = [one for portion in portions(seen) for one in portion.identities]
+    found = [one for portion in portions(seen) for one in portion.keys]
     assert len(found) == len(set(found)) == 200
     assert all(identity.startswith("orders/2\0") for identity in found)
     all_of_them = TopicRecords(sow, everything)
-    both = [one for portion in portions(all_of_them) for one in portion.identities]
+    both = [one for portion in portions(all_of_them) for one in portion.keys]
     assert len(both) == 400
     for hidden in set(both).difference(found):
-        assert seen.state(hidden) == RecordState()
-        assert all_of_them.state(hidden) != RecordState()
+        assert seen.record_state(hidden) == RecordState()
+        assert all_of_them.record_state(hidden) != RecordState()
 
 
 def test_a_state_has_the_name_of_its_message() -> None:
     sow = records()
     change = sow.publish(b'{"id":1}', 1, 1, bookmark="7|3|", expiration=10)
     seen = TopicRecords(sow, everything)
-    assert seen.state(change.key) == RecordState(digest_of(change.key, b'{"id":1}'), 7, 3, True)
+    assert seen.record_state(change.key) == RecordState(
+        digest_of(change.key, b'{"id":1}'), 7, 3, True
+    )
     change = sow.publish(b'{"id":1}', 1, 2, bookmark="", expiration=0)
-    assert seen.state(change.key) == RecordState(digest_of(change.key, b'{"id":1}'), 0, 0, False)
+    assert seen.record_state(change.key) == RecordState(
+        digest_of(change.key, b'{"id":1}'), 0, 0, False
+    )
     record = sow.table.get(change.key)
     assert record is not None
     sow.remove(record, 3, 1)
-    assert seen.state(change.key) == RecordState()
+    assert seen.record_state(change.key) == RecordState()
 
 
 def test_records_that_come_and_go_meanwhile_do_no_harm() -> None:
@@ -128,7 +132,7 @@ def test_records_that_come_and_go_meanwhile_do_no_harm() -> None:
         found += portion.bodies
         if count == 1:
             for number in range(1, 500, 2):
-                sow.remove(sow.find_body(b'{"id":%d}' % number)[0], 501, 1)
+                sow.remove(sow.find_by_body(b'{"id":%d}' % number)[0], 501, 1)
             for number in range(1000, 1100):
                 sow.publish(b'{"id":%d}' % number, 1, number)
     assert kept <= set(found)

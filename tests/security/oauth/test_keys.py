@@ -52,8 +52,8 @@ class Source:
     text: bytes | None
     reads: int = 0
     fresh_seconds: float = 300.0
-    pause_seconds: float = 10.0
-    last_seconds: float = 3600.0
+    retry_seconds: float = 10.0
+    max_age_seconds: float = 3600.0
 
     async def read(self) -> bytes:
         self.reads += 1

@@ -93,7 +93,9 @@ def read_all(journal: Journal, span: LogSpan | None = None, most: int = 100) -> 
 def read_next(cursor: JournalCursor, most: int, *, as_passage: bool) -> list[JournalEntry]:
     """What a cursor hands out next, in either form."""
     return (
-        cursor.read_passage(most, 1 << 20).stretch().entries() if as_passage else cursor.read(most)
+        cursor.read_for_forwarding(most, 1 << 20).to_entry_range().entries()
+        if as_passage
+        else cursor.read(most)
     )
 
 
@@ -106,10 +108,10 @@ class FailingDisk(Disk):
         self.full = False
         self.broken = False
 
-    def reserve(self, path: Path, size: int) -> int:
+    def create_allocated(self, path: Path, size: int) -> int:
         if self.full:
             raise OSError(errno.ENOSPC, "No space left on device", str(path))
-        return super().reserve(path, size)
+        return super().create_allocated(path, size)
 
     def write(self, descriptor: int, data: bytes | bytearray, offset: int) -> None:
         if self.broken:
@@ -138,8 +140,8 @@ class ForgetfulDisk(Disk):
         self._unsafe: dict[Path, list[tuple[int, bytes]]] = {}  # offset, what was there before
         self.power_is_failing = False
 
-    def reserve(self, path: Path, size: int) -> int:
-        descriptor = super().reserve(path, size)
+    def create_allocated(self, path: Path, size: int) -> int:
+        descriptor = super().create_allocated(path, size)
         self._paths[descriptor] = path
         return descriptor
 

@@ -78,7 +78,7 @@ def test_any_text_is_read_or_refused(text: str) -> None:
 def log(tmp_path: Path) -> Bench:
     """Ten messages, one a second, of clients 1 and 2 by turns: bodies are their numbers."""
     bench = Bench(tmp_path)
-    topic = bench.journal.topic("json", "orders")
+    topic = bench.journal.topic_handle("json", "orders")
     for number in range(10):
         bench.clock.now = START + number * SECOND
         bench.journal.append(topic, 1 + number % 2, 1 + number // 2, str(number).encode())
@@ -149,7 +149,7 @@ def test_where_to_begin_when_a_bookmark_is_unknown(
 def test_a_range_that_ends_in_the_future_ends_with_the_first_later_message(log: Bench) -> None:
     span = log.journal.resolve(parse_bookmark("[20250615T150652:20250615T150654)"))
     cursor = log.journal.replay(span)
-    topic = log.journal.topic("json", "orders")
+    topic = log.journal.topic_handle("json", "orders")
     assert cursor.read() == []
     for number in range(10, 16):
         log.clock.now = START + number * SECOND
@@ -163,7 +163,7 @@ def test_a_range_that_ends_in_the_future_ends_with_the_first_later_message(log: 
 def test_a_range_may_end_with_a_message_that_is_still_to_come(log: Bench) -> None:
     span = log.journal.resolve(parse_bookmark("[2|5|:1|7|]"))
     cursor = log.journal.replay(span)
-    topic = log.journal.topic("json", "orders")
+    topic = log.journal.topic_handle("json", "orders")
     assert [entry.body for entry in cursor.read()] == [b"9"]
     assert not cursor.is_finished
     for sequence in (6, 7, 8):
@@ -177,7 +177,7 @@ def test_a_range_may_end_with_a_message_that_is_still_to_come(log: Bench) -> Non
 
 def test_bookmarks_without_sequence_are_unique_and_found(tmp_path: Path) -> None:
     with opened(tmp_path) as bench:
-        topic = bench.journal.topic("json", "orders")
+        topic = bench.journal.topic_handle("json", "orders")
         txids = [bench.journal.append(topic, client, 0, b"x") for client in (1, 2, 1, 2)]
         bench.journal.commit()
         entries = read_all(bench.journal)

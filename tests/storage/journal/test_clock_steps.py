@@ -49,11 +49,11 @@ class Trial:
         step, self.ahead = ahead - self.ahead, ahead
         self.bench.clock.now += step
         if tell and step:
-            self.bench.journal.clock_was_set(step / SECOND)
+            self.bench.journal.record_clock_step(step / SECOND)
 
     def append(self, count: int) -> None:
         """Record some entries, a second apart."""
-        topic = self.bench.journal.topic("json", "t")
+        topic = self.bench.journal.topic_handle("json", "t")
         for _ in range(count):
             self.true += SECOND
             self.bench.clock.now = self.true + self.ahead
@@ -134,7 +134,7 @@ def test_a_clock_that_is_set_where_the_log_goes_on_in_another_file(tmp_path: Pat
     for ahead in (HOUR, 0, -HOUR, 0):
         trial.append(5)
         trial.set(ahead, tell=True)
-        topic, files = trial.bench.journal.topic("json", "t"), len(trial.bench.journal.files)
+        topic, files = trial.bench.journal.topic_handle("json", "t"), len(trial.bench.journal.files)
         while len(trial.bench.journal.files) == files:
             trial.true += SECOND
             trial.bench.clock.now = trial.true + trial.ahead
@@ -150,7 +150,7 @@ def test_a_clock_that_is_set_where_the_log_goes_on_in_another_file(tmp_path: Pat
 def test_a_clock_that_goes_back_a_little_stands_still_in_the_log(tmp_path: Path) -> None:
     bench = Bench(tmp_path)
     bench.journal.start()
-    topic = bench.journal.topic("json", "t")
+    topic = bench.journal.topic_handle("json", "t")
     for step in (0, -SECOND // 2, SECOND // 4):
         bench.clock.now += step
         bench.journal.append(topic, 7, 0, b"{}")

@@ -59,7 +59,7 @@ def write_until_killed(directory: Path, start: int, acknowledgements: int, seed:
         lambda _: None,
     )
     journal.start()
-    topics = [journal.topic("json", f"topic{number}") for number in range(5)]
+    topics = [journal.topic_handle("json", f"topic{number}") for number in range(5)]
     number = start
     while True:
         for _ in range(chance.randrange(200)):
@@ -144,5 +144,5 @@ def test_a_killed_process_loses_nothing_that_it_acknowledged(tmp_path: Path, log
             if found:
                 entry = chance.choice(found)
                 span = journal.resolve(parse_bookmark(entry.bookmark), "fail")
-                assert span.after == entry.txid
+                assert span.after_txid == entry.txid
             assert "DAMAGED" not in bench.events()

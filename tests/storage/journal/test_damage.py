@@ -28,11 +28,11 @@ def original(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[Body]
     directory = tmp_path_factory.mktemp("original")
     with opened(directory, with_topic_index=True) as bench:
         for sequence in range(1, 301):
-            topic = bench.journal.topic("json", f"topic{sequence % 3}")
+            topic = bench.journal.topic_handle("json", f"topic{sequence % 3}")
             size = 30_000 if sequence % 5 == 0 else sequence
             body = sequence.to_bytes(4, "big") * (size // 4)
             correlation_id = b"cid" if sequence % 7 == 0 else b""
-            origin = bench.journal.origin("ann") if sequence % 11 == 0 else None
+            origin = bench.journal.origin_handle("ann") if sequence % 11 == 0 else None
             bench.journal.append(
                 topic, 1, sequence, body, origin=origin, correlation_id=correlation_id
             )
@@ -121,7 +121,7 @@ def test_a_log_with_damage_is_opened_or_refused(
     while not cursor.is_caught_up:
         passed_on += read_next(cursor, 70, as_passage=True)
     assert passed_on == entries
-    topic = bench.journal.topic("json", "topic0")
+    topic = bench.journal.topic_handle("json", "topic0")
     txid = bench.journal.append(topic, 9, 1, b"after")
     bench.journal.commit()
     assert bench.journal.find(9, 1) == txid

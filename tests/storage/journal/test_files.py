@@ -27,7 +27,7 @@ from tests.storage.journal.support import Bench, opened, read_all, read_next
 
 def fill(bench: Bench, messages: int = 100, first: int = 1) -> None:
     for sequence in range(first, first + messages):
-        topic = bench.journal.topic("json", f"topic{sequence % 5}")
+        topic = bench.journal.topic_handle("json", f"topic{sequence % 5}")
         bench.journal.append(topic, 1, sequence, sequence.to_bytes(4, "big") * 10_000)
     bench.journal.commit()
 
@@ -138,7 +138,7 @@ def test_a_crash_at_any_moment_loses_nothing(tmp_path: Path, deed: str, dies_at:
 
 def test_what_is_given_up_leaves_no_trace(tmp_path: Path) -> None:
     with opened(tmp_path, file_size=48 << 20) as bench:
-        topic = bench.journal.topic("json", "a")
+        topic = bench.journal.topic_handle("json", "a")
         for sequence in (1, 2, 3):
             bench.journal.append(topic, 1, sequence, os.urandom(20 << 20))
             bench.journal.commit()
@@ -154,7 +154,7 @@ def test_what_is_given_up_leaves_no_trace(tmp_path: Path) -> None:
         thread.start()
         while not list(tmp_path.glob("*.gz.tmp")) and thread.is_alive():
             time.sleep(0.001)
-        bench.journal.give_up_filing()
+        bench.journal.abort_archiving()
         thread.join()
         assert refused == ["given up: the instance is stopping"]
         assert not list(tmp_path.glob("*.tmp"))
@@ -224,7 +224,7 @@ def test_a_column_of_bodies_is_the_mapped_file_and_the_offsets(tmp_path: Path) -
 
 def test_with_extras_the_offsets_come_in_pairs(tmp_path: Path) -> None:
     with opened(tmp_path) as bench:
-        topic = bench.journal.topic("json", "a")
+        topic = bench.journal.topic_handle("json", "a")
         for sequence in range(1, 40):
             bench.journal.append(topic, 1, sequence, bytes(50_000), correlation_id=b"cid")
         bench.journal.commit()
@@ -232,14 +232,14 @@ def test_with_extras_the_offsets_come_in_pairs(tmp_path: Path) -> None:
         index = unpack_index(sibling(file.path, INDEX).read_bytes())
         assert len(index.offsets) == 2 * index.count + 1
         lengths = np.diff(index.offsets)[::2]
-        runs = len(bench.journal.runs.begin(0))
+        runs = len(bench.journal.run_history.begin_run(0))
         assert set(lengths.tolist()) == {50_000, len(topic.definition), runs}
 
 
 def test_an_index_says_the_same_of_publishers_where_records_are_damaged(tmp_path: Path) -> None:
     """Many records are looked at together, unless one of them is damaged: then one by one."""
     with opened(tmp_path) as bench:
-        topic = bench.journal.topic("json", "a")
+        topic = bench.journal.topic_handle("json", "a")
         for number in range(60):
             client, sequence = number % 7, number // 7 * (number % 3 > 0)  # 0: it gives none
             bench.journal.append(topic, client, sequence, bytes(50_000))
@@ -272,7 +272,7 @@ def test_empty_files_are_ready_in_advance(tmp_path: Path) -> None:
     assert len(list(tmp_path.glob("*.journal"))) == 3
     with opened(tmp_path, preallocated=3) as bench:
         fill(bench)
-        assert bench.journal.resolve(parse_bookmark("0")).after == bench.journal.first_txid - 1
+        assert bench.journal.resolve(parse_bookmark("0")).after_txid == bench.journal.first_txid - 1
         assert [one.sequence for one in read_all(bench.journal)] == list(range(1, 101))
 
 
@@ -297,12 +297,12 @@ def test_how_much_of_the_log_is_behind_an_entry(tmp_path: Path) -> None:
         journal = bench.journal
         assert len(journal.files) > 2
         each = 40_000 + RECORD_SIZE
-        whole = journal.bytes_behind(0)
+        whole = journal.estimate_bytes_after(0)
         assert 100 * each <= whole <= 102 * each
-        assert journal.bytes_behind(journal.last_txid) == 0
+        assert journal.estimate_bytes_after(journal.last_txid) == 0
         for count in (10, 50, 100):  # names of topics and runs are entries, too
-            behind = journal.bytes_behind(journal.last_txid - count)
+            behind = journal.estimate_bytes_after(journal.last_txid - count)
             assert 0.7 * each * count <= behind <= each * count, count
         second = journal.files[1].first_txid
         journal.remove(0)
-        assert journal.bytes_behind(0) == journal.bytes_behind(second - 1) < whole
+        assert journal.estimate_bytes_after(0) == journal.estimate_bytes_after(second - 1) < whole

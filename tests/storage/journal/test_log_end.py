@@ -31,10 +31,10 @@ class Seen:
     def __init__(self) -> None:
         self.entries: list[tuple[EntryRow, bytes]] = []
 
-    def take(self, row: EntryRow, data: bytes) -> None:
+    def visit_entry(self, row: EntryRow, data: bytes) -> None:
         self.entries.append((row, data))
 
-    def take_all(self, records: npt.NDArray[np.void], data: Callable[[int], bytes]) -> None:
+    def visit_entries(self, records: npt.NDArray[np.void], data: Callable[[int], bytes]) -> None:
         for place, row in enumerate(records.tolist()):
             self.entries.append((row, data(place)))
 
@@ -54,8 +54,8 @@ def write(directory: Path, source: random.Random) -> JournalFile:
     journal = bench.journal
     for _ in range(source.choice((0, 1, 3, 10))):
         for _ in range(source.choice((1, 4, 30))):
-            topic = journal.topic("json", source.choice("ab"))
-            origin = journal.origin(source.choice(("", "user")))
+            topic = journal.topic_handle("json", source.choice("ab"))
+            origin = journal.origin_handle(source.choice(("", "user")))
             kind = source.choice(
                 (
                     JournalEntryKind.PUBLISH,
@@ -112,4 +112,4 @@ def test_the_end_of_a_file_does_not_depend_on_how_many_slots_are_looked_at_toget
                     )
                 )
         assert found[0] == found[1]
-        assert found[0][0].count - len(found[0][0].damaged) == len(found[0][1])
+        assert found[0][0].count - len(found[0][0].damaged_numbers) == len(found[0][1])

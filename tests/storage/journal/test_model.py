@@ -89,13 +89,13 @@ class LogMachine(RuleBasedStateMachine):
                 sequence = self._sequences[client]
             body = bytes([len(self._model) % 256]) * size
             txid = self._journal.append(
-                self._journal.topic(*topic),
+                self._journal.topic_handle(*topic),
                 client,
                 sequence,
                 body,
                 kind,
                 correlation_id=correlation_id,
-                origin=None if user is None else self._journal.origin(user),
+                origin=None if user is None else self._journal.origin_handle(user),
             )
             self._model.append(
                 (txid, self._clock.now, client, sequence, JournalTopic(*topic), kind, body)
@@ -119,8 +119,8 @@ class LogMachine(RuleBasedStateMachine):
         first = self._sequences.get(client, 0) + 1
         numbers = list(range(first, first + len(sizes))) if client else []
         bodies = [bytes([number % 256]) * size for number, size in enumerate(sizes)]
-        handle = self._journal.topic(*topic)
-        origin = None if user is None else self._journal.origin(user)
+        handle = self._journal.topic_handle(*topic)
+        origin = None if user is None else self._journal.origin_handle(user)
         keys = [] if lifetime is None else [2**64 - 1 - number for number in numbers]
         before, start = self._journal.last_txid, 0
         txids: list[int] = []
@@ -197,7 +197,10 @@ class LogMachine(RuleBasedStateMachine):
             list(map(crc32c, data)),
             data,
         )
-        handle, origin = self._journal.topic(*topic), self._journal.origin("ann", path)
+        handle, origin = (
+            self._journal.topic_handle(*topic),
+            self._journal.origin_handle("ann", path),
+        )
         before, start, flags = self._journal.last_txid, 0, list[int]()
         while start < len(numbers):
             run = self._journal.append_copies({0: (handle, origin)}, content, start)
@@ -339,7 +342,7 @@ TestLog.settings = settings(
 
 def test_a_restart_changes_no_bookmark(tmp_path: Path) -> None:
     bench = Bench(tmp_path)
-    topic = bench.journal.topic("json", "orders")
+    topic = bench.journal.topic_handle("json", "orders")
     for sequence in range(1, 50):
         bench.journal.append(topic, 7, sequence, b"{}")
         bench.journal.append(topic, 8, 0, b"{}")

@@ -42,8 +42,8 @@ def slots(directory: Path) -> list[EntrySlot]:
 def write_messages(bench: Bench) -> None:
     """Messages of a publisher, which goes on to the same files whenever that is done."""
     for number in range(1, COUNT + 1):
-        topic = bench.journal.topic("json", "even" if number % 2 == 0 else "odd")
-        origin = bench.journal.origin("ann") if number % 3 == 0 else None
+        topic = bench.journal.topic_handle("json", "even" if number % 2 == 0 else "odd")
+        origin = bench.journal.origin_handle("ann") if number % 3 == 0 else None
         body = b"%d" % number * (number % 5 + 1)
         key = b"k" * (number % 4)
         bench.journal.append(topic, PUBLISHER, number, body, origin=origin, given_key=key)
@@ -115,10 +115,10 @@ def content(slot: EntrySlot) -> tuple[object, ...]:
 
 def restore(bench: Bench, accounts: list[ReplacementEntry]) -> list[int]:
     """Make records again, whichever are damaged; the txids."""
-    restoring = bench.journal.restoring
+    restoring = bench.journal.record_repair
     done: dict[int, ReplacementEntry] = {}
-    for gap in restoring.gaps(bench.journal.first_txid):
-        done |= restoring.restore(gap, accounts, lambda _: False)
+    for gap in restoring.find_gaps(bench.journal.first_txid):
+        done |= restoring.rebuild_records(gap, accounts, lambda _: False)
     return sorted(done)
 
 
@@ -138,7 +138,7 @@ def test_what_is_left_out_of_passages_is_named(tmp_path: Path, topic: str) -> No
         cursor = bench.journal.replay(LogSpan(0), lambda one: one.name == topic, EVENTS)
         unread: list[DamagedEntry] = []
         while not cursor.is_caught_up:
-            unread += cursor.read_passage(7, 100).unread
+            unread += cursor.read_for_forwarding(7, 100).damaged_entries
         wanted = [
             number
             for number in sorted({*records, *bodies})
@@ -146,8 +146,8 @@ def test_what_is_left_out_of_passages_is_named(tmp_path: Path, topic: str) -> No
         ]
         assert [one.txid for one in unread] == txids(were, wanted)
         for one, number in zip(unread, wanted, strict=True):
-            assert (one.run is None) == (number in records)
-            assert one.run is None or one.run.topic.name == topic
+            assert (one.batch is None) == (number in records)
+            assert one.batch is None or one.batch.topic.name == topic
 
 
 @pytest.mark.parametrize("lost", [[30], [30, 31, 32], [*range(20, 60), 70, 71, 90], [COUNT - 1]])
@@ -182,7 +182,7 @@ def test_what_is_in_the_midst_of_a_row_needs_its_neighbours(tmp_path: Path) -> N
     with damaged(tmp_path, range(30, 40)) as (bench, were):
         accounts = [account(were[number]) for number in (30, 31, 35, 36, 38, 39)]
         assert restore(bench, accounts) == txids(were, [30, 31, 38, 39])
-        gaps = bench.journal.restoring.gaps(bench.journal.first_txid)
+        gaps = bench.journal.record_repair.find_gaps(bench.journal.first_txid)
         assert [(gap.first, gap.last) for gap in gaps] == [tuple(txids(were, [32, 37]))]
 
 
@@ -191,14 +191,14 @@ def test_a_damaged_body_is_believed_of_the_entry_s_own_number(tmp_path: Path) ->
         assert restore(bench, [account(were[30])]) == []
         own = txids(were, [30])
         assert restore(bench, [account(were[30], txid=own[0])]) == own
-        assert [one.txid for one in bench.journal.mending.damaged(own[0])] == own
+        assert [one.txid for one in bench.journal.body_repair.find_damaged_bodies(own[0])] == own
 
 
 def test_indexes_that_were_made_of_damaged_records_are_made_again(tmp_path: Path) -> None:
     """Until then, whoever reads any topic comes upon what is damaged."""
     with opened(tmp_path, with_topic_index=True) as bench:
         write_messages(bench)
-        filling = bench.journal.topic("json", "filling")
+        filling = bench.journal.topic_handle("json", "filling")
         while len(bench.journal.files) == 1:
             bench.journal.append(filling, 8, 1, bytes(20_000))
             assert bench.journal.commit()
@@ -226,7 +226,7 @@ def test_indexes_that_were_made_of_damaged_records_are_made_again(tmp_path: Path
             cursor = bench.journal.replay(LogSpan(0), wanted, EVENTS)
             unread: list[DamagedEntry] = []
             while not cursor.is_caught_up:
-                unread += cursor.read_passage(100, 1 << 20).unread
+                unread += cursor.read_for_forwarding(100, 1 << 20).damaged_entries
             assert [one.txid for one in unread] == txids(were, lost)
         assert restore(bench, [account(were[number]) for number in lost]) == txids(were, lost)
         assert bench.journal.find(PUBLISHER, last.sequence) == last.txid

@@ -19,7 +19,7 @@ from tests.storage.journal.support import FILE, START, Bench, ForgetfulDisk, ope
 def write(directory: Path, messages: int, size: int = 1_000, **settings: Any) -> None:
     """A closed journal with messages of client 1."""
     with opened(directory, **settings) as bench:
-        topic = bench.journal.topic("json", "orders")
+        topic = bench.journal.topic_handle("json", "orders")
         for sequence in range(1, messages + 1):
             bench.journal.append(topic, 1, sequence, sequence.to_bytes(4, "big") * (size // 4))
         bench.journal.commit()
@@ -45,7 +45,7 @@ def test_power_failures_cost_nothing_that_was_durable(tmp_path: Path, seed: int)
     for round_ in range(3):
         disk = ForgetfulDisk()
         bench = Bench(directory, disk)
-        topic = bench.journal.topic("json", f"orders{round_ % 2}")
+        topic = bench.journal.topic_handle("json", f"orders{round_ % 2}")
         found = read_all(bench.journal)
         assert [one.sequence for one in found] == list(range(1, len(found) + 1))
         assert safe <= len(found) <= sequence
@@ -103,7 +103,7 @@ def test_a_damaged_entry_that_was_acknowledged_costs_only_itself(tmp_path: Path)
         assert sequences(bench) == [*range(1, 10), *range(11, 21)]
         damaged = [one for one in bench.notices if one.event is JournalEvent.DAMAGED]
         assert damaged[0].txid == entries[9].txid
-        bench.journal.append(bench.journal.topic("json", "orders"), 1, 21, b"x")
+        bench.journal.append(bench.journal.topic_handle("json", "orders"), 1, 21, b"x")
         bench.journal.commit()
         assert sequences(bench)[-1] == 21
 
@@ -126,7 +126,7 @@ def killed_in_the_middle(directory: Path, left: Path) -> list[bytes]:
     """What a process leaves that is killed after two commits; gives the bodies in order."""
     bodies = [bytes([65 + number]) * 3_000 for number in range(20)]
     with opened(directory) as bench:
-        topic = bench.journal.topic("json", "orders")
+        topic = bench.journal.topic_handle("json", "orders")
         for sequence, body in enumerate(bodies, 1):
             bench.journal.append(topic, 1, sequence, body)
             if sequence in (10, 20):
@@ -153,7 +153,7 @@ def test_a_flipped_bit_costs_the_entry_that_it_is_in(
         others = [one for one in range(1, 21) if one != entry]
         assert sequences(bench) == others
         assert "TORN_TAIL" not in bench.events()
-        bench.journal.append(bench.journal.topic("json", "orders"), 1, 21, b"x")
+        bench.journal.append(bench.journal.topic_handle("json", "orders"), 1, 21, b"x")
         bench.journal.commit()
         assert sequences(bench) == [*others, 21]
     assert not list(left.glob("*.cut-*"))
@@ -221,7 +221,7 @@ def test_publishers_of_other_instances_are_known_again(
     body = bytes(FILE // 20)
     with opened(tmp_path) as bench:
         journal = bench.journal
-        topic = journal.topic("json", "orders")
+        topic = journal.topic_handle("json", "orders")
         for _ in range(files * 15):
             # Two logs that were begun in the same second count alike.
             last = journal.append(topic, 7, journal.last_txid + 1, body, source=5, source_txid=9)
@@ -252,7 +252,7 @@ def test_damaged_helpers_are_not_believed(tmp_path: Path) -> None:
 
 def test_publishers_that_have_been_silent_too_long_are_forgotten(tmp_path: Path) -> None:
     with opened(tmp_path) as bench:
-        topic = bench.journal.topic("json", "orders")
+        topic = bench.journal.topic_handle("json", "orders")
         bench.journal.append(topic, 1, 10, b"x")
         bench.clock.now += 3_600_000_000
         bench.journal.append(topic, 2, 20, b"x")
@@ -362,7 +362,7 @@ def test_a_header_of_which_some_sectors_were_written_is_none(
 ) -> None:
     """The power failed during the first commit of a file: it is as good as blank."""
     with opened(tmp_path, instance=instance) as bench:
-        topic = bench.journal.topic("json", "orders")
+        topic = bench.journal.topic_handle("json", "orders")
         bench.journal.append(topic, 1, 1, b"x")
         bench.journal.commit()
         next_txid = bench.journal.last_txid + 1
@@ -374,7 +374,9 @@ def test_a_header_of_which_some_sectors_were_written_is_none(
     with opened(tmp_path, instance=instance) as bench:
         assert sequences(bench) == [1]
         for sequence in range(2, 40):
-            bench.journal.append(bench.journal.topic("json", "orders"), 1, sequence, bytes(50_000))
+            bench.journal.append(
+                bench.journal.topic_handle("json", "orders"), 1, sequence, bytes(50_000)
+            )
         bench.journal.commit()
         assert path in [file.path for file in bench.journal.files]
         assert sequences(bench) == list(range(1, 40))
@@ -446,7 +448,7 @@ def test_an_empty_file_of_no_size_is_made_anew(tmp_path: Path) -> None:
     (tmp_path / f"TEST.{max(numbers) + 1:010}.journal").touch()
     (tmp_path / f"TEST.{max(numbers) + 2:010}.journal").write_bytes(bytes(FILE))
     with opened(tmp_path) as bench:
-        topic = bench.journal.topic("json", "orders")
+        topic = bench.journal.topic_handle("json", "orders")
         for sequence in range(31, 101):
             bench.journal.append(topic, 1, sequence, bytes(50_000))
         bench.journal.commit()

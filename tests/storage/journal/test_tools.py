@@ -40,14 +40,16 @@ PUB = client_hash("pub")
 def journals(tmp_path: Path) -> Path:
     """Two files, the first full; bodies of 50,000 bytes, but for five short ones."""
     with opened(tmp_path, with_topic_index=True) as bench:
-        topic = bench.journal.topic("json", "orders")
-        origin = bench.journal.origin("ann")
+        topic = bench.journal.topic_handle("json", "orders")
+        origin = bench.journal.origin_handle("ann")
         for sequence in range(1, 6):
             body = f'{{"id":{sequence}}}'.encode()
             bench.journal.append(
                 topic, PUB, sequence, body, origin=origin, correlation_id=b"c-%d" % sequence
             )
-        bench.journal.append(bench.journal.topic("json", "trades"), client_hash("other"), 0, b"x")
+        bench.journal.append(
+            bench.journal.topic_handle("json", "trades"), client_hash("other"), 0, b"x"
+        )
         for sequence in range(6, 30):
             bench.journal.append(topic, PUB, sequence, bytes(50_000))
         bench.journal.commit()

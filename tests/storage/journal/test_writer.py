@@ -27,14 +27,14 @@ def test_an_entry_comes_back_as_it_was_given(tmp_path: Path) -> None:
     with opened(tmp_path) as bench:
         journal = bench.journal
         txid = journal.append(
-            journal.topic("nvfix", "orders/\u00e9"),
+            journal.topic_handle("nvfix", "orders/\u00e9"),
             2**64 - 1,
             2**64 - 2,
             b"\x00\xff body",
             kind=JournalEntryKind.SOW_DELETE,
             sow_key=2**64 - 1,
             expiration=3600,
-            origin=journal.origin("ann", "A,B"),
+            origin=journal.origin_handle("ann", "A,B"),
             correlation_id=b"corr",
             given_key=b"ACC-1|AAPL",
             source_txid=17,
@@ -56,7 +56,7 @@ def test_an_entry_comes_back_as_it_was_given(tmp_path: Path) -> None:
 
 def test_nothing_is_read_before_it_is_durable(tmp_path: Path) -> None:
     with opened(tmp_path) as bench:
-        txid = bench.journal.append(bench.journal.topic("json", "a"), 1, 1, b"x")
+        txid = bench.journal.append(bench.journal.topic_handle("json", "a"), 1, 1, b"x")
         assert read_all(bench.journal) == []
         assert bench.durable == []
         assert bench.journal.commit()
@@ -68,12 +68,14 @@ def test_topics_are_forgotten_with_the_file_that_has_their_numbers(tmp_path: Pat
     """A name that was recorded once takes memory for as long as its file is written to."""
     with opened(tmp_path) as bench:
         journal = bench.journal
-        kept = journal.topic("json", "kept")
+        kept = journal.topic_handle("json", "kept")
         seen: list[weakref.ref[object]] = []
         while len(journal.files) < 3:
             for number in range(len(seen), len(seen) + 100):
-                handle = journal.topic("json", f"topic/{number}")
-                journal.append(handle, 1, 1, b"x" * 500, origin=journal.origin(f"user {number}"))
+                handle = journal.topic_handle("json", f"topic/{number}")
+                journal.append(
+                    handle, 1, 1, b"x" * 500, origin=journal.origin_handle(f"user {number}")
+                )
                 seen.append(weakref.ref(handle))
                 del handle
             journal.append(kept, 1, 1, b"x")
@@ -82,15 +84,15 @@ def test_topics_are_forgotten_with_the_file_that_has_their_numbers(tmp_path: Pat
         assert 0 < len(known) < len(seen) / 2
         assert known == list(range(known[0], len(seen)))
         again = seen[-1]()
-        assert journal.topic("json", f"topic/{len(seen) - 1}") is again
-        assert journal.topic("json", "kept") is kept
+        assert journal.topic_handle("json", f"topic/{len(seen) - 1}") is again
+        assert journal.topic_handle("json", "kept") is kept
         recorded = [entry.topic.name for entry in read_all(journal)]
         assert set(recorded) == {"kept", *(f"topic/{number}" for number in range(len(seen)))}
 
 
 def test_time_never_goes_back_in_the_log(tmp_path: Path) -> None:
     with opened(tmp_path) as bench:
-        topic = bench.journal.topic("json", "a")
+        topic = bench.journal.topic_handle("json", "a")
         for step in (0, 5, -10, 3):
             bench.clock.now += step
             bench.journal.append(topic, 1, 1, b"x")
@@ -100,7 +102,7 @@ def test_time_never_goes_back_in_the_log(tmp_path: Path) -> None:
 
 def test_files_never_grow_and_the_next_one_goes_on(tmp_path: Path) -> None:
     with opened(tmp_path) as bench:
-        topic = bench.journal.topic("json", "a")
+        topic = bench.journal.topic_handle("json", "a")
         for sequence in range(1, 60):
             bench.journal.append(topic, 1, sequence, bytes(50_000))
         bench.journal.commit()
@@ -112,7 +114,7 @@ def test_files_never_grow_and_the_next_one_goes_on(tmp_path: Path) -> None:
 @pytest.mark.parametrize("size", [FILE, 10 * FILE])
 def test_what_no_file_can_hold_is_refused(tmp_path: Path, size: int) -> None:
     with opened(tmp_path) as bench:
-        topic = bench.journal.topic("json", "a")
+        topic = bench.journal.topic_handle("json", "a")
         with pytest.raises(EntryTooLargeError, match="JournalSize"):
             bench.journal.append(topic, 1, 1, bytes(size))
         assert bench.journal.last_sequence(1) == 0
@@ -124,7 +126,7 @@ def test_what_no_file_can_hold_is_refused(tmp_path: Path, size: int) -> None:
 @pytest.mark.parametrize("spare", range(-3, 4))
 def test_bodies_that_fill_a_file_to_the_last_byte(tmp_path: Path, spare: int) -> None:
     with opened(tmp_path) as bench:
-        topic = bench.journal.topic("json", "a")
+        topic = bench.journal.topic_handle("json", "a")
         bench.journal.append(topic, 1, 1, b"x")  # with a definition before it: two records
         definition = len(topic.definition)
         room = FILE - 4096 - 2 * 96 - definition - 1
@@ -142,17 +144,17 @@ def test_bodies_that_fill_a_file_to_the_last_byte(tmp_path: Path, spare: int) ->
 def test_names_beyond_all_reason_are_refused(tmp_path: Path, text: str) -> None:
     with opened(tmp_path) as bench:
         with pytest.raises(JournalUnavailableError, match="longer"):
-            bench.journal.topic("json", text)
+            bench.journal.topic_handle("json", text)
         with pytest.raises(JournalUnavailableError, match="longer"):
             bench.journal.append(
-                bench.journal.topic("json", "a"), 1, 1, b"", correlation_id=text.encode()
+                bench.journal.topic_handle("json", "a"), 1, 1, b"", correlation_id=text.encode()
             )
 
 
 def test_a_full_disk_refuses_publishes_until_there_is_space(tmp_path: Path) -> None:
     disk = FailingDisk()
     with opened(tmp_path, disk) as bench:
-        topic = bench.journal.topic("json", "a")
+        topic = bench.journal.topic_handle("json", "a")
         disk.full = True
         appended = 20  # what the file in use has room for
         for sequence in range(1, appended + 1):
@@ -172,20 +174,20 @@ def test_a_full_disk_refuses_publishes_until_there_is_space(tmp_path: Path) -> N
 def test_a_failing_disk_loses_nothing_that_was_accepted(tmp_path: Path) -> None:
     disk = FailingDisk()
     with opened(tmp_path, disk) as bench:
-        topic = bench.journal.topic("json", "a")
+        topic = bench.journal.topic_handle("json", "a")
         bench.journal.append(topic, 1, 1, b"one")
         bench.journal.commit()
         bench.journal.append(topic, 1, 2, b"two")
         disk.broken = True
         assert not bench.journal.commit()
-        assert bench.journal.refusal is not None
+        assert bench.journal.write_error is not None
         with pytest.raises(JournalUnavailableError, match="Input/output error"):
             bench.journal.append(topic, 1, 3, b"three")
         assert [one.body for one in read_all(bench.journal)] == [b"one"]
         assert not bench.journal.commit()
         disk.broken = False
         assert bench.journal.commit()
-        assert bench.journal.refusal is None
+        assert bench.journal.write_error is None
         bench.journal.append(topic, 1, 3, b"three")
         bench.journal.commit()
         assert [one.body for one in read_all(bench.journal)] == [b"one", b"two", b"three"]
@@ -201,11 +203,11 @@ def test_topics_that_come_first_while_the_disk_fails_have_their_names_afterwards
     disk = FailingDisk()
     with opened(tmp_path, disk) as bench:
         journal = bench.journal
-        bench.journal.append(journal.topic("json", "a"), 1, 1, b"one")
+        bench.journal.append(journal.topic_handle("json", "a"), 1, 1, b"one")
         disk.broken = True
         assert not journal.commit()
         handles = {
-            number: (journal.topic("json", name), journal.origin(user, "A"))
+            number: (journal.topic_handle("json", name), journal.origin_handle(user, "A"))
             for number, (name, user) in enumerate((("b", "ann"), ("c", "bob")))
         }
         data = [b"two", b"three"]
@@ -233,7 +235,7 @@ def test_threads_commit_what_is_appended(tmp_path: Path) -> None:
     settings = JournalSettings("TEST", tmp_path, file_size=FILE, flush_interval=1_000)
     journal = Journal(settings, lambda: START, on_durable, lambda _: None)
     journal.start()
-    topic = journal.topic("json", "a")
+    topic = journal.topic_handle("json", "a")
     for sequence in range(1, last):
         journal.append(topic, 1, sequence, bytes(1_000))
     target[0] = journal.append(topic, 1, last, b"last")
@@ -245,7 +247,7 @@ def test_threads_commit_what_is_appended(tmp_path: Path) -> None:
 
 def test_more_than_may_wait_is_written_before_more_is_accepted(tmp_path: Path) -> None:
     with opened(tmp_path, file_size=256 << 20) as bench:
-        topic = bench.journal.topic("json", "a")
+        topic = bench.journal.topic_handle("json", "a")
         for sequence in range(1, 100):
             bench.journal.append(topic, 1, sequence, bytes(1 << 20))
         assert bench.durable  # without a thread, appending itself made room
@@ -261,21 +263,21 @@ def test_a_directory_belongs_to_one_instance_at_a_time(tmp_path: Path) -> None:
 def test_a_journal_says_when_publishers_should_wait(tmp_path: Path) -> None:
     """Long before it has to hold them up itself, and no longer once everything is written."""
     with opened(tmp_path, file_size=100 << 20) as bench:
-        topic = bench.journal.topic("json", "a")
+        topic = bench.journal.topic_handle("json", "a")
         crowded = []
         for sequence in range(1, 41):
             bench.journal.append(topic, 1, sequence, bytes(1 << 20))
-            crowded.append(bench.journal.is_crowded)
+            crowded.append(bench.journal.is_backlogged)
         assert not any(crowded[:31])
         assert all(crowded[32:])
         assert not bench.durable
         bench.journal.commit()
-        assert not bench.journal.is_crowded
+        assert not bench.journal.is_backlogged
 
 
 def test_replay_goes_over_to_live_without_gap_or_repetition(tmp_path: Path) -> None:
     with opened(tmp_path) as bench:
-        topic = bench.journal.topic("json", "a")
+        topic = bench.journal.topic_handle("json", "a")
         cursor = bench.journal.replay(bench.journal.resolve(parse_bookmark("0")))
         seen = []
         for sequence in range(1, 500):
@@ -292,7 +294,7 @@ def test_replay_goes_over_to_live_without_gap_or_repetition(tmp_path: Path) -> N
 
 def test_one_read_is_bounded(tmp_path: Path) -> None:
     with opened(tmp_path) as bench:
-        topic = bench.journal.topic("json", "a")
+        topic = bench.journal.topic_handle("json", "a")
         for sequence in range(1, 101):
             bench.journal.append(topic, 1, sequence, bytes(1_000))
         bench.journal.commit()
@@ -305,7 +307,7 @@ def test_starting_and_stopping_at_any_moment_loses_nothing(tmp_path: Path) -> No
     for round_ in range(60):
         bench = Bench(tmp_path)
         bench.journal.start()
-        topic = bench.journal.topic("json", "a")
+        topic = bench.journal.topic_handle("json", "a")
         for _ in range(round_ % 4):
             bench.journal.append(topic, 1, bench.journal.last_sequence(1) + 1, b"x")
         bench.journal.close()

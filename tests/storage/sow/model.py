@@ -52,12 +52,12 @@ def apply_to_model(model: dict[str, Record], step: Step) -> None:
 def apply_to_store(store: RecordStore, step: Step) -> None:
     if step.record is not None:
         store.put(step.key, step.record)
-    elif store.row(step.key) is not None:
+    elif store.find_row(step.key) is not None:
         store.delete(step.key, step.sequence)
 
 
 def state_of(store: RecordStore) -> dict[str, Record]:
-    return {identity: store.record(row) for identity, row in store.identities()}
+    return {identity: store.read_record(row) for identity, row in store.identities()}
 
 
 def model_after(seed: int, sequence: int) -> dict[str, Record]:

@@ -169,7 +169,7 @@ class Disk:
 
     def settle(self) -> None:
         """Let all commits asked for complete, and tell those who wait for them."""
-        self.committer.settle()
+        self.committer.wait_for_jobs()
         while self._calls:
             self._calls.pop(0)()
 

@@ -51,7 +51,7 @@ def work(clerk: Clerk, seed: int) -> Iterator[State]:
     for value in range(30):
         number = source.randrange(3)
         clerk.now += SECOND
-        found = clerk.topic.find_body(json.dumps({"id": number}).encode())
+        found = clerk.topic.find_by_body(json.dumps({"id": number}).encode())
         if found and source.random() < 0.4:
             clerk.delete(*found)
             state.pop(number)

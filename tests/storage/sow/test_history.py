@@ -47,7 +47,7 @@ def test_the_past_is_seen_by_the_clock_as_it_is_set_now(step: int) -> None:
     for v in range(6):
         if v == 3:
             catalog.now += step
-            catalog.topic.clock_was_set(step)
+            catalog.topic.shift_times(step)
         catalog.publish({"id": 1, "v": v})
         catalog.now += 10 * SECOND
     seen = [as_of(catalog, START + step + second * SECOND) for second in range(5, 60, 10)]
@@ -68,7 +68,7 @@ def test_a_deleted_record_is_gone_from_then_on_and_still_there_before() -> None:
     catalog = clerk(FOREVER, 0)
     catalog.publish({"id": 1, "v": 0})
     catalog.now += 10 * SECOND
-    catalog.delete(*catalog.topic.find_body(b'{"id":1}'))
+    catalog.delete(*catalog.topic.find_by_body(b'{"id":1}'))
     catalog.now += 10 * SECOND
     catalog.publish({"id": 1, "v": 1})
     seen = [as_of(catalog, START + second * SECOND) for second in (0, 9, 10, 19, 20)]
@@ -80,7 +80,7 @@ def test_a_record_that_came_back_is_kept_whatever_the_granularity() -> None:
     for v in range(3):
         catalog.publish({"id": 1, "v": v})
         catalog.now += 5 * SECOND
-        catalog.delete(*catalog.topic.find_body(b'{"id":1}'))
+        catalog.delete(*catalog.topic.find_by_body(b'{"id":1}'))
         catalog.now += 5 * SECOND
     assert [as_of(catalog, START + second * SECOND) for second in (1, 6, 11, 16, 21, 26)] == [
         [{"id": 1, "v": 0}],
@@ -122,7 +122,7 @@ def test_sow_keys_and_filters_apply_to_past_states() -> None:
         for number in range(5):
             catalog.publish({"id": number, "v": v})
         catalog.now += SECOND
-    key = catalog.topic.find_body(b'{"id":3}')[0].key
+    key = catalog.topic.find_by_body(b'{"id":3}')[0].key
     moment = START + 4 * SECOND
     assert catalog.bodies(QuerySpec(keys=(key,), as_of=HistoryPoint(moment))) == [{"id": 3, "v": 4}]
     assert as_of(catalog, moment, "/id = '2'") == [{"id": 2, "v": 4}]
@@ -175,7 +175,7 @@ def test_history_is_what_a_full_record_of_states_says_even_after_opening_again(
         catalog.now += source.randrange(1, 3) * SECOND
         number = source.randrange(6)
         if source.random() < 0.2:
-            found = catalog.topic.find_body(b'{"id":%d}' % number)
+            found = catalog.topic.find_by_body(b'{"id":%d}' % number)
             catalog.delete(*found)
             if found:
                 model.change(number, catalog.now, None)
@@ -204,7 +204,7 @@ def test_changes_of_one_moment_are_told_apart_by_their_order(tmp_path: Path) -> 
     records: dict[int, object] = {}
     for v in range(60):
         number = source.randrange(4)
-        found = catalog.topic.find_body(b'{"id":%d}' % number)
+        found = catalog.topic.find_by_body(b'{"id":%d}' % number)
         if found and source.random() < 0.3:
             catalog.delete(*found)
             del records[number]
@@ -239,5 +239,5 @@ def test_a_historical_query_is_not_disturbed_by_changes() -> None:
         for _ in range(500):
             catalog.publish({"id": source.randrange(6000), "v": 1})
             catalog.now += SECOND // 100
-        catalog.delete(*catalog.topic.find_body(b'{"id":%d}' % source.randrange(6000)))
+        catalog.delete(*catalog.topic.find_by_body(b'{"id":%d}' % source.randrange(6000)))
     assert sorted((json.loads(record.body) for record in found), key=json.dumps) == expected

@@ -31,13 +31,13 @@ VALUES = st.one_of(st.none(), st.text(max_size=5), st.integers(-99, 99))
 
 def test_keys_never_change() -> None:
     """These keys are in files, and in applications: another way to make them would lose records."""
-    assert KeyHash("orders").of_values(["A1"]) == "17270058536773627396"
-    assert KeyHash("orders").of_values(["A1", None, 7]) == "13625791019977125260"
-    assert KeyHash("other").of_values(["A1"]) == "5387428199278410642"
+    assert KeyHash("orders").hash_values(["A1"]) == "17270058536773627396"
+    assert KeyHash("orders").hash_values(["A1", None, 7]) == "13625791019977125260"
+    assert KeyHash("other").hash_values(["A1"]) == "5387428199278410642"
 
 
 def test_a_key_is_an_unsigned_number_of_64_bits() -> None:
-    keys = [int(KeyHash("t").of_values([number])) for number in range(1000)]
+    keys = [int(KeyHash("t").hash_values([number])) for number in range(1000)]
     assert all(0 <= key < 2**64 for key in keys)
     assert any(key >= 2**63 for key in keys)
     assert len(set(keys)) == len(keys)
@@ -50,7 +50,7 @@ def test_different_values_make_different_keys(one: list[object], other: list[obj
 
     same = texts(one) == texts(other)
     hashed = KeyHash("t")
-    assert (hashed.of_values(one) == hashed.of_values(other)) is same  # type: ignore[arg-type]  # values
+    assert (hashed.hash_values(one) == hashed.hash_values(other)) is same  # type: ignore[arg-type]  # values
 
 
 @pytest.mark.parametrize(("one", "other"), [('"5"', "5"), ("null", '""'), ("true", "1")])
@@ -63,7 +63,7 @@ def test_values_count_as_texts(one: str, other: str) -> None:
 
 def test_a_missing_field_makes_a_key_too() -> None:
     keys = FieldKeys("t", create("fix", "fix", {}), [("11",)])
-    assert keys.key(b"35=D|11=A", None) == keys.key(b"", None) == KeyHash("t").of_values([None])
+    assert keys.key(b"35=D|11=A", None) == keys.key(b"", None) == KeyHash("t").hash_values([None])
 
 
 @pytest.mark.parametrize(("key", "expected"), [("0", 0), (NO_KEY, 2**64 - 1), ("12", 12)])
@@ -111,7 +111,7 @@ CHAIN: list[Message] = [
 
 def test_all_messages_of_a_chain_have_the_key_of_its_first(tmp_path: Path) -> None:
     source = chain(tmp_path)
-    assert set(keys_of(source, *CHAIN)) == {KeyHash("orders").of_values(["1"])}
+    assert set(keys_of(source, *CHAIN)) == {KeyHash("orders").hash_values(["1"])}
     assert keys_of(source, {"id": 9})[0] != keys_of(source, {"id": 1})[0]
     source.close()
 
@@ -138,7 +138,7 @@ def test_an_id_that_never_came_beside_its_predecessor_opens_a_new_chain(tmp_path
 def test_an_unknown_predecessor_heads_the_chain(tmp_path: Path) -> None:
     source = chain(tmp_path)
     assert set(keys_of(source, {"id": 2, "parent": 1}, {"id": 1}, {"id": 3, "parent": 2})) == {
-        KeyHash("orders").of_values(["1"])
+        KeyHash("orders").hash_values(["1"])
     }
     source.close()
 
@@ -150,7 +150,7 @@ def test_a_message_of_two_chains_has_no_key(tmp_path: Path) -> None:
         keys_of(source, {"id": 2, "parent": 1})
     with pytest.raises(KeyRefusedError):
         keys_of(source, {"id": 3, "parent": 1, "related": 2})
-    assert keys_of(source, {"id": 3})[0] == KeyHash("orders").of_values(["3"])
+    assert keys_of(source, {"id": 3})[0] == KeyHash("orders").hash_values(["3"])
     source.close()
 
 
@@ -242,10 +242,10 @@ def test_a_damaged_chain_file_is_set_aside(tmp_path: Path) -> None:
         aside = tmp_path / f"t.chain.damaged-{number}"
         assert file.damage == (35, aside)
         assert aside.read_bytes() == content
-        assert not file.is_whole
+        assert not file.is_intact
         file.close()
     file = ChainFile(path)
-    assert file.is_whole
+    assert file.is_intact
     file.close()
 
 

@@ -101,7 +101,14 @@ class Author:
         lifetime, place = source.choice((0, 0, 100)), 0
         while place < count:
             place = journal.append_run(
-                journal.topic("json", name), client, numbers, bodies, place, None, keys, lifetime
+                journal.topic_handle("json", name),
+                client,
+                numbers,
+                bodies,
+                place,
+                None,
+                keys,
+                lifetime,
             ).end
 
     def _copies(self, name: str) -> None:
@@ -111,7 +118,7 @@ class Author:
         clients = source.choices(CLIENTS, k=count)
         known = max(self._sequences.values()) + count
         handles = {
-            number: (journal.topic("json", name), journal.origin(user, "other"))
+            number: (journal.topic_handle("json", name), journal.origin_handle(user, "other"))
             for number, user in enumerate(("", "user"))
         }
         content = EntryColumns(
@@ -134,7 +141,7 @@ class Author:
         """A message with whatever a message may have."""
         source, client = self._source, self._source.choice(CLIENTS)
         self._bench.journal.append(
-            self._bench.journal.topic("json", name),
+            self._bench.journal.topic_handle("json", name),
             client,
             source.choice((0, *self._numbers(client, 1))),
             self._body(),
@@ -157,7 +164,7 @@ class Author:
             )
         )
         keys = [str(key) for key in source.sample(KEYS, 2)] + source.choice(([], ["text"]))
-        topic = journal.topic("json", name)
+        topic = journal.topic_handle("json", name)
         journal.append(topic, source.choice(CLIENTS), 0, json.dumps(keys).encode(), kind)
 
 
@@ -183,7 +190,7 @@ class Topics:
 
     def find(self, message_type: str, name: str) -> SowTopicRecords | None:
         assert message_type == "json"
-        found = (topic for topic in self.topics.values() if topic.keeps(name))
+        found = (topic for topic in self.topics.values() if topic.covers_topic(name))
         return next(found, None)
 
     def recover(
@@ -235,23 +242,23 @@ def state_of(sow: SowTopicRecords) -> State:
     identities = {row: identity for identity, row in store.identities()}
     logical, found = {}, {}
     for name in NAMES:
-        there = table.mask(partial(eq, name), None, FAR)
+        there = table.row_mask(partial(eq, name), None, FAR)
         logical[name] = {identities[row] for row in np.flatnonzero(there).tolist()}
     for text in ("buy", "sell", "5"):
-        candidates = table.hash_index(SIDE).candidates(((text,),))
+        candidates = table.ensure_hash_index(SIDE).find_candidates(((text,),))
         found[text] = {identities[row] for row in candidates}
     values: dict[str, list[object]] = {identity: [] for identity in identities.values()}
-    for block in range((store.rows + MEMO_BLOCK_ROWS - 1) // MEMO_BLOCK_ROWS):
-        for column in table.memo.columns(block, FIELDS):
+    for block in range((store.row_capacity + MEMO_BLOCK_ROWS - 1) // MEMO_BLOCK_ROWS):
+        for column in table.memo_indexes.load_columns(block, FIELDS):
             for row, value in enumerate(column.to_values(), block * MEMO_BLOCK_ROWS):
                 if row in identities:
                     values[identities[row]].append(value)
     return State(
-        {identity: store.record(row) for identity, row in store.identities()},
-        sorted((past for _, past in store.past()), key=repr),
+        {identity: store.read_record(row) for identity, row in store.identities()},
+        sorted((past for _, past in store.past_versions()), key=repr),
         store.last_sequence,
         store.statistics.stored_bytes,
-        Counter(table.states),
+        Counter(table.row_states),
         logical,
         found,
         sow.next_expiry(),

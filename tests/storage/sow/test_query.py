@@ -84,7 +84,7 @@ def make_clerk() -> Clerk:
 
 def current(clerk: Clerk) -> list[Record]:
     store = clerk.topic.table.store
-    return [store.record(row) for _, row in store.identities()]
+    return [store.read_record(row) for _, row in store.identities()]
 
 
 def naive(records: list[Record], text: str) -> list[Record]:
@@ -98,7 +98,7 @@ def disturb(clerk: Clerk, source: random.Random, numbers: int) -> None:
     """Change something: a record updated, inserted or deleted."""
     number = source.randrange(numbers)
     if source.random() < 0.3:
-        clerk.delete(*clerk.topic.find_body(b'{"id":%d}' % number))
+        clerk.delete(*clerk.topic.find_by_body(b'{"id":%d}' % number))
     else:
         clerk.publish(message(source, number))
 
@@ -119,7 +119,7 @@ def test_a_query_sees_the_state_at_its_start_while_records_change(text: str, see
     clerk = make_clerk()
     for number in range(150):
         clerk.publish(message(source, number))
-    text = text.replace("{key}", clerk.topic.find_body(b'{"id":3}')[0].key)
+    text = text.replace("{key}", clerk.topic.find_by_body(b'{"id":3}')[0].key)
     for _ in range(4):  # cold, then with indexes that have to be brought up to date
         before = current(clerk)
         expected = naive(before, text)

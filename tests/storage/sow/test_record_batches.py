@@ -84,7 +84,7 @@ def test_odd_messages_have_the_keys_together_that_they_have_alone(
 ) -> None:
     options = {"EarlyTerminationOptimization": ["false"]} if last_wins else {}
     keys = FieldKeys("orders", create("json", "json", options), fields)
-    assert keys.numbers(ODD) == [int(keys.key(body, None)) for body in ODD]
+    assert keys.key_numbers(ODD) == [int(keys.key(body, None)) for body in ODD]
 
 
 @given(st.lists(st.dictionaries(st.sampled_from(["id", "account", "n"]), SCALARS), min_size=1))
@@ -94,13 +94,13 @@ def test_messages_have_the_keys_together_that_they_have_alone(
     bodies = [json.dumps(message).encode() for message in messages]
     for fields in FIELDS:
         keys = FieldKeys("caf\u00e9", create("json", "json", {}), fields)
-        assert keys.numbers(bodies) == [int(keys.key(body, None)) for body in bodies]
+        assert keys.key_numbers(bodies) == [int(keys.key(body, None)) for body in bodies]
 
 
 def test_keys_of_other_types_than_json() -> None:
     keys = FieldKeys("orders", create("fix", "fix", {}), [("11",), ("35",)])
     bodies = [b"35=D\x0111=A\x01", b"11=7\x01", b"", b"11=\xff\x0135=\x01"]
-    assert keys.numbers(bodies) == [int(keys.key(body, None)) for body in bodies]
+    assert keys.key_numbers(bodies) == [int(keys.key(body, None)) for body in bodies]
 
 
 # ---- stores
@@ -151,7 +151,7 @@ def put_each(store: RecordStore, run: SowRecordBatch) -> list[int]:
     """The same, one by one."""
     refused = []
     for place in range(len(run.bodies)):
-        record = run.record(place)
+        record = run.record_at(place)
         try:
             store.put(record.key, record)
         except RecordTooLargeError:
@@ -188,13 +188,17 @@ def test_runs_leave_the_records_that_their_messages_leave_one_by_one(
             assert len(refused) <= len(run.bodies)
             for place in range(len(run.bodies)):
                 if place not in refused:
-                    record = run.record(place)
+                    record = run.record_at(place)
                     alone.put(record.key, record)
             if source.random() < 0.3 and len(alone):
                 key = source.choice(sorted(identity for identity, _ in alone.identities()))
                 if source.random() < 0.3:
-                    past.append(PastVersion(key, alone.record(alone.row(key) or 0), deleted=False))
-                    rows[len(past) - 1] = together.keep(past[-1])
+                    past.append(
+                        PastVersion(
+                            key, alone.read_record(alone.find_row(key) or 0), is_deleted=False
+                        )
+                    )
+                    rows[len(past) - 1] = together.put_past(past[-1])
                 alone.delete(key, run.sequences[-1])
                 together.delete(key, run.sequences[-1])
             if source.random() < 0.3:
@@ -205,7 +209,9 @@ def test_runs_leave_the_records_that_their_messages_leave_one_by_one(
                     disk.settle()
         assert state_of(together) == state_of(alone)
         assert together.last_sequence == alone.last_sequence
-        assert dict(together.past()) == {rows[number]: one for number, one in enumerate(past)}
+        assert dict(together.past_versions()) == {
+            rows[number]: one for number, one in enumerate(past)
+        }
         live = together.statistics.stored_bytes
         shutil.copy(disk.directory / "t.sow", disk.directory / "killed.sow")
         together.close()
@@ -228,7 +234,7 @@ def test_the_file_of_a_run_is_to_the_byte_that_of_its_messages_one_by_one(seed: 
         stream = runs(seed)
         for _ in range(6):
             run = next(stream)
-            with one.undisturbed(), other.undisturbed():
+            with one.pause_cleaning(), other.pause_cleaning():
                 assert put_all(one, run) == put_each(other, run)
         assert list(one.identities()) == list(other.identities())
         disk.settle()
@@ -257,7 +263,7 @@ def test_rows_of_a_run_say_which_records_are_new() -> None:
             put = store.put_run(run, 0)
             assert put.problem is None
             assert list(put.rows) == [0, 1, 1, 2]
-            assert list(put.added) == [1, 2]
+            assert list(put.added_rows) == [1, 2]
         file.close()
 
 
@@ -279,7 +285,7 @@ def test_a_correlation_id_that_is_too_long_is_refused_by_itself() -> None:
         marks = ["", "x" * 0xFFFF, "y" * 0x10000, "z"]
         bodies = [b"a", b"b", b"c", b"d"]
         with pytest.raises(RecordTooLargeError, match="correlation id"):
-            store.make_room_for_run("t", bodies, marks)
+            store.ensure_space_for_run("t", bodies, marks)
         run = SowRecordBatch("t", [1, 2, 3, 4], bodies, range(1, 5), 1, correlation_ids=marks)
         assert put_all(store, run) == [2]
         assert {one.correlation_id for one in state_of(store).values()} == {"", marks[1], "z"}
@@ -298,9 +304,9 @@ def test_room_that_has_been_made_for_a_run_is_there(seed: int) -> None:
             run = next(stream)
             if source.random() < 0.5:
                 run = run._replace(correlation_ids=["\U0001f600" * 200] * len(run.bodies))
-            store.make_room_for_run(run.topic, run.bodies, run.correlation_ids)
+            store.ensure_space_for_run(run.topic, run.bodies, run.correlation_ids)
             slabs = store.statistics.slabs
-            with store.undisturbed():
+            with store.pause_cleaning():
                 assert store.put_run(run, 0).end == len(run.bodies)
                 assert store.statistics.slabs == slabs
         store.close()

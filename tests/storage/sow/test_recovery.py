@@ -196,8 +196,8 @@ def test_a_damaged_file_is_set_aside_and_reported(disk: Disk, tmp_path: Path) ->
         store, recovery = disk.open(slab_size=1 << 20)
         assert recovery.damage is not None
         assert "fails its checksum at byte 4160" in recovery.damage
-        assert recovery.set_aside == tmp_path / f"t.sow.damaged-{number}"
-        assert recovery.set_aside.read_bytes() == content
+        assert recovery.damaged_path == tmp_path / f"t.sow.damaged-{number}"
+        assert recovery.damaged_path.read_bytes() == content
         assert len(store) == 0
         store.close()
 
@@ -225,7 +225,7 @@ def test_a_file_that_was_cut_short_before_its_first_page_is_begun_again(
 ) -> None:
     (tmp_path / "t.sow").write_bytes(b"AMP")
     store, recovery = disk.open()
-    assert recovery == StoreRecovery(0, 0, had=3, is_begun=True)
+    assert recovery == StoreRecovery(0, 0, blank_file_size=3, is_new=True)
     store.close()
 
 

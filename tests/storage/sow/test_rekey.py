@@ -59,7 +59,7 @@ def bodies(clerk: Clerk, moment: int | None = None) -> list[str]:
 def keys(clerk: Clerk) -> dict[str, str]:
     """Return the SOW key of each record."""
     table = clerk.topic.table
-    rows = [table.store.record(row) for _, row in table.store.identities()]
+    rows = [table.store.read_record(row) for _, row in table.store.identities()]
     return {json.dumps(json.loads(one.body)): f"{one.topic}/{one.key}" for one in rows}
 
 
@@ -93,17 +93,17 @@ def test_all_records_and_their_past_stay(tmp_path: Path, seed: int, pattern: str
         clerk = opened(disk, "/b", pattern=pattern)
         clerk.now = now
         done = rekey(disk, clerk)
-        assert done.aside == len(before) - len(newest)
-        assert done.moved == (0 if again else len(set(newest.values()) - same))
+        assert done.set_aside_count == len(before) - len(newest)
+        assert done.moved_count == (0 if again else len(set(newest.values()) - same))
         assert [bodies(clerk, moment) for moment in moments] == past
         for (topic, value), v in newest.items():
-            (found,) = clerk.topic.find_body(b'{"b":%d}' % value, topic)
+            (found,) = clerk.topic.find_by_body(b'{"b":%d}' % value, topic)
             assert json.loads(found.body)["v"] == v
         close(disk, clerk)
     disk = Disk(tmp_path)
     clerk = opened(disk, "/a", pattern=pattern)
     clerk.now = now
-    assert rekey(disk, clerk).aside == 0
+    assert rekey(disk, clerk).set_aside_count == 0
     assert keys(clerk) == before
     assert [bodies(clerk, moment) for moment in moments] == past
     close(disk, clerk)
@@ -144,7 +144,7 @@ def test_a_crash_comes_between_the_steps_of_a_move(tmp_path: Path) -> None:
         other = Disk(cut)
         again = opened(other, "/b")
         again.now = now
-        assert rekey(other, again).aside == 1
+        assert rekey(other, again).set_aside_count == 1
         assert keys(again) == wanted, place
         assert [bodies(again, moment) for moment in moments] == past, place
         close(other, again)

@@ -42,15 +42,15 @@ def record(key: str, body: bytes = b"{}", timestamp: int = 0, sequence: int = 0)
 def test_a_record_is_found_by_its_identity_and_read_by_its_row(store: RecordStore) -> None:
     whole = Record("k", b'{"a":1}', "logical", 1, 2, 3, "correlation", "1|2|")
     row = store.put("k", whole)
-    assert store.row("k") == row
-    assert store.record(row) == whole
+    assert store.find_row("k") == row
+    assert store.read_record(row) == whole
     other = store.put("other", Record("other", b"", "t"))
-    assert store.bodies([row, row]) == [b'{"a":1}', b'{"a":1}']
-    assert store.records([other, row]) == [store.record(other), whole]
-    joined = store.joined_bodies([row, -1, other, row])
+    assert store.read_bodies([row, row]) == [b'{"a":1}', b'{"a":1}']
+    assert store.read_records([other, row]) == [store.read_record(other), whole]
+    joined = store.read_joined_bodies([row, -1, other, row])
     assert joined.data == b'{"a":1}\0\0\0{"a":1}\0'
     assert list(joined.ends) == [7, 8, 9, 17]
-    assert store.row("none") is None
+    assert store.find_row("none") is None
     assert len(store) == 2
 
 
@@ -58,17 +58,17 @@ def test_an_update_stays_in_its_row(store: RecordStore) -> None:
     row = store.put("k", record("k", b"1"))
     store.put("other", record("other"))
     assert store.put("k", record("k", b"22")) == row
-    assert store.record(row).body == b"22"
+    assert store.read_record(row).body == b"22"
     assert len(store) == 2
 
 
 def test_the_row_of_a_deleted_record_is_used_again(store: RecordStore) -> None:
     row = store.put("k", record("k"))
     assert store.delete("k", 9) == row
-    assert store.row("k") is None
+    assert store.find_row("k") is None
     assert len(store) == 0
     assert store.put("new", record("new")) == row
-    assert store.rows == 1
+    assert store.row_capacity == 1
 
 
 def test_the_last_sequence_counts_puts_and_deletions(store: RecordStore) -> None:
@@ -82,20 +82,20 @@ def test_the_last_sequence_counts_puts_and_deletions(store: RecordStore) -> None
 
 def test_past_states_have_rows_that_no_identity_finds(store: RecordStore) -> None:
     current = store.put("k", record("k", b"new", timestamp=2))
-    first = PastVersion("k", record("k", b"old", timestamp=1), deleted=False)
-    second = PastVersion("k", record("k", b"", timestamp=0), deleted=True)
-    rows = [store.keep(first), store.keep(second)]
+    first = PastVersion("k", record("k", b"old", timestamp=1), is_deleted=False)
+    second = PastVersion("k", record("k", b"", timestamp=0), is_deleted=True)
+    rows = [store.put_past(first), store.put_past(second)]
     assert current not in rows
-    assert dict(store.past()) == dict(zip(rows, [first, second], strict=True))
+    assert dict(store.past_versions()) == dict(zip(rows, [first, second], strict=True))
     assert list(store.identities()) == [("k", current)]
-    store.drop(rows[0])
-    assert list(store.past()) == [(rows[1], second)]
+    store.delete_past(rows[0])
+    assert list(store.past_versions()) == [(rows[1], second)]
     assert len(store) == 1
 
 
 def test_statistics_count_records_and_past_states(store: RecordStore) -> None:
     store.put("k", record("k", b"x" * 100))
-    store.keep(PastVersion("k", record("k", b"x" * 50), deleted=False))
+    store.put_past(PastVersion("k", record("k", b"x" * 50), is_deleted=False))
     assert store.statistics.records == 2
     assert store.statistics.stored_bytes >= 150
     assert store.statistics.allocated_bytes >= store.statistics.stored_bytes
@@ -105,7 +105,7 @@ def test_statistics_count_records_and_past_states(store: RecordStore) -> None:
 def test_bodies_of_any_size_come_back(store: RecordStore, size: int) -> None:
     body = bytes(range(256)) * (size // 256) + bytes(size % 256)
     row = store.put("k", record("k", body))
-    assert store.record(row).body == body
+    assert store.read_record(row).body == body
 
 
 @settings(
@@ -152,7 +152,7 @@ def test_a_record_larger_than_a_slab_is_refused_and_the_old_one_stays(disk: Disk
     row = store.put("k", record("k", b"small"))
     with pytest.raises(RecordStoreError, match="SlabSize of 4096"):
         store.put("k", record("k", bytes(5000)))
-    assert store.record(row).body == b"small"
+    assert store.read_record(row).body == b"small"
     with pytest.raises(RecordStoreError, match="more than 65535 bytes"):
         store.put("k" * 70_000, record("k" * 70_000))
     store.close()
@@ -274,12 +274,12 @@ def test_past_states_survive_opening_again(disk: Disk) -> None:
     for number in range(50):
         past = record("k", b"%d" % number, timestamp=number)._replace(topic=f"topic-{number % 3}")
         identity = identity_of(past, pattern=True)
-        kept.append(store.keep(PastVersion(identity, past, deleted=number % 2 == 1)))
+        kept.append(store.put_past(PastVersion(identity, past, is_deleted=number % 2 == 1)))
     for row in kept[:20]:
-        store.drop(row)
-    expected = sorted(past for _, past in store.past())
+        store.delete_past(row)
+    expected = sorted(past for _, past in store.past_versions())
     assert len(expected) == 30
     store.close()
     store, _ = disk.open(pattern=True)
-    assert sorted(past for _, past in store.past()) == expected
+    assert sorted(past for _, past in store.past_versions()) == expected
     store.close()

@@ -59,7 +59,7 @@ def test_a_delta_that_cannot_be_parsed_changes_nothing() -> None:
     with pytest.raises(BodyError):
         orders.publish(b"still none", delta=True)
     assert [
-        record.body for record in orders.topic.find_keys([KeyHash("orders").of_values([None])])
+        record.body for record in orders.topic.find_by_keys([KeyHash("orders").hash_values([None])])
     ] == [b"no json"]
 
 
@@ -84,7 +84,7 @@ def test_a_key_given_by_the_publisher_comes_back_verbatim() -> None:
 def test_a_key_given_by_the_publisher_does_not_count_where_fields_make_keys() -> None:
     orders = clerk("/id")
     change = orders.publish({"id": 1}, key="mine")
-    assert change.key == KeyHash("orders").of_values([1])
+    assert change.key == KeyHash("orders").hash_values([1])
 
 
 def test_topics_with_one_key_domain_give_equal_keys() -> None:
@@ -144,7 +144,7 @@ def test_enrichment_comes_before_the_delta_is_merged() -> None:
             {"id": 1, "a": 1},
             {"id": 1, "b": True},
         ),
-        (("SOW_KEY() AS /k",), {"id": 1}, {"id": 1, "k": KeyHash("orders").of_values([1])}),
+        (("SOW_KEY() AS /k",), {"id": 1}, {"id": 1, "k": KeyHash("orders").hash_values([1])}),
         (("TOPIC_NAME() AS /k",), {"id": 1}, {"id": 1, "k": "orders"}),
     ],
 )
@@ -163,12 +163,12 @@ def test_fields_are_written_as_their_hints_say(
 def test_records_are_deleted_by_key_body_and_filter() -> None:
     orders = clerk("/id")
     keys = [orders.publish({"id": number, "even": number % 2 == 0}).key for number in range(6)]
-    changes = orders.delete(*orders.topic.find_keys([keys[0], "unknown", keys[0]]))
+    changes = orders.delete(*orders.topic.find_by_keys([keys[0], "unknown", keys[0]]))
     assert [(change.key, change.record) for change in changes] == [(keys[0], None)]
     assert changes[0].previous is not None
-    changes = orders.delete(*orders.topic.find_body(b'{"id":1}'))
+    changes = orders.delete(*orders.topic.find_by_body(b'{"id":1}'))
     assert [change.key for change in changes] == [keys[1]]
-    assert orders.topic.find_body(b'{"id":1}') == []
+    assert orders.topic.find_by_body(b'{"id":1}') == []
     query = orders.query(QuerySpec(filter=parse("/id >= 4")))
     found = run(query)
     assert sorted(record.key for record in found) == sorted(keys[4:])
@@ -247,12 +247,12 @@ def test_a_pattern_keeps_topics_apart_in_one_table() -> None:
     two = desks.publish({"id": 1, "d": "b"}, topic="desk.b")
     assert one.key != two.key
     assert (one.topic, two.topic) == ("desk.a", "desk.b")
-    query = desks.query(QuerySpec(topics=lambda name: name == "desk.b"))
+    query = desks.query(QuerySpec(topic_predicate=lambda name: name == "desk.b"))
     found = [record for piece in query for record in piece]
     assert [(record.topic, json.loads(record.body)["d"]) for record in found] == [("desk.b", "b")]
     assert query.topic_matches == 1
     assert desks.bodies(QuerySpec(filter=parse("TOPIC_NAME() = 'desk.a'"))) == [{"id": 1, "d": "a"}]
-    assert len(desks.topic.find_keys([one.key, two.key], lambda name: name == "desk.a")) == 1
+    assert len(desks.topic.find_by_keys([one.key, two.key], lambda name: name == "desk.a")) == 1
 
 
 def test_a_pattern_keeps_topics_apart_that_share_a_key() -> None:
@@ -260,7 +260,7 @@ def test_a_pattern_keeps_topics_apart_that_share_a_key() -> None:
     for topic in ("desk.a", "desk.b"):
         desks.publish({"of": topic}, topic=topic, key="same")
     assert len(desks.topic.table) == 2
-    (change,) = desks.delete(*desks.topic.find_keys(["same"], lambda name: name == "desk.b"))
+    (change,) = desks.delete(*desks.topic.find_by_keys(["same"], lambda name: name == "desk.b"))
     assert change.topic == "desk.b"
     assert desks.bodies(QuerySpec(keys=("same",))) == [{"of": "desk.a"}]
 

@@ -73,7 +73,7 @@ def view(
 
 def bodies(core: Core, name: str, message_type: str = "json") -> dict[str, bytes]:
     """The records of a topic: bodies by SOW key."""
-    keeper = core.engine.stores.configured(TopicRef(name, message_type))
+    keeper = core.engine.sow_registry.find_configured(TopicRef(name, message_type))
     assert keeper is not None
     query = keeper.query(QuerySpec(), 0)
     return {record.key: record.body for slice_ in query for record in slice_}
@@ -90,10 +90,13 @@ def restarted(core: Core, topics: Sequence[TopicSpec], views: Sequence[ViewSpec]
     again.clock.time = core.clock.time
     again.keep(*topics)
     for spec in topics:
-        old, new = core.engine.stores.configured(spec.ref), again.engine.stores.configured(spec.ref)
+        old, new = (
+            core.engine.sow_registry.find_configured(spec.ref),
+            again.engine.sow_registry.find_configured(spec.ref),
+        )
         assert old is not None
         assert new is not None
         for _, row in old.table.store.identities():
-            new.table.put(old.table.store.record(row))
+            new.table.put(old.table.store.read_record(row))
     again.derive(*views)
     return again

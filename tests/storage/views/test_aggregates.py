@@ -27,8 +27,8 @@ def aggregate(call: str) -> tuple[Accumulator, Callable[[], Value]]:
     """An aggregate's accumulator, and how it answers."""
     (node,) = aggregates(parse_field(f"{call} AS /x", ContextKind.PROJECTION).source)
     function = function_of(node)
-    accumulator = function.accumulator()
-    return accumulator, lambda: function.answer(accumulator)
+    accumulator = function.make_accumulator()
+    return accumulator, lambda: function.read_result(accumulator)
 
 
 def answer_of(call: str, values: list[Value]) -> Value:
@@ -212,8 +212,8 @@ def test_a_sum_is_not_longer_than_its_numbers() -> None:
     """However many numbers there were, the digits are those of the widest range."""
     total = ExactSum()
     for shift in range(1, 1075):
-        total.include(2**53 - 1, shift)
-        total.include(1 - 2**53, shift)
+        total.add_ratio(2**53 - 1, shift)
+        total.add_ratio(1 - 2**53, shift)
     assert total.numerator == 0
     assert total.shift == 1074
 

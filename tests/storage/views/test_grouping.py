@@ -30,7 +30,7 @@ def row(shape: Projection, **values: Any) -> ProjectionRow:
 
 
 def shown(grouping: GroupTable, group: Group) -> dict[str, Value]:
-    return {"/".join(map(str, path)): value for path, value in grouping.fields(group)}
+    return {"/".join(map(str, path)): value for path, value in grouping.compute_fields(group)}
 
 
 EXPOSURE = (
@@ -42,8 +42,8 @@ EXPOSURE = (
 def test_each_expression_is_aggregated_once() -> None:
     """SUM(/qty) stands there three times, and is kept once; AVG shares what SUM keeps."""
     shape = projection(EXPOSURE + "; AVG(/qty) AS /mean")
-    assert len(shape.arguments(row(shape))) == 4  # /id, /qty * /px, /qty, /px
-    assert len(shape.kept) == 4
+    assert len(shape.compute_arguments(row(shape))) == 4  # /id, /qty * /px, /qty, /px
+    assert len(shape.accumulator_specs) == 4
 
 
 def test_a_group_through_its_life() -> None:
@@ -52,27 +52,27 @@ def test_a_group_through_its_life() -> None:
     grouping = GroupTable(shape, "v")
     one = row(shape, sym="A", id=1, qty=10, px=2.5, note="x")
     other = row(shape, sym="A", id=2, qty=30, px=4.5, note="y")
-    grouping.enter(one)
-    group = grouping.enter(other)
+    grouping.add_row(one)
+    group = grouping.add_row(other)
     expected = {"sym": "A", "orders": 2, "vwap": 4.0, "top/px": 4.5, "note": "y", "safe": 4.0}
     assert shown(grouping, group) == expected
-    grouping.leave(other)
-    assert grouping.settle(group)
+    grouping.remove_row(other)
+    assert grouping.remove_if_empty(group)
     assert shown(grouping, group) == {
         "sym": "A", "orders": 1, "vwap": 2.5, "top/px": 2.5, "note": "y", "safe": 2.5,
     }  # fmt: skip
-    (same,) = grouping.replace(one, changed := row(shape, sym="A", id=1, qty=0, px=2.5))
+    (same,) = grouping.replace_row(one, changed := row(shape, sym="A", id=1, qty=0, px=2.5))
     assert same is group
     (before, after) = (
         shown(grouping, group),
-        grouping.replace(changed, moved := row(shape, sym="B", id=1, qty=5, px=1)),
+        grouping.replace_row(changed, moved := row(shape, sym="B", id=1, qty=5, px=1)),
     )
     assert math.isnan(before["vwap"])  # type: ignore[arg-type]  # 0 / 0
     assert before["safe"] == 0
-    assert [grouping.settle(each) for each in after] == [False, True]
+    assert [grouping.remove_if_empty(each) for each in after] == [False, True]
     assert len(grouping) == 1
     assert shown(grouping, after[1])["vwap"] == 1.0
-    assert not grouping.settle(grouping.leave(moved))
+    assert not grouping.remove_if_empty(grouping.remove_row(moved))
     assert len(grouping) == 0
 
 
@@ -83,7 +83,7 @@ def test_groups_are_told_apart_by_texts() -> None:
     values: list[tuple[Value, Value]] = [
         (1, "b"), ("1", "b"), ("7", None), ("007", None), ("7", ""), (["7"], []),
     ]  # fmt: skip
-    groups = [grouping.enter(row(shape, sym=sym, id=1, side=side)) for sym, side in values]
+    groups = [grouping.add_row(row(shape, sym=sym, id=1, side=side)) for sym, side in values]
     assert groups[0] is groups[1]
     assert groups[2] is groups[4] is groups[5]
     assert len(grouping) == 3
@@ -93,16 +93,16 @@ def test_groups_are_told_apart_by_texts() -> None:
 def test_functions_of_the_message_tell_of_the_last_one() -> None:
     """Within aggregates they tell of each message, outside of the one that came last."""
     shape = projection("/sym; MESSAGE_SIZE() AS /size; SUM(MESSAGE_SIZE()) AS /sizes")
-    assert shape.arguments_ask
-    assert shape.fields_ask
-    assert not projection("/sym; SUM(MESSAGE_SIZE()) AS /sizes").fields_ask
+    assert shape.arguments_need_context
+    assert shape.fields_need_context
+    assert not projection("/sym; SUM(MESSAGE_SIZE()) AS /sizes").fields_need_context
     grouping = GroupTable(shape, "v")
     contexts = [MessageContext(), MessageContext()]
     for size, context in enumerate(contexts, 10):
         context.message_size = size
-        group = grouping.enter(row(shape, sym="A"), context)
+        group = grouping.add_row(row(shape, sym="A"), context)
     assert shown(grouping, group) == {"sym": "A", "size": 11, "sizes": 21.0}
-    grouping.leave(row(shape, sym="A"), contexts[1])
+    grouping.remove_row(row(shape, sym="A"), contexts[1])
     assert shown(grouping, group) == {"sym": "A", "size": 11, "sizes": 10.0}
 
 
@@ -136,24 +136,26 @@ def test_any_life_gives_what_the_rows_give(
         before = rows.pop(number, None)
         changed: tuple[Group, ...]
         if sym is None:
-            changed = () if before is None else (grouping.leave(before),)
+            changed = () if before is None else (grouping.remove_row(before),)
         else:
             after = row(shape, id=number, sym=sym, qty=qty, px=px)
             changed = (
-                (grouping.enter(after),) if before is None else grouping.replace(before, after)
+                (grouping.add_row(after),)
+                if before is None
+                else grouping.replace_row(before, after)
             )
             rows[number] = after
         for group in changed:
-            if grouping.settle(group):
+            if grouping.remove_if_empty(group):
                 found[group.key] = group
             else:
                 del found[group.key]
         anew = GroupTable(shape, "v")
-        again = {group.key: group for group in map(anew.enter, rows.values())}
+        again = {group.key: group for group in map(anew.add_row, rows.values())}
         assert again.keys() == found.keys()
         for key, group in again.items():
-            group.last = found[key].last
-            assert repr(grouping.fields(found[key])) == repr(anew.fields(group))
+            group.latest_row = found[key].latest_row
+            assert repr(grouping.compute_fields(found[key])) == repr(anew.compute_fields(group))
 
 
 @pytest.mark.parametrize("text", ["GROUP_CONCAT(/a, /b) AS /c", "SUM(SUM(/a)) AS /c"])

@@ -61,8 +61,8 @@ def rows_of(
                 pairs = [
                     (
                         left,
-                        text(left[str(one.left[0])]) if left else None,
-                        text(record[str(one.right[0])]),
+                        text(left[str(one.left_field[0])]) if left else None,
+                        text(record[str(one.right_field[0])]),
                     )
                     for one in fits
                     for left in [row[one.left_topic]]
@@ -96,7 +96,7 @@ def test_rows_are_kept_right(
         else:
             topics[place][key] = values
             record = stored[place, key] = Record(key, json.dumps(values).encode(), "t")
-        for before, after in join.changes(place, RecordChange(key, "t", previous, record)):
+        for before, after in join.row_changes(place, RecordChange(key, "t", previous, record)):
             if before is not None:
                 rows[before] -= 1
             if after is not None:
@@ -112,7 +112,7 @@ def test_a_change_costs_as_much_as_the_rows_that_it_changes() -> None:
 
     def put(place: int, key: str, previous: Record | None, **values: Any) -> tuple[int, Record]:
         record = Record(key, json.dumps(values).encode(), "t")
-        return len(list(join.changes(place, RecordChange(key, "t", previous, record)))), record
+        return len(list(join.row_changes(place, RecordChange(key, "t", previous, record)))), record
 
     for number in range(1000):
         assert put(0, str(number), None, v=number, a="x")[0] == 1
@@ -128,7 +128,7 @@ def test_the_rows_of_a_chain_come_in_one_piece() -> None:
     join = TopicJoin([JoinedTopic(json_type(), [("v",)])] * 3, shape, nulls_match=False)
 
     def change(place: int, key: str, before: Record | None, after: Record | None) -> list[Any]:
-        return list(join.changes(place, RecordChange(key, "t", before, after)))
+        return list(join.row_changes(place, RecordChange(key, "t", before, after)))
 
     first, middle, last = (
         Record(key, body, "t")

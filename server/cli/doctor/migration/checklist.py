@@ -48,32 +48,32 @@ class Checklist:
 
     Attributes:
         path: path of the configuration.
-        found: the features that it uses; empty if it cannot be read.
+        survey: the features that it uses; empty if it cannot be read.
         errors: problems that keep it from being used.
         warnings: settings that may behave differently than expected.
         files: files of AMPS in this server's places, each with its description.
-        no_files: why these could not be looked for; empty if they could.
-        carry: how to carry data over.
+        no_files_reason: why these could not be looked for; empty if they could.
+        data_steps: how to carry data over.
         clients: points to check in client programs.
         steps: from the first start to the last check.
     """
 
     path: str
-    found: FeatureSurvey = field(default_factory=FeatureSurvey)
+    survey: FeatureSurvey = field(default_factory=FeatureSurvey)
     errors: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
     files: list[tuple[str, str]] = field(default_factory=list)
-    no_files: str = ""
-    carry: list[ChecklistItem] = field(default_factory=list)
+    no_files_reason: str = ""
+    data_steps: list[ChecklistItem] = field(default_factory=list)
     clients: list[ChecklistItem] = field(default_factory=list)
     steps: list[ChecklistItem] = field(default_factory=list)
 
     @property
-    def absent(self) -> list[str]:
+    def absent_features(self) -> list[str]:
         """The features and modules that the configuration uses and this server lacks."""
         return [
-            *(use.feature.name for use in self.found.uses.values() if use.state == ABSENT),
-            *(module.name for module in self.found.modules if module.state == ABSENT),
+            *(use.feature.name for use in self.survey.uses.values() if use.state == ABSENT),
+            *(module.name for module in self.survey.modules if module.state == ABSENT),
         ]
 
     @property
@@ -81,7 +81,13 @@ class Checklist:
         """`OK` if the configuration runs as it is, with all that it asks for."""
         if self.errors:
             return CheckVerdict.WRONG
-        if self.absent or self.warnings or self.files or self.no_files or self.found.ignored:
+        if (
+            self.absent_features
+            or self.warnings
+            or self.files
+            or self.no_files_reason
+            or self.survey.ignored
+        ):
             return CheckVerdict.LOOK
         return CheckVerdict.OK
 
@@ -93,20 +99,20 @@ def make_checklist(configuration: DoctorConfiguration) -> Checklist:
     made.warnings = _said(configuration.problems, Severity.WARNING)
     document = configuration.document
     if document is None:
-        made.no_files = "the configuration cannot be read"
+        made.no_files_reason = "the configuration cannot be read"
         return made
     root = validate(document, Problems())
-    made.found = survey(root)
-    _look_for_files(made, configuration.understood)
-    made.carry = [*_carry(made.found)]
-    made.clients = [*_clients(made.found)]
+    made.survey = survey(root)
+    _look_for_files(made, configuration.partial_spec)
+    made.data_steps = [*_carry(made.survey)]
+    made.clients = [*_clients(made.survey)]
     made.steps = [*_steps(made)]
     return made
 
 
 def as_data(made: Checklist) -> dict[str, Any]:
     """Return the checklist as JSON values."""
-    found = made.found
+    found = made.survey
     return {
         "configuration": made.path,
         "instance": found.name,
@@ -123,14 +129,14 @@ def as_data(made: Checklist) -> dict[str, Any]:
                 "state": use.state,
                 "section": use.feature.section or None,
                 "count": use.count,
-                "first": use.first,
+                "first": use.first_location,
             }
             for use in found.uses.values()
         ],
         "modules": [asdict(module) for module in found.modules],
         "files": [{"path": path, "what": what} for path, what in made.files],
-        "files_unknown": made.no_files or None,
-        "carry": [asdict(item) for item in made.carry],
+        "files_unknown": made.no_files_reason or None,
+        "carry": [asdict(item) for item in made.data_steps],
         "clients": [asdict(item) for item in made.clients],
         "steps": [asdict(item) for item in made.steps],
     }
@@ -143,12 +149,12 @@ def _said(problems: Problems, severity: Severity) -> list[str]:
 
 def _look_for_files(made: Checklist, spec: InstanceSpec | None) -> None:
     if spec is None:
-        made.no_files = "the errors above have to be mended first"
+        made.no_files_reason = "the errors above have to be mended first"
         return
     try:
-        made.files = [(str(file.path), file.what) for file in find_foreign_files(spec)]
+        made.files = [(str(file.path), file.description) for file in find_foreign_files(spec)]
     except ProvisionError as error:
-        made.no_files = str(error)
+        made.no_files_reason = str(error)
 
 
 def _carry(found: FeatureSurvey) -> Iterator[ChecklistItem]:
@@ -279,7 +285,7 @@ def _steps(made: Checklist) -> Iterator[ChecklistItem]:
     path = made.path
     if made.errors:
         yield ChecklistItem("Mend the errors", "", (f"ampServer --verify-config {path}",))
-    for module in made.found.modules:
+    for module in made.survey.modules:
         if module.state == ABSENT:
             yield ChecklistItem(f"Replace the module {module.name}: {module.advice}")
     if made.files:
@@ -295,24 +301,24 @@ def _steps(made: Checklist) -> Iterator[ChecklistItem]:
         (f"ampServer {path}", f"amps-doctor --config {path}"),
     )
     yield ChecklistItem("Try each client program against it, with the list above in hand")
-    if made.found.has("replication"):
+    if made.survey.has("replication"):
         yield ChecklistItem(
             "Check the configurations of all instances that replicate against each other",
             "docs/replication.md",
             (f"ampServer --verify-config {path} OTHER.xml",),
         )
-    if made.carry:
+    if made.data_steps:
         yield ChecklistItem("Carry data over, as above, while publishers still go to AMPS")
     yield ChecklistItem(
         "Stop the publishers, wait until what was carried over has come, and compare"
     )
-    if made.found.records:
+    if made.survey.records:
         yield ChecklistItem(
             f"Are there as many records at {_NEW} as at {_OLD}? spark says how many there were",
             "",
             tuple(
-                f"{_spark('sow', _NEW, made.found)} {_of(topic)} > /dev/null"
-                for topic in made.found.records
+                f"{_spark('sow', _NEW, made.survey)} {_of(topic)} > /dev/null"
+                for topic in made.survey.records
             ),
         )
     yield ChecklistItem(

@@ -21,15 +21,15 @@ class Feature:
 
     Attributes:
         name: description of the feature.
-        places: elements of the configuration that use it.
+        element_paths: elements of the configuration that use it.
         section: of docs/compatibility.md, on the differences; empty if it is the same here.
-        is_there: False if this server lacks it.
+        is_supported: False if this server lacks it.
     """
 
     name: str
-    places: tuple[str, ...]
+    element_paths: tuple[str, ...]
     section: str = ""
-    is_there: bool = True
+    is_supported: bool = True
 
 
 _LEGACY: Final = "fix|nvfix|xml|soap"
@@ -121,7 +121,7 @@ FEATURES: Final = (
         "the protocol fix-session",
         ("Transports/Transport/Protocol=fix-session", "Protocols/Protocol/Module=fix-session"),
         "Legacy protocols",
-        is_there=False,
+        is_supported=False,
     ),
     Feature(
         "TLS",
@@ -173,7 +173,7 @@ def _by_place() -> dict[str, list[tuple[frozenset[str], Feature]]]:
     """Return the features of each path with the values that each requires; an empty set: any."""
     found: dict[str, list[tuple[frozenset[str], Feature]]] = {}
     for feature in FEATURES:
-        for place in feature.places:
+        for place in feature.element_paths:
             path, _, values = place.partition("=")
             wanted = frozenset(values.split("|")) if values else frozenset[str]()
             found.setdefault(path, []).append((wanted, feature))

@@ -60,13 +60,13 @@ class FeatureUse:
         feature: the feature.
         state: SAME, DIFFERS or ABSENT.
         count: number of its elements.
-        first: location of the first of them.
+        first_location: location of the first of them.
     """
 
     feature: Feature
     state: str
     count: int
-    first: str
+    first_location: str
 
 
 @dataclass(slots=True)
@@ -172,7 +172,7 @@ def _take(path: str, node: ConfigNode, found: FeatureSurvey) -> None:
         return  # a section: only its content is a feature
     for feature in features_of(path, node.text):
         state = DIFFERS if feature.section else SAME
-        state = state if feature.is_there else ABSENT
+        state = state if feature.is_supported else ABSENT
         use = found.uses.setdefault(feature.name, FeatureUse(feature, state, 0, where))
         use.count += 1
 

@@ -43,8 +43,8 @@ def _title(text: str) -> Iterator[str]:
 def _summary(made: Checklist) -> str:
     if made.verdict is CheckVerdict.WRONG:
         return f"It cannot be used yet: {counted(made.errors, 'error')}."
-    if made.absent:
-        return f"It runs, but without {', '.join(made.absent)}."
+    if made.absent_features:
+        return f"It runs, but without {', '.join(made.absent_features)}."
     return (
         "It runs as it is."
         if made.verdict is CheckVerdict.OK
@@ -57,12 +57,12 @@ def _configuration(made: Checklist) -> Iterator[str]:
         yield f"  {_DONE} can be used as it is"
     yield from (f"  {_OPEN} {line}" for line in made.errors)
     yield from (f"  {_OPEN} {line}" for line in made.warnings)
-    for where, path, reason in made.found.ignored:
+    for where, path, reason in made.survey.ignored:
         yield f"  {_DONE} {where}: {path} has no effect here: {reason}"
 
 
 def _features(made: Checklist) -> Iterator[str]:
-    uses = made.found.uses.values()
+    uses = made.survey.uses.values()
     for state, box in ((ABSENT, _OPEN), (DIFFERS, _OPEN), (SAME, _DONE)):
         for use in uses:
             if use.state == state:
@@ -73,9 +73,9 @@ def _features(made: Checklist) -> Iterator[str]:
 
 
 def _modules(made: Checklist) -> Iterator[str]:
-    if not made.found.modules:
+    if not made.survey.modules:
         yield f"  {_DONE} none"
-    for module in made.found.modules:
+    for module in made.survey.modules:
         box = _OPEN if module.state == ABSENT else _DONE
         library = f" ({module.library})" if module.library else ""
         purposes = f" for {', '.join(module.used_for)}" if module.used_for else ""
@@ -84,15 +84,15 @@ def _modules(made: Checklist) -> Iterator[str]:
 
 
 def _data(made: Checklist) -> Iterator[str]:
-    if made.no_files:
-        yield f"  {_OPEN} files of AMPS have not been looked for: {made.no_files}"
+    if made.no_files_reason:
+        yield f"  {_OPEN} files of AMPS have not been looked for: {made.no_files_reason}"
     elif not made.files:
         yield f"  {_DONE} no files of AMPS in the places of this server's"
     for path, what in made.files:
         yield f"  {_OPEN} {path} {what}"
     if made.files:
         yield f"      {WHY_NOT}"
-    yield from _items(made.carry)
+    yield from _items(made.data_steps)
 
 
 def _items(items: Iterable[ChecklistItem]) -> Iterator[str]:

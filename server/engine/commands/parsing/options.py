@@ -168,14 +168,14 @@ class SubscribeOptions:
     """The options of a subscription.
 
     Attributes:
-        replace: replace the subscription with the same id.
+        is_replacement: replace the subscription with the same id.
         presentation: the form in which messages are sent.
         conflation: how messages with the same key are conflated, None for not at all.
         tracks_focus: notify the client of records that match no more.
         no_empties: send no message in which no field differs.
     """
 
-    replace: bool
+    is_replacement: bool
     presentation: Presentation
     conflation: ConflationTerms | None
     tracks_focus: bool
@@ -222,7 +222,7 @@ def read_subscribe_options(
     refused = REFUSED if with_records else {**REFUSED, **REFUSED_WITHOUT_RECORDS}
     _check(header, options, honoured, WITHOUT_EFFECT, refused)
     return SubscribeOptions(
-        replace="replace" in options,
+        is_replacement="replace" in options,
         presentation=read_presentation(header, options, session),
         conflation=read_conflation(options, keys_needed=not with_records),
         tracks_focus="oof" in options,
@@ -313,10 +313,10 @@ def read_presentation(header: Header, options: Mapping[str, str], session: Sessi
     message_type = session.engine.settings.message_types[session.message_type]
     wanted = Presentation(
         select=_select_list(options, message_type),
-        timestamp="timestamp" in options,
-        sow_key="no_sowkey" not in options,
-        bookmark="bookmark" in options,
-        sub_ids=header.send_matching_ids is not False,
+        has_timestamp="timestamp" in options,
+        has_sow_key="no_sowkey" not in options,
+        has_bookmark="bookmark" in options,
+        has_sub_ids=header.send_matching_ids is not False,
         pretty=pretty_printer(message_type) if session.options.pretty else None,
     )
     return AS_PUBLISHED if wanted == AS_PUBLISHED else wanted  # very many share one object
@@ -437,12 +437,12 @@ def read_conflation(options: Mapping[str, str], *, keys_needed: bool) -> Conflat
         )
     paths = tuple(_path(key.strip()) for key in keys.split(",")) if keys else ()
     if interval == "auto":
-        return ConflationTerms(AUTOMATIC_INTERVAL, automatic=True, keys=paths)
+        return ConflationTerms(AUTOMATIC_INTERVAL, is_automatic=True, key_fields=paths)
     try:
         seconds = parse_interval(interval) / _NANOSECONDS
     except UnitError as error:
         raise option_refusal("conflation", str(error)) from None
-    return ConflationTerms(seconds, automatic=False, keys=paths)
+    return ConflationTerms(seconds, is_automatic=False, key_fields=paths)
 
 
 def _path(text: str) -> Path:

@@ -51,9 +51,9 @@ def single_topic(session: Session, selector: TopicSelector) -> TopicSelector:
 
 def is_name(session: Session, selector: TopicSelector) -> bool:
     """Return whether a selector is the name of a topic with records that the user may read."""
-    if session.engine.stores.find(session.message_type, selector.text) is None:
+    if session.engine.sow_registry.find(session.message_type, selector.text) is None:
         return False
-    return session.permit(Permission.READ_TOPIC, selector.text).allowed
+    return session.get_permit(Permission.READ_TOPIC, selector.text).is_allowed
 
 
 def check_replacement(
@@ -128,7 +128,7 @@ def records_topic(session: Session, name: str) -> RecordTopic | None:
     """Return the source of a topic's records, or of a queue's messages; None without one."""
     topic = session.find_topic(name)
     if isinstance(topic, QueueTopic):
-        return topic.browsing.audience
+        return topic.browser.record_topic
     return topic if isinstance(topic, RecordTopic) else None
 
 

@@ -82,7 +82,7 @@ def _batch_size(session: Session, header: Header) -> int:
             "invalid batch size", f"{asked} records: expected 1 to {_MAX_BATCH_SIZE}"
         )
     if asked > _MAX_BATCH_SIZE:
-        session.remark("16-0005", asked=asked, most=_MAX_BATCH_SIZE)
+        session.log_once("16-0005", asked=asked, most=_MAX_BATCH_SIZE)
     return min(asked, _MAX_BATCH_SIZE)
 
 

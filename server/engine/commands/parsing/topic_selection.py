@@ -72,7 +72,7 @@ def read_filter(session: Session, header: Header, *, stable: bool = False) -> Ex
     Raises:
         CommandRefusedError: the filter is invalid.
     """
-    text, filters = header.filter, session.engine.filters
+    text, filters = header.filter, session.engine.filter_parser
     if text is None or not text.strip():
         return None
     if len(text) > MAX_FILTER_LENGTH:
@@ -105,12 +105,12 @@ def require_topic(session: Session, permission: Permission, selector: TopicSelec
         CommandRefusedError: the user does not have it.
     """
     if not selector.is_regex:
-        session.require(permission, selector.text)
+        session.require_permission(permission, selector.text)
 
 
 def may_read(session: Session, selector: TopicSelector) -> bool:
     """Return whether a user may read a named topic; True for a regular expression."""
-    return selector.is_regex or session.permit(Permission.READ_TOPIC, selector.text).allowed
+    return selector.is_regex or session.get_permit(Permission.READ_TOPIC, selector.text).is_allowed
 
 
 def entitlement_filter(session: Session, selector: TopicSelector) -> str | None:
@@ -120,7 +120,7 @@ def entitlement_filter(session: Session, selector: TopicSelector) -> str | None:
     """
     if selector.is_regex:
         return None
-    return session.permit(Permission.READ_TOPIC, selector.text).filter_text or None
+    return session.get_permit(Permission.READ_TOPIC, selector.text).filter_text or None
 
 
 def check_lasting(session: Session, selector: TopicSelector) -> None:
@@ -131,7 +131,7 @@ def check_lasting(session: Session, selector: TopicSelector) -> None:
     Raises:
         CommandRefusedError: the entitlement filter is not stable.
     """
-    permit = session.permit(Permission.READ_TOPIC, selector.text)
+    permit = session.get_permit(Permission.READ_TOPIC, selector.text)
     if permit.filter is None:
         return
     functions = session.engine.settings.functions
@@ -152,10 +152,10 @@ def records_of(
 
     Each has the user's permit, which may be limited to some of its records.
     """
-    found = session.engine.stores.select(session.message_type, selector)
-    permits = [session.permit(permission, selected.keeper.name) for selected in found]
+    found = session.engine.sow_registry.select(session.message_type, selector)
+    permits = [session.get_permit(permission, selected.source.name) for selected in found]
     return [
         selected._replace(permit=permit)
         for selected, permit in zip(found, permits, strict=True)
-        if permit.allowed
+        if permit.is_allowed
     ]

@@ -111,14 +111,14 @@ class FileSeal:
     Attributes:
         count: number of entries in it.
         bodies_end: offset in bytes of the first byte after the bodies.
-        with_extras: number of entries that have extras after their body.
+        extras_count: number of entries that have extras after their body.
         first_timestamp: time of its first entry, in microseconds since the Unix epoch.
         last_timestamp: time of its last entry.
     """
 
     count: int
     bodies_end: int
-    with_extras: int
+    extras_count: int
     first_timestamp: int
     last_timestamp: int
 
@@ -193,7 +193,7 @@ def pack_seal(seal: FileSeal) -> tuple[int, bytes]:
         0,
         seal.count,
         seal.bodies_end,
-        seal.with_extras,
+        seal.extras_count,
         seal.first_timestamp,
         seal.last_timestamp,
     )

@@ -89,7 +89,9 @@ class FileDefinitions:
     topics: dict[int, JournalTopic]
     origins: dict[int, JournalOrigin]
 
-    def learn(self, kind: int, number_of_topic: int, number_of_origin: int, body: bytes) -> None:
+    def add_definition(
+        self, kind: int, number_of_topic: int, number_of_origin: int, body: bytes
+    ) -> None:
         """Add a definition; other kinds of entry, and invalid definitions, are ignored."""
         if kind == JournalEntryKind.DEFINE_TOPIC:
             topic = unpack_topic(body)
@@ -256,7 +258,7 @@ def read_names(source: ByteSource, first_txid: int, count: int) -> FileDefinitio
             for row in read_rows(source, first_txid, number, number + 1):
                 body = None if row is None else read_body(source, row)
                 if row is not None and body is not None:
-                    names.learn(row[KIND], row[TOPIC], row[ORIGIN], body)
+                    names.add_definition(row[KIND], row[TOPIC], row[ORIGIN], body)
     return names
 
 

@@ -64,7 +64,7 @@ class SidecarFile:
     def __init__(self, path: Path, disk: Disk) -> None:
         self.path: Final = path
         self._disk: Final = disk
-        self._left: bytes | None = None
+        self._deferred: bytes | None = None
 
     def read(self) -> bytes | None:
         """Read the stored bytes; None if the file does not exist.
@@ -86,19 +86,19 @@ class SidecarFile:
             JournalError: it cannot be stored.
         """
         try:
-            self._disk.store(self.path, data)
+            self._disk.store_atomically(self.path, data)
         except OSError as problem:
             raise JournalError(reason(problem)) from problem
 
-    def leave(self, data: bytes) -> None:
+    def defer_store(self, data: bytes) -> None:
         """Keep bytes in memory, to be stored at the close."""
-        self._left = data
+        self._deferred = data
 
-    def store_what_is_left(self) -> None:
-        """Store the bytes kept by `leave`, if there are any.
+    def store_deferred(self) -> None:
+        """Store the bytes kept by `defer_store`, if there are any.
 
         Raises:
             OSError: it cannot be stored.
         """
-        if self._left is not None:
-            self._disk.store(self.path, self._left)
+        if self._deferred is not None:
+            self._disk.store_atomically(self.path, self._deferred)

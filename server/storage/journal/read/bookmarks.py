@@ -81,7 +81,7 @@ class BookmarkRequest:
     includes_end: bool = False
 
     @property
-    def is_plain(self) -> bool:
+    def needs_no_lookup(self) -> bool:
         """True if nothing has to be looked up in the log."""
         return all(isinstance(point, Epoch | Now) for point in self.starts + self.ends)
 
@@ -91,22 +91,22 @@ class LogSpan:
     """A part of the log: a bookmark with its names resolved.
 
     Attributes:
-        after: the txid before the first one in the span.
-        not_before: earlier entries are outside; microseconds since the Unix epoch.
-        last: the last txid in the span; None if it is not known, or there is no end.
-        before: entries of this time and later are outside; None if there is no such limit.
-        until: entries that end the span when they are recorded; they are not in the log yet.
+        after_txid: the txid before the first one in the span.
+        begin_timestamp: earlier entries are outside; microseconds since the Unix epoch.
+        last_txid: the last txid in the span; None if it is not known, or there is no end.
+        end_timestamp: entries of this time and later are outside; None if there is no such limit.
+        end_entries: entries that end the span when they are recorded; they are not in the log yet.
         includes_end: such an entry is inside the span.
-        doubt: why the span does not begin at an entry that was named; empty if it does.
+        start_warning: why the span does not begin at an entry that was named; empty if it does.
     """
 
-    after: int
-    not_before: int = 0
-    last: int | None = None
-    before: int | None = None
-    until: frozenset[tuple[int, int]] = field(default_factory=frozenset)
+    after_txid: int
+    begin_timestamp: int = 0
+    last_txid: int | None = None
+    end_timestamp: int | None = None
+    end_entries: frozenset[tuple[int, int]] = field(default_factory=frozenset)
     includes_end: bool = False
-    doubt: str = ""
+    start_warning: str = ""
 
 
 class BookmarkLog(Protocol):
@@ -116,16 +116,16 @@ class BookmarkLog(Protocol):
     def first_txid(self) -> int:
         """The txid of the first entry."""
 
-    def is_place(self, client: int) -> bool:
+    def is_log_position(self, client: int) -> bool:
         """Return whether the first number of a bookmark stands for the log, not a publisher."""
 
     def find(self, client: int, sequence: int) -> int | None:
         """Return the txid of an entry, None if it is not in the log."""
 
-    def damaged_at(self, client: int, sequence: int) -> int | None:
+    def find_damaged_entry(self, client: int, sequence: int) -> int | None:
         """Return the txid of a damaged entry that a name may belong to; None if there is none."""
 
-    def parting(self, client: int, sequence: int) -> int | None:
+    def last_common_txid(self, client: int, sequence: int) -> int | None:
         """Return the last entry that this log shares with a reader that names a lost entry.
 
         None if the name does not belong to a known lost entry.
@@ -214,7 +214,7 @@ def resolving(
     for one in _places(request.starts, log) or request.starts:
         start = _start(one, request, log, now)
         if start is None and isinstance(one, EntryName):
-            txid = log.damaged_at(one.client, one.sequence)
+            txid = log.find_damaged_entry(one.client, one.sequence)
             if txid is None:
                 missing.append(one)
             else:
@@ -230,7 +230,7 @@ def resolving(
         doubt = f"{_text(missing[0])} is not in the transaction log: begins at its {where}"
     if starts or not_found == "now":
         # After the last entry that the reader and the log share, everything is new to the reader.
-        partings = [(one, log.parting(one.client, one.sequence)) for one in missing]
+        partings = [(one, log.last_common_txid(one.client, one.sequence)) for one in missing]
         known = [(txid, one) for one, txid in partings if txid is not None]
         if known and not starts:
             doubt = (
@@ -240,7 +240,7 @@ def resolving(
         starts += [(txid, 0) for txid, _ in known]
     elsewhere = log.first_txid - 1 if not_found == "epoch" else now
     after, not_before = min(starts, default=(elsewhere, 0))
-    span = LogSpan(after, not_before, doubt=doubt)
+    span = LogSpan(after, not_before, start_warning=doubt)
     if not request.ends:
         return span
     return (yield from _with_end(span, request, log, now))
@@ -252,13 +252,15 @@ def _text(point: EntryName) -> str:
 
 def _places(starts: Iterable[BookmarkPoint], log: BookmarkLog) -> list[EntryName]:
     """Return the places in this very log among the starts, those of lost entries included."""
-    places = [one for one in _named(starts) if log.is_place(one.client)]
+    places = [one for one in _named(starts) if log.is_log_position(one.client)]
     return [one for one in places if _is_known(one, log)]
 
 
 def _is_known(place: EntryName, log: BookmarkLog) -> bool:
     client, sequence = place.client, place.sequence
-    return log.find(client, sequence) is not None or log.parting(client, sequence) is not None
+    return (
+        log.find(client, sequence) is not None or log.last_common_txid(client, sequence) is not None
+    )
 
 
 def _start(
@@ -304,11 +306,11 @@ def _with_end(
         # The latest end counts: a txid, unless the time is later than that entry.
         before = max(moments)
         if not ends or log.first_since(before) - 1 >= max(ends):
-            return replace(span, before=before)
+            return replace(span, end_timestamp=before)
     if ends:
-        return replace(span, last=max(ends))
+        return replace(span, last_txid=max(ends))
     until = {(one.client, one.sequence) for one in _named(request.ends)}
-    return replace(span, until=frozenset(until), includes_end=request.includes_end)
+    return replace(span, end_entries=frozenset(until), includes_end=request.includes_end)
 
 
 def _named(points: Iterable[BookmarkPoint]) -> list[EntryName]:

@@ -79,16 +79,16 @@ EntryNumbers = npt.NDArray[np.uint32]
 class _TopicFilter(dict[int, bool]):
     """Caches by topic number whether a topic is wanted."""
 
-    __slots__ = ("_names", "_wanted")
+    __slots__ = ("_definitions", "_predicate")
 
-    def __init__(self, names: FileDefinitions, wanted: TopicPredicate | None) -> None:
+    def __init__(self, definitions: FileDefinitions, predicate: TopicPredicate | None) -> None:
         super().__init__()
-        self._names = names
-        self._wanted = wanted
+        self._definitions = definitions
+        self._predicate = predicate
 
     def __missing__(self, number: int) -> bool:
-        topic = self._names.topics.get(number)
-        answer = self._wanted is None or topic is None or self._wanted(topic)
+        topic = self._definitions.topics.get(number)
+        answer = self._predicate is None or topic is None or self._predicate(topic)
         self[number] = answer
         return answer
 
@@ -100,16 +100,16 @@ class _CurrentFile:
     Attributes:
         file: its entry in the file table.
         source: its bytes.
-        names: its topics and origins.
-        wanted: caches by topic number whether the topic is wanted.
-        entries: the numbers of the wanted entries, if the file has a topic index.
+        definitions: its topics and origins.
+        topic_filter: caches by topic number whether the topic is wanted.
+        entry_numbers: the numbers of the wanted entries, if the file has a topic index.
     """
 
     file: JournalFile
     source: ByteSource
-    names: FileDefinitions
-    wanted: _TopicFilter
-    entries: EntryNumbers | None
+    definitions: FileDefinitions
+    topic_filter: _TopicFilter
+    entry_numbers: EntryNumbers | None
 
 
 class JournalCursor:
@@ -118,9 +118,9 @@ class JournalCursor:
     Args:
         table: the files of the log.
         cache: opens them.
-        durable: returns the last txid that may be read.
+        durable_txid: returns the last txid that may be read.
         span: the part of the log to read.
-        wanted: predicate: true for topics whose entries are wanted; None for all.
+        topic_predicate: predicate: true for topics whose entries are wanted; None for all.
         kinds: the kinds of entry to return.
         notice: called on damage.
         steps: the steps of the wall clock, by place in the log.
@@ -134,52 +134,54 @@ class JournalCursor:
         self,
         table: FileTable,
         cache: SourceCache,
-        durable: Callable[[], int],
+        durable_txid: Callable[[], int],
         span: LogSpan,
-        wanted: TopicPredicate | None,
+        topic_predicate: TopicPredicate | None,
         kinds: frozenset[JournalEntryKind],
         notice: Callable[[JournalNotice], None],
         steps: ClockSteps,
     ) -> None:
-        self._correction = steps.correction
-        self.position = span.after
+        self._time_correction = steps.correction
+        self.position = span.after_txid
         self.is_finished = False
         self._table = table
         self._cache = cache
-        self._durable = durable
+        self._durable_txid = durable_txid
         self._span = span
-        self._not_before = span.not_before
-        self._wanted = wanted
+        self._begin_timestamp = span.begin_timestamp
+        self._topic_predicate = topic_predicate
         self._kinds = kinds
-        self._kinds_as_bits = sum(1 << kind for kind in kinds)
+        self._kind_mask = sum(1 << kind for kind in kinds)
         self._notice = notice
-        self._open: _CurrentFile | None = None
-        self._check_last()
+        self._current_file: _CurrentFile | None = None
+        self._check_span_end()
 
     @property
     def is_caught_up(self) -> bool:
         """True if everything on stable storage has been read."""
-        return self.is_finished or self.position >= self._durable()
+        return self.is_finished or self.position >= self._durable_txid()
 
     @property
-    def must_decompress(self) -> bool:
+    def needs_decompression(self) -> bool:
         """True if the next read has to decompress a file, which is slow."""
-        place, txid = self._open, self.position + 1
+        place, txid = self._current_file, self.position + 1
         if self.is_caught_up or (place is not None and txid < (place.file.end_txid or txid + 1)):
             return False
-        file = self._table.covering(txid)
-        return file is not None and file.path.suffix == ".gz" and not self._cache.holds(file.path)
+        file = self._table.find_by_txid(txid)
+        return (
+            file is not None and file.path.suffix == ".gz" and not self._cache.is_cached(file.path)
+        )
 
     def decompress(self) -> None:
         """Decompress the next file into the cache, on any thread."""
-        file = self._table.covering(self.position + 1)
+        file = self._table.find_by_txid(self.position + 1)
         with contextlib.suppress(OSError):  # the next read reports it
             if file is not None:
                 self._cache.open(file.path)
 
-    def ask_again(self) -> None:
+    def reset_topic_filter(self) -> None:
         """Drop the cached answers of `wanted`, which have changed."""
-        self._open = None
+        self._current_file = None
 
     def read(self, most_entries: int = 256, most_bytes: int = 1 << 20) -> list[JournalEntry]:
         """Read on.
@@ -194,23 +196,29 @@ class JournalCursor:
         Raises:
             JournalUnreadableError: they cannot be read at the moment; the cursor has not moved.
         """
-        return self.read_on(most_entries, most_bytes).entries()
+        return self.read_entry_range(most_entries, most_bytes).entries()
 
-    def read_on(self, most_entries: int, most_bytes: int = 1 << 20) -> EntryRange:
+    def read_entry_range(self, most_entries: int, most_bytes: int = 1 << 20) -> EntryRange:
         """Read on as `read` does; return an `EntryRange`, without creating objects."""
         try:
-            return self._search(partial(self._stretch, most_entries, most_bytes)) or NO_ENTRIES
+            return (
+                self._read_until_found(partial(self._read_entry_range, most_entries, most_bytes))
+                or NO_ENTRIES
+            )
         except OSError as problem:
             raise JournalUnreadableError(reason(problem)) from None
 
-    def read_packed(self, most_entries: int, most_bytes: int = 1 << 20) -> RawEntryRange:
+    def read_raw_range(self, most_entries: int, most_bytes: int = 1 << 20) -> RawEntryRange:
         """Read on as `read` does; return the entries packed as in the file."""
         try:
-            return self._search(partial(self._packed, most_entries, most_bytes)) or NO_RAW_ENTRIES
+            return (
+                self._read_until_found(partial(self._read_raw_range, most_entries, most_bytes))
+                or NO_RAW_ENTRIES
+            )
         except OSError as problem:
             raise JournalUnreadableError(reason(problem)) from None
 
-    def read_passage(self, most_entries: int, most_bytes: int) -> RawEntryRange:
+    def read_for_forwarding(self, most_entries: int, most_bytes: int) -> RawEntryRange:
         """Read on for forwarding entries; times and names in the span are ignored. See `read`.
 
         Args:
@@ -218,29 +226,32 @@ class JournalCursor:
             most_bytes: bytes of bodies after which to stop; the last body may go beyond.
         """
         try:
-            return self._search(partial(self._passage, most_entries, most_bytes)) or NO_RAW_ENTRIES
+            return (
+                self._read_until_found(partial(self._read_file_range, most_entries, most_bytes))
+                or NO_RAW_ENTRIES
+            )
         except OSError as problem:
             raise JournalUnreadableError(reason(problem)) from None
 
-    def measure(self) -> EntrySizes:
+    def read_sizes(self) -> EntrySizes:
         """Read on without bodies; return the txids and sizes of the entries. See `read`.
 
         Damaged bodies are not detected; times and names in the span are ignored.
         """
         try:
-            return self._search(self._measure) or NO_ENTRY_SIZES
+            return self._read_until_found(self._read_sizes) or NO_ENTRY_SIZES
         except OSError as problem:
             raise JournalUnreadableError(reason(problem)) from None
 
-    def _search(self, read: Callable[[_CurrentFile, int], _BatchT]) -> _BatchT | None:
+    def _read_until_found(self, read: Callable[[_CurrentFile, int], _BatchT]) -> _BatchT | None:
         """Read on until something is found, the end or the limit of records is reached."""
         looked_at = 0
         while looked_at < _MAX_LOOKED_AT and not self.is_finished:
-            durable = self._durable()  # before the table: a durable entry has its file there
+            durable = self._durable_txid()  # before the table: a durable entry has its file there
             if self.position >= durable:
                 break
-            place = self._enter()
-            self._check_last()  # the log may begin after the last txid of the span
+            place = self._open_next_file()
+            self._check_span_end()  # the log may begin after the last txid of the span
             if place is None or self.is_finished:
                 break
             before = self.position
@@ -250,9 +261,9 @@ class JournalCursor:
                 return found
         return None
 
-    def _enter(self) -> _CurrentFile | None:
+    def _open_next_file(self) -> _CurrentFile | None:
         """Open the file with the next entry and return it; None if it does not exist yet."""
-        place = self._open
+        place = self._current_file
         txid = self.position + 1
         if place is not None:
             if place.file.seal is None:
@@ -260,28 +271,28 @@ class JournalCursor:
             end = place.file.end_txid
             if place.file.first_txid <= txid and (end is None or txid < end):
                 return place
-        file = self._table.covering(txid)
+        file = self._table.find_by_txid(txid)
         for _ in range(_ATTEMPTS):
             if file is None:
                 return None
             try:
                 source = self._cache.open(file.path)
             except FileNotFoundError:  # it has just been moved, or removed
-                file = self._table.covering(txid)
+                file = self._table.find_by_txid(txid)
                 continue
             self.position = max(self.position, file.first_txid - 1)
-            names = file.read_names(source)
-            wanted = _TopicFilter(names, self._wanted)
-            place = _CurrentFile(file, source, names, wanted, self._entries(file, names))
-            self._open = place
+            names = file.read_definitions(source)
+            wanted = _TopicFilter(names, self._topic_predicate)
+            place = _CurrentFile(file, source, names, wanted, self._find_entry_numbers(file, names))
+            self._current_file = place
             return place
         if file is None:
             return None
         raise FileNotFoundError(errno.ENOENT, "the file is not there", str(file.path))
 
-    def _entries(self, file: JournalFile, names: FileDefinitions) -> EntryNumbers | None:
+    def _find_entry_numbers(self, file: JournalFile, names: FileDefinitions) -> EntryNumbers | None:
         """Return the numbers of the wanted entries of a file; None without a topic index."""
-        if self._wanted is None or file.seal is None:
+        if self._topic_predicate is None or file.seal is None:
             return None
         try:
             data = sibling(file.path, TOPIC_INDEX).read_bytes()
@@ -291,58 +302,62 @@ class JournalCursor:
         chosen = [
             numbers
             for topic, numbers in postings.items()
-            if topic not in names.topics or self._wanted(names.topics[topic])
+            if topic not in names.topics or self._topic_predicate(names.topics[topic])
         ]
         return np.sort(np.concatenate(chosen)) if chosen else np.zeros(0, np.uint32)
 
-    def _bounds(self, place: _CurrentFile, durable: int) -> tuple[int, int]:
+    def _number_bounds(self, place: _CurrentFile, durable: int) -> tuple[int, int]:
         """Return the number of the next record of a file, and the end of those to be read."""
         first, end = place.file.first_txid, durable + 1
         if place.file.end_txid is not None:
             end = min(end, place.file.end_txid)
-        if self._span.last is not None:
-            end = min(end, self._span.last + 1)
+        if self._span.last_txid is not None:
+            end = min(end, self._span.last_txid + 1)
         return self.position + 1 - first, end - first
 
-    def _packed(
+    def _read_raw_range(
         self, most_entries: int, most_bytes: int, place: _CurrentFile, durable: int
     ) -> RawEntryRange:
         """Return entries as in the file, unless each has to be tested, or few are wanted."""
         span = self._span
-        is_limited = span.before is not None or self._not_before or span.until
+        is_limited = span.end_timestamp is not None or self._begin_timestamp or span.end_entries
         if not is_limited and not self._is_sparse(place, most_entries):
-            return self._passage(most_entries, most_bytes, place, durable)
-        stretch = self._stretch(most_entries, most_bytes, place, durable)
-        return RawEntryRange(*stretch.packed(), place.names)
+            return self._read_file_range(most_entries, most_bytes, place, durable)
+        stretch = self._read_entry_range(most_entries, most_bytes, place, durable)
+        return RawEntryRange(*stretch.pack(), place.definitions)
 
     def _is_sparse(self, place: _CurrentFile, most: int) -> bool:
         """Return whether few of the next entries of a file are wanted."""
-        if place.entries is None:
+        if place.entry_numbers is None:
             return False
         start = self.position + 1 - place.file.first_txid
-        index = int(np.searchsorted(place.entries, start))
-        near = place.entries[index : index + most]
+        index = int(np.searchsorted(place.entry_numbers, start))
+        near = place.entry_numbers[index : index + most]
         return len(near) > 0 and int(near[-1] - near[0]) > _MAX_PER_WANTED * len(near)
 
-    def _passage(
+    def _read_file_range(
         self, most_entries: int, most_bytes: int, place: _CurrentFile, durable: int
     ) -> RawEntryRange:
         first, source = place.file.first_txid, place.source
-        start, end = self._bounds(place, durable)
-        if place.entries is not None:
-            index = int(np.searchsorted(place.entries, start))
-            start = min(int(place.entries[index]), end) if index < len(place.entries) else end
+        start, end = self._number_bounds(place, durable)
+        if place.entry_numbers is not None:
+            index = int(np.searchsorted(place.entry_numbers, start))
+            start = (
+                min(int(place.entry_numbers[index]), end)
+                if index < len(place.entry_numbers)
+                else end
+            )
         stop = min(start + most_entries, end)
         block = source.read(source.size - RECORD_SIZE * stop, RECORD_SIZE * (stop - start))
         if len(block) < RECORD_SIZE * (stop - start):  # the file has been cut short
             block = bytes(RECORD_SIZE * (stop - start))
-        names = place.names
+        names = place.definitions
         records, parts, looked_at, damaged = choose(
             block,
             first + start,
             source.size,
-            self._kinds_as_bits,
-            place.wanted,
+            self._kind_mask,
+            place.topic_filter,
             names.topics,
             names.origins,
             most_bytes,
@@ -351,61 +366,63 @@ class JournalCursor:
         found = RawEntryRange(records, bodies[0] if len(bodies) == 1 else b"".join(bodies), names)
         if lost := broken(found.records, found.bodies):
             for position in lost:
-                self._report(place, found.txid(position))
+                self._report_damage(place, found.txid_at(position))
         if damaged:
-            self._report(place, damaged[0], len(damaged))
+            self._report_damage(place, damaged[0], len(damaged))
         if lost or damaged:
-            unread = [found.without_body(position) for position in lost]
-            unread += [DamagedEntry(txid) for txid in damaged if self._may_want(place, txid)]
+            unread = [found.as_damaged(position) for position in lost]
+            unread += [DamagedEntry(txid) for txid in damaged if self._may_be_wanted(place, txid)]
             found = found.pick(sorted(set(range(len(found))).difference(lost)))
-            found.unread = sorted(unread, key=_TXID_OF)
+            found.damaged_entries = sorted(unread, key=_TXID_OF)
         self.position = first + start + looked_at - 1
-        self._check_last()
+        self._check_span_end()
         return found
 
     @staticmethod
-    def _may_want(place: _CurrentFile, txid: int) -> bool:
+    def _may_be_wanted(place: _CurrentFile, txid: int) -> bool:
         """Return whether an entry with a damaged record may be wanted."""
-        entries, number = place.entries, txid - place.file.first_txid
+        entries, number = place.entry_numbers, txid - place.file.first_txid
         return entries is None or number in entries[np.searchsorted(entries, number) :][:1]
 
-    def _stretch(
+    def _read_entry_range(
         self, most_entries: int, most_bytes: int, place: _CurrentFile, durable: int
     ) -> EntryRange:
         first = place.file.first_txid
-        start, end = self._bounds(place, durable)
-        found, reached = self._rows(place, start, end, most_entries)
-        rows, ends = self._within_span(found)
+        start, end = self._number_bounds(place, durable)
+        found, reached = self._read_rows(place, start, end, most_entries)
+        rows, ends = self._filter_by_span(found)
         if ends:
             reached = rows[-1][TXID] + 1 - first if rows else start
-        kinds, wanted = self._kinds, place.wanted
+        kinds, wanted = self._kinds, place.topic_filter
         chosen = [row for row in rows if row[KIND] in kinds and wanted[row[TOPIC]]]
         fitting = _fitting(chosen, most_bytes)
         if fitting < len(chosen):
             del chosen[fitting:]
             ends = False
             reached = chosen[-1][TXID] + 1 - first
-        stretch = self._with_bodies(place, chosen)  # before the position moves: it may raise
+        stretch = self._attach_bodies(place, chosen)  # before the position moves: it may raise
         self.is_finished = ends
         self.position = first + reached - 1
-        self._check_last()
+        self._check_span_end()
         return stretch
 
-    def _measure(self, place: _CurrentFile, durable: int) -> EntrySizes:
+    def _read_sizes(self, place: _CurrentFile, durable: int) -> EntrySizes:
         first = place.file.first_txid
-        start, end = self._bounds(place, durable)
+        start, end = self._number_bounds(place, durable)
         stop = min(start + CHUNK, end)
         records = None
-        if place.entries is None:
+        if place.entry_numbers is None:
             records = read_intact_records(place.source, first, start, stop)
         if records is None:
-            found, stop = self._rows(place, start, end, CHUNK)
-            kinds, wanted = self._kinds, place.wanted
+            found, stop = self._read_rows(place, start, end, CHUNK)
+            kinds, wanted = self._kinds, place.topic_filter
             measured = make_entry_sizes(
                 row for row in found if row[KIND] in kinds and wanted[row[TOPIC]]
             )
         else:
-            topics = [one for one in np.unique(records["topic"]).tolist() if place.wanted[one]]
+            topics = [
+                one for one in np.unique(records["topic"]).tolist() if place.topic_filter[one]
+            ]
             chosen = records[
                 np.isin(records["topic"], topics) & np.isin(records["kind"], sorted(self._kinds))
             ]
@@ -415,18 +432,18 @@ class JournalCursor:
                 int(chosen["timestamp"][0]) if len(chosen) else 0,
             )
         self.position = first + stop - 1
-        self._check_last()
+        self._check_span_end()
         return measured
 
-    def _rows(
+    def _read_rows(
         self, place: _CurrentFile, start: int, end: int, most: int
     ) -> tuple[list[EntryRow], int]:
         """Return the next intact records of a file that may be wanted, and their end number."""
         first, source = place.file.first_txid, place.source
         stop = min(start + most, end)
-        if place.entries is not None:
-            index = int(np.searchsorted(place.entries, start))
-            numbers = [int(one) for one in place.entries[index : index + most] if one < end]
+        if place.entry_numbers is not None:
+            index = int(np.searchsorted(place.entry_numbers, start))
+            numbers = [int(one) for one in place.entry_numbers[index : index + most] if one < end]
             if not numbers:
                 return [], end
             if numbers[-1] - numbers[0] > _MAX_PER_WANTED * len(numbers):
@@ -437,32 +454,32 @@ class JournalCursor:
         found = read_rows(source, first, start, stop)
         rows = [row for row in found if row is not None]
         if len(rows) < len(found):
-            self._report(place, first + start + found.index(None), len(found) - len(rows))
+            self._report_damage(place, first + start + found.index(None), len(found) - len(rows))
         return rows, stop
 
-    def _within_span(self, rows: Sequence[EntryRow]) -> tuple[Sequence[EntryRow], bool]:
+    def _filter_by_span(self, rows: Sequence[EntryRow]) -> tuple[Sequence[EntryRow], bool]:
         """Return the entries inside the span by time and name, and whether the span ends there."""
         span = self._span
-        if span.before is None and not self._not_before and not span.until:
+        if span.end_timestamp is None and not self._begin_timestamp and not span.end_entries:
             return rows, False
         within: list[EntryRow] = []
         for row in rows:
-            moment = row[TIMESTAMP] + self._correction(row[TXID])
-            if span.before is not None and moment >= span.before:
+            moment = row[TIMESTAMP] + self._time_correction(row[TXID])
+            if span.end_timestamp is not None and moment >= span.end_timestamp:
                 return within, True
-            if moment < self._not_before:
+            if moment < self._begin_timestamp:
                 continue
-            self._not_before = 0  # a later step back of the clock must not hide entries
-            if (row[CLIENT], row[SEQUENCE]) in span.until:
+            self._begin_timestamp = 0  # a later step back of the clock must not hide entries
+            if (row[CLIENT], row[SEQUENCE]) in span.end_entries:
                 if span.includes_end:
                     within.append(row)
                 return within, True
             within.append(row)
         return within, False
 
-    def _with_bodies(self, place: _CurrentFile, rows: Sequence[EntryRow]) -> EntryRange:
+    def _attach_bodies(self, place: _CurrentFile, rows: Sequence[EntryRow]) -> EntryRange:
         """Return entries with their bodies, without the damaged ones."""
-        names, intact = place.names, read_intact_bodies(place.source, rows)
+        names, intact = place.definitions, read_intact_bodies(place.source, rows)
         if (
             intact is not None
             and names.topics.keys() >= {row[TOPIC] for row in rows}
@@ -472,18 +489,18 @@ class JournalCursor:
         intact_rows, intact = [], []
         for row, data in zip(rows, read_bodies(place.source, rows), strict=True):
             if data is None or row[TOPIC] not in names.topics or row[ORIGIN] not in names.origins:
-                self._report(place, row[TXID])
+                self._report_damage(place, row[TXID])
             else:
                 intact_rows.append(row)
                 intact.append(data)
         return EntryRange(intact_rows, intact, names)
 
-    def _check_last(self) -> None:
-        last = self._span.last
+    def _check_span_end(self) -> None:
+        last = self._span.last_txid
         if last is not None and self.position >= last:
             self.is_finished = True
 
-    def _report(self, place: _CurrentFile, txid: int, count: int = 1) -> None:
+    def _report_damage(self, place: _CurrentFile, txid: int, count: int = 1) -> None:
         path = str(place.file.path)
         what = f"entry {txid} is" if count == 1 else f"{count} entries, from {txid} on, are"
         text = f"{path}: {what} damaged, and left out of replays"

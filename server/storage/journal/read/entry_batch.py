@@ -45,7 +45,7 @@ class EntryBatch(NamedTuple):
         """True if they have correlation ids, or SOW keys that their publisher gave."""
         return self.rows[0][EXTRAS_LENGTH] > 0
 
-    def entry(self, position: int) -> JournalEntry:
+    def entry_at(self, position: int) -> JournalEntry:
         """Return the entry at a position."""
         return entry_of(self.rows[position], self.data[position], self.topic, self.origin)
 
@@ -69,44 +69,46 @@ class EntryRange:
 
     Args:
         rows: their records, which are intact.
-        data: their bodies with extras, which are intact, too.
-        names: the topics and origins by their numbers.
+        bodies: their bodies with extras, which are intact, too.
+        definitions: the topics and origins by their numbers.
     """
 
-    __slots__ = ("_data", "_names", "_rows")
+    __slots__ = ("_bodies", "_definitions", "_rows")
 
     def __init__(
-        self, rows: Sequence[EntryRow], data: Sequence[bytes], names: FileDefinitions
+        self, rows: Sequence[EntryRow], bodies: Sequence[bytes], definitions: FileDefinitions
     ) -> None:
         self._rows = rows
-        self._data = data
-        self._names = names
+        self._bodies = bodies
+        self._definitions = definitions
 
     def __len__(self) -> int:
         return len(self._rows)
 
-    def packed(self) -> tuple[bytes, bytes]:
+    def pack(self) -> tuple[bytes, bytes]:
         """Encode records and bodies as those of a `RawEntryRange`."""
-        starts = accumulate(map(len, self._data), initial=0)
+        starts = accumulate(map(len, self._bodies), initial=0)
         records = [
             RECORD.pack(*row[:BODY_START], start, *row[BODY_START + 1 :])
             for row, start in zip(self._rows, starts, strict=False)
         ]
-        return b"".join(records), b"".join(self._data)
+        return b"".join(records), b"".join(self._bodies)
 
-    def runs(self) -> Iterator[EntryBatch]:
+    def batches(self) -> Iterator[EntryBatch]:
         """Yield the entries in runs of maximum length."""
-        names, start = self._names, 0
+        names, start = self._definitions, 0
         for _, alike in groupby(self._rows, _ALIKE):
             rows = list(alike)
-            first, data = rows[0], self._data[start : start + len(rows)]
+            first, data = rows[0], self._bodies[start : start + len(rows)]
             start += len(rows)
             topic, origin = names.topics[first[TOPIC]], names.origins[first[ORIGIN]]
             yield EntryBatch(topic, origin, rows, data)
 
     def entries(self) -> list[JournalEntry]:
         """Return the entries as objects."""
-        return [run.entry(position) for run in self.runs() for position in range(len(run.rows))]
+        return [
+            run.entry_at(position) for run in self.batches() for position in range(len(run.rows))
+        ]
 
 
 NO_ENTRIES: Final = EntryRange((), (), make_file_definitions())

@@ -30,7 +30,7 @@ class EntryLookup:
     Args:
         table: the files.
         cache: opens them.
-        durable: returns the last txid that can be read.
+        durable_txid: returns the last txid that can be read.
         steps: the steps of the wall clock, by place in the log.
     """
 
@@ -38,14 +38,16 @@ class EntryLookup:
         self,
         table: FileTable,
         cache: SourceCache,
-        durable: Callable[[], int],
+        durable_txid: Callable[[], int],
         steps: ClockSteps,
     ) -> None:
-        self._correction = steps.correction
+        self._time_correction = steps.correction
         self._table = table
         self._cache = cache
-        self._durable = durable
-        self._clients: dict[int, Mapping[int, SequenceRange]] = {}  # by file number, of full files
+        self._durable_txid = durable_txid
+        self._publishers_by_file: dict[
+            int, Mapping[int, SequenceRange]
+        ] = {}  # by file number, of full files
 
     def find(self, client: int, sequence: int) -> int | None:
         """Return the txid of the entry with a bookmark, None if it is not in the log.
@@ -53,17 +55,17 @@ class EntryLookup:
         Raises:
             OSError: a file that may have it cannot be read.
         """
-        if self._is_at(sequence, client, sequence):
+        if self._is_entry_at(sequence, client, sequence):
             return sequence  # under a server-made identity, sequences are txids
         for file in reversed(self._table.files):
-            span = self._span(file, client)
+            span = self._sequence_range(file, client)
             if span is not None and span.first <= sequence <= span.last:
-                txid = self._find_in(file, client, sequence)
+                txid = self._find_in_file(file, client, sequence)
                 if txid is not None:
                     return txid
         return None
 
-    def damaged_at(self, client: int, sequence: int) -> int | None:
+    def find_damaged_entry(self, client: int, sequence: int) -> int | None:
         """Return the txid of a damaged entry that a bookmark may name; None if there is none.
 
         Its record is damaged, but still has one of the two numbers, or stands between entries of
@@ -74,19 +76,19 @@ class EntryLookup:
             OSError: a file cannot be read.
         """
         for file in reversed(self._table.files):
-            span = self._span(file, client)
-            is_at = file.first_txid <= sequence < file.first_txid + self._count(file)
+            span = self._sequence_range(file, client)
+            is_at = file.first_txid <= sequence < file.first_txid + self._durable_count(file)
             if is_at or (span is not None and span.first <= sequence <= span.last):
-                txid = self._damaged_in(file, client, sequence)
+                txid = self._find_damaged_in_file(file, client, sequence)
                 if txid is not None:
                     return txid
         return None
 
-    def _damaged_in(self, file: JournalFile, client: int, sequence: int) -> int | None:
-        source = self._open(file)
+    def _find_damaged_in_file(self, file: JournalFile, client: int, sequence: int) -> int | None:
+        source = self._open_file(file)
         if source is None:
             return None
-        count, first = self._count(file), file.first_txid
+        count, first = self._durable_count(file), file.first_txid
         alike, others = list[int](), list[int]()
         before, behind = 0, first + count  # entries of the publisher around the named one
         for start in range(0, count, CHUNK):
@@ -110,7 +112,7 @@ class EntryLookup:
             between = [txid for txid in others if before < txid < behind]
         return between[0] if between else None
 
-    def find_again(self, client: int, sequence: int, txid: int) -> int | None:
+    def find_later(self, client: int, sequence: int, txid: int) -> int | None:
         """Return the txid of an entry with the same name, recorded after another one.
 
         Args:
@@ -124,16 +126,16 @@ class EntryLookup:
         for file in self._table.files:
             if file.end_txid is not None and file.end_txid <= txid:
                 continue
-            span = self._span(file, client)
+            span = self._sequence_range(file, client)
             if span is not None and span.first <= sequence <= span.last:
-                found = self._find_in(file, client, sequence, txid)
+                found = self._find_in_file(file, client, sequence, txid)
                 if found is not None:
                     return found
         return None
 
-    def forget(self, number: int) -> None:
+    def invalidate_file(self, number: int) -> None:
         """Drop the cached publishers of a file, whose index has changed."""
-        self._clients.pop(number, None)
+        self._publishers_by_file.pop(number, None)
 
     def first_since(self, timestamp: int) -> int:
         """Return the txid of the first entry at a time or later.
@@ -147,48 +149,58 @@ class EntryLookup:
         Raises:
             OSError: a file cannot be read.
         """
-        durable = self._durable()
+        durable = self._durable_txid()
         files = [file for file in self._table.files if file.first_txid <= durable]
-        index = bisect_left(files, timestamp, key=self._begin)
+        index = bisect_left(files, timestamp, key=self._begin_timestamp)
         # Entries of that time may be at the end of the file before, or be the first of this one.
         for file in files[max(index - 1, 0) : index + 1]:
-            source = self._open(file)
+            source = self._open_file(file)
             if source is None:
                 continue
-            count = self._count(file)
+            count = self._durable_count(file)
             number = bisect_left(
-                range(count), timestamp, key=lambda number: self._time(source, file, number, count)
+                range(count),
+                timestamp,
+                key=lambda number: self._entry_timestamp(source, file, number, count),
             )
             if number < count:
                 return file.first_txid + number
         return durable + 1
 
-    def _begin(self, file: JournalFile) -> int:
+    def _begin_timestamp(self, file: JournalFile) -> int:
         """Return the time when a file was begun, by the wall clock as it is set now."""
-        return file.created + self._correction(file.first_txid)
+        return file.created + self._time_correction(file.first_txid)
 
-    def _time(self, source: ByteSource, file: JournalFile, number: int, count: int) -> int:
+    def _entry_timestamp(
+        self, source: ByteSource, file: JournalFile, number: int, count: int
+    ) -> int:
         """Return the time of an entry, or of one soon after it if that one is damaged."""
         rows = read_rows(source, file.first_txid, number, min(number + _NEIGHBOURS, count))
-        times = (row[TIMESTAMP] + self._correction(row[TXID]) for row in rows if row is not None)
+        times = (
+            row[TIMESTAMP] + self._time_correction(row[TXID]) for row in rows if row is not None
+        )
         return next(times, 0)
 
-    def _is_at(self, txid: int, client: int, sequence: int) -> bool:
-        file = self._table.covering(txid)
-        if file is None or not file.first_txid <= txid < file.first_txid + self._count(file):
+    def _is_entry_at(self, txid: int, client: int, sequence: int) -> bool:
+        file = self._table.find_by_txid(txid)
+        if file is None or not file.first_txid <= txid < file.first_txid + self._durable_count(
+            file
+        ):
             return False
-        source = self._open(file)
+        source = self._open_file(file)
         if source is None:
             return False
         number = txid - file.first_txid
         row = read_rows(source, file.first_txid, number, number + 1)[0]
         return row is not None and (row[CLIENT], row[SEQUENCE]) == (client, sequence)
 
-    def _find_in(self, file: JournalFile, client: int, sequence: int, after: int = 0) -> int | None:
-        source = self._open(file)
+    def _find_in_file(
+        self, file: JournalFile, client: int, sequence: int, after: int = 0
+    ) -> int | None:
+        source = self._open_file(file)
         if source is None:
             return None
-        for start, block in scan_columns(source, self._count(file)):
+        for start, block in scan_columns(source, self._durable_count(file)):
             hits = np.flatnonzero((block["client"] == client) & (block["sequence"] == sequence))
             for hit in hits:
                 number = start + int(hit)
@@ -199,24 +211,24 @@ class EntryLookup:
                     return txid
         return None
 
-    def _span(self, file: JournalFile, client: int) -> SequenceRange | None:
+    def _sequence_range(self, file: JournalFile, client: int) -> SequenceRange | None:
         """Return the range of sequences that a file may have of a publisher; None for none."""
         anything = SequenceRange(0, 2**64 - 1, 0)
         if file.seal is None:
             return anything
-        clients = self._clients.get(file.number)
+        clients = self._publishers_by_file.get(file.number)
         if clients is None:
             index = file.read_index()
             if index is None:
                 return anything
-            clients = self._clients[file.number] = index.clients
+            clients = self._publishers_by_file[file.number] = index.clients
         return clients.get(client)
 
-    def _count(self, file: JournalFile) -> int:
-        count = self._durable() + 1 - file.first_txid
+    def _durable_count(self, file: JournalFile) -> int:
+        count = self._durable_txid() + 1 - file.first_txid
         return max(min(count, file.seal.count if file.seal else count), 0)
 
-    def _open(self, file: JournalFile) -> ByteSource | None:
+    def _open_file(self, file: JournalFile) -> ByteSource | None:
         """Open a file, even if it has just been moved; None if it has been removed.
 
         Raises:

@@ -43,12 +43,12 @@ class DamagedEntry(NamedTuple):
 
     Attributes:
         txid: its txid.
-        run: the entry without its body, if only the body is damaged; else None, and its publisher
+        batch: the entry without its body, if only the body is damaged; else None, and its publisher
             and topic are not known.
     """
 
     txid: int
-    run: EntryBatch | None = None
+    batch: EntryBatch | None = None
 
 
 class RawEntryBatch:
@@ -89,11 +89,11 @@ class RawEntryBatch:
     def __len__(self) -> int:
         return len(self.records) // RECORD_SIZE
 
-    def data(self) -> list[bytes]:
+    def split_bodies(self) -> list[bytes]:
         """Return the bodies one by one, with the extras."""
         return cut(self.records, self.bodies)
 
-    def entry(self, position: int) -> JournalEntry:
+    def entry_at(self, position: int) -> JournalEntry:
         """Return the entry at a position."""
         return entry_of(*_parts(self.records, self.bodies, position), self.topic, self.origin)
 
@@ -111,58 +111,60 @@ class RawEntryRange:
     Args:
         records: as in the file, except that each has its body's offset in `bodies`.
         bodies: bodies with extras; there may be others between them.
-        names: the topics and origins by their numbers.
-        unread: damaged entries that were left out, in order.
+        definitions: the topics and origins by their numbers.
+        damaged_entries: damaged entries that were left out, in order.
 
     Attributes:
         records: see above.
         bodies: see above.
-        names: see above.
-        unread: see above.
+        definitions: see above.
+        damaged_entries: see above.
     """
 
-    __slots__ = ("bodies", "names", "records", "unread")
+    __slots__ = ("bodies", "damaged_entries", "definitions", "records")
 
     def __init__(
         self,
         records: bytes,
         bodies: bytes,
-        names: FileDefinitions,
-        unread: Sequence[DamagedEntry] = (),
+        definitions: FileDefinitions,
+        damaged_entries: Sequence[DamagedEntry] = (),
     ) -> None:
         self.records = records
         self.bodies = bodies
-        self.names = names
-        self.unread = unread
+        self.definitions = definitions
+        self.damaged_entries = damaged_entries
 
     def __bool__(self) -> bool:
         """Return whether there are entries, or damaged ones."""
-        return bool(self.records or self.unread)
+        return bool(self.records or self.damaged_entries)
 
     def __len__(self) -> int:
         return len(self.records) // RECORD_SIZE
 
-    def txid(self, position: int) -> int:
+    def txid_at(self, position: int) -> int:
         """Return the txid of the entry at a position."""
         txid: int = RECORD.unpack_from(self.records, position * RECORD_SIZE)[TXID]
         return txid
 
-    def columns(self) -> npt.NDArray[np.void]:
+    def to_array(self) -> npt.NDArray[np.void]:
         """Return the records of the entries, in order, as one array of RECORD_TYPE."""
         return np.frombuffer(self.records, RECORD_TYPE)
 
-    def entry(self, position: int) -> JournalEntry:
+    def entry_at(self, position: int) -> JournalEntry:
         """Return the entry at a position."""
         row, data = _parts(self.records, self.bodies, position)
-        return entry_of(row, data, self.names.topics[row[TOPIC]], self.names.origins[row[ORIGIN]])
+        return entry_of(
+            row, data, self.definitions.topics[row[TOPIC]], self.definitions.origins[row[ORIGIN]]
+        )
 
-    def data(self) -> list[bytes]:
+    def split_bodies(self) -> list[bytes]:
         """Return the bodies one by one, with the extras."""
         return cut(self.records, self.bodies)
 
-    def with_given_keys(self) -> npt.NDArray[np.intp]:
+    def find_given_keys(self) -> npt.NDArray[np.intp]:
         """Return the positions of the entries that seem to have a SOW key in their extras."""
-        columns = self.columns()
+        columns = self.to_array()
         positions = np.flatnonzero(columns["extras_length"] >= EXTRAS_HEAD)
         ends = columns["body_start"][positions] + columns["body_length"][positions]
         lengths = ends.astype(np.intp) + EXTRAS_HEAD // 2  # after the correlation id's length
@@ -170,11 +172,14 @@ class RawEntryRange:
         given: npt.NDArray[np.intp] = positions[(octets[lengths] | octets[lengths + 1]) > 0]
         return given
 
-    def without_body(self, position: int) -> DamagedEntry:
+    def as_damaged(self, position: int) -> DamagedEntry:
         """Return the entry at a position as a `DamagedEntry`, without its damaged body."""
         row = RECORD.unpack_from(self.records, position * RECORD_SIZE)
         run = EntryBatch(
-            self.names.topics[row[TOPIC]], self.names.origins[row[ORIGIN]], (row,), (b"",)
+            self.definitions.topics[row[TOPIC]],
+            self.definitions.origins[row[ORIGIN]],
+            (row,),
+            (b"",),
         )
         return DamagedEntry(row[TXID], run)
 
@@ -185,9 +190,9 @@ class RawEntryRange:
         timestamp: int = row[TIMESTAMP]
         return timestamp
 
-    def runs(self) -> Iterator[RawEntryBatch]:
+    def batches(self) -> Iterator[RawEntryBatch]:
         """Yield the entries in runs of maximum length."""
-        names, records = self.names, self.records
+        names, records = self.definitions, self.records
         for start, end in alike(records):
             part = records[start * RECORD_SIZE : end * RECORD_SIZE]
             row = RECORD.unpack_from(part)
@@ -195,28 +200,30 @@ class RawEntryRange:
             has_extras = row[EXTRAS_LENGTH] > 0
             yield RawEntryBatch(topic, origin, part, self.bodies, has_extras=has_extras)
 
-    def stretch(self) -> EntryRange:
+    def to_entry_range(self) -> EntryRange:
         """Return the entries as rows and bodies."""
         rows = list(RECORD.iter_unpack(self.records))
-        return EntryRange(rows, cut(self.records, self.bodies), self.names)
+        return EntryRange(rows, cut(self.records, self.bodies), self.definitions)
 
     def pick(self, positions: Sequence[int]) -> RawEntryRange:
         """Return the entries at the positions, in their order."""
         if len(positions) == len(self):
             return self
-        return RawEntryRange(pick(self.records, positions), self.bodies, self.names, self.unread)
+        return RawEntryRange(
+            pick(self.records, positions), self.bodies, self.definitions, self.damaged_entries
+        )
 
     def part(self, start: int, end: int) -> RawEntryRange:
         """Return the entries from position `start` to before `end`."""
         if not start and end == len(self):
             return self
         records = self.records[start * RECORD_SIZE : end * RECORD_SIZE]
-        return RawEntryRange(records, self.bodies, self.names)
+        return RawEntryRange(records, self.bodies, self.definitions)
 
     def up_to(self, txid: int) -> RawEntryRange:
         """Return the entries up to a txid."""
         count = len(self)
-        return self.pick(range(bisect_right(range(count), txid, key=self.txid)))
+        return self.pick(range(bisect_right(range(count), txid, key=self.txid_at)))
 
 
 def _parts(records: bytes, bodies: bytes, position: int) -> tuple[EntryRow, bytes]:

@@ -66,9 +66,9 @@ class ForeignJournalKind(Enum):
 
     FOREIGN = auto()
     """A file of another program."""
-    RUINED = auto()
+    DAMAGED = auto()
     """A damaged file of this program."""
-    LATER = auto()
+    NEWER_VERSION = auto()
     """A file of a later version of this program."""
 
 
@@ -77,12 +77,12 @@ class ForeignJournalFile(NamedTuple):
 
     Attributes:
         path: path of the file.
-        what: the problem, as text for operators.
+        problem: the problem, as text for operators.
         kind: the kind of file.
     """
 
     path: Path
-    what: str
+    problem: str
     kind: ForeignJournalKind = ForeignJournalKind.FOREIGN
 
 
@@ -159,7 +159,7 @@ def _side_file(
     if magic == side_file.magic:
         if version != side_file.version and (why := _other_version(path, side_file)):
             yield ForeignJournalFile(
-                path, f"is of another Amperage: {why}", ForeignJournalKind.LATER
+                path, f"is of another Amperage: {why}", ForeignJournalKind.NEWER_VERSION
             )
     elif any(begin) and not is_ours:
         yield ForeignJournalFile(path, f"is no {side_file.name} {_OF_AMPERAGE}")
@@ -203,7 +203,7 @@ def _journal(
             return header
     except JournalVersionError as problem:
         return ForeignJournalFile(
-            path, f"is a journal of another Amperage: {problem}", ForeignJournalKind.LATER
+            path, f"is a journal of another Amperage: {problem}", ForeignJournalKind.NEWER_VERSION
         )
     except JournalFormatError as problem:
         why = str(problem)
@@ -214,7 +214,7 @@ def _journal(
         return None
     if page.startswith(layout.MAGIC):
         what = f"is a journal of Amperage that has no intact entry: {why}"
-        return ForeignJournalFile(path, what, ForeignJournalKind.RUINED)
+        return ForeignJournalFile(path, what, ForeignJournalKind.DAMAGED)
     return ForeignJournalFile(path, f"is no journal {_OF_AMPERAGE}: {why}")
 
 

@@ -71,26 +71,26 @@ class LogRecoveryResult:
 
     Attributes:
         files: the files with entries; the last may still have free space.
-        live: the last file, opened for writing, if it has free space.
-        extent: the written part of that file.
-        blank: empty files for later.
+        live_file: the last file, opened for writing, if it has free space.
+        live_extent: the written part of that file.
+        blank_files: empty files for later.
         next_number: number of the next file to be made.
         sequences: the table of publishers.
-        missing: missing sequence numbers of publishers.
+        sequence_gaps: missing sequence numbers of publishers.
         last_txid: txid of the last entry ever recorded, 0 if there is no trace of any.
-        clients_stored_to: the txid up to which the stored table of publishers is valid.
+        publishers_txid: the txid up to which the stored table of publishers is valid.
         runs: the first txid and the number of each earlier run.
     """
 
     files: list[JournalFile]
-    live: LiveFile | None
-    extent: FileExtent
-    blank: list[LiveFile]
+    live_file: LiveFile | None
+    live_extent: FileExtent
+    blank_files: list[LiveFile]
     next_number: int
     sequences: PublisherSequences
-    missing: SequenceGaps
+    sequence_gaps: SequenceGaps
     last_txid: int
-    clients_stored_to: int
+    publishers_txid: int
     runs: list[tuple[int, int]]
 
 
@@ -119,8 +119,8 @@ class LogRecovery:
         self._disk = disk
         self._notice = notice
         self._sequences: PublisherSequences = {}
-        self._missing = SequenceGaps()
-        self._covered = 0  # the txid up to which the stored table of publishers is valid
+        self._sequence_gaps = SequenceGaps()
+        self._publishers_txid = 0  # the txid up to which the stored table of publishers is valid
         self._runs: list[tuple[int, int]] = []  # as recorded in the last file
 
     def run(self) -> LogRecoveryResult:
@@ -131,10 +131,10 @@ class LogRecovery:
             OSError: they cannot be read or written.
         """
         for stranger in strangers(self._instance, self._directory, self._archive):
-            raise JournalError(f"{stranger.path}: {stranger.what}")
-        self._read_clients()
-        paths = self._collect()
-        used, blank = self._sort(paths)
+            raise JournalError(f"{stranger.path}: {stranger.problem}")
+        self._read_publishers()
+        paths = self._find_journal_files()
+        used, blank = self._split_used_and_blank(paths)
         files: list[JournalFile] = []
         live, extent = None, FileExtent()
         for index, (header, seal, path) in enumerate(used):
@@ -145,15 +145,15 @@ class LogRecovery:
                 file = JournalFile(
                     header.number, path, header.size, header.first_txid, header.created
                 )
-                file = _with_names(file, live.names)
+                file = _with_names(file, live.definitions)
             else:
                 # The next file was begun when all of this one was on stable storage.
-                safe = self._covered if is_last else used[index + 1][0].first_txid - 1
-                file = self._full_file(header, seal, path, safe)
+                safe = self._publishers_txid if is_last else used[index + 1][0].first_txid - 1
+                file = self._recover_full(header, seal, path, safe)
             files.append(file)
         last = self._check_end(files, extent)
         if used and used[-1][1] is not None:
-            self._doubt_end(used[-1][2], last)
+            self._report_missing_file(used[-1][2], last)
         return LogRecoveryResult(
             files,
             live,
@@ -161,13 +161,13 @@ class LogRecovery:
             blank,
             max([one.number for one in files] + [one.number for one in blank], default=-1) + 1,
             self._sequences,
-            self._missing,
+            self._sequence_gaps,
             last,
-            self._covered,
+            self._publishers_txid,
             self._runs or _runs_in(files),
         )
 
-    def _collect(self) -> dict[int, Path]:
+    def _find_journal_files(self) -> dict[int, Path]:
         """Return all journal files by number, without gaps; remove unfinished files."""
         for directory in (self._directory, self._archive):
             for path in unfinished_files(directory, self._instance) if directory else ():
@@ -185,7 +185,7 @@ class LogRecovery:
                 )
         return {number: paths[number] for number in numbers}
 
-    def _sort(
+    def _split_used_and_blank(
         self, paths: Mapping[int, Path]
     ) -> tuple[list[tuple[JournalFileHeader, FileSeal | None, Path]], list[LiveFile]]:
         """Return the files with entries, and the empty files."""
@@ -245,19 +245,20 @@ class LogRecovery:
     def _check_end(self, files: list[JournalFile], extent: FileExtent) -> int:
         """Return the txid of the last entry ever recorded, which the files must reach."""
         if not files:
-            return self._covered
+            return self._publishers_txid
         end = files[-1].end_txid
         last = (files[-1].first_txid + extent.count if end is None else end) - 1
-        if last < self._covered:
+        if last < self._publishers_txid:
             clients = self._directory / clients_name(self._instance)
             raise JournalError(
                 f"{files[-1].path}: the transaction log ends with entry {last}, but there has "
-                f"been entry {self._covered}: files are missing at the end; put them back, or "
+                f"been entry {self._publishers_txid}: files are missing at the end; put them"
+                " back, or "
                 f"remove {clients} to go on without what they contained"
             )
         return last
 
-    def _doubt_end(self, path: Path, last: int) -> None:
+    def _report_missing_file(self, path: Path, last: int) -> None:
         """Report that the last file is sealed, but the file after it has no entries.
 
         Either that file had no commit yet, or it has lost its content; the two look alike.
@@ -291,12 +292,12 @@ class LogRecovery:
         if cut is not None:
             text = (
                 f"{path}: a commit that was to be the first of this file had not been finished; "
-                f"what there was of it ({cut.size} bytes) was cut off and {cut.kept}"
+                f"what there was of it ({cut.size} bytes) was cut off and {cut.copy_status}"
             )
             self._notice(JournalNotice(JournalEvent.TORN_TAIL, text, str(path)))
         return LiveFile(number, path, descriptor, size)
 
-    def _full_file(
+    def _recover_full(
         self, header: JournalFileHeader, seal: FileSeal | None, path: Path, safe: int
     ) -> JournalFile:
         file = JournalFile(
@@ -308,22 +309,26 @@ class LogRecovery:
             seal = FileSeal(
                 extent.count,
                 extent.bodies_end,
-                extent.with_extras,
+                extent.extras_count,
                 extent.first_timestamp,
                 extent.last_timestamp,
             )
             file = JournalFile(
                 header.number, path, header.size, header.first_txid, header.created, seal
             )
-        if header.first_txid + seal.count - 1 > self._covered:
-            self._take_sequences(file, seal)
+        if header.first_txid + seal.count - 1 > self._publishers_txid:
+            self._add_file_sequences(file, seal)
         return file
 
-    def _take_sequences(self, file: JournalFile, seal: FileSeal) -> None:
+    def _add_file_sequences(self, file: JournalFile, seal: FileSeal) -> None:
         index = file.read_index()
-        if index is not None and not index.notes and not self._missing.missing:
+        if (
+            index is not None
+            and not index.gap_record_count
+            and not self._sequence_gaps.missing_ranges
+        ):
             for client, span in index.clients.items():
-                self._take(client, span.last, span.time)
+                self._add_sequence(client, span.last, span.time)
             return
         source = open_source(file.path)
         for start in range(0, seal.count, CHUNK):
@@ -331,35 +336,37 @@ class LogRecovery:
             for row in read_rows(source, file.first_txid, start, stop):
                 if row is not None:
                     is_note = row[KIND] == JournalEntryKind.MISSING
-                    self._take_row(row, read_bodies(source, [row])[0] if is_note else None)
+                    self._add_entry(row, read_bodies(source, [row])[0] if is_note else None)
 
-    def _take_row(self, row: EntryRow, data: bytes | None) -> None:
+    def _add_entry(self, row: EntryRow, data: bytes | None) -> None:
         """Update the table of publishers with an entry; a damaged note is skipped."""
         if row[KIND] in EVENTS and (row[SEQUENCE] != row[TXID] or row[SOURCE]):
-            self._take(row[CLIENT], row[SEQUENCE], row[TIMESTAMP])
-            if self._missing.missing:
-                self._missing.came(row[CLIENT], row[SEQUENCE], row[SEQUENCE])
+            self._add_sequence(row[CLIENT], row[SEQUENCE], row[TIMESTAMP])
+            if self._sequence_gaps.missing_ranges:
+                self._sequence_gaps.remove_recorded(row[CLIENT], row[SEQUENCE], row[SEQUENCE])
         if row[KIND] == JournalEntryKind.MISSING and data is not None:
             with suppress(msgspec.MsgspecError):
-                self._missing.take(row[SOURCE_TXID], decode_note(data), is_own=not row[SOURCE])
+                self._sequence_gaps.apply_record(
+                    row[SOURCE_TXID], decode_note(data), is_own=not row[SOURCE]
+                )
 
-    def _take_rows(
+    def _add_entries(
         self, records: npt.NDArray[np.void], data: Callable[[int], bytes | None]
     ) -> None:
         """Update the table of publishers with consecutive entries."""
         kinds = records["kind"]
-        if self._missing.missing or (kinds == JournalEntryKind.MISSING).any():
+        if self._sequence_gaps.missing_ranges or (kinds == JournalEntryKind.MISSING).any():
             for place, row in enumerate(records.tolist()):
-                self._take_row(row, data(place) if row[KIND] == JournalEntryKind.MISSING else None)
+                self._add_entry(row, data(place) if row[KIND] == JournalEntryKind.MISSING else None)
             return
         for one in numbered(records):
-            self._take(one.client, one.last, one.time)
+            self._add_sequence(one.client, one.last, one.time)
 
-    def _take_runs(self, data: bytes) -> None:
+    def _set_runs(self, data: bytes) -> None:
         with suppress(msgspec.MsgspecError):
             self._runs = decode_runs(data)
 
-    def _take(self, client: int, sequence: int, time: int) -> None:
+    def _add_sequence(self, client: int, sequence: int, time: int) -> None:
         known = self._sequences.get(client, (0, 0))
         self._sequences[client] = (max(known[0], sequence), max(known[1], time))
 
@@ -367,8 +374,8 @@ class LogRecovery:
         source = FileSource(path)
         names: FileDefinitions = make_file_definitions()
 
-        visitor = _LiveFileVisitor(names, self._take_row, self._take_rows, self._take_runs)
-        extent = find_file_extent(source, header.first_txid, self._covered, visitor)
+        visitor = _LiveFileVisitor(names, self._add_entry, self._add_entries, self._set_runs)
+        extent = find_file_extent(source, header.first_txid, self._publishers_txid, visitor)
         self._report_damage(path, header, extent)
         if header.number and not extent.count:
             text = (
@@ -378,7 +385,7 @@ class LogRecovery:
             self._notice(JournalNotice(JournalEvent.TORN_TAIL, text, str(path)))
         descriptor = self._disk.open(path, writable=True)
         live = LiveFile(header.number, path, descriptor, source.size, names)
-        self._cut(live, header, extent)
+        self._truncate_live(live, header, extent)
         self._disk.write(descriptor, pack_header(header), 0)
         self._disk.sync(descriptor)
         next_txid = header.first_txid + extent.count
@@ -388,11 +395,11 @@ class LogRecovery:
         self._disk.write(descriptor, mark, place)
         return live, extent
 
-    def _cut(self, live: LiveFile, header: JournalFileHeader, extent: FileExtent) -> None:
+    def _truncate_live(self, live: LiveFile, header: JournalFileHeader, extent: FileExtent) -> None:
         """Cut off everything after the end, so that it is never taken for entries."""
         path, descriptor = live.path, live.descriptor
         top = live.size - RECORD_SIZE * extent.count
-        if extent.is_marked:
+        if extent.has_watermark:
             self._disk.write(descriptor, bytes(MARK_SIZE), top - RECORD_SIZE)
         bottom = max(extent.bodies_end, top - 2 * MAX_COMMIT_ENTRIES * RECORD_SIZE)
         end = min(extent.bodies_end + MAX_UNCOMMITTED_BYTES, bottom)
@@ -400,19 +407,20 @@ class LogRecovery:
         if cut is not None:
             text = (
                 f"{path}: what follows entry {header.first_txid + extent.count - 1} was cut off "
-                f"({extent.torn} entries, {cut.size} bytes) and {cut.kept}; nothing proves that it "
+                f"({extent.torn_slots} entries, {cut.size} bytes) and {cut.copy_status};"
+                " nothing proves that it "
                 "had been safe, so it may never have been acknowledged"
             )
             self._notice(JournalNotice(JournalEvent.TORN_TAIL, text, str(path)))
 
     def _report_damage(self, path: Path, header: JournalFileHeader, extent: FileExtent) -> None:
-        if extent.damaged:
-            txid, count = header.first_txid + extent.damaged[0], len(extent.damaged)
+        if extent.damaged_numbers:
+            txid, count = header.first_txid + extent.damaged_numbers[0], len(extent.damaged_numbers)
             what = f"entry {txid} is" if count == 1 else f"{count} entries, from {txid} on, are"
             text = f"{path}: {what} damaged, though known to have been safe; the others are kept"
             self._notice(JournalNotice(JournalEvent.DAMAGED, text, str(path), txid))
 
-    def _read_clients(self) -> None:
+    def _read_publishers(self) -> None:
         path = self._directory / clients_name(self._instance)
         try:
             cache = unpack_clients(path.read_bytes())
@@ -423,51 +431,51 @@ class LogRecovery:
             text = f"{path}: {why}; it is rebuilt from the journals"
             self._notice(JournalNotice(JournalEvent.DAMAGED, text, str(path)))
             return
-        self._use(cache)
+        self._set_publishers(cache)
 
-    def _use(self, cache: PublisherTable) -> None:
-        self._covered = cache.txid
+    def _set_publishers(self, cache: PublisherTable) -> None:
+        self._publishers_txid = cache.txid
         self._sequences = dict(cache.sequences)
-        self._missing = SequenceGaps(cache.missing)
+        self._sequence_gaps = SequenceGaps(cache.missing_ranges)
 
 
 class _LiveFileVisitor:
     """Takes the entries of the live file.
 
     Args:
-        names: filled with the topics and origins that entries define.
-        take: updates the table of publishers with an entry.
-        take_all: updates it with consecutive entries.
-        take_runs: takes the body of an entry about runs.
+        definitions: filled with the topics and origins that entries define.
+        on_entry: updates the table of publishers with an entry.
+        on_entries: updates it with consecutive entries.
+        on_runs: takes the body of an entry about runs.
     """
 
     def __init__(
         self,
-        names: FileDefinitions,
-        take: Callable[[EntryRow, bytes], None],
-        take_all: Callable[[npt.NDArray[np.void], Callable[[int], bytes]], None],
-        take_runs: Callable[[bytes], None],
+        definitions: FileDefinitions,
+        on_entry: Callable[[EntryRow, bytes], None],
+        on_entries: Callable[[npt.NDArray[np.void], Callable[[int], bytes]], None],
+        on_runs: Callable[[bytes], None],
     ) -> None:
-        self._names = names
-        self._take = take
-        self._take_all = take_all
-        self._take_runs = take_runs
+        self._definitions = definitions
+        self._on_entry = on_entry
+        self._on_entries = on_entries
+        self._on_runs = on_runs
 
-    def take(self, row: EntryRow, data: bytes) -> None:
-        """See `EntryVisitor.take`."""
-        self._learn(row, data)
-        self._take(row, data)
+    def visit_entry(self, row: EntryRow, data: bytes) -> None:
+        """See `EntryVisitor.visit_entry`."""
+        self._add_definition(row, data)
+        self._on_entry(row, data)
 
-    def take_all(self, records: npt.NDArray[np.void], data: Callable[[int], bytes]) -> None:
-        """See `EntryVisitor.take_all`."""
+    def visit_entries(self, records: npt.NDArray[np.void], data: Callable[[int], bytes]) -> None:
+        """See `EntryVisitor.visit_entries`."""
         for place in np.flatnonzero(records["kind"] >= JournalEntryKind.DEFINE_TOPIC).tolist():
-            self._learn(records[place].item(), data(place))
-        self._take_all(records, data)
+            self._add_definition(records[place].item(), data(place))
+        self._on_entries(records, data)
 
-    def _learn(self, row: EntryRow, data: bytes) -> None:
-        self._names.learn(row[KIND], row[TOPIC], row[ORIGIN], data)
+    def _add_definition(self, row: EntryRow, data: bytes) -> None:
+        self._definitions.add_definition(row[KIND], row[TOPIC], row[ORIGIN], data)
         if row[KIND] == JournalEntryKind.RUNS:
-            self._take_runs(data)
+            self._on_runs(data)
 
 
 def _runs_in(files: Sequence[JournalFile]) -> list[tuple[int, int]]:

@@ -29,11 +29,11 @@ class Truncation:
 
     Attributes:
         size: number of bytes that were not zero.
-        kept: text for operators: where the bytes are kept, or why they are not.
+        copy_status: text for operators: where the bytes are kept, or why they are not.
     """
 
     size: int
-    kept: str
+    copy_status: str
 
 
 def cut_off(

@@ -46,7 +46,7 @@ class DamagedBody(NamedTuple):
     length: int
     checksum: int
 
-    def is_body(self, data: bytes) -> bool:
+    def matches(self, data: bytes) -> bool:
         """Return whether `data` is the body with extras."""
         return len(data) == self.length and crc32c(data) == self.checksum
 
@@ -65,7 +65,7 @@ class JournalBodyRepair:
         self._cache: Final = cache
         self._disk: Final = disk
 
-    def damaged(self, txid: int) -> list[DamagedBody]:
+    def find_damaged_bodies(self, txid: int) -> list[DamagedBody]:
         """Find the entries with damaged bodies among some thousand from one on in the same file.
 
         Those of compressed files are left out, for they cannot be replaced.
@@ -73,7 +73,7 @@ class JournalBodyRepair:
         Raises:
             OSError: the file cannot be read.
         """
-        file = self._table.mendable(txid)
+        file = self._table.find_repairable(txid)
         if file is None:
             return []
         source, start = self._cache.open(file.path), txid - file.first_txid
@@ -84,12 +84,12 @@ class JournalBodyRepair:
         bodies = read_bodies(source, rows)
         return [_damaged(row) for row, body in zip(rows, bodies, strict=True) if body is None]
 
-    def is_compressed(self, txid: int) -> bool:
+    def is_in_compressed_file(self, txid: int) -> bool:
         """Return whether an entry is in a compressed file, in which nothing can be replaced."""
-        file = self._table.covering(txid)
+        file = self._table.find_by_txid(txid)
         return file is not None and file.is_compressed
 
-    def mend(self, damaged: DamagedBody, data: bytes) -> bool:
+    def replace_body(self, damaged: DamagedBody, data: bytes) -> bool:
         """Write a body to its place, on stable storage.
 
         Returns:
@@ -99,14 +99,14 @@ class JournalBodyRepair:
         Raises:
             OSError: it cannot be written.
         """
-        file = self._table.mendable(damaged.txid)
+        file = self._table.find_repairable(damaged.txid)
         if file is None:
             return False
         source, number = self._cache.open(file.path), damaged.txid - file.first_txid
         (row,) = read_rows(source, file.first_txid, number, number + 1) or [None]
-        if row is None or _damaged(row) != damaged or not damaged.is_body(data):
+        if row is None or _damaged(row) != damaged or not damaged.matches(data):
             return False
-        self._disk.replace(file.path, [(row[BODY_START], data)])
+        self._disk.overwrite(file.path, [(row[BODY_START], data)])
         return read_body(source, row) == data
 
 

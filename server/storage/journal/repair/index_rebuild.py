@@ -19,27 +19,27 @@ class IndexRebuild:
     """Removes indexes, and queues their rebuild.
 
     Args:
-        upkeep: builds them.
+        maintenance: builds them.
         lookup: caches their contents.
     """
 
-    def __init__(self, upkeep: JournalFileMaintenance, lookup: EntryLookup) -> None:
-        self._upkeep: Final = upkeep
+    def __init__(self, maintenance: JournalFileMaintenance, lookup: EntryLookup) -> None:
+        self._maintenance: Final = maintenance
         self._lookup: Final = lookup
-        self._waiting: set[int] = set()  # numbers of files with a queued rebuild
+        self._queued_files: set[int] = set()  # numbers of files with a queued rebuild
 
-    def drop(self, number: int) -> None:
+    def remove_indexes(self, number: int) -> None:
         """Remove the indexes of a file, if it is full: records are going to change."""
-        if self._upkeep.drop_indexes(number):
-            self._lookup.forget(number)
+        if self._maintenance.remove_indexes(number):
+            self._lookup.invalidate_file(number)
 
-    def make_again(self, number: int) -> None:
+    def queue_rebuild(self, number: int) -> None:
         """Queue the rebuild of a file's indexes, if it is full now: records have changed."""
-        if number not in self._waiting and self._upkeep.drop_indexes(number):
-            self._waiting.add(number)
-            self._upkeep.later(partial(self._make, number))
+        if number not in self._queued_files and self._maintenance.remove_indexes(number):
+            self._queued_files.add(number)
+            self._maintenance.queue_task(partial(self._rebuild, number))
 
-    def _make(self, number: int) -> None:
-        self._waiting.discard(number)  # first: the build may miss changes from now on
-        self._upkeep.complete(number)
-        self._lookup.forget(number)
+    def _rebuild(self, number: int) -> None:
+        self._queued_files.discard(number)  # first: the build may miss changes from now on
+        self._maintenance.finalize_file(number)
+        self._lookup.invalidate_file(number)

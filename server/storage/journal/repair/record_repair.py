@@ -82,7 +82,7 @@ class ReplacementEntry(NamedTuple):
         extras_length: bytes of the extras after it.
         checksum: checksum of both.
         topic: the topic that it was published to.
-        origins: selects its user and replication path, or a substitute, from known origins.
+        select_origin: selects its user and replication path, or a substitute, from known origins.
     """
 
     txid: int
@@ -97,7 +97,7 @@ class ReplacementEntry(NamedTuple):
     extras_length: int
     checksum: int
     topic: JournalTopic
-    origins: Callable[[Iterable[JournalOrigin]], JournalOrigin | None]
+    select_origin: Callable[[Iterable[JournalOrigin]], JournalOrigin | None]
 
     @property
     def length(self) -> int:
@@ -120,8 +120,8 @@ class JournalRecordRepair:
         table: the files of the log.
         cache: opens them.
         disk: writes to them.
-        durable: returns the txid of the last entry on stable storage.
-        reindexing: rebuilds the indexes of changed files.
+        durable_txid: returns the txid of the last entry on stable storage.
+        index_rebuild: rebuilds the indexes of changed files.
     """
 
     def __init__(
@@ -129,16 +129,16 @@ class JournalRecordRepair:
         table: FileTable,
         cache: SourceCache,
         disk: Disk,
-        durable: Callable[[], int],
-        reindexing: IndexRebuild,
+        durable_txid: Callable[[], int],
+        index_rebuild: IndexRebuild,
     ) -> None:
         self._table: Final = table
         self._cache: Final = cache
         self._disk: Final = disk
-        self._durable: Final = durable
-        self._reindexing: Final = reindexing
+        self._durable_txid: Final = durable_txid
+        self._index_rebuild: Final = index_rebuild
 
-    def gaps(self, txid: int) -> list[RecordGap]:
+    def find_gaps(self, txid: int) -> list[RecordGap]:
         """Find the damaged records among some thousand from an entry on in the same file.
 
         Those of compressed files are left out, for they cannot be replaced.
@@ -146,10 +146,10 @@ class JournalRecordRepair:
         Raises:
             OSError: the file cannot be read.
         """
-        file = self._table.mendable(txid)
+        file = self._table.find_repairable(txid)
         if file is None:
             return []
-        rows = _RecordReader(self._cache.open(file.path), file, self._durable())
+        rows = _RecordReader(self._cache.open(file.path), file, self._durable_txid())
         start = txid - file.first_txid
         found: list[RecordGap] = []
         for number in range(start, min(start + CHUNK, rows.count)):
@@ -163,10 +163,10 @@ class JournalRecordRepair:
                 found[-1] = found[-1]._replace(last=damaged)
             else:
                 found.append(RecordGap(damaged, damaged, (), ()))
-        return [self._with_neighbours(gap, file, rows) for gap in found]
+        return [self._add_neighbours(gap, file, rows) for gap in found]
 
     @staticmethod
-    def _with_neighbours(gap: RecordGap, file: JournalFile, rows: _RecordReader) -> RecordGap:
+    def _add_neighbours(gap: RecordGap, file: JournalFile, rows: _RecordReader) -> RecordGap:
         def names(numbers: Iterable[int]) -> tuple[tuple[int, int], ...]:
             near = (rows[number] for number in numbers if 0 <= number < rows.count)
             events = [row for row in near if row is not None and row[KIND] in EVENTS]
@@ -176,7 +176,7 @@ class JournalRecordRepair:
         before = names(range(first - 1, first - 1 - 4 * _NEIGHBOURS, -1))
         return gap._replace(before=before, behind=names(range(last + 1, last + 4 * _NEIGHBOURS)))
 
-    def restore(
+    def rebuild_records(
         self,
         gap: RecordGap,
         accounts: Sequence[ReplacementEntry],
@@ -196,16 +196,16 @@ class JournalRecordRepair:
         Raises:
             OSError: they cannot be written.
         """
-        file = self._table.mendable(gap.first)
+        file = self._table.find_repairable(gap.first)
         if file is None:
             return {}
         source = self._cache.open(file.path)
-        rows = _RecordReader(source, file, self._durable())
+        rows = _RecordReader(source, file, self._durable_txid())
         first, last = gap.first - file.first_txid, gap.last - file.first_txid
         if any(rows[number] is not None for number in range(first, last + 1)):
-            return {}  # the gap has changed since `gaps`
+            return {}  # the gap has changed since `find_gaps`
         place = _place_of(rows, file, first, last)
-        names = file.read_names(source)
+        names = file.read_definitions(source)
         topics = {topic: number for number, topic in names.topics.items()}
         known = [one for one in accounts if one.topic in topics and _origin(one, names) is not None]
         placed = _put_in_place(gap, place, known, source, is_elsewhere)
@@ -218,9 +218,11 @@ class JournalRecordRepair:
             )
             for txid, start, account in placed
         ]
-        self._reindexing.drop(file.number)  # first: indexes must not outlive their records
-        self._disk.replace(file.path, records)
-        self._reindexing.make_again(file.number)
+        self._index_rebuild.remove_indexes(
+            file.number
+        )  # first: indexes must not outlive their records
+        self._disk.overwrite(file.path, records)
+        self._index_rebuild.queue_rebuild(file.number)
         return {txid: account for txid, _, account in placed}
 
 
@@ -307,7 +309,7 @@ def _put_in_place(
 
 
 def _origin(account: ReplacementEntry, names: FileDefinitions) -> int | None:
-    origin = account.origins(names.origins.values())
+    origin = account.select_origin(names.origins.values())
     return next((number for number, one in names.origins.items() if one == origin), None)
 
 

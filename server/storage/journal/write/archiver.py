@@ -46,9 +46,10 @@ class Archiver:
         archive: directory of archived files, if there is one.
         table: the files of the log.
         disk: gives access to them.
-        is_settled: predicate: true for a full file to which nothing more has to be done.
-        stored_to: returns the txid up to which the publishers' sequences are stored separately.
-        take_note: records the last messages of a file, before it is removed.
+        is_finalized: predicate: true for a full file to which nothing more has to be done.
+        publishers_txid: returns the txid up to which the publishers' sequences are stored
+            separately.
+        record_removal: records the last messages of a file, before it is removed.
     """
 
     def __init__(
@@ -58,24 +59,24 @@ class Archiver:
         archive: Path | None,
         table: FileTable,
         disk: Disk,
-        is_settled: Callable[[int], bool],
-        stored_to: Callable[[], int],
-        take_note: Callable[[JournalFile], None],
+        is_finalized: Callable[[int], bool],
+        publishers_txid: Callable[[], int],
+        record_removal: Callable[[JournalFile], None],
     ) -> None:
         self._instance = instance
         self._directory = directory
         self._archive = archive
         self._table = table
         self._disk = disk
-        self._is_settled = is_settled
-        self._stored_to = stored_to
-        self._take_note = take_note
-        self._given_up = False
+        self._is_finalized = is_finalized
+        self._publishers_txid = publishers_txid
+        self._record_removal = record_removal
+        self._is_aborted = False
         self.lock: Final = threading.Lock()
 
-    def give_up(self) -> None:
+    def abort(self) -> None:
         """Abort the operation under way, leaving its file as it was, and refuse further ones."""
-        self._given_up = True
+        self._is_aborted = True
 
     def archive(self, number: int) -> None:
         """Move a full file and its indexes to the archive directory.
@@ -90,14 +91,14 @@ class Archiver:
                 "the configuration has no JournalArchiveDirectory"
             )
         with self.lock:
-            file = self._full_file(number)
+            file = self._find_full_file(number)
             if file.path.parent == archive:
                 return
             with _explained(file, "archived"):
-                for path in (*self._side_files(file), file.path):
-                    self._copy(path, archive / path.name)
+                for path in (*self._index_paths(file), file.path):
+                    self._copy_file(path, archive / path.name)
                 self._table.update(number, path=archive / file.path.name)
-                for path in (*self._side_files(file), file.path):
+                for path in (*self._index_paths(file), file.path):
                     self._disk.remove(path)
 
     def compress(self, number: int) -> None:
@@ -107,17 +108,17 @@ class Archiver:
             JournalError: it cannot be compressed; it is unchanged.
         """
         with self.lock:
-            file = self._full_file(number)
+            file = self._find_full_file(number)
             if file.path.suffix == ".gz":
                 return
             target = sibling(file.path, COMPRESSED)
 
             def compress(original: IO[bytes], raw: IO[bytes]) -> None:
                 with gzip.GzipFile("", "wb", _LEVEL, raw, 0) as packed:
-                    self._pour(original, packed.write, raw)
+                    self._copy_bytes(original, packed.write, raw)
 
             with _explained(file, "compressed"):
-                self._make(file.path, target, compress)
+                self._write_atomically(file.path, target, compress)
                 self._table.update(number, path=target)
                 self._disk.remove(file.path)
 
@@ -129,45 +130,45 @@ class Archiver:
                 part of the log.
         """
         with self.lock:
-            file = self._full_file(number)
+            file = self._find_full_file(number)
             oldest = self._table.files[0]
             if oldest.number != number:
                 raise JournalError(
                     f"{file.path}: cannot be removed before {oldest.path.name}, which is older: "
                     "the log must not have gaps"
                 )
-            if file.end_txid is None or self._stored_to() < file.end_txid - 1:
+            if file.end_txid is None or self._publishers_txid() < file.end_txid - 1:
                 raise JournalError(
                     f"{file.path}: cannot be removed before what it says about its publishers is "
                     "stored elsewhere"
                 )
             with _explained(file, "removed"):
-                self._take_note(file)
-            self._table.drop(number)
+                self._record_removal(file)
+            self._table.remove(number)
             try:
                 with _explained(file, "removed"):
-                    for path in self._all_forms(file):
+                    for path in self._all_paths(file):
                         self._disk.remove(path)
                     self._disk.sync_directory(file.path.parent)
             except JournalError:
-                self._table.put_back(file)
+                self._table.restore_first(file)
                 raise
 
-    def _full_file(self, number: int) -> JournalFile:
-        if self._given_up:
+    def _find_full_file(self, number: int) -> JournalFile:
+        if self._is_aborted:
             raise JournalError("the instance is stopping")
         file = self._table.find(number)
         if file is None:
             raise JournalError(f"the log has no journal file with number {number}")
-        if not self._is_settled(number):
+        if not self._is_finalized(number):
             raise JournalError(f"{file.path}: is being written to; only full files can be touched")
         return file
 
-    def _side_files(self, file: JournalFile) -> list[Path]:
+    def _index_paths(self, file: JournalFile) -> list[Path]:
         paths = [sibling(file.path, kind) for kind in INDEXES]
         return [path for path in paths if path.exists()]
 
-    def _all_forms(self, file: JournalFile) -> list[Path]:
+    def _all_paths(self, file: JournalFile) -> list[Path]:
         """Return all paths of a file and its indexes; last the one that recovery would use."""
         paths = [
             directory / journal_name(self._instance, file.number, kind)
@@ -177,13 +178,15 @@ class Archiver:
         ]
         return [*(path for path in paths if path != file.path), file.path]
 
-    def _copy(self, path: Path, target: Path) -> None:
+    def _copy_file(self, path: Path, target: Path) -> None:
         def copy(original: IO[bytes], raw: IO[bytes]) -> None:
-            self._pour(original, raw.write, raw)
+            self._copy_bytes(original, raw.write, raw)
 
-        self._make(path, target, copy)
+        self._write_atomically(path, target, copy)
 
-    def _make(self, path: Path, target: Path, fill: Callable[[IO[bytes], IO[bytes]], None]) -> None:
+    def _write_atomically(
+        self, path: Path, target: Path, fill: Callable[[IO[bytes], IO[bytes]], None]
+    ) -> None:
         """Make a file from another one, with its times, durably and atomically."""
         temporary = target.with_name(target.name + TEMPORARY_SUFFIX)
         try:
@@ -197,10 +200,12 @@ class Archiver:
             self._disk.remove(temporary)
             raise
 
-    def _pour(self, original: IO[bytes], write: Callable[[bytes], object], raw: IO[bytes]) -> None:
+    def _copy_bytes(
+        self, original: IO[bytes], write: Callable[[bytes], object], raw: IO[bytes]
+    ) -> None:
         safe = 0
         while piece := original.read(_PIECE):
-            if self._given_up:
+            if self._is_aborted:
                 raise JournalError("given up: the instance is stopping")
             write(piece)
             if raw.tell() - safe >= _SYNC_EVERY:

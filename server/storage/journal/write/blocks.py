@@ -42,7 +42,7 @@ class EntryColumns(NamedTuple):
     """The contents of entries. See `JournalEntry` for the fields.
 
     Attributes:
-        names: keys of topic and origin in the `Handles` that the caller gives.
+        handle_keys: keys of topic and origin in the `Handles` that the caller gives.
         clients: as the records have them.
         sequences: likewise.
         source_txids: likewise.
@@ -55,7 +55,7 @@ class EntryColumns(NamedTuple):
         data: the bodies with extras.
     """
 
-    names: FieldColumn
+    handle_keys: FieldColumn
     clients: FieldColumn
     sequences: FieldColumn
     source_txids: FieldColumn
@@ -72,7 +72,7 @@ class EntryColumns(NamedTuple):
         if not start and stop == len(self.data):
             return self
         return EntryColumns(
-            part_of(self.names, start, stop),
+            part_of(self.handle_keys, start, stop),
             part_of(self.clients, start, stop),
             part_of(self.sequences, start, stop),
             part_of(self.source_txids, start, stop),
@@ -96,7 +96,7 @@ class AppendPosition:
         bodies_end: offset in bytes of the first body in the file.
         topics: the topics' numbers in the file.
         origins: the origins' numbers in the file.
-        durable: the last txid on stable storage.
+        durable_txid: the last txid on stable storage.
     """
 
     first_txid: int
@@ -104,7 +104,7 @@ class AppendPosition:
     bodies_end: int
     topics: FieldColumn
     origins: FieldColumn
-    durable: int
+    durable_txid: int
 
 
 class AppendResult(NamedTuple):

@@ -44,7 +44,7 @@ class LiveFile:
         path: path of the file.
         descriptor: file descriptor for writing.
         size: size in bytes.
-        names: topics and origins defined in it so far.
+        definitions: topics and origins defined in it so far.
         handles: handles that hold their number in this file; kept so that they are found again as
             long as this object exists.
     """
@@ -53,35 +53,35 @@ class LiveFile:
     path: Path
     descriptor: int
     size: int
-    names: FileDefinitions = field(default_factory=make_file_definitions)
+    definitions: FileDefinitions = field(default_factory=make_file_definitions)
     handles: list[TopicHandle | OriginHandle] = field(default_factory=list)
 
 
 @dataclass(slots=True, eq=False)
 class CommitStream:
-    """The entries for one file. The committer owns `next_txid`, `taken` and `bodies_end`.
+    """The entries for one file. The committer owns `next_txid`, `taken_count` and `bodies_end`.
 
     Attributes:
         file: the file.
         next_txid: txid of the first entry not taken yet.
-        taken: number of entries of the file that have been taken.
+        taken_count: number of entries of the file that have been taken.
         bodies_end: offset in bytes after their bodies.
         header: the header page to write with the first commit, if the file has none; else empty.
         blocks: the entries not taken yet.
-        full: nothing more will be appended; set by the engine.
+        is_full: nothing more will be appended; set by the engine.
         sequences: a snapshot of the table of publishers, taken when the file became full.
-        missing: a snapshot of their missing numbers, likewise; see `PublisherTable`.
+        missing_ranges: a snapshot of their missing numbers, likewise; see `PublisherTable`.
     """
 
     file: LiveFile
     next_txid: int
-    taken: int
+    taken_count: int
     bodies_end: int
     header: bytes = b""
     blocks: list[EntryBlock] = field(default_factory=list)
-    full: bool = False
+    is_full: bool = False
     sequences: PublisherSequences = field(default_factory=dict)
-    missing: Sequence[tuple[int, int, int]] = ()
+    missing_ranges: Sequence[tuple[int, int, int]] = ()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -94,10 +94,10 @@ class CommitGroup:
         last_txid: txid of the last entry; less than the first if there is none.
         header: the header page, if the file has none yet; else empty.
         bodies: bodies and extras, in order.
-        bodies_at: offset in bytes of the first body.
+        bodies_offset: offset in bytes of the first body.
         records: their records, in the order of the file.
-        records_at: offset in bytes of the first record, which is that of the last entry.
-        finishes: the file is full after this commit.
+        records_offset: offset in bytes of the first record, which is that of the last entry.
+        finishes_file: the file is full after this commit.
     """
 
     stream: CommitStream
@@ -105,22 +105,22 @@ class CommitGroup:
     last_txid: int
     header: bytes
     bodies: list[bytes]
-    bodies_at: int
+    bodies_offset: int
     records: list[bytes]
-    records_at: int
-    finishes: bool
+    records_offset: int
+    finishes_file: bool
 
     @property
     def size(self) -> int:
         """The number of bytes to write."""
         return len(self.header) + sum(map(len, self.bodies)) + sum(map(len, self.records))
 
-    def pieces(self) -> Iterator[tuple[int, bytes]]:
+    def write_chunks(self) -> Iterator[tuple[int, bytes]]:
         """Yield the bytes to write, with their offsets in the file; the same on every call."""
         if self.header:
             yield 0, self.header
-        yield from _pieces(self.bodies, self.bodies_at)
-        yield from _pieces(self.records, self.records_at)
+        yield from _pieces(self.bodies, self.bodies_offset)
+        yield from _pieces(self.records, self.records_offset)
 
 
 def _pieces(parts: Iterable[bytes], offset: int) -> Iterator[tuple[int, bytes]]:
@@ -146,33 +146,33 @@ class CommitQueue:
 
     Attributes:
         stream: the stream that the engine appends to.
-        asleep: the committer has nothing to do, and has to be woken.
-        taken: bytes of bodies and records taken by the committer, in total.
+        is_committer_asleep: the committer has nothing to do, and has to be woken.
+        taken_bytes: bytes of bodies and records taken by the committer, in total.
     """
 
     def __init__(self, stream: CommitStream) -> None:
         self.stream = stream
-        self.asleep = False
-        self.taken = 0
+        self.is_committer_asleep = False
+        self.taken_bytes = 0
         self._streams = deque((stream,))
-        self._something = threading.Event()
-        self._room = threading.Event()
+        self._entries_event = threading.Event()
+        self._space_event = threading.Event()
 
-    def switch(self, stream: CommitStream) -> None:
+    def switch_stream(self, stream: CommitStream) -> None:
         """Begin a new file; earlier entries go to the old one. Called by the engine."""
-        self.stream.full = True
+        self.stream.is_full = True
         self._streams.append(stream)
         self.stream = stream
 
     @property
     def is_empty(self) -> bool:
         """True if nothing waits for a commit."""
-        return not self._streams[0].full and not self._streams[0].blocks
+        return not self._streams[0].is_full and not self._streams[0].blocks
 
-    def take(self) -> CommitGroup | None:
+    def take_group(self) -> CommitGroup | None:
         """Take the next commit and return it; None if nothing waits. Called by the committer."""
         stream = self._streams[0]
-        full = stream.full  # before copying: nothing is appended after it is set
+        full = stream.is_full  # before copying: nothing is appended after it is set
         blocks = stream.blocks[:]
         count = end = 0
         while end < len(blocks) and count + blocks[end][0] <= MAX_COMMIT_ENTRIES:
@@ -199,37 +199,38 @@ class CommitQueue:
             bodies,
             stream.bodies_end,
             records,
-            stream.file.size - RECORD_SIZE * (stream.taken + count),
+            stream.file.size - RECORD_SIZE * (stream.taken_count + count),
             finishes,
         )
         stream.header = b""
         stream.next_txid += count
-        stream.taken += count
+        stream.taken_count += count
         stream.bodies_end += size
         if finishes:
             self._streams.popleft()
-        self.taken += size + RECORD_SIZE * count
-        self._room.set()
+        self.taken_bytes += size + RECORD_SIZE * count
+        self._space_event.set()
         return commit
 
-    def wait_for_room(self, timeout: float) -> None:
+    def wait_for_space(self, timeout: float) -> None:
         """Block the engine until the committer has taken something, `timeout` seconds at most."""
-        self._room.wait(timeout)
-        self._room.clear()  # after waiting: a commit since the caller's check must count
+        self._space_event.wait(timeout)
+        self._space_event.clear()  # after waiting: a commit since the caller's check must count
 
-    def wait(self) -> None:
+    def wait_for_entries(self) -> None:
         """Block the committer until something waits for a commit, or `wake` is called."""
-        self.asleep = True
-        # The engine appends first and checks `asleep` then; so one of the two sees the other.
+        self.is_committer_asleep = True
+        # The engine appends first and checks `is_committer_asleep` then; so one of the two sees the
+        # other.
         if self.is_empty:
-            self._something.wait()
-        self._something.clear()
-        self.asleep = False
+            self._entries_event.wait()
+        self._entries_event.clear()
+        self.is_committer_asleep = False
 
     def wake(self) -> None:
         """Wake the committer."""
-        self.asleep = False
-        self._something.set()
+        self.is_committer_asleep = False
+        self._entries_event.set()
 
 
 def _with_first_lag(records: bytes, lag: int) -> bytes:

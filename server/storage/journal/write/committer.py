@@ -46,8 +46,8 @@ class Committer:
         notice: called when writes fail, and when they succeed again.
 
     Attributes:
-        latency: durations of writes until they were on stable storage, in microseconds.
-        sizes: sizes of these writes in bytes.
+        write_latency: durations of writes until they were on stable storage, in microseconds.
+        write_sizes: sizes of these writes in bytes.
     """
 
     def __init__(
@@ -59,16 +59,16 @@ class Committer:
         on_full: Callable[[CommitGroup], None],
         notice: Callable[[JournalNotice], None],
     ) -> None:
-        self.latency: Final = Histogram()
-        self.sizes: Final = Histogram()
+        self.write_latency: Final = Histogram()
+        self.write_sizes: Final = Histogram()
         self._writer = writer
         self._disk = disk
-        self._pace = min(MIN_COMMIT_INTERVAL_S, flush_interval)
+        self._min_interval_s = min(MIN_COMMIT_INTERVAL_S, flush_interval)
         self._on_durable = on_durable
         self._on_full = on_full
         self._notice = notice
-        self._unwritten: CommitGroup | None = None
-        self._closing = threading.Event()
+        self._unwritten_group: CommitGroup | None = None
+        self._stop_event = threading.Event()
         self._thread: threading.Thread | None = None
         self._lock = threading.Lock()
 
@@ -85,8 +85,8 @@ class Committer:
     def stop(self) -> None:
         """End the thread and commit all appended entries."""
         if self._thread is not None:
-            self._closing.set()
-            self._writer.pipe.wake()
+            self._stop_event.set()
+            self._writer.commit_queue.wake()
             self._thread.join()
             self._thread = None
         self.commit()
@@ -98,54 +98,56 @@ class Committer:
             Whether all of it is on stable storage.
         """
         with self._lock:
-            while (commit := self._unwritten or self._writer.pipe.take()) is not None:
-                self._unwritten = commit
+            while (
+                commit := self._unwritten_group or self._writer.commit_queue.take_group()
+            ) is not None:
+                self._unwritten_group = commit
                 try:
                     self._write(commit)
                 except OSError as problem:
-                    self._refuse(reason(problem), commit)
+                    self._set_write_error(reason(problem), commit)
                     return False
-                self._unwritten = None
-                self._has_been_written(commit)
+                self._unwritten_group = None
+                self._on_written(commit)
             return True
 
     def _write(self, commit: CommitGroup) -> None:
         file = commit.stream.file
         mark = make_file_watermark(commit.stream)
         begun = monotonic()
-        self._disk.commit(file.descriptor, commit.pieces(), file.path, file.size, mark)
-        self.latency.add(int((monotonic() - begun) * _MICROSECONDS))
-        self.sizes.add(commit.size)
+        self._disk.commit(file.descriptor, commit.write_chunks(), file.path, file.size, mark)
+        self.write_latency.add(int((monotonic() - begun) * _MICROSECONDS))
+        self.write_sizes.add(commit.size)
 
-    def _has_been_written(self, commit: CommitGroup) -> None:
+    def _on_written(self, commit: CommitGroup) -> None:
         writer = self._writer
-        if commit.last_txid > writer.durable:
-            writer.durable = commit.last_txid
+        if commit.last_txid > writer.durable_txid:
+            writer.durable_txid = commit.last_txid
             self._on_durable(commit.last_txid)
-        if commit.finishes:
+        if commit.finishes_file:
             self._on_full(commit)
-        if writer.refusal is not None:
-            writer.refusal = None
+        if writer.write_error is not None:
+            writer.write_error = None
             text = "the transaction log can be written again"
             self._notice(
                 JournalNotice(JournalEvent.WRITE_RESUMED, text, str(commit.stream.file.path))
             )
 
-    def _refuse(self, why: str, commit: CommitGroup) -> None:
-        if self._writer.refusal is None:
-            self._writer.refusal = f"the transaction log cannot be written: {why}"
+    def _set_write_error(self, why: str, commit: CommitGroup) -> None:
+        if self._writer.write_error is None:
+            self._writer.write_error = f"the transaction log cannot be written: {why}"
             path = str(commit.stream.file.path)
             text = f"{path}: cannot be written: {why}; publishes are refused until it can"
             self._notice(JournalNotice(JournalEvent.WRITE_FAILED, text, path, commit.first_txid))
 
     def _run(self) -> None:
         begun = 0.0
-        while not self._closing.is_set():
-            if self._writer.refusal is None:
-                self._writer.pipe.wait()
-                sleep(max(begun + self._pace - monotonic(), 0))
+        while not self._stop_event.is_set():
+            if self._writer.write_error is None:
+                self._writer.commit_queue.wait_for_entries()
+                sleep(max(begun + self._min_interval_s - monotonic(), 0))
             else:
-                self._closing.wait(_RETRY)
+                self._stop_event.wait(_RETRY)
             begun = monotonic()
             self.commit()
 
@@ -155,7 +157,7 @@ def make_file_watermark(stream: CommitStream) -> WriteChunk:
 
     It is in the place of the next record, which overwrites it; empty if the file has no space left.
     """
-    place = stream.file.size - RECORD_SIZE * (stream.taken + 1)
+    place = stream.file.size - RECORD_SIZE * (stream.taken_count + 1)
     if place < stream.bodies_end:
         return place, b""
     return place, pack_mark(FileWatermark(stream.next_txid, stream.bodies_end))

@@ -67,36 +67,36 @@ class JournalFileMaintenance:
     """Maintains the files.
 
     Args:
-        place: their location.
+        location: their location.
         table: the files in use.
         ready: empty files for later, in order of their numbers.
         next_number: number of the next file to be made.
         disk: gives access to them.
         clock: returns microseconds since the Unix epoch.
         notice: called when a task fails.
-        stored_to: the txid up to which the stored table of publishers is valid.
+        publishers_txid: the txid up to which the stored table of publishers is valid.
         take_note: records the last messages of a file that is to be removed.
 
     Attributes:
-        stored_to: the current value of the argument.
-        filing: archives, compresses and removes full files.
+        publishers_txid: the current value of the argument.
+        archiver: archives, compresses and removes full files.
     """
 
     def __init__(
         self,
-        place: JournalLocation,
+        location: JournalLocation,
         table: FileTable,
         ready: list[LiveFile],
         next_number: int,
         disk: Disk,
         clock: Callable[[], int],
         notice: Callable[[JournalNotice], None],
-        stored_to: int,
+        publishers_txid: int,
         take_note: Callable[[JournalFile], None],
     ) -> None:
-        self._place = place
+        self._location = location
         self._table = table
-        self._ready = deque(ready)
+        self._ready_files = deque(ready)
         self._next_number = next_number
         self._disk = disk
         self._clock = clock
@@ -104,16 +104,16 @@ class JournalFileMaintenance:
         self._lock = threading.Lock()
         self._tasks: SimpleQueue[MaintenanceTask | None] = SimpleQueue()
         self._thread: threading.Thread | None = None
-        self._settled = {file.number for file in table.files if file.seal is not None}
-        self.stored_to = stored_to
-        self.filing = Archiver(
-            place.instance,
-            place.directory,
-            place.archive,
+        self._finalized_files = {file.number for file in table.files if file.seal is not None}
+        self.publishers_txid = publishers_txid
+        self.archiver = Archiver(
+            location.instance,
+            location.directory,
+            location.archive,
             table,
             disk,
-            self.is_settled,
-            lambda: self.stored_to,
+            self.is_finalized,
+            lambda: self.publishers_txid,
             take_note,
         )
 
@@ -124,22 +124,22 @@ class JournalFileMaintenance:
 
     def stop(self) -> None:
         """Run the queued tasks, end the thread, and close the unused files."""
-        self.filing.give_up()
+        self.archiver.abort()
         if self._thread is not None:
             self._tasks.put(None)
             self._thread.join()
             self._thread = None
-        while self._ready:
-            self._disk.close(self._ready.popleft().descriptor)
+        while self._ready_files:
+            self._disk.close(self._ready_files.popleft().descriptor)
 
-    def is_settled(self, number: int) -> bool:
+    def is_finalized(self, number: int) -> bool:
         """Return whether a file is full, and nothing more has to be done to it."""
-        return number in self._settled
+        return number in self._finalized_files
 
-    def later(self, task: MaintenanceTask) -> None:
+    def queue_task(self, task: MaintenanceTask) -> None:
         """Queue a task; an OSError is reported, and ends only that task."""
         if self._thread is None:
-            self._attempt(task)
+            self._run_task(task)
         else:
             self._tasks.put(task)
 
@@ -150,60 +150,60 @@ class JournalFileMaintenance:
             JournalUnavailableError: none is ready, and none can be made.
         """
         try:
-            file = self.take()
+            file = self.take_file()
         except OSError as problem:
             raise JournalUnavailableError(
                 f"the transaction log has no space for another file: {reason(problem)}"
             ) from problem
-        self.later(self.prepare)
+        self.queue_task(self.prepare_files)
         return file
 
-    def take(self) -> LiveFile:
+    def take_file(self) -> LiveFile:
         """Return the next empty file; make it if none is ready."""
         with self._lock:
-            return self._ready.popleft() if self._ready else self._make()
+            return self._ready_files.popleft() if self._ready_files else self._make_file()
 
-    def prepare(self, count: int = 1) -> None:
+    def prepare_files(self, count: int = 1) -> None:
         """Make files until `count` of them are ready."""
-        while len(self._ready) < count:
-            self._prepare_one()
+        while len(self._ready_files) < count:
+            self._prepare_file()
 
-    def _prepare_one(self) -> None:
-        temporary = self._temporary("next")
+    def _prepare_file(self) -> None:
+        temporary = self._temporary_path("next")
         self._disk.remove(temporary)
-        descriptor = self._disk.reserve(temporary, self._place.file_size)
+        descriptor = self._disk.create_allocated(temporary, self._location.file_size)
         try:
-            self._disk.fill(descriptor, self._place.file_size)
+            self._disk.fill_with_zeros(descriptor, self._location.file_size)
             with self._lock:
-                self._ready.append(self._put_in_place(temporary, descriptor))
+                self._ready_files.append(self._rename_to_number(temporary, descriptor))
         except OSError:
             self._disk.close(descriptor)
             self._disk.remove(temporary)
             raise
 
-    def _make(self) -> LiveFile:
+    def _make_file(self) -> LiveFile:
         """Reserve a file without filling it with zeros, which is slow: the engine waits."""
-        temporary = self._temporary("now")
+        temporary = self._temporary_path("now")
         self._disk.remove(temporary)
-        descriptor = self._disk.reserve(temporary, self._place.file_size)
+        descriptor = self._disk.create_allocated(temporary, self._location.file_size)
         try:
             self._disk.sync(descriptor)
-            return self._put_in_place(temporary, descriptor)
+            return self._rename_to_number(temporary, descriptor)
         except OSError:
             self._disk.close(descriptor)
             self._disk.remove(temporary)
             raise
 
-    def _put_in_place(self, temporary: Path, descriptor: int) -> LiveFile:
+    def _rename_to_number(self, temporary: Path, descriptor: int) -> LiveFile:
         """Rename a file of full size to its number. The caller holds the lock."""
         number = self._next_number
-        path = self._place.directory / journal_name(self._place.instance, number)
+        path = self._location.directory / journal_name(self._location.instance, number)
         self._disk.rename(temporary, path)
         self._next_number += 1
-        return LiveFile(number, path, descriptor, self._place.file_size)
+        return LiveFile(number, path, descriptor, self._location.file_size)
 
-    def _temporary(self, what: str) -> Path:
-        return self._place.directory / temporary_journal_name(self._place.instance, what)
+    def _temporary_path(self, what: str) -> Path:
+        return self._location.directory / temporary_journal_name(self._location.instance, what)
 
     def seal(self, live: LiveFile, cache: PublisherTable) -> None:
         """Mark a file as full, make its indexes and store the table of publishers.
@@ -218,18 +218,18 @@ class JournalFileMaintenance:
             self._disk.write(live.descriptor, block, offset)
             self._disk.sync(live.descriptor)
             self._disk.close(live.descriptor)
-            self.make_indexes(file, file.seal)
-        self.store_clients(cache)
-        self._settled.add(live.number)
+            self.build_indexes(file, file.seal)
+        self.store_publisher_table(cache)
+        self._finalized_files.add(live.number)
 
-    def complete(self, number: int) -> None:
+    def finalize_file(self, number: int) -> None:
         """Seal a full file and make its indexes, which an interrupted run has not done."""
-        with self.filing.lock:
+        with self.archiver.lock:
             file = self._table.find(number)
             if file is not None and file.seal is not None:
-                self._complete(file, file.seal)
+                self._finalize(file, file.seal)
 
-    def _complete(self, file: JournalFile, seal: FileSeal) -> None:
+    def _finalize(self, file: JournalFile, seal: FileSeal) -> None:
         if file.path.suffix != ".gz":
             descriptor = self._disk.open(file.path, writable=True)
             try:
@@ -238,9 +238,9 @@ class JournalFileMaintenance:
                 self._disk.sync(descriptor)
             finally:
                 self._disk.close(descriptor)
-        self.make_indexes(file, seal)
+        self.build_indexes(file, seal)
 
-    def drop_indexes(self, number: int) -> bool:
+    def remove_indexes(self, number: int) -> bool:
         """Remove the indexes of a file if it is full, and return whether it is."""
         file = self._table.find(number)
         if file is None or file.seal is None:
@@ -251,30 +251,30 @@ class JournalFileMaintenance:
 
     def is_indexed(self, file: JournalFile) -> bool:
         """Return whether a full file has all configured indexes."""
-        kinds = INDEXES if self._place.with_topic_index else (INDEX,)
+        kinds = INDEXES if self._location.with_topic_index else (INDEX,)
         return all(sibling(file.path, kind).exists() for kind in kinds)
 
-    def make_indexes(self, file: JournalFile, seal: FileSeal) -> None:
+    def build_indexes(self, file: JournalFile, seal: FileSeal) -> None:
         """Build and store the indexes of a full file."""
         source = open_source(file.path)
         index = build_index(source, file.number, file.first_txid, seal.count)
-        self._disk.store(sibling(file.path, INDEX), pack_index(index))
-        if self._place.with_topic_index:
+        self._disk.store_atomically(sibling(file.path, INDEX), pack_index(index))
+        if self._location.with_topic_index:
             topics = build_topic_index(source, file.first_txid, seal.count)
             data = pack_topic_index(seal.count, topics)
-            self._disk.store(sibling(file.path, TOPIC_INDEX), data)
+            self._disk.store_atomically(sibling(file.path, TOPIC_INDEX), data)
 
-    def store_clients(self, cache: PublisherTable) -> None:
+    def store_publisher_table(self, cache: PublisherTable) -> None:
         """Store the table of publishers."""
-        path = self._place.directory / clients_name(self._place.instance)
-        self._disk.store(path, pack_clients(cache, self._clock()))
-        self.stored_to = cache.txid
+        path = self._location.directory / clients_name(self._location.instance)
+        self._disk.store_atomically(path, pack_clients(cache, self._clock()))
+        self.publishers_txid = cache.txid
 
     def _run(self) -> None:
         while (task := self._tasks.get()) is not None:
-            self._attempt(task)
+            self._run_task(task)
 
-    def _attempt(self, task: MaintenanceTask) -> None:
+    def _run_task(self, task: MaintenanceTask) -> None:
         try:
             task()
         except OSError as problem:

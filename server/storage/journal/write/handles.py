@@ -19,12 +19,12 @@ class TopicHandle:
         topic: the topic.
     """
 
-    __slots__ = ("__weakref__", "definition", "file", "number", "topic")
+    __slots__ = ("__weakref__", "definition", "file_number", "number", "topic")
 
     def __init__(self, topic: JournalTopic) -> None:
         self.topic = topic
         self.definition = _definition(pack_topic, topic)
-        self.file = -1
+        self.file_number = -1
         self.number = 0
 
 
@@ -35,12 +35,12 @@ class OriginHandle:
         origin: the origin.
     """
 
-    __slots__ = ("__weakref__", "definition", "file", "number", "origin")
+    __slots__ = ("__weakref__", "definition", "file_number", "number", "origin")
 
     def __init__(self, origin: JournalOrigin) -> None:
         self.origin = origin
         self.definition = _definition(pack_origin, origin)
-        self.file = -1
+        self.file_number = -1
         self.number = 0
 
 

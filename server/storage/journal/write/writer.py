@@ -69,7 +69,7 @@ class WritePosition:
         next_txid: txid of the next entry.
         bodies_end: offset in bytes after the last body in the current file.
         count: number of entries in that file.
-        with_extras: number of entries in it that have extras.
+        extras_count: number of entries in it that have extras.
         first_timestamp: time of its first entry, in microseconds since the Unix epoch.
         last_timestamp: time of the last entry of the log.
     """
@@ -77,7 +77,7 @@ class WritePosition:
     next_txid: int
     bodies_end: int = PAGE
     count: int = 0
-    with_extras: int = 0
+    extras_count: int = 0
     first_timestamp: int = 0
     last_timestamp: int = 0
 
@@ -90,23 +90,24 @@ class JournalWriter:
         file: the file to write to.
         position: the end of its contents.
         sequences: the table of publishers, kept up to date here.
-        missing: missing sequence numbers of publishers; kept up to date by the caller of `append`.
+        sequence_gaps: missing sequence numbers of publishers; kept up to date by the caller of
+            `append`.
         table: all files; a new one is added when it is taken into use.
         next_file: returns an empty file, or raises JournalUnavailableError.
         clock: returns microseconds since the Unix epoch.
-        relieve: commits waiting entries, or waits until the committer has taken some.
-        runs: the runs of the instance; this one begins with the first entry.
-        steps: the steps of the wall clock, by place in the log.
-        on_step: called when one has been added.
+        drain_commit_queue: commits waiting entries, or waits until the committer has taken some.
+        run_history: the runs of the instance; this one begins with the first entry.
+        clock_steps: the steps of the wall clock, by place in the log.
+        on_clock_step: called when one has been added.
 
     Attributes:
-        durable: txid of the last entry on stable storage; set by the committer.
-        refusal: why nothing can be recorded; None if the log is writable. Set by the committer.
-        pipe: the entries that wait for a commit.
+        durable_txid: txid of the last entry on stable storage; set by the committer.
+        write_error: why nothing can be recorded; None if the log is writable. Set by the committer.
+        commit_queue: the entries that wait for a commit.
         file: the file that is written to.
         last_timestamp: of the last entry appended, in microseconds since the Unix epoch, by the
             wall clock as it is set now.
-        steps: the steps of the wall clock; the writer adds to them.
+        clock_steps: the steps of the wall clock; the writer adds to them.
     """
 
     def __init__(
@@ -115,45 +116,49 @@ class JournalWriter:
         file: LiveFile,
         position: WritePosition,
         sequences: PublisherSequences,
-        missing: SequenceGaps,
+        sequence_gaps: SequenceGaps,
         table: FileTable,
         next_file: Callable[[], LiveFile],
         clock: Callable[[], int],
-        relieve: Callable[[], None],
-        runs: RunHistory,
-        steps: ClockSteps,
-        on_step: Callable[[], None],
+        drain_commit_queue: Callable[[], None],
+        run_history: RunHistory,
+        clock_steps: ClockSteps,
+        on_clock_step: Callable[[], None],
     ) -> None:
-        self.steps = steps
-        self._on_step = on_step
-        self.durable = position.next_txid - 1
-        self.refusal: str | None = None
+        self.clock_steps = clock_steps
+        self._on_clock_step = on_clock_step
+        self.durable_txid = position.next_txid - 1
+        self.write_error: str | None = None
         self.file = file
         self.sequences = sequences
-        self._missing = missing
+        self._sequence_gaps = sequence_gaps
         self._instance = instance
         self._table = table
         self._next_file = next_file
         self._clock = clock
-        self._relieve = relieve
-        self._runs = runs
-        self._run = runs.current
-        self._has_runs = False  # this run has written an entry with all runs to the current file
-        self._numbers = [max(file.names.topics) + 1, max(file.names.origins) + 1]
+        self._drain_commit_queue = drain_commit_queue
+        self._run_history = run_history
+        self._run_number = run_history.current
+        self._has_run_history = (
+            False  # this run has written an entry with all runs to the current file
+        )
+        self._next_numbers = [max(file.definitions.topics) + 1, max(file.definitions.origins) + 1]
         self._no_topic = TopicHandle(NO_TOPIC)
         self._next_txid = position.next_txid
         self._first_txid = position.next_txid - position.count
         self._bodies_end = position.bodies_end
-        self._with_extras = position.with_extras
+        self._extras_count = position.extras_count
         self._first_timestamp = position.first_timestamp
         self.last_timestamp = position.last_timestamp
-        self._appended = 0  # bytes, counted as in `pipe.taken`; without those of the current grant
-        self._credit = 0  # bytes of the grant that may be appended without further checks
-        self._granted = 0
-        self.pipe = CommitQueue(
+        self._appended_bytes = (
+            0  # bytes, counted as in `pipe.taken`; without those of the current grant
+        )
+        self._credit_bytes = 0  # bytes of the grant that may be appended without further checks
+        self._granted_bytes = 0
+        self.commit_queue = CommitQueue(
             CommitStream(file, position.next_txid, position.count, position.bodies_end)
         )
-        self._append_to_stream = self.pipe.stream.blocks.append
+        self._append_to_stream = self.commit_queue.stream.blocks.append
 
     @property
     def last_txid(self) -> int:
@@ -161,14 +166,19 @@ class JournalWriter:
         return self._next_txid - 1
 
     @property
-    def written(self) -> int:
+    def bodies_end(self) -> int:
         """The offset after the last body in the file that is written to."""
         return self._bodies_end
 
     @property
-    def waiting(self) -> int:
+    def uncommitted_bytes(self) -> int:
         """Bytes that wait for a commit."""
-        return self._appended + self._granted - self._credit - self.pipe.taken
+        return (
+            self._appended_bytes
+            + self._granted_bytes
+            - self._credit_bytes
+            - self.commit_queue.taken_bytes
+        )
 
     def append(
         self,
@@ -208,20 +218,20 @@ class JournalWriter:
         Raises:
             JournalUnavailableError: the entry cannot be recorded; nothing has changed.
         """
-        if self.refusal is not None:
-            raise JournalUnavailableError(self.refusal)
+        if self.write_error is not None:
+            raise JournalUnavailableError(self.write_error)
         length = len(body)
         data, extras_length = body, 0
         if correlation_id or given_key:
             extras = _extras(correlation_id, given_key)
             data, extras_length = body + extras, len(extras)
-        self._credit -= length + extras_length + RECORD_SIZE
-        if self._credit < 0:
-            self._make_room(length + extras_length)
+        self._credit_bytes -= length + extras_length + RECORD_SIZE
+        if self._credit_bytes < 0:
+            self._extend_credit(length + extras_length)
         number = self.file.number
-        if topic.file != number or (origin is not None and origin.file != number):
-            self._credit += length + extras_length + RECORD_SIZE
-            self._define(topic, origin, length + extras_length)
+        if topic.file_number != number or (origin is not None and origin.file_number != number):
+            self._credit_bytes += length + extras_length + RECORD_SIZE
+            self._define_handles(topic, origin, length + extras_length)
             return self.append(
                 topic,
                 client,
@@ -250,9 +260,9 @@ class JournalWriter:
                 flags = LATE_ENTRY_FLAG
         elif kind < JournalEntryKind.NO_OP or kind == JournalEntryKind.MISSING:
             source_txid = source_txid or client
-            client = server_made_identity(client, self._instance, self._run)
+            client = server_made_identity(client, self._instance, self._run_number)
             sequence = txid
-        lag = txid - self.durable
+        lag = txid - self.durable_txid
         if lag > LAG_UNKNOWN:
             lag = LAG_UNKNOWN
         bodies_end = self._bodies_end
@@ -280,9 +290,9 @@ class JournalWriter:
         self._bodies_end = bodies_end + length + extras_length
         self.last_timestamp = now
         if extras_length:
-            self._with_extras += 1
-        if self.pipe.asleep:
-            self.pipe.wake()
+            self._extras_count += 1
+        if self.commit_queue.is_committer_asleep:
+            self.commit_queue.wake()
         return txid
 
     def append_run(
@@ -313,14 +323,16 @@ class JournalWriter:
             extras_length: bytes of extras after each body.
         """
         handles = {0: (topic, origin)}
-        count, first = self._fitting(handles, bodies, start), self._next_txid
+        count, first = self._count_fitting(handles, bodies, start), self._next_txid
         if count:
             part = slice(start, start + count)
             txids = range(first, first + count)
             numbers = sequences[part]
             content = EntryColumns(
                 0,
-                client if numbers else server_made_identity(client, self._instance, self._run),
+                client
+                if numbers
+                else server_made_identity(client, self._instance, self._run_number),
                 numbers or txids,
                 0 if numbers else client,
                 0,
@@ -367,11 +379,11 @@ class JournalWriter:
         """
         try:
             if len(content.data) - start > 1:
-                self._define_all(handles)
-                first, count = self._next_txid, self._fitting(handles, content.data, start)
+                self._define_all_handles(handles)
+                first, count = self._next_txid, self._count_fitting(handles, content.data, start)
                 if count:
                     part = content.part(start, start + count)
-                    flags = self._take_sequences(part)
+                    flags = self._update_sequences(part)
                     self._append_block(handles, part, flags)
                     txids = range(first, first + count)
                     return AppendResult(start + count, txids, self.last_timestamp, None, flags)
@@ -383,7 +395,7 @@ class JournalWriter:
 
     def _append_copy(self, handles: Handles, content: EntryColumns, place: int) -> tuple[int, int]:
         """Append one entry from another instance; return its txid and its flags."""
-        topic, origin = handles[of_one(content.names, place)]
+        topic, origin = handles[of_one(content.handle_keys, place)]
         length = of_one(content.extras_length, place)
         body, correlation_id, given_key = split_extras(content.data[place], length)
         client, sequence = of_one(content.clients, place), of_one(content.sequences, place)
@@ -404,7 +416,7 @@ class JournalWriter:
         )
         return txid, LATE_ENTRY_FLAG if is_late else 0
 
-    def _take_sequences(self, content: EntryColumns) -> FieldColumn:
+    def _update_sequences(self, content: EntryColumns) -> FieldColumn:
         """Update the table of publishers; return the flags of the entries, LATE out of order."""
         now, table = self.current_time(), self.sequences
         clients, sequences = content.clients, content.sequences
@@ -423,11 +435,11 @@ class JournalWriter:
             flags.append(0 if is_next else LATE_ENTRY_FLAG)
         return flags if any(flags) else 0
 
-    def clock_was_set(self, microseconds: int) -> None:
+    def record_clock_step(self, microseconds: int) -> None:
         """Note that the wall clock has been set by `microseconds`, before the next entry."""
-        self.steps.add(ClockStep(self._next_txid, microseconds))
+        self.clock_steps.add(ClockStep(self._next_txid, microseconds))
         self.last_timestamp += microseconds
-        self._on_step()
+        self._on_clock_step()
 
     def current_time(self) -> int:
         """Return the timestamp for the next entry, and note a clock that has been set back."""
@@ -438,103 +450,107 @@ class JournalWriter:
         """Return the timestamp of an entry that would be earlier than the one before."""
         if self.last_timestamp - now < MIN_STEP_US:
             return self.last_timestamp
-        self.clock_was_set(now - self.last_timestamp)
+        self.record_clock_step(now - self.last_timestamp)
         return now
 
-    def _fitting(self, handles: Handles, bodies: Sequence[bytes], start: int) -> int:
+    def _count_fitting(self, handles: Handles, bodies: Sequence[bytes], start: int) -> int:
         """Return how many bodies can be appended in one block, without checks in between."""
-        if self.refusal is not None or not all(starmap(self._knows, handles.values())):
+        if self.write_error is not None or not all(starmap(self._is_defined, handles.values())):
             return 0
-        return how_many_fit(bodies[start : start + _MAX_IN_BLOCK], self._credit)
+        return how_many_fit(bodies[start : start + _MAX_IN_BLOCK], self._credit_bytes)
 
-    def _knows(self, topic: TopicHandle, origin: OriginHandle | None) -> bool:
+    def _is_defined(self, topic: TopicHandle, origin: OriginHandle | None) -> bool:
         """Return whether the current file defines the numbers of topic and origin."""
         number = self.file.number
-        return topic.file == number and (origin is None or origin.file == number)
+        return topic.file_number == number and (origin is None or origin.file_number == number)
 
     def _append_block(
         self, handles: Handles, content: EntryColumns, flags: FieldColumn = 0
     ) -> Sequence[int]:
         """Append entries that fit; return the checksums of their bodies with extras."""
         count = len(content.data)
-        topics, origins = _numbers_of(handles, content.names)
+        topics, origins = _numbers_of(handles, content.handle_keys)
         place = AppendPosition(
             self._next_txid,
             self.current_time(),
             self._bodies_end,
             topics,
             origins,
-            self.durable,
+            self.durable_txid,
         )
         bodies, records, bodies_end, checksums = make_block(place, content, flags)
-        self._credit -= bodies_end - self._bodies_end + RECORD_SIZE * count
+        self._credit_bytes -= bodies_end - self._bodies_end + RECORD_SIZE * count
         self._append_to_stream((count, bodies, records))
         self._next_txid += count
         self._bodies_end = bodies_end
         self.last_timestamp = place.timestamp
         lengths = content.extras_length
         if lengths:
-            self._with_extras += count if isinstance(lengths, int) else sum(map(bool, lengths))
-        if self.pipe.asleep:
-            self.pipe.wake()
+            self._extras_count += count if isinstance(lengths, int) else sum(map(bool, lengths))
+        if self.commit_queue.is_committer_asleep:
+            self.commit_queue.wake()
         return checksums
 
-    def _make_room(self, length: int) -> None:
+    def _extend_credit(self, length: int) -> None:
         """Begin a file, record the runs or wait for the committer as needed; grant more credit.
 
         The credit ends where the file is full, or where too much would wait for a commit.
         """
         needed = length + RECORD_SIZE
-        self._credit += needed
-        while not self._has_runs or self._room() < needed:
-            if self._room() < needed:
+        self._credit_bytes += needed
+        while not self._has_run_history or self._free_bytes() < needed:
+            if self._free_bytes() < needed:
                 self._begin_file(length)
             else:
-                self._tell_runs()
-        self._wait(needed)
-        self._settle()
-        allowed = max(MAX_UNCOMMITTED_BYTES - (self._appended - self.pipe.taken), needed)
-        self._granted = min(self._room(), allowed)
-        self._credit = self._granted - needed
+                self._append_run_history()
+        self._wait_for_commits(needed)
+        self._revoke_credit()
+        allowed = max(
+            MAX_UNCOMMITTED_BYTES - (self._appended_bytes - self.commit_queue.taken_bytes), needed
+        )
+        self._granted_bytes = min(self._free_bytes(), allowed)
+        self._credit_bytes = self._granted_bytes - needed
 
-    def _tell_runs(self) -> None:
+    def _append_run_history(self) -> None:
         """Record all runs, before this run records anything else in the file."""
-        first_txid, self._has_runs = self._next_txid, True
-        self._no_topic.file = self.file.number
+        first_txid, self._has_run_history = self._next_txid, True
+        self._no_topic.file_number = self.file.number
         try:
-            self.append(self._no_topic, 0, 0, self._runs.begin(first_txid), JournalEntryKind.RUNS)
+            self.append(
+                self._no_topic, 0, 0, self._run_history.begin_run(first_txid), JournalEntryKind.RUNS
+            )
         except JournalUnavailableError:
-            self._has_runs = False
-            self._runs.undo(first_txid)
+            self._has_run_history = False
+            self._run_history.undo_begin(first_txid)
             raise
 
-    def _settle(self) -> None:
+    def _revoke_credit(self) -> None:
         """Revoke the rest of the credit."""
-        self._appended += self._granted - self._credit
-        self._granted = self._credit = 0
+        self._appended_bytes += self._granted_bytes - self._credit_bytes
+        self._granted_bytes = self._credit_bytes = 0
 
-    def _room(self) -> int:
+    def _free_bytes(self) -> int:
         """Return the free bytes between the bodies and the records of the current file."""
         count = self._next_txid - self._first_txid
         return self.file.size - RECORD_SIZE * count - self._bodies_end
 
-    def _wait(self, needed: int) -> None:
+    def _wait_for_commits(self, needed: int) -> None:
         """Block the engine while more than the limit waits for a commit: backpressure."""
         give_up = monotonic() + _PATIENCE
-        while self.waiting and self.waiting + needed > MAX_UNCOMMITTED_BYTES:
-            if self.refusal is not None:
-                raise JournalUnavailableError(self.refusal)
+        while self.uncommitted_bytes and self.uncommitted_bytes + needed > MAX_UNCOMMITTED_BYTES:
+            if self.write_error is not None:
+                raise JournalUnavailableError(self.write_error)
             if monotonic() > give_up:
                 raise JournalUnavailableError("the storage of the transaction log does not keep up")
-            self._relieve()
+            self._drain_commit_queue()
 
-    def _define_all(self, handles: Handles) -> None:
+    def _define_all_handles(self, handles: Handles) -> None:
         """Define all handles in the current file, unless a new file begins in between."""
         for topic, origin in handles.values():
-            if not self._knows(topic, origin):
-                self._define(topic, origin, 0)
+            if not self._is_defined(topic, origin):
+                self._define_handles(topic, origin, 0)
 
-    def _define(self, topic: TopicHandle, origin: OriginHandle | None, length: int) -> None:
+    def _define_handles(self, topic: TopicHandle, origin: OriginHandle | None, length: int) -> None:
         """Make sure that the current file defines the numbers of topic and origin.
 
         After that it has space for an entry of `length` bytes.
@@ -542,24 +558,24 @@ class JournalWriter:
         needed = length + 3 * RECORD_SIZE + len(topic.definition)
         if origin is not None:
             needed += len(origin.definition)
-        if self._room() < needed:
+        if self._free_bytes() < needed:
             self._begin_file(needed)
-        names, number = self.file.names, self.file.number
+        names, number = self.file.definitions, self.file.number
         if topic.topic == NO_TOPIC:
-            topic.file = number  # it has number 0, which needs no definition
-        elif topic.file != number:
-            topic.file, topic.number = number, self._numbers[0]
-            self._numbers[0] += 1
+            topic.file_number = number  # it has number 0, which needs no definition
+        elif topic.file_number != number:
+            topic.file_number, topic.number = number, self._next_numbers[0]
+            self._next_numbers[0] += 1
             names.topics[topic.number] = topic.topic
             self.file.handles.append(topic)
             with _undefined_unless_done(topic):
                 self.append(topic, 0, 0, topic.definition, JournalEntryKind.DEFINE_TOPIC)
-        if origin is not None and origin.file != number:
-            origin.file, origin.number = number, self._numbers[1]
-            self._numbers[1] += 1
+        if origin is not None and origin.file_number != number:
+            origin.file_number, origin.number = number, self._next_numbers[1]
+            self._next_numbers[1] += 1
             names.origins[origin.number] = origin.origin
             self.file.handles.append(origin)
-            self._no_topic.file = number
+            self._no_topic.file_number = number
             with _undefined_unless_done(origin):
                 definition = origin.definition
                 self.append(
@@ -574,30 +590,32 @@ class JournalWriter:
                 f"{self.file.size} bytes; JournalSize in the configuration must be larger"
             )
         file = self._next_file()
-        self._settle()
+        self._revoke_credit()
         txid = self._next_txid
         seal = FileSeal(
             txid - self._first_txid,
             self._bodies_end,
-            self._with_extras,
+            self._extras_count,
             self._first_timestamp,
-            self.last_timestamp - self.steps.correction(txid - 1),
+            self.last_timestamp - self.clock_steps.correction(txid - 1),
         )
         self._table.update(self.file.number, seal=seal)
         now = self.current_time()
         header = pack_header(JournalFileHeader(file.number, file.size, txid, now, self._instance))
-        self.pipe.stream.sequences = dict(self.sequences)
-        self.pipe.stream.missing = tuple(self._missing.rows())
-        self.pipe.switch(CommitStream(file, txid, 0, PAGE, header))
-        self._append_to_stream = self.pipe.stream.blocks.append
+        self.commit_queue.stream.sequences = dict(self.sequences)
+        self.commit_queue.stream.missing_ranges = tuple(self._sequence_gaps.rows())
+        self.commit_queue.switch_stream(CommitStream(file, txid, 0, PAGE, header))
+        self._append_to_stream = self.commit_queue.stream.blocks.append
         self.file = file
-        self._numbers = [1, 1]
-        self._has_runs = False
+        self._next_numbers = [1, 1]
+        self._has_run_history = False
         self._first_txid = txid
         self._bodies_end = PAGE
-        self._with_extras = 0
+        self._extras_count = 0
         self._first_timestamp = self.last_timestamp = now
-        self._table.add(JournalFile(file.number, file.path, file.size, txid, now, None, file.names))
+        self._table.add(
+            JournalFile(file.number, file.path, file.size, txid, now, None, file.definitions)
+        )
 
 
 @contextmanager
@@ -606,7 +624,7 @@ def _undefined_unless_done(handle: TopicHandle | OriginHandle) -> Iterator[None]
     try:
         yield
     except JournalUnavailableError:
-        handle.file = -1
+        handle.file_number = -1
         raise
 
 

@@ -48,35 +48,45 @@ class HashIndex:
         message_type: the topic's message type.
     """
 
-    __slots__ = ("_extract", "_extract_all", "_filed", "_found", "_is_single", "_odd", "fields")
+    __slots__ = (
+        "_extract",
+        "_extract_all",
+        "_is_single",
+        "_key_by_row",
+        "_odd_rows",
+        "_rows_by_key",
+        "fields",
+    )
 
     def __init__(self, fields: Sequence[Path], message_type: MessageType) -> None:
         self.fields: Final = tuple(fields)
         self._extract: Final[Extractor] = message_type.extractor(fields)
         self._extract_all: Final = bulk_extractor(message_type, fields)
         self._is_single: Final = len(self.fields) == 1
-        self._found: StringTable[int | set[int]] = StringTable()
-        self._filed: list[_IndexKey | None] = []  # by rows
-        self._odd: set[int] = set()
+        self._rows_by_key: StringTable[int | set[int]] = StringTable()
+        self._key_by_row: list[_IndexKey | None] = []  # by rows
+        self._odd_rows: set[int] = set()
 
-    def put(self, row: int, body: bytes) -> None:
+    def index_row(self, row: int, body: bytes) -> None:
         """Index a row under the values of its body."""
         values = self._extract(body)
-        self._file(row, values[0] if self._is_single else values, max(map(_standing, values)))
+        self._index_values(
+            row, values[0] if self._is_single else values, max(map(_standing, values))
+        )
 
-    def put_all(self, rows: Sequence[int], bodies: Sequence[bytes]) -> None:
+    def index_rows(self, rows: Sequence[int], bodies: Sequence[bytes]) -> None:
         """Index rows, at least one, under the values of their bodies."""
         columns = self._extract_all(bodies)
         if self._is_single:
-            self._found.expect(columns[0])
+            self._rows_by_key.expect(columns[0])
             for row, value in zip(rows, columns[0], strict=True):
-                self._file(row, value, _standing(value))
+                self._index_values(row, value, _standing(value))
         else:
             for row, values in zip(rows, zip(*columns, strict=True), strict=True):
-                self._file(row, values, max(map(_standing, values)))
+                self._index_values(row, values, max(map(_standing, values)))
 
-    def _file(self, row: int, values: Value | tuple[Value, ...], standing: int) -> None:
-        filed = self._filed
+    def _index_values(self, row: int, values: Value | tuple[Value, ...], standing: int) -> None:
+        filed = self._key_by_row
         while row >= len(filed):
             filed.append(None)
         before = filed[row]
@@ -84,44 +94,44 @@ class HashIndex:
             if before == values:
                 return
             self.remove(row)
-        elif self._odd:
-            self._odd.discard(row)
+        elif self._odd_rows:
+            self._odd_rows.discard(row)
         if standing == _ODD:
-            self._odd.add(row)
+            self._odd_rows.add(row)
         if standing != _PLAIN:
             return
         key: _IndexKey = values  # type: ignore[assignment]  # neither NULL nor odd
         filed[row] = key
-        found = self._found.get(key)
+        found = self._rows_by_key.get(key)
         if found is None:
-            self._found[key] = row
+            self._rows_by_key[key] = row
         elif isinstance(found, set):
             found.add(row)
         elif found != row:
-            self._found[key] = {found, row}
+            self._rows_by_key[key] = {found, row}
 
     def remove(self, row: int) -> None:
         """Remove a row."""
-        self._odd.discard(row)
-        key = self._filed[row] if row < len(self._filed) else None
+        self._odd_rows.discard(row)
+        key = self._key_by_row[row] if row < len(self._key_by_row) else None
         if key is None:
             return
-        self._filed[row] = None
-        found = self._found[key]
+        self._key_by_row[row] = None
+        found = self._rows_by_key[key]
         if isinstance(found, set):
             found.discard(row)
             if len(found) > 1:
                 return
             if found:
-                self._found[key] = found.pop()
+                self._rows_by_key[key] = found.pop()
                 return
-        del self._found[key]
+        del self._rows_by_key[key]
 
-    def candidates(self, wanted: ProbeTexts) -> set[int]:
+    def find_candidates(self, wanted: ProbeTexts) -> set[int]:
         """Return the rows that may have one of the texts in each field."""
-        rows = set(self._odd)
+        rows = set(self._odd_rows)
         for values in product(*map(_alternatives, wanted)):
-            found = self._found.get(values[0] if self._is_single else values)
+            found = self._rows_by_key.get(values[0] if self._is_single else values)
             if isinstance(found, set):
                 rows |= found
             elif found is not None:

@@ -59,20 +59,22 @@ class MemoIndexes:
 
     Args:
         store: the store of the records.
-        used: for each row, 0 if it has no record.
+        row_states: for each row, 0 if it has no record.
         message_type: the topic's message type.
     """
 
-    def __init__(self, store: RecordStore, used: bytearray, message_type: MessageType) -> None:
+    def __init__(
+        self, store: RecordStore, row_states: bytearray, message_type: MessageType
+    ) -> None:
         self._store = store
-        self._used = used
+        self._row_states = row_states
         self._type = message_type
         self._blocks: list[_ColumnBlock] = []
         self._readers: dict[tuple[Path, ...], ColumnReader | None] = {}
         self._extractors: dict[tuple[Path, ...], BulkExtractor] = {}
         self.fields: dict[Path, None] = {}
 
-    def changed(self, row: int) -> None:
+    def mark_changed(self, row: int) -> None:
         """Note that a row got another record, or lost the one it had."""
         index, offset = divmod(row, MEMO_BLOCK_ROWS)
         if index < len(self._blocks):
@@ -83,15 +85,15 @@ class MemoIndexes:
                     block.changes.clear()
                     block.columns.clear()
 
-    def all_changed(self, rows: Sequence[int]) -> None:
+    def mark_all_changed(self, rows: Sequence[int]) -> None:
         """Note that rows got other records."""
         if self._blocks:
             for row in rows:
-                self.changed(row)
+                self.mark_changed(row)
 
-    def unread(self, index: int, fields: Sequence[Path]) -> int:
+    def count_unread(self, index: int, fields: Sequence[Path]) -> int:
         """Return how many rows of a block have to be parsed, at most, to update its columns."""
-        length = min(MEMO_BLOCK_ROWS, self._store.rows - index * MEMO_BLOCK_ROWS)
+        length = min(MEMO_BLOCK_ROWS, self._store.row_capacity - index * MEMO_BLOCK_ROWS)
         if not fields:
             return 0
         if index >= len(self._blocks):
@@ -103,7 +105,7 @@ class MemoIndexes:
         changes = len(block.changes) - min(seen for _, seen in columns)
         return min(length, changes + length - min(len(column) for column, _ in columns))
 
-    def columns(self, index: int, fields: Sequence[Path]) -> list[Column]:
+    def load_columns(self, index: int, fields: Sequence[Path]) -> list[Column]:
         """Return the updated columns of a block; NULL in rows without a record.
 
         Args:
@@ -118,10 +120,10 @@ class MemoIndexes:
         self.fields.update(dict.fromkeys(fields))
         block = self._blocks[index]
         first = index * MEMO_BLOCK_ROWS
-        length = min(MEMO_BLOCK_ROWS, self._store.rows - first)
+        length = min(MEMO_BLOCK_ROWS, self._store.row_capacity - first)
         missing = tuple(field for field in dict.fromkeys(fields) if field not in block.columns)
         if missing:
-            made = self._read(first, range(length), missing)
+            made = self._read_columns(first, range(length), missing)
             for field, column in zip(missing, made, strict=True):
                 block.columns[field] = column, len(block.changes)
         stale: dict[tuple[int, int], list[Path]] = {}
@@ -130,18 +132,18 @@ class MemoIndexes:
             if seen < len(block.changes) or len(column) < length:
                 stale.setdefault((seen, len(column)), []).append(field)
         for (seen, had), together in stale.items():
-            self._update(block, first, tuple(together), seen, range(had, length))
+            self._update_columns(block, first, tuple(together), seen, range(had, length))
         if all(seen == len(block.changes) for _, seen in block.columns.values()):
             block.changes.clear()
             block.columns = {field: (column, 0) for field, (column, _) in block.columns.items()}
         return [block.columns[field][0] for field in fields]
 
-    def _update(
+    def _update_columns(
         self, block: _ColumnBlock, first: int, fields: tuple[Path, ...], seen: int, added: range
     ) -> None:
         """Update columns that include the same changes, parsing each row once."""
         replaced = sorted({offset for offset in block.changes[seen:] if offset < added.start})
-        read = self._read(first, [*replaced, *added], fields)
+        read = self._read_columns(first, [*replaced, *added], fields)
         for field, made in zip(fields, read, strict=True):
             values = made.to_values()
             column, _ = block.columns[field]
@@ -151,35 +153,35 @@ class MemoIndexes:
                 column = _extended(column, values[len(replaced) :])
             block.columns[field] = column, len(block.changes)
 
-    def _read(
+    def _read_columns(
         self, first: int, offsets: Sequence[int], fields: tuple[Path, ...]
     ) -> Sequence[Column]:
         """Read fields of rows; return for each field a column, NULL in rows without a record."""
         if fields not in self._readers:
             self._readers[fields] = _column_reader(self._type, fields)
-        used = self._used
+        used = self._row_states
         read = self._readers[fields]
         if read is None:
-            return self._extract(first, offsets, fields)
+            return self._extract_columns(first, offsets, fields)
         rows = [first + offset if used[first + offset] else _NO_ROW for offset in offsets]
         joined = (
-            self._store.joined_bodies(rows[start : start + _JOINED])
+            self._store.read_joined_bodies(rows[start : start + _JOINED])
             for start in range(0, len(rows), _JOINED)
         )
         return list(map(column_of_raw, read(joined, len(rows))))
 
-    def _extract(
+    def _extract_columns(
         self, first: int, offsets: Sequence[int], fields: tuple[Path, ...]
     ) -> Sequence[Column]:
         """Read fields of rows of a message type that does not support columns."""
         extract = self._extractors.get(fields)
         if extract is None:
             extract = self._extractors[fields] = bulk_extractor(self._type, fields)
-        there = [first + offset for offset in offsets if self._used[first + offset]]
+        there = [first + offset for offset in offsets if self._row_states[first + offset]]
         if not there:
             return [column_of((None,) * len(offsets))] * len(fields)
-        presence = [self._used[first + offset] for offset in offsets]
-        read = extract(self._store.bodies(there))
+        presence = [self._row_states[first + offset] for offset in offsets]
+        read = extract(self._store.read_bodies(there))
         return [column_of(_spread(values, presence)) for values in read]
 
 
@@ -218,8 +220,8 @@ def _numbers_replaced(
     numbers[offsets] = part.values
     valid = integers = None
     if column.valid is not None or part.valid is not None:
-        valid = column.present().copy()
-        valid[offsets] = part.present()
+        valid = column.valid_mask().copy()
+        valid[offsets] = part.valid_mask()
     if column.integers is not None or part.integers is not None:
         nowhere = np.zeros(len(column), np.bool_)
         integers = nowhere if column.integers is None else column.integers.copy()
@@ -240,6 +242,6 @@ def _extended(column: Column, values: Sequence[Value]) -> Column:
     ):
         valid = None
         if column.valid is not None or part.valid is not None:
-            valid = np.concatenate([column.present(), part.present()])
+            valid = np.concatenate([column.valid_mask(), part.valid_mask()])
         return NumberColumn(np.concatenate([column.values, part.values]), valid)
     return column_of([*column.to_values(), *values])

@@ -51,11 +51,11 @@ class ChainFileDamage(NamedTuple):
 
     Attributes:
         offset: its beginning, in bytes.
-        aside: the path of the damaged file now.
+        damaged_path: the path of the damaged file now.
     """
 
     offset: int
-    aside: Path
+    damaged_path: Path
 
 
 class ChainFile:
@@ -67,7 +67,7 @@ class ChainFile:
     Attributes:
         lost_bytes: bytes that were cut off because they are no complete entries.
         damage: see `ChainFileDamage`; None if there is none.
-        is_whole: whether nothing was cut off, and the file existed.
+        is_intact: whether nothing was cut off, and the file existed.
 
     Raises:
         DamagedChainFileError: the file is no chain file, or has another version.
@@ -94,9 +94,9 @@ class ChainFile:
             self._entries, self._end = _read(path, content)
             self.damage = _set_aside(path, content, self._end)
             self.lost_bytes += len(content) - self._end
-            self.is_whole: Final = had > 0 and not self.lost_bytes
+            self.is_intact: Final = had > 0 and not self.lost_bytes
             self._is_torn = True  # there may be bytes after the last complete entry
-            self._cut()
+            self._truncate_torn()
         except BaseException:
             os.close(self._descriptor)
             raise
@@ -127,19 +127,19 @@ class ChainFile:
         """
         entries = b"".join([_entry(text_to_bytes(one), key) for one in ids])
         try:
-            self._cut()
+            self._truncate_torn()
             self._is_torn = True
             written = 0
             while written < len(entries):  # a short write does not tell the error yet
                 written += os.write(self._descriptor, entries[written:])
         except OSError as error:
             with suppress(OSError):  # the next append tries again
-                self._cut()
+                self._truncate_torn()
             raise RecordStoreError(f"{self.path} cannot grow: {error.strerror or error}") from error
         self._end += written
         self._is_torn = False
 
-    def _cut(self) -> None:
+    def _truncate_torn(self) -> None:
         """Truncate the file to its complete entries."""
         if self._is_torn:
             os.ftruncate(self._descriptor, self._end)

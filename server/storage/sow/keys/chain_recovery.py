@@ -56,8 +56,8 @@ def recover_chains(
         RecordStoreError: an id cannot be stored, or a record cannot be read.
     """
     before = len(chains)
-    stored, file = sow.table.store.stored_chains, chains.file
-    after = stored.until if file.is_whole and file.size >= stored.size else 0
+    stored, file = sow.table.store.chain_file_position, chains.file
+    after = stored.until_sequence if file.is_intact and file.size >= stored.size else 0
     if journal is not None:
         _learn_from_log(sow, chains, journal, after, find, pause)
     if sow.table.store.last_sequence > after:
@@ -73,10 +73,10 @@ def _learn_from_log(
     find: ChainTopicLookup,
     pause: Callable[[], None],
 ) -> None:
-    for passage in journal.passages(after=after):
+    for passage in journal.raw_ranges(after=after):
         pause()
-        columns = passage.columns()
-        topics = passage.names.topics
+        columns = passage.to_array()
+        topics = passage.definitions.topics
         own = [
             number
             for number in set(columns["topic"].tolist())
@@ -87,10 +87,10 @@ def _learn_from_log(
         if not wanted.any():
             continue
         picked = passage.pick(np.flatnonzero(wanted).tolist())
-        columns = picked.columns()
+        columns = picked.to_array()
         keys, lengths = columns["sow_key"].tolist(), columns["extras_length"].tolist()
-        for data, length, key in zip(picked.data(), lengths, keys, strict=True):
-            chains.learn(split_extras(data, length)[0] if length else data, str(key))
+        for data, length, key in zip(picked.split_bodies(), lengths, keys, strict=True):
+            chains.learn_key(split_extras(data, length)[0] if length else data, str(key))
 
 
 def _learn_from_records(
@@ -100,6 +100,6 @@ def _learn_from_records(
     rows = (row for _, row in store.identities())
     while some := list(islice(rows, _BATCH_SIZE)):
         pause()
-        for record in store.records(some):
+        for record in store.read_records(some):
             if record.sequence > after:
-                chains.learn(record.body, record.key)
+                chains.learn_key(record.body, record.key)

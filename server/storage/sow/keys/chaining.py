@@ -40,13 +40,13 @@ class ChainingOptions(NamedTuple):
         primary: the field with a message's own id.
         secondary: the fields with ids of messages that it follows.
         file_name: the file that stores the chains.
-        validation: refuse messages that seem to have come in the wrong order.
+        is_validating: refuse messages that seem to have come in the wrong order.
     """
 
     primary: Path
     secondary: tuple[Path, ...]
     file_name: str
-    validation: bool
+    is_validating: bool
 
 
 def chaining_options(options: Mapping[str, Sequence[str]]) -> ChainingOptions:
@@ -104,53 +104,53 @@ class ChainingKeys:
     ) -> None:
         self._hash: Final = KeyHash(domain)
         self._extract: Final = message_type.extractor((options.primary, *options.secondary))
-        self._validation: Final = options.validation
+        self._is_validating: Final = options.is_validating
         self.file: Final = file
-        self._keys = {chained_id: str(key) for chained_id, key in file.load()}
+        self._key_by_id = {chained_id: str(key) for chained_id, key in file.load()}
 
     def __len__(self) -> int:
         """Return the number of ids."""
-        return len(self._keys)
+        return len(self._key_by_id)
 
     def key(self, body: bytes, given: str | None) -> str:  # noqa: ARG002 - keys are generated
         """See `KeySource.key`."""
-        primary, secondary = self._ids(body)
+        primary, secondary = self._read_ids(body)
         ids = secondary if primary is None else [primary, *secondary]
         if not ids:
-            return self._hash.of_values([None])
-        keys = {key for text in ids if (key := self._keys.get(text)) is not None}
+            return self._hash.hash_values([None])
+        keys = {key for text in ids if (key := self._key_by_id.get(text)) is not None}
         if len(keys) > 1:
             raise KeyRefusedError(
                 f"the ids {', '.join(ids)} of the message belong to different chains"
             )
-        if self._validation and primary in self._keys:
+        if self._is_validating and primary in self._key_by_id:
             for text in secondary:
-                if text not in self._keys:
+                if text not in self._key_by_id:
                     raise KeyRefusedError(
                         f"the message chains {primary} to {text}, which has not been seen although "
                         f"{primary} has: they seem to have come in the wrong order"
                     )
-        key = keys.pop() if keys else self._hash.of_text(secondary[0] if secondary else ids[0])
-        self._join(ids, key)
+        key = keys.pop() if keys else self._hash.hash_text(secondary[0] if secondary else ids[0])
+        self._add_to_chain(ids, key)
         return key
 
-    def learn(self, body: bytes, key: str) -> None:
-        """See `KeyLearner.learn`: its ids join that chain, except for those in another one."""
-        primary, secondary = self._ids(body)
+    def learn_key(self, body: bytes, key: str) -> None:
+        """See `KeyLearner.learn_key`: its ids join that chain, except for those in another one."""
+        primary, secondary = self._read_ids(body)
         if key.isdecimal():  # other keys are not of a chain
-            self._join(secondary if primary is None else [primary, *secondary], key)
+            self._add_to_chain(secondary if primary is None else [primary, *secondary], key)
 
-    def _ids(self, body: bytes) -> tuple[str | None, list[str]]:
+    def _read_ids(self, body: bytes) -> tuple[str | None, list[str]]:
         """Return the id in the primary field of a message, and those in the secondary fields."""
         values = self._extract(body)
         return _id(values[0]), [text for value in values[1:] if (text := _id(value)) is not None]
 
-    def _join(self, ids: Sequence[str], key: str) -> None:
+    def _add_to_chain(self, ids: Sequence[str], key: str) -> None:
         """Add the unknown ones of these ids to a chain."""
-        unknown = [text for text in dict.fromkeys(ids) if text not in self._keys]
+        unknown = [text for text in dict.fromkeys(ids) if text not in self._key_by_id]
         if unknown:
             self.file.append(unknown, int(key))
-            self._keys.update(dict.fromkeys(unknown, key))
+            self._key_by_id.update(dict.fromkeys(unknown, key))
 
     def close(self) -> None:
         """Close the file."""

@@ -72,15 +72,15 @@ class LibraryKeys:
         made: the library's key source.
     """
 
-    __slots__ = ("_make",)
+    __slots__ = ("_make_key",)
 
     def __init__(self, made: KeySource) -> None:
-        self._make = made.key
+        self._make_key = made.key
 
     def key(self, body: bytes, given: str | None) -> str:
         """See `KeySource.key`."""
         try:
-            key = self._make(body, given)
+            key = self._make_key(body, given)
         except KeyRefusedError:
             raise
         except Exception as error:  # the library is not ours, it may raise anything

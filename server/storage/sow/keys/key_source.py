@@ -50,7 +50,7 @@ class KeySource(Protocol):
 class KeyLearner(Protocol):
     """A key source that learns keys made elsewhere; those of libraries do not."""
 
-    def learn(self, body: bytes, key: str) -> None:
+    def learn_key(self, body: bytes, key: str) -> None:
         """Learn the SOW key that a message got at another instance.
 
         Raises:
@@ -65,19 +65,19 @@ class KeyHash:
         domain: the key domain, by default the topic's name.
     """
 
-    __slots__ = ("_start",)
+    __slots__ = ("_domain_prefix",)
 
     def __init__(self, domain: str) -> None:
-        self._start: Final = text_to_bytes(domain) + b"\0"
+        self._domain_prefix: Final = text_to_bytes(domain) + b"\0"
 
-    def of_values(self, values: Sequence[Value]) -> str:
+    def hash_values(self, values: Sequence[Value]) -> str:
         """Return the key for the values of the key fields; they count as texts, NULL as no text.
 
         Each value but the last is preceded by its length, so that different values never make the
         same text.
         """
         *leading, last = values
-        parts = [self._start]
+        parts = [self._domain_prefix]
         for value in leading:
             octets = semantics.octets(value)
             parts.append(b"-;" if octets is None else b"%d;%b" % (len(octets), octets))
@@ -85,17 +85,17 @@ class KeyHash:
         parts.append(b"-" if octets is None else b"=" + octets)
         return str(xxhash.xxh3_64_intdigest(b"".join(parts)))
 
-    def of_columns(self, columns: Sequence[Sequence[Value]]) -> list[int]:
+    def hash_columns(self, columns: Sequence[Sequence[Value]]) -> list[int]:
         """Return the keys for the values of the key fields of many messages, as numbers.
 
         Args:
             columns: for each key field, its values.
         """
-        return numbers_of(self._start, columns, xxhash.xxh3_64_intdigest, semantics.octets)
+        return numbers_of(self._domain_prefix, columns, xxhash.xxh3_64_intdigest, semantics.octets)
 
-    def of_text(self, text: str) -> str:
-        """Return the key for a single text value, as `of_values` does."""
-        return str(xxhash.xxh3_64_intdigest(self._start + b"=" + text_to_bytes(text)))
+    def hash_text(self, text: str) -> str:
+        """Return the key for a single text value, as `hash_values` does."""
+        return str(xxhash.xxh3_64_intdigest(self._domain_prefix + b"=" + text_to_bytes(text)))
 
 
 class FieldKeys:
@@ -105,32 +105,32 @@ class FieldKeys:
     so that all such messages share one record.
 
     Attributes:
-        of_nothing: that key, as a number.
+        null_key: that key, as a number.
     """
 
-    __slots__ = ("_extract", "_extract_all", "_hash", "_single", "of_nothing")
+    __slots__ = ("_extract", "_extract_all", "_hash", "_is_single", "null_key")
 
     def __init__(self, domain: str, message_type: MessageType, fields: Sequence[Path]) -> None:
         self._hash = KeyHash(domain)
         self._extract: Extractor = message_type.extractor(fields)
         self._extract_all: BulkExtractor = bulk_extractor(message_type, fields)
-        self._single = len(fields) == 1
-        self.of_nothing: Final = int(self._hash.of_values([None] * len(fields)))
+        self._is_single = len(fields) == 1
+        self.null_key: Final = int(self._hash.hash_values([None] * len(fields)))
 
     def key(self, body: bytes, given: str | None) -> str:  # noqa: ARG002 - see above
         """See `KeySource.key`."""
         values = self._extract(body)
-        if self._single:
+        if self._is_single:
             value = values[0]
             if value.__class__ is str and value:
-                return self._hash.of_text(value)
+                return self._hash.hash_text(value)
             if value.__class__ is int:
-                return self._hash.of_text(str(bounded(value)))
-        return self._hash.of_values(values)
+                return self._hash.hash_text(str(bounded(value)))
+        return self._hash.hash_values(values)
 
-    def numbers(self, bodies: Sequence[bytes]) -> list[int]:
+    def key_numbers(self, bodies: Sequence[bytes]) -> list[int]:
         """Return the SOW keys of messages, at least one, as numbers."""
-        return self._hash.of_columns(self._extract_all(bodies))
+        return self._hash.hash_columns(self._extract_all(bodies))
 
 
 EVENTS: Final = "/AMPS/"
@@ -171,7 +171,7 @@ class EventKeys:
         values = self._extract(body)
         half = len(values) // 2
         pairs = zip(values[:half], values[half:], strict=True)
-        return self._hash.of_values([inner if outer is None else outer for outer, inner in pairs])
+        return self._hash.hash_values([inner if outer is None else outer for outer, inner in pairs])
 
 
 class PublisherKeys:

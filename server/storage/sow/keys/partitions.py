@@ -44,12 +44,12 @@ class KeyPartition(NamedTuple):
     modulus: int
     remainder: int
 
-    def only(self, test: Callable[[Record], bool]) -> Callable[[Record], bool]:
+    def restrict(self, test: Callable[[Record], bool]) -> Callable[[Record], bool]:
         """Return a test that also requires records to belong to the part."""
         modulus, remainder = self
         return lambda record: key_hash(record.key) % modulus == remainder and test(record)
 
-    def among(self, hashes: NDArray[np.uint64]) -> NDArray[np.bool_]:
+    def select_hashes(self, hashes: NDArray[np.uint64]) -> NDArray[np.bool_]:
         """Return which hashes are of keys in the part."""
         found: NDArray[np.bool_] = hashes % np.uint64(self.modulus) == self.remainder
         return found
@@ -97,23 +97,23 @@ class KeyHashes:
     def __init__(self, store: RecordStore) -> None:
         self._store = store
         self._hashes: NDArray[np.uint64] = np.zeros(0, np.uint64)
-        self._known: NDArray[np.bool_] = np.zeros(0, np.bool_)
+        self._is_known: NDArray[np.bool_] = np.zeros(0, np.bool_)
 
-    def forget(self, row: int) -> None:
+    def invalidate_row(self, row: int) -> None:
         """Discard the hash of a row, which belongs to another record from now on."""
-        if row < len(self._known):
-            self._known[row] = False
+        if row < len(self._is_known):
+            self._is_known[row] = False
 
-    def unread(self, rows: slice, mask: NDArray[np.bool_]) -> int:
+    def count_unread(self, rows: slice, mask: NDArray[np.bool_]) -> int:
         """Return how many keys would have to be read.
 
         Args:
             rows: which rows.
             mask: for each row, whether it has a record.
         """
-        return int(np.count_nonzero(mask) - np.count_nonzero(mask & self._known_of(rows)))
+        return int(np.count_nonzero(mask) - np.count_nonzero(mask & self._known_rows(rows)))
 
-    def of(self, rows: slice, mask: NDArray[np.bool_]) -> NDArray[np.uint64]:
+    def read_hashes(self, rows: slice, mask: NDArray[np.bool_]) -> NDArray[np.uint64]:
         """Return the hash of each row with a record; arbitrary values elsewhere.
 
         Args:
@@ -123,16 +123,16 @@ class KeyHashes:
         Raises:
             RecordStoreError: a record is lost.
         """
-        read = self._store.record
-        for offset in np.flatnonzero(mask & ~self._known_of(rows)).tolist():
+        read = self._store.read_record
+        for offset in np.flatnonzero(mask & ~self._known_rows(rows)).tolist():
             row = rows.start + offset
             self._hashes[row] = key_hash(read(row).key)
-            self._known[row] = True
+            self._is_known[row] = True
         return self._hashes[rows]
 
-    def _known_of(self, rows: slice) -> NDArray[np.bool_]:
-        if rows.stop > len(self._known):
-            more = max(rows.stop, self._store.rows) - len(self._known)
+    def _known_rows(self, rows: slice) -> NDArray[np.bool_]:
+        if rows.stop > len(self._is_known):
+            more = max(rows.stop, self._store.row_capacity) - len(self._is_known)
             self._hashes = np.concatenate([self._hashes, np.zeros(more, np.uint64)])
-            self._known = np.concatenate([self._known, np.zeros(more, np.bool_)])
-        return self._known[rows]
+            self._is_known = np.concatenate([self._is_known, np.zeros(more, np.bool_)])
+        return self._is_known[rows]

@@ -26,21 +26,23 @@ class AdaptiveBatchSize:
         most: how many records a portion has at most.
 
     Attributes:
-        are_slices: whether other tasks should run after each portion.
+        needs_slices: whether other tasks should run after each portion.
         size: how many records the next portion has.
-        effort: counts the long searches of a portion.
+        search_allowance: counts the long searches of a portion.
     """
 
-    __slots__ = ("_most", "are_slices", "effort", "size")
+    __slots__ = ("_max_size", "needs_slices", "search_allowance", "size")
 
     def __init__(self, expr: Expr | None, most: int) -> None:
         in_each = 0 if expr is None else searches(expr)
-        self.are_slices: Final = in_each > 0
-        self.effort: Final = SearchAllowance()
-        self._most: Final = max(1, most // (1 + in_each))  # reading a record costs about a search
-        self.size = self._most
+        self.needs_slices: Final = in_each > 0
+        self.search_allowance: Final = SearchAllowance()
+        self._max_size: Final = max(
+            1, most // (1 + in_each)
+        )  # reading a record costs about a search
+        self.size = self._max_size
 
-    def test(self, found: Callable[[], _ResultT]) -> _ResultT | None:
+    def run_batch(self, found: Callable[[], _ResultT]) -> _ResultT | None:
         """Test a portion.
 
         Args:
@@ -52,7 +54,7 @@ class AdaptiveBatchSize:
         Raises:
             TooCostlyError: a single record takes too many steps.
         """
-        self.effort.renew(LONG_SEARCHES if self.size == 1 else 0)
+        self.search_allowance.reset(LONG_SEARCHES if self.size == 1 else 0)
         try:
             result = found()
         except TooCostlyError:
@@ -60,6 +62,6 @@ class AdaptiveBatchSize:
                 raise
             self.size = 1
             return None
-        if self.size > 1 or self.effort.left == LONG_SEARCHES:
-            self.size = min(2 * self.size, self._most)
+        if self.size > 1 or self.search_allowance.remaining == LONG_SEARCHES:
+            self.size = min(2 * self.size, self._max_size)
         return result

@@ -39,20 +39,20 @@ def candidates(
         spelled = None if wanted is None else key_texts(wanted)
         if spelled is not None:
             values = product(*spelled)
-            return _rows(table, {table.key_hash.of_values(each) for each in values}, past=False)
+            return _rows(table, {table.key_hash.hash_values(each) for each in values}, past=False)
     for index in table.hash_indexes:
         wanted = wanted_by(index.fields, restricted)
         if wanted is not None:
-            return sorted(index.candidates(wanted))
+            return sorted(index.find_candidates(wanted))
     return None
 
 
 def _rows(table: RecordTable, identities: Iterable[str], *, past: bool) -> list[int]:
     rows: list[int] = []
     for identity in identities:
-        row = table.store.row(identity)
+        row = table.store.find_row(identity)
         if row is not None:
             rows.append(row)
         if past and table.history is not None:
-            rows.extend(table.history.rows(identity))
+            rows.extend(table.history.past_rows(identity))
     return sorted(rows)

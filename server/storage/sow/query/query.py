@@ -57,7 +57,8 @@ class QuerySpec(NamedTuple):
         order_by: the order of the results; none if empty.
         top_n: how many records are returned at most, None for all.
         skip_n: how many matching records are skipped first.
-        topics: tests whether a logical topic is queried, for a topic with a Pattern; None for all.
+        topic_predicate: tests whether a logical topic is queried, for a topic with a Pattern; None
+            for all.
         as_of: the point in the past to query; None for now. Without history it is ignored.
     """
 
@@ -66,7 +67,7 @@ class QuerySpec(NamedTuple):
     order_by: tuple[OrderTerm, ...] = ()
     top_n: int | None = None
     skip_n: int = 0
-    topics: Callable[[str], bool] | None = None
+    topic_predicate: Callable[[str], bool] | None = None
     as_of: HistoryPoint | None = None
 
 
@@ -118,17 +119,19 @@ class Query(Iterator[list[Record]]):
     def __init__(self, table: RecordTable, spec: QuerySpec, now: int) -> None:
         self._table: Final = table
         self._spec: Final = spec
-        self._expr, self._part = without_part(spec.filter)
-        self._historical: Final = spec.as_of is not None and table.history is not None
+        self._expr, self._partition = without_part(spec.filter)
+        self._is_historical: Final = spec.as_of is not None and table.history is not None
         restricted = {} if self._expr is None else texts_by_field(self._expr)
         self._candidates: Final = candidates(
-            table, restricted, spec.keys, spec.topics, past=self._historical
+            table, restricted, spec.keys, spec.topic_predicate, past=self._is_historical
         )
-        whole = spec.topics is None and not self._historical
-        self._mask: Final = (
+        whole = spec.topic_predicate is None and not self._is_historical
+        self._row_mask: Final = (
             None
             if whole and self._candidates is not None
-            else table.mask(spec.topics, spec.as_of if self._historical else None, now)
+            else table.row_mask(
+                spec.topic_predicate, spec.as_of if self._is_historical else None, now
+            )
         )
         self._ordering: Final = (
             RecordOrder(spec.order_by, table.message_type) if spec.order_by else None
@@ -136,21 +139,27 @@ class Query(Iterator[list[Record]]):
         in_blocks = (
             MEMO_BLOCK_ROWS if self._ordering is None else MEMO_BLOCK_ROWS // 2
         )  # sorting is slower than testing
-        self._portions: Final = AdaptiveBatchSize(
+        self._batch_size: Final = AdaptiveBatchSize(
             self._expr, in_blocks if self._candidates is None else _READ_BATCH_SIZE
         )
-        self._test: Final = RecordFilter(table, self._expr, restricted, self._portions.effort)
-        self._is_wanted: Final = self._test if self._part is None else self._part.only(self._test)
-        self._last: Final = None if spec.top_n is None else spec.skip_n + spec.top_n
+        self._record_filter: Final = RecordFilter(
+            table, self._expr, restricted, self._batch_size.search_allowance
+        )
+        self._is_wanted: Final = (
+            self._record_filter
+            if self._partition is None
+            else self._partition.restrict(self._record_filter)
+        )
+        self._end_index: Final = None if spec.top_n is None else spec.skip_n + spec.top_n
         self.topic_matches: Final = (
-            len(table) if self._mask is None else int(np.count_nonzero(self._mask))
+            len(table) if self._row_mask is None else int(np.count_nonzero(self._row_mask))
         )
         self.matches = 0
         self._snapshot = _NO_SNAPSHOT
         self._steps: Iterator[list[Record]]
         few = self._candidates
-        if few is not None and len(few) <= _READ_BATCH_SIZE and self._is_quick:
-            self._steps = iter((self._found_at_once(few),))
+        if few is not None and len(few) <= _READ_BATCH_SIZE and self._is_single_slice:
+            self._steps = iter((self._read_matches(few),))
         else:
             self._snapshot = table.open_snapshot(keep_all=self._ordering is not None)
             self._steps = self._run()
@@ -172,93 +181,97 @@ class Query(Iterator[list[Record]]):
         self._table.close_snapshot(self._snapshot)
 
     @property
-    def _is_quick(self) -> bool:
+    def _is_single_slice(self) -> bool:
         """True if little work is done per record."""
-        return self._ordering is None and not self._portions.are_slices
+        return self._ordering is None and not self._batch_size.needs_slices
 
-    def _found_at_once(self, rows: Sequence[int]) -> list[Record]:
+    def _read_matches(self, rows: Sequence[int]) -> list[Record]:
         """Return all results at once, where few records have to be read."""
-        mask, read, test = self._mask, self._table.store.record, self._is_wanted
+        mask, read, test = self._row_mask, self._table.store.read_record, self._is_wanted
         found = [
             record for row in rows if (mask is None or mask[row]) and test(record := read(row))
         ]
         self.matches = len(found)
-        return found[self._spec.skip_n : self._last]
+        return found[self._spec.skip_n : self._end_index]
 
     def _run(self) -> Generator[list[Record], None, None]:
-        ranking = RowSorter(self._spec.skip_n, self._last)
+        ranking = RowSorter(self._spec.skip_n, self._end_index)
         try:
-            pieces = self._scan() if self._candidates is None else self._look_up(self._candidates)
+            pieces = (
+                self._scan_blocks()
+                if self._candidates is None
+                else self._test_candidates(self._candidates)
+            )
             for piece in pieces:
                 self.matches += len(piece.rows) + len(piece.saved)
                 if self._ordering is None:
-                    yield self._wanted(piece)
+                    yield self._read_unordered(piece)
                 else:
-                    ranking.add(self._placed(piece, self._ordering))
+                    ranking.add(self._make_sort_rows(piece, self._ordering))
                     yield []
             if self._ordering is not None:
-                yield from self._ordered(ranking)
+                yield from self._read_ordered(ranking)
         finally:
             self._table.close_snapshot(self._snapshot)
 
     # ---- matching rows
 
-    def _look_up(self, rows: Sequence[int]) -> Iterator[_SliceResult]:
+    def _test_candidates(self, rows: Sequence[int]) -> Iterator[_SliceResult]:
         """Test the records of some rows, one by one."""
         start = 0
         while start < len(rows):
-            some = rows[start : start + self._portions.size]
-            found = self._portions.test(partial(self._look_at, some))
+            some = rows[start : start + self._batch_size.size]
+            found = self._batch_size.run_batch(partial(self._test_batch, some))
             if found is not None:
                 start += len(some)
                 yield _SliceResult([], found)
 
-    def _look_at(self, rows: Sequence[int]) -> list[tuple[int, Record]]:
-        mask = self._mask
+    def _test_batch(self, rows: Sequence[int]) -> list[tuple[int, Record]]:
+        mask = self._row_mask
         return [
             (row, record)
             for row in rows
-            if (mask is None or mask[row]) and self._is_wanted(record := self._at(row))
+            if (mask is None or mask[row]) and self._is_wanted(record := self._record_at_start(row))
         ]
 
-    def _scan(self) -> Iterator[_SliceResult]:
+    def _scan_blocks(self) -> Iterator[_SliceResult]:
         """Test all records, block by block."""
-        assert self._mask is not None  # noqa: S101 - for the type checker
+        assert self._row_mask is not None  # noqa: S101 - for the type checker
         column_filter = None
         if self._expr is not None:
             column_filter = ColumnFilter(
                 with_inferred_types(self._expr, self._table.message_type),
                 self._table.options.functions,
-                effort=self._portions.effort,
+                search_counter=self._batch_size.search_allowance,
             )
         ordering = () if self._ordering is None else self._ordering.fields
-        fields = (*self._test.fields, *ordering)
+        fields = (*self._record_filter.fields, *ordering)
         enough = _READ_BATCH_SIZE if self._ordering is None else _SORT_BATCH_SIZE
         blocks = parsed = 0
         rows, saved = list[int](), list[tuple[int, Record]]()
-        for block in range((len(self._mask) + MEMO_BLOCK_ROWS - 1) // MEMO_BLOCK_ROWS):
+        for block in range((len(self._row_mask) + MEMO_BLOCK_ROWS - 1) // MEMO_BLOCK_ROWS):
             first, end = (
                 block * MEMO_BLOCK_ROWS,
-                min((block + 1) * MEMO_BLOCK_ROWS, len(self._mask)),
+                min((block + 1) * MEMO_BLOCK_ROWS, len(self._row_mask)),
             )
-            unread = self._table.memo.unread(block, fields)
-            if self._part is not None:
+            unread = self._table.memo_indexes.count_unread(block, fields)
+            if self._partition is not None:
                 whole = slice(first, end)
-                unread += self._table.key_hashes.unread(whole, self._mask[whole])
+                unread += self._table.key_hashes.count_unread(whole, self._row_mask[whole])
             if blocks and (parsed + unread > MEMO_BLOCK_ROWS or blocks == _WARM_BLOCKS):
                 yield _SliceResult(rows, saved)
                 blocks = parsed = 0
                 rows, saved = list[int](), list[tuple[int, Record]]()
             while first < end:
-                some = range(first, min(first + self._portions.size, end))
-                found = self._portions.test(partial(self._test_rows, some, column_filter))
+                some = range(first, min(first + self._batch_size.size, end))
+                found = self._batch_size.run_batch(partial(self._test_rows, some, column_filter))
                 if found is None:
                     continue
                 first = some.stop
-                self._snapshot.passed(first)
+                self._snapshot.mark_read(first)
                 rows += found.rows
                 saved += found.saved
-                if self._portions.are_slices or len(rows) + len(saved) >= enough:
+                if self._batch_size.needs_slices or len(rows) + len(saved) >= enough:
                     yield _SliceResult(rows, saved)
                     blocks = parsed = unread = 0
                     rows, saved = list[int](), list[tuple[int, Record]]()
@@ -268,71 +281,71 @@ class Query(Iterator[list[Record]]):
 
     def _test_rows(self, rows: range, column_filter: ColumnFilter | None) -> _SliceResult:
         """Return which rows match, of a range within a block."""
-        assert self._mask is not None  # noqa: S101 - for the type checker
+        assert self._row_mask is not None  # noqa: S101 - for the type checker
         block, first = divmod(rows.start, MEMO_BLOCK_ROWS)
-        mask = self._mask[rows.start : rows.stop].copy()
+        mask = self._row_mask[rows.start : rows.stop].copy()
         saved: list[tuple[int, Record]] = []
-        for row, record in self._snapshot.saved(block).items():
+        for row, record in self._snapshot.saved_records(block).items():
             if row in rows and mask[row - rows.start]:
                 mask[row - rows.start] = False
                 if record is not None and self._is_wanted(record):
                     saved.append((row, record))
-        if self._part is not None:
-            hashes = self._table.key_hashes.of(slice(rows.start, rows.stop), mask)
-            mask &= self._part.among(hashes)
+        if self._partition is not None:
+            hashes = self._table.key_hashes.read_hashes(slice(rows.start, rows.stop), mask)
+            mask &= self._partition.select_hashes(hashes)
         if column_filter is not None and mask.any():
-            mask = self._matching(block, first, mask, column_filter)
+            mask = self._filter_columns(block, first, mask, column_filter)
         return _SliceResult((rows.start + np.flatnonzero(mask)).tolist(), saved)
 
-    def _matching(
+    def _filter_columns(
         self, block: int, first: int, mask: NDArray[np.bool_], column_filter: ColumnFilter
     ) -> NDArray[np.bool_]:
         """Return which rows of the mask match; it begins with row `first` of the block."""
-        columns = self._table.memo.columns(block, self._test.fields)
+        columns = self._table.memo_indexes.load_columns(block, self._record_filter.fields)
         everything = ColumnBatch(columns, len(columns[0]) if columns else first + len(mask))
-        if not self._test.wants_context:
+        if not self._record_filter.needs_context:
             if len(mask) < everything.length:
                 everything = everything.take(np.arange(first, first + len(mask)))
             return column_filter(everything) & mask
         offsets = np.flatnonzero(mask) + first
         rows = (offsets + block * MEMO_BLOCK_ROWS).tolist()
         some = ColumnBatch(
-            everything.take(offsets).columns, len(rows), RecordContexts(rows, self._at)
+            everything.take(offsets).columns, len(rows), RecordContexts(rows, self._record_at_start)
         )
         mask[offsets - first] = column_filter(some)
         return mask
 
-    def _at(self, row: int) -> Record:
+    def _record_at_start(self, row: int) -> Record:
         """Return the record that a row had when the query began."""
-        saved = self._snapshot.saved(row // MEMO_BLOCK_ROWS).get(row)
-        return self._table.store.record(row) if saved is None else saved
+        saved = self._snapshot.saved_records(row // MEMO_BLOCK_ROWS).get(row)
+        return self._table.store.read_record(row) if saved is None else saved
 
     # ---- returned records
 
-    def _wanted(self, piece: _SliceResult) -> list[Record]:
+    def _read_unordered(self, piece: _SliceResult) -> list[Record]:
         """Return the unordered records between `skip_n` and `top_n`."""
         before = self.matches - len(piece.rows) - len(piece.saved)
         start = max(0, self._spec.skip_n - before)
-        end = None if self._last is None else max(0, self._last - before)
+        end = None if self._end_index is None else max(0, self._end_index - before)
         saved_start = max(0, start - len(piece.rows))
         saved_end = None if end is None else max(0, end - len(piece.rows))
-        records = self._table.store.records(piece.rows[start:end])
+        records = self._table.store.read_records(piece.rows[start:end])
         return records + [record for _, record in piece.saved[saved_start:saved_end]]
 
-    def _placed(self, piece: _SliceResult, ordering: RecordOrder) -> list[SortRow]:
+    def _make_sort_rows(self, piece: _SliceResult, ordering: RecordOrder) -> list[SortRow]:
         """Return matching rows with their sort keys."""
         extract = self._table.extractor(ordering.fields)
-        placed = ordering.place(
+        placed = ordering.make_sort_rows(
             (extract(record.body) for _, record in piece.saved), (row for row, _ in piece.saved)
         )
         for block, rows in groupby(piece.rows, lambda row: row // MEMO_BLOCK_ROWS):
             some = list(rows)
             offsets = np.array(some) - block * MEMO_BLOCK_ROWS
-            columns = self._table.memo.columns(block, ordering.fields)
+            columns = self._table.memo_indexes.load_columns(block, ordering.fields)
             values = zip(*(column.take(offsets).to_values() for column in columns), strict=True)
-            placed += ordering.place(values, some)
+            placed += ordering.make_sort_rows(values, some)
         return placed
 
-    def _ordered(self, ranking: RowSorter) -> Iterator[list[Record]]:
+    def _read_ordered(self, ranking: RowSorter) -> Iterator[list[Record]]:
         for rows in ranking.slices(_SORT_BATCH_SIZE):
-            yield [self._at(row) for row in rows]
+            yield [self._record_at_start(row) for row in rows]

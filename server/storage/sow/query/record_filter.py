@@ -31,11 +31,11 @@ class RecordFilter:
         table: the table of the records.
         expr: the filter.
         restricted: the fields that it restricts to texts, if already determined.
-        effort: counts long searches; the test raises TooCostlyError beyond it.
+        search_counter: counts long searches; the test raises TooCostlyError beyond it.
 
     Attributes:
         fields: the fields that it reads.
-        wants_context: it needs more than the fields of a record.
+        needs_context: it needs more than the fields of a record.
     """
 
     def __init__(
@@ -43,26 +43,26 @@ class RecordFilter:
         table: RecordTable,
         expr: Expr | None,
         restricted: Mapping[Path, tuple[str, ...]] | None = None,
-        effort: SearchCounter | None = None,
+        search_counter: SearchCounter | None = None,
     ) -> None:
-        self._effort = effort
+        self._search_counter = search_counter
         self._expr = expr
         self._table = table
         self._extract: Extractor | None = None
         self._predicate: Predicate | None = None
-        self._texts: _Texts | None = None
+        self._allowed_texts: _Texts | None = None
         self.fields: tuple[Path, ...] = ()
-        self.wants_context = False
+        self.needs_context = False
         if expr is None:
             return
         if restricted is None:
             restricted = texts_by_field(expr)
         if len(restricted) == len(conjuncts(expr)):
             self.fields = tuple(restricted)
-            self._texts = tuple(restricted.values())
+            self._allowed_texts = tuple(restricted.values())
         else:
             self.fields = paths(expr)
-            self.wants_context = asks_for_context(expr, table.options.functions)
+            self.needs_context = asks_for_context(expr, table.options.functions)
 
     def __call__(self, record: Record) -> bool:
         """Return whether a record matches."""
@@ -72,19 +72,19 @@ class RecordFilter:
             self._prepare(self._expr)
             assert self._extract is not None  # noqa: S101 - for the type checker
         values = self._extract(record.body)
-        if self._texts is not None:
+        if self._allowed_texts is not None:
             return all(
                 value in texts or semantics.is_in(value, texts) is True
-                for value, texts in zip(values, self._texts, strict=True)
+                for value, texts in zip(values, self._allowed_texts, strict=True)
             )
         assert self._predicate is not None  # noqa: S101 - for the type checker
-        return self._predicate(values, context_of(record) if self.wants_context else NO_CONTEXT)
+        return self._predicate(values, context_of(record) if self.needs_context else NO_CONTEXT)
 
     def _prepare(self, expr: Expr) -> None:
         self._extract = self._table.extractor(self.fields)
-        if self._texts is None:
+        if self._allowed_texts is None:
             self._predicate = compile_filter(
                 with_inferred_types(expr, self._table.message_type),
                 self._table.options.functions,
-                effort=self._effort,
+                effort=self._search_counter,
             )

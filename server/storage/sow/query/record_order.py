@@ -62,20 +62,22 @@ class RecordOrder:
     def __init__(self, terms: Sequence[OrderTerm], message_type: MessageType) -> None:
         self.fields: Final[tuple[Path, ...]] = tuple(term.identifier.path for term in terms)
         key = semantics.order_key if message_type.capabilities.typed else _inferred
-        self._keys: Final = tuple(_descending(key) if term.descending else key for term in terms)
+        self._keys: Final = tuple(_descending(key) if term.is_descending else key for term in terms)
 
-    def key(self, values: Sequence[Value]) -> SortKey:
+    def sort_key(self, values: Sequence[Value]) -> SortKey:
         """Return the sort key of a record with these values."""
         return tuple([key(value) for key, value in zip(self._keys, values, strict=True)])
 
-    def place(self, rows: Iterable[Sequence[Value]], numbers: Iterable[int]) -> list[SortRow]:
+    def make_sort_rows(
+        self, rows: Iterable[Sequence[Value]], numbers: Iterable[int]
+    ) -> list[SortRow]:
         """Return rows with their sort keys.
 
         Args:
             rows: for each record, the values of the fields.
             numbers: their numbers; records with equal sort keys are in this order.
         """
-        return list(zip(map(self.key, rows), numbers, strict=True))
+        return list(zip(map(self.sort_key, rows), numbers, strict=True))
 
 
 class RowSorter:
@@ -91,8 +93,8 @@ class RowSorter:
         self._stop = stop
         self._limit = stop if stop is not None and stop <= _FEW else None
         self._unsorted: list[SortRow] = []
-        self._runs: list[tuple[SortRow, ...]] = []
-        self._gathered = 0
+        self._sorted_runs: list[tuple[SortRow, ...]] = []
+        self._sorted_count = 0
 
     def add(self, rows: list[SortRow]) -> None:
         """Add some rows."""
@@ -103,13 +105,15 @@ class RowSorter:
     def _sort(self) -> None:
         rows, self._unsorted = self._unsorted, []
         if self._limit is None or len(rows) <= self._limit:
-            self._runs.append(tuple(sorted(rows)))
+            self._sorted_runs.append(tuple(sorted(rows)))
         else:
-            self._runs.append(tuple(heapq.nsmallest(self._limit, rows)))
-        self._gathered += len(self._runs[-1])
-        if self._limit is not None and self._gathered > 4 * self._limit + 1000:
-            self._runs = [tuple(heapq.nsmallest(self._limit, heapq.merge(*self._runs)))]
-            self._gathered = len(self._runs[0])
+            self._sorted_runs.append(tuple(heapq.nsmallest(self._limit, rows)))
+        self._sorted_count += len(self._sorted_runs[-1])
+        if self._limit is not None and self._sorted_count > 4 * self._limit + 1000:
+            self._sorted_runs = [
+                tuple(heapq.nsmallest(self._limit, heapq.merge(*self._sorted_runs)))
+            ]
+            self._sorted_count = len(self._sorted_runs[0])
 
     def slices(self, size: int) -> Iterator[list[int]]:
         """Yield the wanted rows in order; skipped rows yield empty slices.
@@ -120,12 +124,12 @@ class RowSorter:
             size: the maximum number of rows in a slice.
         """
         self._sort()
-        merged = islice(heapq.merge(*self._runs), self._stop)
+        merged = islice(heapq.merge(*self._sorted_runs), self._stop)
         for passed in range(0, self._start, size):
             deque(islice(merged, min(size, self._start - passed)), maxlen=0)
             yield []
         while some := [row for _, row in islice(merged, size)]:
             yield some
-        while len(self._runs) > _RELEASE_BATCH_SIZE:
-            del self._runs[-_RELEASE_BATCH_SIZE:]
+        while len(self._sorted_runs) > _RELEASE_BATCH_SIZE:
+            del self._sorted_runs[-_RELEASE_BATCH_SIZE:]
             yield []

@@ -48,15 +48,15 @@ def salvage(file: SlabFile, take: Callable[[int, bytes], None]) -> list[SlabGap]
     gaps: list[SlabGap] = []
     known: list[tuple[int, SlabHeader]] = []
     for place, slab in enumerate(file.slabs):
-        header = file.header(place)
-        if header is not None and header.epoch >= point.tail:
+        header = file.read_slab_header(place)
+        if header is not None and header.epoch >= point.tail_epoch:
             known.append((place, header))
         elif header is None and slab[:].strip(b"\0"):
             gaps.append(SlabGap(form.PAGE + place * file.slab_size, file.slab_size))
     known.sort(key=lambda one: one[1].epoch)
     missing = len(_missing_epochs([header for _, header in known], point)) - len(gaps)
     gaps += [SlabGap(None, file.slab_size)] * max(missing, 0)
-    ends = {header.previous: header.previous_end for _, header in known}
+    ends = {header.previous_epoch: header.previous_end for _, header in known}
     ends.setdefault(point.epoch, point.position)
     for place, header in known:
         base = place * file.slab_size
@@ -70,8 +70,12 @@ def salvage(file: SlabFile, take: Callable[[int, bytes], None]) -> list[SlabGap]
 
 def _missing_epochs(known: Sequence[SlabHeader], point: CommitPoint) -> set[int]:
     """Return the epochs of missing slabs that other slabs or the commit point name."""
-    told = {header.previous for header in known if header.previous >= max(point.tail, 1)}
-    told |= {one for one in (point.tail, point.epoch) if one}
+    told = {
+        header.previous_epoch
+        for header in known
+        if header.previous_epoch >= max(point.tail_epoch, 1)
+    }
+    told |= {one for one in (point.tail_epoch, point.epoch) if one}
     return told - {header.epoch for header in known}
 
 

@@ -50,9 +50,9 @@ class SlabFile:
         slab_size: bytes of a slab.
         slabs: the slabs' maps, in file order; None for one beyond the end.
         guard: detects lost content of the maps.
-        had: size in bytes of an existing file without content, being shorter than the first page;
-            None for any other.
-        is_begun: whether this opening has created the file, or begun it anew.
+        blank_file_size: size in bytes of an existing file without content, being shorter than the
+            first page; None for any other.
+        is_new: whether this opening has created the file, or begun it anew.
 
     Raises:
         DamagedFileError: the file's header is not one of a SOW file.
@@ -77,8 +77,8 @@ class SlabFile:
         )
         self.slabs: list[mmap.mmap] = []
         self.guard: Final = MapGuard()
-        self.had: int | None = None
-        self.is_begun = False
+        self.blank_file_size: int | None = None
+        self.is_new = False
         try:
             if writable:
                 self._lock()
@@ -101,8 +101,8 @@ class SlabFile:
         if fresh and not self._writable:
             raise DamagedFileError(f"{self.path} is not a SOW file: it has {size} bytes")
         if fresh:
-            self.had = None if is_new else size
-            self.is_begun = True
+            self.blank_file_size = None if is_new else size
+            self.is_new = True
             self._create(slab_size)
             size = PAGE
         self._header = mmap.mmap(self.descriptor, PAGE, access=self._access)
@@ -111,7 +111,7 @@ class SlabFile:
         if described is None:
             raise DamagedFileError(f"the first page of {self.path} is not that of a SOW file")
         version, self.slab_size = described
-        self._noted = self.commit_point
+        self._written_commit_point = self.commit_point
         if version != form.VERSION:
             raise OtherVersionError(f"{self.path}: {version_mismatch(version, form.VERSION)}")
         for index in range((size - PAGE) // self.slab_size):
@@ -197,59 +197,59 @@ class SlabFile:
         )
         content = form.pack_commit(point)
         self._header[older : older + len(content)] = content
-        self._noted = point
+        self._written_commit_point = point
 
     @property
-    def key_mark(self) -> int:
-        """See `RecordStore.key_mark`."""
-        return self._note_in(form.KEYS_SLOT)
+    def key_scheme_digest(self) -> int:
+        """See `RecordStore.key_scheme_digest`."""
+        return self._read_header_slot(form.KEYS_SLOT)
 
-    def note_keys(self, mark: int) -> None:
+    def set_key_scheme_digest(self, mark: int) -> None:
         """Store the digest of how SOW keys were made; the next commit makes it durable."""
-        self._note(form.KEYS_SLOT, mark)
+        self._write_header_slot(form.KEYS_SLOT, mark)
 
     @property
-    def rekeyed_at(self) -> int:
-        """See `RecordStore.rekeyed_at`."""
-        return self._note_in(form.REKEYED_SLOT)
+    def rekey_sequence(self) -> int:
+        """See `RecordStore.rekey_sequence`."""
+        return self._read_header_slot(form.REKEYED_SLOT)
 
-    def note_rekeying(self, sequence: int) -> None:
+    def set_rekey_sequence(self, sequence: int) -> None:
         """Store the sequence at which records get other keys; the next commit makes it durable."""
-        self._note(form.REKEYED_SLOT, sequence)
+        self._write_header_slot(form.REKEYED_SLOT, sequence)
 
     @property
-    def beside_log_until(self) -> int:
-        """See `RecordStore.beside_log_until`."""
-        return self._note_in(form.LOG_SLOT)
+    def unlogged_until(self) -> int:
+        """See `RecordStore.unlogged_until`."""
+        return self._read_header_slot(form.LOG_SLOT)
 
-    def note_beside_log(self, until: int) -> None:
+    def set_unlogged_until(self, until: int) -> None:
         """Store which changes are in no log; the next commit makes it durable."""
-        self._note(form.LOG_SLOT, until)
+        self._write_header_slot(form.LOG_SLOT, until)
 
     @property
-    def stored_chains(self) -> ChainFilePosition:
-        """See `RecordStore.stored_chains`."""
+    def chain_file_position(self) -> ChainFilePosition:
+        """See `RecordStore.chain_file_position`."""
         return ChainFilePosition(
-            self._note_in(form.CHAINS_SLOT), self._note_in(form.CHAINS_SIZE_SLOT)
+            self._read_header_slot(form.CHAINS_SLOT), self._read_header_slot(form.CHAINS_SIZE_SLOT)
         )
 
-    def note_chains(self, stored: ChainFilePosition) -> None:
+    def set_chain_file_position(self, stored: ChainFilePosition) -> None:
         """Store how far chained ids are on stable storage; the next commit makes it durable."""
-        self._note(form.CHAINS_SLOT, stored.until)
-        self._note(form.CHAINS_SIZE_SLOT, stored.size)
+        self._write_header_slot(form.CHAINS_SLOT, stored.until_sequence)
+        self._write_header_slot(form.CHAINS_SIZE_SLOT, stored.size)
 
-    def _note_in(self, slot: int) -> int:
+    def _read_header_slot(self, slot: int) -> int:
         return form.unpack_note(self._header[slot : slot + 64])
 
-    def _note(self, slot: int, note: int) -> None:
+    def _write_header_slot(self, slot: int, note: int) -> None:
         content = form.pack_note(note)
         self._header[slot : slot + len(content)] = content
 
-    def header(self, index: int) -> SlabHeader | None:
+    def read_slab_header(self, index: int) -> SlabHeader | None:
         """Read a slab's header; None if it is blank or damaged."""
         return form.unpack_slab_header(self.slabs[index][: form.FIRST_ENTRY])
 
-    def write_header(self, index: int, header: SlabHeader) -> None:
+    def write_slab_header(self, index: int, header: SlabHeader) -> None:
         """Write a slab's header."""
         content = form.pack_slab_header(header)
         self.slabs[index][: len(content)] = content
@@ -275,9 +275,9 @@ class SlabFile:
         """Check that an entry is the one written, where that is in doubt."""
         if len(data) < ENTRY.size or int.from_bytes(data[:4], "little") != form.crc32c(data[4:]):
             self.guard.lost = 1
-            raise self.loss()
+            raise self.lost_content_error()
 
-    def loss(self) -> RecordStoreError:
+    def lost_content_error(self) -> RecordStoreError:
         """Return the error to raise once `guard.lost` is set."""
         return RecordStoreError(f"{self.path}: {_LOST}")
 
@@ -323,7 +323,7 @@ class SlabFile:
         if not is_found:
             raise OSError(errno.ESTALE, _NOT_FOUND)
         self._check_size()
-        if not self.guard.lost and self.commit_point != self._noted:
+        if not self.guard.lost and self.commit_point != self._written_commit_point:
             self.guard.lost = 1
         if self.guard.lost:
             raise OSError(errno.ESTALE, _LOST)

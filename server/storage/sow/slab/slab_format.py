@@ -80,7 +80,7 @@ class CommitPoint(NamedTuple):
         number: counts commits; the highest valid one is current.
         epoch: the slab being written.
         position: the end of its entries.
-        tail: the epoch of the oldest slab still in use.
+        tail_epoch: the epoch of the oldest slab still in use.
         sequence: the highest sequence of any change.
         session: counts how often the file was opened for writing.
     """
@@ -88,7 +88,7 @@ class CommitPoint(NamedTuple):
     number: int = 0
     epoch: int = 0
     position: int = 0
-    tail: int = 0
+    tail_epoch: int = 0
     sequence: int = 0
     session: int = 0
 
@@ -107,16 +107,16 @@ class SlabHeader(NamedTuple):
 
     Attributes:
         epoch: the slab's place in the log; never used twice in a file.
-        previous: the epoch of the slab before it in the log, 0 for none.
+        previous_epoch: the epoch of the slab before it in the log, 0 for none.
         previous_end: the end of the entries of that slab.
-        tail: the epoch of the oldest slab in use when this one was begun.
+        tail_epoch: the epoch of the oldest slab in use when this one was begun.
         sequence: the highest sequence of any change before this slab.
     """
 
     epoch: int
-    previous: int
+    previous_epoch: int
     previous_end: int
-    tail: int
+    tail_epoch: int
     sequence: int
 
 

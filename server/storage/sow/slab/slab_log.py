@@ -53,7 +53,7 @@ _MAX_DELETION_RESERVE: Final = 1 << 16
 
 
 class _Slab(NamedTuple):
-    place: int
+    slab_index: int
     epoch: int
     end: int
 
@@ -65,7 +65,7 @@ class SlabLog:
         file: the file, open for writing.
         found: the result of `scan` of the file.
         committer: the thread that synchronises files.
-        tell: called after every synchronisation, with the error, or None.
+        on_synchronised: called after every synchronisation, with the error, or None.
         topic: the topic that entries need not name.
 
     Attributes:
@@ -78,38 +78,39 @@ class SlabLog:
         file: SlabFile,
         found: SlabLogEnd,
         committer: GroupCommit,
-        tell: Callable[[OSError | None], None],
+        on_synchronised: Callable[[OSError | None], None],
         topic: str,
     ) -> None:
         self._file: Final = file
         self._guard: Final = file.guard
         self._committer: Final = committer
-        self._tell: Final = tell
+        self._on_synchronised: Final = on_synchronised
         self._topic: Final = topic
         self.slab_size: Final = file.slab_size
         self.sequence = 0
         self.appended_bytes = 0
-        self._sealed = deque(
-            _Slab(link.place, link.header.epoch, link.end or FIRST_ENTRY) for link in found.links
+        self._sealed_slabs = deque(
+            _Slab(link.slab_index, link.header.epoch, link.end or FIRST_ENTRY)
+            for link in found.extents
         )
         point = file.commit_point
-        self._point = point._replace(number=point.number + 1, session=point.session + 1)
-        file.write_commit_point(self._point)
+        self._commit_point = point._replace(number=point.number + 1, session=point.session + 1)
+        file.write_commit_point(self._commit_point)
         file.synchronise()
-        self._next_epoch = max(found.highest_epoch + 1, self._point.first_epoch)
-        used = {slab.place for slab in self._sealed}
-        self._free = [index for index in range(len(file.slabs)) if index not in used]
-        self._freed: list[tuple[int, int]] = []  # epoch and index
-        self._head: _Slab | None = None
+        self._next_epoch = max(found.highest_epoch + 1, self._commit_point.first_epoch)
+        used = {slab.slab_index for slab in self._sealed_slabs}
+        self._free_slabs = [index for index in range(len(file.slabs)) if index not in used]
+        self._freed_slabs: list[tuple[int, int]] = []  # epoch and index
+        self._head_slab: _Slab | None = None
         self._position = 0
-        self._slab = file.slabs[0] if file.slabs else None
-        self._reserved = 0  # free slabs that only new entries may begin
-        self._kept_room = min(self.slab_size // 16, _MAX_DELETION_RESERVE)
-        self._kept_from = self.slab_size - self._kept_room
+        self._head_map = file.slabs[0] if file.slabs else None
+        self._reserved_slabs = 0  # free slabs that only new entries may begin
+        self._deletion_reserve = min(self.slab_size // 16, _MAX_DELETION_RESERVE)
+        self._deletion_reserve_start = self.slab_size - self._deletion_reserve
         self._clean_position = FIRST_ENTRY
         self._synchronisation = 0
-        self._stable_tail = self._noted_tail = point.tail
-        self._stable = self._point
+        self._stable_tail = self._written_tail = point.tail_epoch
+        self._stable_point = self._commit_point
         self._failure: OSError | None = None
 
     # ---- appending
@@ -117,18 +118,18 @@ class SlabLog:
     @property
     def log_bytes(self) -> int:
         """Bytes of the slabs that hold the log."""
-        return (len(self._sealed) + (self._head is not None)) * self.slab_size
+        return (len(self._sealed_slabs) + (self._head_slab is not None)) * self.slab_size
 
     @property
-    def slabs(self) -> int:
+    def slab_count(self) -> int:
         """Number of slabs of the file."""
         return len(self._file.slabs)
 
-    def _limit(self) -> int:
+    def _write_limit(self) -> int:
         """Return the end, in the newest slab, of the space for entries other than deletions'."""
-        return self.slab_size if self._free else self.slab_size - self._kept_room
+        return self.slab_size if self._free_slabs else self.slab_size - self._deletion_reserve
 
-    def make_room(self, records: Iterable[Record], *, to_delete: bool = False) -> None:
+    def ensure_space(self, records: Iterable[Record], *, to_delete: bool = False) -> None:
         """Make sure that entries of these records can be appended next, in sequence.
 
         Args:
@@ -139,16 +140,16 @@ class SlabLog:
             RecordStoreError: an entry is too large, or there is no space. Nothing has been written.
         """
         if self._guard.lost:
-            raise self._file.loss()
-        slabs, position = 0, self.slab_size if self._head is None else self._position
+            raise self._file.lost_content_error()
+        slabs, position = 0, self.slab_size if self._head_slab is None else self._position
         records = list(records)
         texts_at_most = _MAX_CHARACTER_SIZE * sum(
             [len(one.topic) + len(one.key) + len(one.correlation_id) for one in records]
         )
         at_most = texts_at_most + sum([len(one.body) + _MAX_ENTRY_OVERHEAD for one in records])
-        limit = self.slab_size if to_delete else self._limit()
+        limit = self.slab_size if to_delete else self._write_limit()
         if texts_at_most <= form.MAX_TEXT and position + at_most <= limit:
-            self._reserved = 0  # the upper bound fits, as nearly always
+            self._reserved_slabs = 0  # the upper bound fits, as nearly always
             return
         for record in records:
             texts = [_octets(text) for text in (record.topic, record.key, record.correlation_id)]
@@ -162,14 +163,14 @@ class SlabLog:
                 position = FIRST_ENTRY
             position += room
         if not to_delete and (slabs or position > limit):
-            self._have_free(slabs + self._spare)
-        self._have_free(slabs)
-        self._reserved = slabs
+            self._ensure_free_slabs(slabs + self._spare_slabs)
+        self._ensure_free_slabs(slabs)
+        self._reserved_slabs = slabs
 
-    def make_room_for_run(
+    def ensure_space_for_run(
         self, topic: str, bodies: Sequence[bytes], correlation_ids: Sequence[str] = ()
     ) -> None:
-        """Make sure that the records of a run can be appended next. See `make_room`.
+        """Make sure that the records of a run can be appended next. See `ensure_space`.
 
         Args:
             topic: the topic of the records.
@@ -178,16 +179,16 @@ class SlabLog:
         """
         lengths = [_MAX_CHARACTER_SIZE * len(mark) for mark in correlation_ids]
         at_most = sum(map(len, bodies)) + _MAX_BATCH_ENTRY_OVERHEAD * len(bodies) + sum(lengths)
-        is_near_end = self._head is None or self._position + at_most > self._limit()
+        is_near_end = self._head_slab is None or self._position + at_most > self._write_limit()
         is_too_long = max(lengths, default=0) > form.MAX_TEXT
         if is_near_end or is_too_long or self._guard.lost or topic != self._topic:
             marks = correlation_ids or repeat("", len(bodies))
-            self.make_room(
+            self.ensure_space(
                 Record(NO_KEY, body, topic, correlation_id=mark)
                 for body, mark in zip(bodies, marks, strict=True)
             )
         else:
-            self._reserved = 0
+            self._reserved_slabs = 0
 
     def append_run(self, run: SowRecordBatch, start: int) -> tuple[int, array[int]]:
         """Write entries for records of a run, as many as fit without a check between them.
@@ -204,11 +205,11 @@ class SlabLog:
             RecordStoreError: the file has lost its content.
         """
         if self._guard.lost:
-            raise self._file.loss()
-        head, slab, position = self._head, self._slab, self._position
+            raise self._file.lost_content_error()
+        head, slab, position = self._head_slab, self._head_map, self._position
         if head is None or slab is None:
             return 0, array("I")
-        rooms = write_run(slab, position, self._limit(), head.epoch & 0xFFFFFFFF, run, start)
+        rooms = write_run(slab, position, self._write_limit(), head.epoch & 0xFFFFFFFF, run, start)
         if self._guard.lost:  # the write has detected it
             raise self._file.loss()
         if rooms:
@@ -216,7 +217,7 @@ class SlabLog:
             self._position += written
             self.appended_bytes += written
             self.sequence = max(self.sequence, run.sequences[start + len(rooms) - 1])
-        return head.place * self.slab_size + position, rooms
+        return head.slab_index * self.slab_size + position, rooms
 
     def append(
         self, kind: SlabEntryKind, record: Record, number: int = 0, *, moved: bool = False
@@ -227,7 +228,7 @@ class SlabLog:
             kind: the kind of the entry.
             record: the record that the entry is about.
             number: the number of a past state.
-            moved: the entry has been written before; it leaves slabs that `make_room` reserved.
+            moved: the entry has been written before; it leaves slabs that `ensure_space` reserved.
 
         Returns:
             The location of the entry, and its size with padding.
@@ -238,7 +239,7 @@ class SlabLog:
         """
         guard = self._guard
         if guard.lost:
-            raise self._file.loss()
+            raise self._file.lost_content_error()
         key = text_to_bytes(record.key)
         topic = b"" if record.topic == self._topic else _octets(record.topic)
         correlation_id = _octets(record.correlation_id)
@@ -250,23 +251,23 @@ class SlabLog:
         )  # fmt: skip
         room = (length + 7) & -8
         position = self._position
-        if self._head is None or position + room > self._kept_from:
+        if self._head_slab is None or position + room > self._deletion_reserve_start:
             self._check_size(length, topic, key, correlation_id, bookmark)
-            fits = self._head is not None and position + room <= self.slab_size
+            fits = self._head_slab is not None and position + room <= self.slab_size
             if (
                 not moved
                 and kind is SlabEntryKind.RECORD
-                and (not fits or not self._free)
-                and not self._reserved
+                and (not fits or not self._free_slabs)
+                and not self._reserved_slabs
             ):
-                self._have_free((not fits) + self._spare)
+                self._ensure_free_slabs((not fits) + self._spare_slabs)
             if not fits:
-                self.begin_slab(spare=self._reserved if moved else 0)
+                self.begin_slab(spare=self._reserved_slabs if moved else 0)
             position = self._position
         elif length - len(body) > form.MAX_TEXT:
             self._check_size(length, topic, key, correlation_id, bookmark)
-        head = self._head
-        slab = self._slab
+        head = self._head_slab
+        slab = self._head_map
         assert head is not None and slab is not None  # noqa: S101, PT018 - for the type checker
         content = b"".join(
             (
@@ -287,16 +288,16 @@ class SlabLog:
         self.appended_bytes += room
         if record.sequence > self.sequence:
             self.sequence = record.sequence
-        return head.place * self.slab_size + position, room
+        return head.slab_index * self.slab_size + position, room
 
     @property
-    def _spare(self) -> int:
+    def _spare_slabs(self) -> int:
         """Free slabs reserved for deletions and cleaning; an empty log needs none."""
-        return 1 if self._sealed or self._head is not None else 0
+        return 1 if self._sealed_slabs or self._head_slab is not None else 0
 
-    def _have_free(self, count: int) -> None:
-        while len(self._free) < count:
-            self._free.append(self._file.grow())
+    def _ensure_free_slabs(self, count: int) -> None:
+        while len(self._free_slabs) < count:
+            self._free_slabs.append(self._file.grow())
 
     def _check_size(self, length: int, *texts: bytes) -> None:
         if any(len(text) > form.MAX_TEXT for text in texts):
@@ -319,19 +320,19 @@ class SlabLog:
             RecordStoreError: there is no space for one, or the file has lost its content.
         """
         if self._guard.lost:
-            raise self._file.loss()
-        if len(self._free) > spare:
-            index = min(self._free)
-            self._free.remove(index)
-            self._reserved = max(spare, self._reserved - 1)
+            raise self._file.lost_content_error()
+        if len(self._free_slabs) > spare:
+            index = min(self._free_slabs)
+            self._free_slabs.remove(index)
+            self._reserved_slabs = max(spare, self._reserved_slabs - 1)
         else:
             index = self._file.grow()
-        if self._head is not None:
-            self._sealed.append(self._head._replace(end=self._position))
-        last = self._sealed[-1] if self._sealed else None
+        if self._head_slab is not None:
+            self._sealed_slabs.append(self._head_slab._replace(end=self._position))
+        last = self._sealed_slabs[-1] if self._sealed_slabs else None
         epoch = self._next_epoch
         self._next_epoch += 1
-        self._file.write_header(
+        self._file.write_slab_header(
             index,
             SlabHeader(
                 epoch,
@@ -341,8 +342,8 @@ class SlabLog:
                 self.sequence,
             ),
         )
-        self._head = _Slab(index, epoch, 0)
-        self._slab = self._file.slabs[index]
+        self._head_slab = _Slab(index, epoch, 0)
+        self._head_map = self._file.slabs[index]
         self._position = FIRST_ENTRY
         self.commit()
 
@@ -351,31 +352,31 @@ class SlabLog:
     @property
     def tail_epoch(self) -> int:
         """The epoch of the oldest slab of the log, 0 if it has none."""
-        if self._sealed:
-            return self._sealed[0].epoch
-        return self._head.epoch if self._head else 0
+        if self._sealed_slabs:
+            return self._sealed_slabs[0].epoch
+        return self._head_slab.epoch if self._head_slab else 0
 
     @property
     def head_epoch(self) -> int:
         """The lowest epoch that the next entry can get."""
-        return self._head.epoch if self._head else self._next_epoch
+        return self._head_slab.epoch if self._head_slab else self._next_epoch
 
-    def oldest(self) -> tuple[int, bytes] | None:
+    def next_to_clean(self) -> tuple[int, bytes] | None:
         """Return the next entry to clean, with its location; None if only the newest slab is left.
 
-        The caller appends the entry again if it is live, then calls `cleaned`.
+        The caller appends the entry again if it is live, then calls `advance_clean_position`.
         """
-        while len(self._sealed) > (self._head is None):  # one slab continues the chain
-            slab = self._sealed[0]
+        while len(self._sealed_slabs) > (self._head_slab is None):  # one slab continues the chain
+            slab = self._sealed_slabs[0]
             if self._clean_position < slab.end:
-                location = slab.place * self.slab_size + self._clean_position
+                location = slab.slab_index * self.slab_size + self._clean_position
                 return location, self._file.read(location)
-            self._sealed.popleft()
-            self._freed.append((slab.epoch, slab.place))
+            self._sealed_slabs.popleft()
+            self._freed_slabs.append((slab.epoch, slab.slab_index))
             self._clean_position = FIRST_ENTRY
         return None
 
-    def cleaned(self, room: int) -> None:
+    def advance_clean_position(self, room: int) -> None:
         """Advance past an entry of the given size, padding included."""
         self._clean_position += room
 
@@ -391,25 +392,26 @@ class SlabLog:
             topic: the topic of entries that name none, if identities contain a topic; else None.
 
         Returns:
-            The number of bytes cleaned: fewer than `amount` at an entry that `oldest` must handle.
+            The number of bytes cleaned: fewer than `amount` at an entry that `next_to_clean` must
+            handle.
         """
-        head, target = self._head, self._slab
-        if head is None or target is None or not self._sealed or self._guard.lost:
+        head, target = self._head_slab, self._head_map
+        if head is None or target is None or not self._sealed_slabs or self._guard.lost:
             return 0
-        slab, begin, before = self._sealed[0], self._clean_position, self._position
+        slab, begin, before = self._sealed_slabs[0], self._clean_position, self._position
         self._clean_position, self._position = clean(
             self._guard,
-            self._file.slabs[slab.place],
+            self._file.slabs[slab.slab_index],
             begin,
             slab.end,
             amount,
-            slab.place * self.slab_size,
+            slab.slab_index * self.slab_size,
             rows,
             locations,
             topic,
             target,
             before,
-            head.place * self.slab_size,
+            head.slab_index * self.slab_size,
             head.epoch & 0xFFFFFFFF,
         )
         self.appended_bytes += self._position - before
@@ -419,14 +421,14 @@ class SlabLog:
 
     def commit(self, then: StoreCallback | None = None) -> None:
         """Request a commit of everything appended so far; `then` is called after the attempt."""
-        head = self._head or (self._sealed[-1] if self._sealed else None)
-        point = self._point = CommitPoint(
-            self._point.number + 1,
+        head = self._head_slab or (self._sealed_slabs[-1] if self._sealed_slabs else None)
+        point = self._commit_point = CommitPoint(
+            self._commit_point.number + 1,
             head.epoch if head else 0,
-            (self._position if self._head else head.end) if head else 0,
+            (self._position if self._head_slab else head.end) if head else 0,
             self.tail_epoch,
             self.sequence,
-            self._point.session,
+            self._commit_point.session,
         )
 
         def written() -> None:
@@ -434,23 +436,23 @@ class SlabLog:
             self._file.write_commit_point(point)
 
         def done(synchronisation: int) -> None:
-            self._stable = point
-            self._release(synchronisation, point)
-            self._tell(None)
+            self._stable_point = point
+            self._release_freed_slabs(synchronisation, point)
+            self._on_synchronised(None)
             if then is not None:
                 then(None)
 
         def failed(error: OSError) -> None:
             if error is not self._failure:  # several commits share a synchronisation
                 self._failure = error
-                self._write_again()
-                self._tell(error)
+                self._touch_uncommitted()
+                self._on_synchronised(error)
             if then is not None:
                 then(not_stable(self._file.path, error))
 
         self._committer.submit(CommitJob(self._file.descriptor, written, done, failed))
 
-    def _write_again(self) -> None:
+    def _touch_uncommitted(self) -> None:
         """Make all writes since the last good commit part of the next synchronisation.
 
         After a synchronisation that failed, the kernel regards the pages that it could not write as
@@ -459,15 +461,15 @@ class SlabLog:
         if self._guard.lost:
             return  # the file has other content now, not this log's
         self._file.touch_first_page()
-        slabs = list(self._sealed)
-        if self._head is not None:
-            slabs.append(self._head._replace(end=self._position))
+        slabs = list(self._sealed_slabs)
+        if self._head_slab is not None:
+            slabs.append(self._head_slab._replace(end=self._position))
         for slab in slabs:
-            if slab.epoch >= self._stable.epoch:
-                begin = self._stable.position if slab.epoch == self._stable.epoch else 0
-                self._file.touch(slab.place, begin, slab.end)
+            if slab.epoch >= self._stable_point.epoch:
+                begin = self._stable_point.position if slab.epoch == self._stable_point.epoch else 0
+                self._file.touch(slab.slab_index, begin, slab.end)
 
-    def _release(self, synchronisation: int, point: CommitPoint) -> None:
+    def _release_freed_slabs(self, synchronisation: int, point: CommitPoint) -> None:
         """Reuse slabs that no recovery reads any more.
 
         A synchronisation makes stable the commit point noted after the one before it, so the tail
@@ -475,20 +477,20 @@ class SlabLog:
         """
         if synchronisation != self._synchronisation:
             self._synchronisation = synchronisation
-            self._stable_tail = self._noted_tail
-        self._noted_tail = point.tail
+            self._stable_tail = self._written_tail
+        self._written_tail = point.tail_epoch
         still: list[tuple[int, int]] = []
-        for epoch, index in self._freed:
+        for epoch, index in self._freed_slabs:
             if epoch < self._stable_tail:
-                self._free.append(index)
+                self._free_slabs.append(index)
             else:
                 still.append((epoch, index))
-        self._freed = still
+        self._freed_slabs = still
 
     @property
-    def waiting_slabs(self) -> int:
+    def pending_free_slabs(self) -> int:
         """Slabs that become free once further commits have completed."""
-        return len(self._freed)
+        return len(self._freed_slabs)
 
     def shrink(self) -> int:
         """Return free slabs at the end of the file to the file system.
@@ -496,23 +498,23 @@ class SlabLog:
         Returns:
             The number of slabs left in the file.
         """
-        free = set(self._free)
+        free = set(self._free_slabs)
         count = len(self._file.slabs)
         while count and count - 1 in free:
             count -= 1
         if count < len(self._file.slabs):
             self._file.shrink(count)
-            self._free = [index for index in self._free if index < count]
+            self._free_slabs = [index for index in self._free_slabs if index < count]
         return count
 
     def close(self) -> None:
         """Commit, wait for the commit, and close the file."""
         self.commit()
-        self._committer.settle()
+        self._committer.wait_for_jobs()
         try:
             self._file.synchronise()
         except OSError as error:
-            self._tell(error)
+            self._on_synchronised(error)
         self._file.close()
 
 

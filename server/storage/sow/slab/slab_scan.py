@@ -20,12 +20,12 @@ class SlabExtent(NamedTuple):
     """One slab of the log.
 
     Attributes:
-        place: the slab's index in the file.
+        slab_index: the slab's index in the file.
         header: its header.
         end: the end of its entries, None if it is the last slab and its end has to be found.
     """
 
-    place: int
+    slab_index: int
     header: SlabHeader
     end: int | None
 
@@ -34,14 +34,14 @@ class SlabLogEnd(NamedTuple):
     """The end of a log.
 
     Attributes:
-        links: the slabs that belong to it, oldest first, all with their ends.
+        extents: the slabs that belong to it, oldest first, all with their ends.
         highest_epoch: the highest epoch of any slab of the file.
-        lost: bytes after the end that were written, but cannot be read or reached.
+        lost_bytes: bytes after the end that were written, but cannot be read or reached.
     """
 
-    links: list[SlabExtent]
+    extents: list[SlabExtent]
     highest_epoch: int
-    lost: int
+    lost_bytes: int
 
 
 def chain(file: SlabFile) -> tuple[list[SlabExtent], int]:
@@ -54,18 +54,18 @@ def chain(file: SlabFile) -> tuple[list[SlabExtent], int]:
     by_epoch: dict[int, tuple[int, SlabHeader]] = {}
     successors: dict[int, SlabHeader] = {}
     for index in range(len(file.slabs)):
-        header = file.header(index)
-        if header is None or header.previous >= header.epoch:
+        header = file.read_slab_header(index)
+        if header is None or header.previous_epoch >= header.epoch:
             continue
         by_epoch[header.epoch] = (index, header)
-        rival = successors.get(header.previous)
+        rival = successors.get(header.previous_epoch)
         if rival is None or rival.epoch < header.epoch:
-            successors[header.previous] = header
+            successors[header.previous_epoch] = header
     if not by_epoch:
         if point.epoch:
             raise DamagedFileError(f"all slabs of {file.path} have lost their headers")
         return [], 0
-    first = point.tail or min(by_epoch)
+    first = point.tail_epoch or min(by_epoch)
     links: list[SlabExtent] = []
     epoch: int | None = first
     while epoch is not None:
@@ -96,7 +96,7 @@ def scan(file: SlabFile, take: Callable[[int, bytes], None]) -> SlabLogEnd:
     def read(link: SlabExtent) -> int:
         end = FIRST_ENTRY
         for position, data in entries(file, link):
-            take(link.place * file.slab_size + position, data)
+            take(link.slab_index * file.slab_size + position, data)
             end = position + padded(len(data))
         return end
 
@@ -123,7 +123,7 @@ def scan_slabs(file: SlabFile, read: Callable[[SlabExtent], int]) -> SlabLogEnd:
         if link.end is None or position < link.end:
             epoch = link.header.epoch
             if (epoch, position) < (point.epoch, point.position):
-                place = form.PAGE + link.place * file.slab_size + position
+                place = form.PAGE + link.slab_index * file.slab_size + position
                 raise DamagedFileError(
                     f"{file.path} fails its checksum at byte {place}, which had been written"
                     " completely"
@@ -145,7 +145,7 @@ def _last_trace(file: SlabFile, link: SlabExtent, position: int) -> int:
         The end of the last intact entry after the position, or of the rest of an entry that a crash
         or damage left at the position; the position itself if there is nothing of this slab.
     """
-    slab, epoch = file.slabs[link.place], link.header.epoch & 0xFFFFFFFF
+    slab, epoch = file.slabs[link.slab_index], link.header.epoch & 0xFFFFFFFF
     end = place = position
     while (place := form.next_mark(slab, epoch, place)) != -1:
         if place + ENTRY.size > file.slab_size:
@@ -164,7 +164,7 @@ def _last_trace(file: SlabFile, link: SlabExtent, position: int) -> int:
 
 def entries(file: SlabFile, link: SlabExtent) -> Iterator[tuple[int, bytes]]:
     """Yield the entries of a slab up to the first invalid one, with their positions."""
-    slab = file.slabs[link.place]
+    slab = file.slabs[link.slab_index]
     epoch = link.header.epoch & 0xFFFFFFFF
     end = file.slab_size if link.end is None else link.end
     position = FIRST_ENTRY

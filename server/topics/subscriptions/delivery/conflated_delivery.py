@@ -22,28 +22,28 @@ class _PendingMessage:
     and Bookmark Subscriptions).
     """
 
-    __slots__ = ("_bookmark", "_delivery", "_envelope", "_received", "body")
+    __slots__ = ("_bookmark", "_delivery", "_envelope", "_received_s", "body")
 
     def __init__(self, body: bytes, envelope: Envelope, delivery: Delivery) -> None:
         self.body = body
         self._envelope = envelope
-        self._received, self._bookmark = envelope.received, envelope.bookmark
+        self._received_s, self._bookmark = envelope.received_s, envelope.bookmark
         self._delivery = delivery
 
     @property
-    def size(self) -> int:
-        """See `ConflatedMessage.size`."""
+    def body_bytes(self) -> int:
+        """See `ConflatedMessage.body_bytes`."""
         return len(self.body)
 
-    def absorb(self, later: Self) -> None:
-        """See `ConflatedMessage.absorb`."""
+    def merge_later(self, later: Self) -> None:
+        """See `ConflatedMessage.merge_later`."""
         self.body = later.body
         self._envelope = later._envelope
         self._delivery = later._delivery
 
-    def release(self) -> None:
-        """See `ConflatedMessage.release`."""
-        envelope = self._envelope.held_since(self._received, self._bookmark)
+    def send(self) -> None:
+        """See `ConflatedMessage.send`."""
+        envelope = self._envelope.with_time_and_bookmark(self._received_s, self._bookmark)
         self._delivery.deliver((self.body,), envelope)
 
 
@@ -53,29 +53,31 @@ class ConflatedDelivery:
     Args:
         conflater: holds messages until their interval has passed.
         topic: the topic's name.
-        seen: returns the fields of a body that the subscriber may see.
+        select_permitted: returns the fields of a body that the subscriber may see.
         delivery: delivers released messages.
     """
 
-    __slots__ = ("_conflater", "_delivery", "_seen", "_topic")
+    __slots__ = ("_conflater", "_delivery", "_select_permitted", "_topic")
 
     def __init__(
         self,
         conflater: Conflater,
         topic: str,
-        seen: Callable[[bytes], bytes],
+        select_permitted: Callable[[bytes], bytes],
         delivery: Delivery,
     ) -> None:
         self._conflater = conflater
-        self._seen = seen
+        self._select_permitted = select_permitted
         self._topic = topic
         self._delivery = delivery
 
     def deliver(self, bodies: Sequence[bytes], envelope: Envelope) -> None:
         """Conflate messages; those without a conflation key are delivered at once."""
         for body in bodies:
-            key = self._conflater.key(self._topic, self._seen(body), envelope.record_sow_key)
+            key = self._conflater.conflation_key(
+                self._topic, self._select_permitted(body), envelope.record_sow_key
+            )
             if key is None:
                 self._delivery.deliver((body,), envelope)
             else:
-                self._conflater.take(key, _PendingMessage(body, envelope, self._delivery))
+                self._conflater.add_message(key, _PendingMessage(body, envelope, self._delivery))

@@ -44,27 +44,27 @@ class ConflationTerms:
     """The conflation options of a subscription.
 
     Attributes:
-        interval: seconds.
-        automatic: whether the interval is extended while the client does not keep up.
-        keys: the fields that form the conflation key; if empty, the SOW key is used.
+        interval_s: seconds.
+        is_automatic: whether the interval is extended while the client does not keep up.
+        key_fields: the fields that form the conflation key; if empty, the SOW key is used.
     """
 
-    interval: float
-    automatic: bool
-    keys: tuple[Path, ...]
+    interval_s: float
+    is_automatic: bool
+    key_fields: tuple[Path, ...]
 
 
 class ConflatedMessage(Protocol):
     """A message that waits for its interval to pass."""
 
     @property
-    def size(self) -> int:
+    def body_bytes(self) -> int:
         """Bytes of bodies that are kept for the client."""
 
-    def absorb(self, later: Self) -> None:
+    def merge_later(self, later: Self) -> None:
         """Replace or merge this message with a later one of the same key."""
 
-    def release(self) -> None:
+    def send(self) -> None:
         """Send this message to the client."""
 
 
@@ -77,16 +77,16 @@ class Conflater:
         clock: the timer.
         is_behind: returns whether the client has unread data.
         flush: called after messages have been delivered.
-        hold: charges bytes to the client, negative to release.
+        charge_memory: charges bytes to the client, negative to release.
         has_all_that_matches: whether the subscription is for records, and its client had all
             matching ones when it began.
         slices: queues the release of due messages for time slices, with the client's name; None if
             the clock is the time of a replay, which continues when all due messages have left.
 
     Attributes:
-        received: the client's states of records, for `oof` messages; None if they follow from the
-            records (server/topics/subscriptions/delivery/record_conflation.py).
-        doing: see `EngineTask.doing`.
+        focus_state: the client's states of records, for `oof` messages; None if they follow from
+            the records (server/topics/subscriptions/delivery/record_conflation.py).
+        task_label: see `EngineTask.task_label`.
     """
 
     def __init__(
@@ -96,53 +96,57 @@ class Conflater:
         clock: Timer,
         is_behind: Callable[[], bool],
         flush: Callable[[], None],
-        hold: Callable[[int], None],
+        charge_memory: Callable[[int], None],
         *,
         has_all_that_matches: bool = False,
         slices: tuple[Callable[[EngineTask], None], str] | None = None,
     ) -> None:
-        self.received: FocusState | None = None if has_all_that_matches else FocusState(hold)
+        self.focus_state: FocusState | None = (
+            None if has_all_that_matches else FocusState(charge_memory)
+        )
         self._terms = terms
-        self._extract: Extractor | None = message_type.extractor(terms.keys) if terms.keys else None
+        self._extract_key: Extractor | None = (
+            message_type.extractor(terms.key_fields) if terms.key_fields else None
+        )
         self._clock = clock
         self._is_behind = is_behind
         self._flush = flush
-        self._hold = hold
+        self._charge_memory = charge_memory
         self._pending: dict[FocusKey, tuple[float, ConflatedMessage]] = {}
-        self._cancel: Callable[[], None] | None = None
-        self._is_leaving = False
-        self._queue: Callable[[EngineTask], None] | None = None
+        self._cancel_timer: Callable[[], None] | None = None
+        self._is_releasing = False
+        self._queue_task: Callable[[EngineTask], None] | None = None
         client = ""
         if slices is not None:
-            self._queue, client = slices
-        self.doing: Final = client, "conflation"
+            self._queue_task, client = slices
+        self.task_label: Final = client, "conflation"
 
     @property
-    def waiting(self) -> int:
+    def pending_count(self) -> int:
         """Number of waiting messages."""
         return len(self._pending)
 
-    def key(self, topic: str, body: bytes, sow_key: str | None) -> FocusKey | None:
+    def conflation_key(self, topic: str, body: bytes, sow_key: str | None) -> FocusKey | None:
         """Return the conflation key of a message; None if it has neither key fields nor SOW key."""
-        if self._extract is not None:
-            return topic, repr(self._extract(body))
+        if self._extract_key is not None:
+            return topic, repr(self._extract_key(body))
         return None if sow_key is None else (topic, sow_key)
 
-    def take(self, key: FocusKey, message: ConflatedMessage) -> None:
+    def add_message(self, key: FocusKey, message: ConflatedMessage) -> None:
         """Queue a message, or merge it into a waiting one with the same key."""
         waiting = self._pending.get(key)
         if waiting is not None:
             _, earlier = waiting
-            size = earlier.size
-            earlier.absorb(message)
-            self._hold(earlier.size - size)
+            size = earlier.body_bytes
+            earlier.merge_later(message)
+            self._charge_memory(earlier.body_bytes - size)
             return
-        self._hold(_MESSAGE + message.size)
-        self._pending[key] = self._clock.steady() + self._terms.interval, message
-        if self._cancel is None and not self._is_leaving:
-            self._cancel = self._clock.call_later(self._terms.interval, self._deliver_due)
+        self._charge_memory(_MESSAGE + message.body_bytes)
+        self._pending[key] = self._clock.steady() + self._terms.interval_s, message
+        if self._cancel_timer is None and not self._is_releasing:
+            self._cancel_timer = self._clock.call_later(self._terms.interval_s, self._deliver_due)
 
-    def release_some(self, most: int) -> bool:
+    def release_oldest(self, most: int) -> bool:
         """Release the messages that have waited longest, due or not.
 
         Args:
@@ -157,30 +161,32 @@ class Conflater:
 
     def close(self) -> None:
         """Drop waiting messages; the subscription has ended."""
-        self._hold(-sum(_MESSAGE + message.size for _, message in self._pending.values()))
+        self._charge_memory(
+            -sum(_MESSAGE + message.body_bytes for _, message in self._pending.values())
+        )
         self._pending.clear()
-        if self.received is not None:
-            self.received.close()
-        if self._cancel is not None:
-            self._cancel()
-            self._cancel = None
+        if self.focus_state is not None:
+            self.focus_state.close()
+        if self._cancel_timer is not None:
+            self._cancel_timer()
+            self._cancel_timer = None
 
     def _deliver_due(self) -> None:
-        self._cancel = None
-        if self._terms.automatic and self._is_behind():
-            self._cancel = self._clock.call_later(self._terms.interval, self._deliver_due)
-        elif self._queue is not None:
-            self._is_leaving = True
-            self._queue(self)
+        self._cancel_timer = None
+        if self._terms.is_automatic and self._is_behind():
+            self._cancel_timer = self._clock.call_later(self._terms.interval_s, self._deliver_due)
+        elif self._queue_task is not None:
+            self._is_releasing = True
+            self._queue_task(self)
         else:
             if self._release_due(self._clock.steady(), _BATCH_SIZE):
-                self._cancel = self._clock.call_later(0, self._deliver_due)
+                self._cancel_timer = self._clock.call_later(0, self._deliver_due)
             self._flush()
 
     def step(self) -> bool:
         """Release some of the due messages. See `EngineTask.step`."""
-        self._is_leaving = self._release_due(self._clock.steady(), _BATCH_SIZE)
-        return self._is_leaving
+        self._is_releasing = self._release_due(self._clock.steady(), _BATCH_SIZE)
+        return self._is_releasing
 
     def _release_due(self, now: float, most: int) -> bool:
         """Release up to `most` due messages; return True if more may be due."""
@@ -189,12 +195,12 @@ class Conflater:
                 return False
             key, (due, _) = next(iter(self._pending.items()))
             if due > now:
-                self._cancel = self._clock.call_later(due - now, self._deliver_due)
+                self._cancel_timer = self._clock.call_later(due - now, self._deliver_due)
                 return False
             self._release(key)
         return bool(self._pending)
 
     def _release(self, key: FocusKey) -> None:
         _, message = self._pending.pop(key)
-        self._hold(-_MESSAGE - message.size)
-        message.release()
+        self._charge_memory(-_MESSAGE - message.body_bytes)
+        message.send()

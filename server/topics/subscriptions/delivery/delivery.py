@@ -80,41 +80,50 @@ class DirectDelivery:
         presentation: the form of their messages.
     """
 
-    __slots__ = ("_frames", "_further_keys", "_left", "_outbox", "_present", "_right")
+    __slots__ = (
+        "_header_end",
+        "_header_start",
+        "_make_frames",
+        "_optional_keys",
+        "_outbox",
+        "_present_bodies",
+    )
 
     def __init__(
         self, outbox: FrameWriter, topic: str, sub_ids: Sequence[str], presentation: Presentation
     ) -> None:
         self._outbox = outbox
-        self._present = presentation.present if presentation.changes_bodies else None
-        self._further_keys = presentation.keys if presentation.asks_for_keys else None
-        self._frames = presentation.frames
-        self._left = header_start(topic)
-        self._right = presentation.header_end(sub_ids)
+        self._present_bodies = presentation.present_bodies if presentation.changes_bodies else None
+        self._optional_keys = presentation.optional_keys if presentation.has_optional_keys else None
+        self._make_frames = presentation.frames
+        self._header_start = header_start(topic)
+        self._header_end = presentation.header_end(sub_ids)
 
     def deliver(self, bodies: Sequence[bytes], envelope: Envelope) -> None:
         """Frame messages and write them to the connection's outbox."""
-        if self._present is not None:
-            bodies = self._present(bodies)
-        keys = envelope.keys
-        if self._further_keys is not None:
-            keys += self._further_keys(envelope)
+        if self._present_bodies is not None:
+            bodies = self._present_bodies(bodies)
+        keys = envelope.header_keys
+        if self._optional_keys is not None:
+            keys += self._optional_keys(envelope)
         if len(bodies) == 1 and not isinstance(bodies, Places) and len(bodies[0]) >= LARGE_BODY:
             self._deliver_large(bodies[0], keys)
             return
-        data = framed(bodies, self._left, keys + self._right)
+        data = framed(bodies, self._header_start, keys + self._header_end)
         self._outbox.write_run(data, len(bodies))
 
     def _deliver_large(self, body: bytes, keys: bytes) -> None:
         """Write a message to the outbox in two parts, the second of which is the body itself."""
         size = len(body)
-        header = self._left + b',"l":%d' % size + keys + self._right
+        header = self._header_start + b',"l":%d' % size + keys + self._header_end
         self._outbox.write_run(frame_head(header, size), 0)
         self._outbox.write(body)
 
     def deliver_run(self, run: MessageBatch) -> None:
         """Frame messages that have bookmarks of their own, and write them to the outbox."""
-        self._outbox.write_run(self._frames(run, self._left, self._right), len(run))
+        self._outbox.write_run(
+            self._make_frames(run, self._header_start, self._header_end), len(run)
+        )
 
 
 def deliver_run(run: MessageBatch, delivery: Delivery) -> None:

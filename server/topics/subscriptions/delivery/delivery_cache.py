@@ -25,7 +25,7 @@ class DeliveryCache(dict[_Key, Sequence[_Recipient]]):
         super().__init__()
         self._size = 0
 
-    def keep(self, key: _Key, recipients: Sequence[_Recipient]) -> Sequence[_Recipient]:
+    def store(self, key: _Key, recipients: Sequence[_Recipient]) -> Sequence[_Recipient]:
         """Cache prepared deliveries, and return them.
 
         Args:

@@ -25,38 +25,38 @@ class DeltaEncoder:
         keys: the key fields of the records.
     """
 
-    __slots__ = ("_keys", "_only_keys", "_type")
+    __slots__ = ("_key_fields", "_key_selection", "_message_type")
 
     def __init__(self, message_type: MessageType, keys: Sequence[Path]) -> None:
-        self._type: Final = message_type
-        self._keys: Final = tuple(keys)
+        self._message_type: Final = message_type
+        self._key_fields: Final = tuple(keys)
         directives = ["-/", *(f"+{format_path(key)}" for key in keys)]
-        self._only_keys: Final = parse_selection(",".join(directives))
+        self._key_selection: Final = parse_selection(",".join(directives))
 
     @property
-    def works(self) -> bool:
+    def is_supported(self) -> bool:
         """True if the message type has deltas; if not, delta subscribers get whole messages."""
-        return self._type.capabilities.delta
+        return self._message_type.capabilities.delta
 
-    def difference(self, previous: bytes, current: bytes) -> bytes | None:
+    def encode(self, previous: bytes, current: bytes) -> bytes | None:
         """Return the fields that differ, with the key fields; None if none differs."""
         try:
-            return self._type.differ(previous, current, self._keys)
+            return self._message_type.differ(previous, current, self._key_fields)
         except BodyError:
             return current
 
-    def keys_of(self, body: bytes) -> bytes:
+    def key_fields_of(self, body: bytes) -> bytes:
         """Return the key fields only: the body of a message in which no field differs."""
-        if not self._type.capabilities.select:
+        if not self._message_type.capabilities.select:
             return body
         try:
-            return self._type.select(body, self._only_keys)
+            return self._message_type.select(body, self._key_selection)
         except BodyError:
             return body
 
     def merge(self, earlier: bytes, later: bytes) -> bytes:
         """Merge two successive deltas into one."""
         try:
-            return self._type.merge(earlier, later, nulls=True)
+            return self._message_type.merge(earlier, later, nulls=True)
         except BodyError:
             return later

@@ -20,11 +20,11 @@ class Envelope:
 
     Args:
         publisher: the client that published them; None for the server's own messages.
-        received: when they were received, in seconds since 1970.
+        received_s: when they were received, in seconds since 1970.
         correlation_id: the publisher's correlation id.
         sow_key: the SOW key that the publisher gave.
         expiration: lifetime in seconds, 0 for no limit; None for the topic's default.
-        delta: whether they contain only changed fields.
+        is_delta: whether they contain only changed fields.
         sequence: the publisher's sequence number of a message, 0 for none.
 
     Attributes:
@@ -33,19 +33,19 @@ class Envelope:
         correlation_ids: of a run, the id of each message; empty if all have the envelope's.
         lifetimes: of a run, the lifetime of each message; empty if all have the envelope's.
         bookmark: the name of a message in the transaction log, empty for none.
-        keys: header keys that all of them carry, as JSON text, each with its leading comma.
+        header_keys: header keys that all of them carry, as JSON text, each with its leading comma.
     """
 
     __slots__ = (
         "bookmark",
         "correlation_id",
         "correlation_ids",
-        "delta",
         "expiration",
-        "keys",
+        "header_keys",
+        "is_delta",
         "lifetimes",
         "publisher",
-        "received",
+        "received_s",
         "sequence",
         "sequences",
         "sow_key",
@@ -57,28 +57,28 @@ class Envelope:
     def __init__(
         self,
         publisher: ClientIdentity | None,
-        received: float,
+        received_s: float,
         correlation_id: str | None = None,
         sow_key: str | None = None,
         expiration: int | None = None,
         *,
-        delta: bool = False,
+        is_delta: bool = False,
         sequence: int = 0,
     ) -> None:
         self.publisher = publisher
-        self.received = received
+        self.received_s = received_s
         self.correlation_id = correlation_id
         self.sow_key = sow_key
         self.expiration = expiration
-        self.delta = delta
+        self.is_delta = is_delta
         self.sequence = sequence
         self.sequences: Sequence[int] = ()
         self.correlation_ids: Sequence[str] = ()
         self.lifetimes: Sequence[int] = ()
         self.bookmark = ""
-        self.keys = correlation_key(correlation_id)
+        self.header_keys = correlation_key(correlation_id)
         if publisher is not None and publisher.user:
-            self.keys += b',"user_id":' + json_text(publisher.user)
+            self.header_keys += b',"user_id":' + json_text(publisher.user)
 
     @property
     def client_name(self) -> str:
@@ -88,20 +88,20 @@ class Envelope:
     @property
     def timestamp_key(self) -> bytes:
         """The header key of the receive time, for subscriptions with timestamps."""
-        return b',"ts":"%s"' % iso_timestamp(self.received).encode()
+        return b',"ts":"%s"' % iso_timestamp(self.received_s).encode()
 
     @property
     def bookmark_key(self) -> bytes:
         """The header key of the bookmark, for subscriptions with bookmarks; empty for none."""
         return b',"bm":"%s"' % self.bookmark.encode() if self.bookmark else b""
 
-    def held_since(self, received: float, bookmark: str) -> Self:
+    def with_time_and_bookmark(self, received: float, bookmark: str) -> Self:
         """Return this envelope with the receive time and the bookmark of another one."""
         held = copy(self)
-        held.received, held.bookmark = received, bookmark
+        held.received_s, held.bookmark = received, bookmark
         return held
 
-    def of_one(self, position: int) -> Self:
+    def for_message(self, position: int) -> Self:
         """Return this envelope for one message of the run, which is published by itself."""
         own, marks, lifetimes = self, self.correlation_ids, self.lifetimes
         if marks or lifetimes:
@@ -110,22 +110,22 @@ class Envelope:
             if lifetimes:
                 own.expiration = lifetimes[position]
             if marks:
-                own = own.marked(marks[position])
+                own = own.with_correlation_id(marks[position])
         if self.sequences:
             own.sequence = self.sequences[position]
         return own
 
-    def marked(self, correlation_id: str) -> Self:
+    def with_correlation_id(self, correlation_id: str) -> Self:
         """Return this envelope for a message of the run with its correlation id, or with none."""
         if correlation_id == (self.correlation_id or ""):
             return self
         own = copy(self)
         own.correlation_id = correlation_id or None
-        others = self.keys[len(correlation_key(self.correlation_id)) :]
-        own.keys = correlation_key(correlation_id) + others
+        others = self.header_keys[len(correlation_key(self.correlation_id)) :]
+        own.header_keys = correlation_key(correlation_id) + others
         return own
 
-    def further_keys(self, *, timestamp: bool, bookmark: bool, record: bool) -> bytes:
+    def optional_keys(self, *, timestamp: bool, bookmark: bool, record: bool) -> bytes:
         """Return optional header keys, as JSON text, each with its leading comma.
 
         Args:

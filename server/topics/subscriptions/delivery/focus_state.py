@@ -24,15 +24,15 @@ class FocusState:
     """Bodies last sent to a client, by key.
 
     Args:
-        hold: charges bytes to the client, negative to release.
+        charge_memory: charges bytes to the client, negative to release.
     """
 
-    __slots__ = ("_bodies", "_hold", "_is_counted")
+    __slots__ = ("_bodies", "_charge_memory", "_is_charged")
 
-    def __init__(self, hold: Callable[[int], None]) -> None:
-        self._hold: Final = hold
+    def __init__(self, charge_memory: Callable[[int], None]) -> None:
+        self._charge_memory: Final = charge_memory
         self._bodies: Final[dict[FocusKey, bytes]] = {}
-        self._is_counted = True
+        self._is_charged = True
 
     def get(self, key: FocusKey) -> bytes | None:
         """Return the body that the client has; None if it has none."""
@@ -42,28 +42,28 @@ class FocusState:
         """Record that a body is sent to the client."""
         earlier = self._bodies.get(key)
         self._bodies[key] = body
-        self._count(_ENTRY + len(body) if earlier is None else len(body) - len(earlier))
+        self._charge(_ENTRY + len(body) if earlier is None else len(body) - len(earlier))
 
     def pop(self, key: FocusKey) -> bytes | None:
         """Remove and return the client's body; None if it has none."""
         body = self._bodies.pop(key, None)
         if body is not None:
-            self._count(-_ENTRY - len(body))
+            self._charge(-_ENTRY - len(body))
         return body
 
     def close(self) -> None:
         """Stop charging: the subscription has ended. Its successor may take over the bodies."""
-        self._count(-self._size())
-        self._is_counted = False
+        self._charge(-self._size_bytes())
+        self._is_charged = False
 
     def reopen(self) -> None:
         """Charge again: another subscription takes over from the one that has ended."""
-        self._is_counted = True
-        self._count(self._size())
+        self._is_charged = True
+        self._charge(self._size_bytes())
 
-    def _size(self) -> int:
+    def _size_bytes(self) -> int:
         return sum(_ENTRY + len(body) for body in self._bodies.values())
 
-    def _count(self, size: int) -> None:
-        if self._is_counted:
-            self._hold(size)
+    def _charge(self, size: int) -> None:
+        if self._is_charged:
+            self._charge_memory(size)

@@ -26,43 +26,43 @@ class LoggedEnvelope(Envelope):
         entry: the entry.
     """
 
-    __slots__ = ("_entry", "_further_keys", "_further_wanted")
+    __slots__ = ("_entry", "_optional_keys", "_optional_keys_request")
 
     def __init__(
         self, entry: JournalEntry
     ) -> None:  # no super().__init__(): one is made per message
         self._entry = entry
-        self._further_keys = b""
-        self._further_wanted = (False, False, False)
+        self._optional_keys = b""
+        self._optional_keys_request = (False, False, False)
         self.publisher = None
-        self.received = entry.timestamp / _MICROSECONDS
+        self.received_s = entry.timestamp / _MICROSECONDS
         self.correlation_id = self.sow_key = self.expiration = None
-        self.delta = False
+        self.is_delta = False
         self.sequence = entry.sequence
         self.bookmark = f"{entry.client}|{entry.sequence}|"
-        self.keys = _origin_key(entry.origin)
+        self.header_keys = _origin_key(entry.origin)
         if entry.correlation_id:
             self.correlation_id = decode_text(entry.correlation_id)
-            self.keys = correlation_key(self.correlation_id) + self.keys
+            self.header_keys = correlation_key(self.correlation_id) + self.header_keys
 
-    def further_keys(self, *, timestamp: bool, bookmark: bool, record: bool) -> bytes:
-        """See `Envelope.further_keys`. Cached, as most subscribers get the same keys."""
+    def optional_keys(self, *, timestamp: bool, bookmark: bool, record: bool) -> bytes:
+        """See `Envelope.optional_keys`. Cached, as most subscribers get the same keys."""
         wanted = timestamp, bookmark, record
-        if wanted != self._further_wanted:
+        if wanted != self._optional_keys_request:
             entry = self._entry
             keys = self.bookmark_key if bookmark else b""
             if timestamp:
                 keys += self.timestamp_key
             if record and (entry.sow_key or entry.given_key):
                 keys += self.record_key
-            self._further_wanted, self._further_keys = wanted, keys
-        return self._further_keys
+            self._optional_keys_request, self._optional_keys = wanted, keys
+        return self._optional_keys
 
-    def held_since(self, received: float, bookmark: str) -> Self:
-        """See `Envelope.held_since`."""
-        held = super().held_since(received, bookmark)
-        held._further_keys = b""  # noqa: SLF001 - a copy of this one
-        held._further_wanted = (False, False, False)  # noqa: SLF001 - a copy of this one
+    def with_time_and_bookmark(self, received: float, bookmark: str) -> Self:
+        """See `Envelope.with_time_and_bookmark`."""
+        held = super().with_time_and_bookmark(received, bookmark)
+        held._optional_keys = b""  # noqa: SLF001 - a copy of this one
+        held._optional_keys_request = (False, False, False)  # noqa: SLF001 - a copy of this one
         return held
 
     @property
@@ -81,7 +81,7 @@ class LoggedEnvelope(Envelope):
         context.message_size = len(body)
         context.correlation_id = self.correlation_id
         context.bookmark = self.bookmark
-        context.last_updated = self.received
+        context.last_updated = self.received_s
         context.user = entry.origin.auth_id or None
         context.sow_key = self.record_sow_key
         if context.sow_key is not None:
@@ -93,23 +93,23 @@ class LoggedBatch:
     """Consecutive messages of one user to one topic; see `MessageBatch`.
 
     Args:
-        run: their entries, which have no extras.
+        entries: their entries, which have no extras.
     """
 
-    __slots__ = ("_bodies", "_run")
+    __slots__ = ("_bodies", "_entries")
 
-    def __init__(self, run: RawEntryBatch) -> None:
-        self._run = run
+    def __init__(self, entries: RawEntryBatch) -> None:
+        self._entries = entries
         self._bodies: Sequence[bytes] | None = None
 
     def __len__(self) -> int:
-        return len(self._run)
+        return len(self._entries)
 
     @property
     def bodies(self) -> Sequence[bytes]:
         """See `MessageBatch`."""
         if self._bodies is None:
-            self._bodies = self._run.data()
+            self._bodies = self._entries.split_bodies()
         return self._bodies
 
     def frames(
@@ -123,7 +123,7 @@ class LoggedBatch:
         record: bool,
     ) -> bytes:
         """See `MessageBatch`. The order of the keys is that of `LoggedEnvelope`."""
-        run = self._run
+        run = self._entries
         keys = _origin_key(run.origin)
         return frames(
             run.records, run.bodies, presented, left, keys, right, bookmark, timestamp, record
@@ -131,11 +131,11 @@ class LoggedBatch:
 
     def envelope(self, position: int) -> LoggedEnvelope:
         """See `MessageBatch`."""
-        return LoggedEnvelope(self._run.entry(position))
+        return LoggedEnvelope(self._entries.entry_at(position))
 
     def pick(self, positions: Sequence[int]) -> LoggedBatch:
         """Return some of the messages."""
-        return LoggedBatch(self._run.pick(positions))
+        return LoggedBatch(self._entries.pick(positions))
 
 
 def _origin_key(origin: JournalOrigin) -> bytes:

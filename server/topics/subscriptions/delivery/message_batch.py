@@ -35,7 +35,7 @@ class MessageBatch(Protocol):
             left: the header up to the length of the body.
             right: the end of the header, behind all other keys.
             presented: the bodies in the subscriber's form, None to send them verbatim.
-            timestamp: as for `Envelope.further_keys`.
+            timestamp: as for `Envelope.optional_keys`.
             bookmark: likewise.
             record: likewise.
         """

@@ -41,8 +41,8 @@ class Outbox:
     """Collects bytes for one connection until the next flush.
 
     Args:
-        waiting: the engine's list of outboxes that have output.
-        traffic: counts all output except plain deliveries; see `counted`.
+        pending_outboxes: the engine's list of outboxes that have output.
+        traffic: counts all output except plain deliveries; see `counting_writer`.
         sink: takes the collected bytes; the connection's write.
         takes_parts: whether the sink takes messages in several calls.
 
@@ -55,12 +55,12 @@ class Outbox:
     __slots__ = (
         "_has_parts",
         "_is_closed",
-        "_last",
-        "_ready",
+        "_pending_outboxes",
+        "_ready_chunks",
         "_reservations",
         "_sink",
+        "_tail_chunks",
         "_takes_parts",
-        "_waiting",
         "bytes_out",
         "messages_out",
         "traffic",
@@ -68,20 +68,20 @@ class Outbox:
 
     def __init__(
         self,
-        waiting: list[Outbox],
+        pending_outboxes: list[Outbox],
         traffic: OutputTraffic,
         sink: Callable[[bytes], None],
         *,
         takes_parts: bool = False,
     ) -> None:
         self.traffic: Final = traffic
-        self._waiting = waiting
+        self._pending_outboxes = pending_outboxes
         self._sink = sink
         self._takes_parts = takes_parts
         self._has_parts = False  # whether a message in parts has been written
-        self._ready: list[bytes] = []
+        self._ready_chunks: list[bytes] = []
         # where `write` appends; never empty behind a reservation, always empty when closed
-        self._last = self._ready
+        self._tail_chunks = self._ready_chunks
         self._reservations: deque[Reservation] = deque()
         self._is_closed = False
         self.bytes_out = 0
@@ -90,15 +90,15 @@ class Outbox:
     def close(self) -> None:
         """Take no more bytes. Earlier ones still leave, unless they wait for a reservation."""
         self._is_closed = True
-        self._last = []
+        self._tail_chunks = []
 
     def write(self, data: bytes) -> None:
         """Append bytes to the next flush, or behind the last reservation."""
-        if not self._last:
+        if not self._tail_chunks:
             if self._is_closed:
                 return
-            self._waiting.append(self)
-        self._last.append(data)
+            self._pending_outboxes.append(self)
+        self._tail_chunks.append(data)
 
     def write_run(self, data: bytes, messages: int) -> None:
         """Append bytes that are several messages, or none: a part of one."""
@@ -107,13 +107,13 @@ class Outbox:
         self.messages_out += messages - 1
         self.write(data)
 
-    def counted(self, tally: TrafficCounter) -> CountedOutbox:
+    def counting_writer(self, tally: TrafficCounter) -> CountedOutbox:
         """Return a writer to this outbox that counts messages in `tally`; see `OutputTraffic`."""
         return CountedOutbox(self, tally)
 
     def flush(self) -> None:
         """Write all bytes that may leave to the connection, in one piece."""
-        chunks = self._ready
+        chunks = self._ready_chunks
         if not chunks:  # it has been flushed already, outside of `Outboxes.flush`
             return
         if self._has_parts:
@@ -131,8 +131,8 @@ class Outbox:
 
     def _flush_parts(self) -> None:
         """Do the same with large parts, each of which is written as it is, without a copy."""
-        chunks, self._has_parts = self._ready[:], False
-        self._ready.clear()
+        chunks, self._has_parts = self._ready_chunks[:], False
+        self._ready_chunks.clear()
         self.messages_out += len(chunks)
         self.bytes_out += sum(map(len, chunks))
         small: list[bytes] = []
@@ -150,41 +150,41 @@ class Outbox:
     @property
     def pieces(self) -> int:
         """Number of `write` calls that the next flush combines."""
-        return len(self._ready)
+        return len(self._ready_chunks)
 
     @property
     def size(self) -> int:
         """Bytes of the next flush."""
-        return sum(map(len, self._ready))
+        return sum(map(len, self._ready_chunks))
 
     @property
-    def behind(self) -> int:
+    def bytes_behind(self) -> int:
         """Bytes that wait behind results of queries."""
-        return sum(sum(map(len, one.behind)) for one in self._reservations)
+        return sum(sum(map(len, one.chunks_behind)) for one in self._reservations)
 
     def reserve(self) -> Reservation:
         """Reserve the current position in the stream."""
         reservation = Reservation(self)
         if not self._is_closed:
             self._reservations.append(reservation)
-            self._last = reservation.behind
+            self._tail_chunks = reservation.chunks_behind
         return reservation
 
-    def release(self, reservation: Reservation) -> None:
+    def release_reservation(self, reservation: Reservation) -> None:
         """Release the bytes behind a reservation that is complete."""
         reservation.is_open = False
         while self._reservations and not self._reservations[0].is_open:
-            self.leave(self._reservations.popleft().behind)
+            self.append_chunks(self._reservations.popleft().chunks_behind)
         if not (self._reservations or self._is_closed):
-            self._last = self._ready
+            self._tail_chunks = self._ready_chunks
 
-    def leave(self, chunks: Iterable[bytes]) -> None:
+    def append_chunks(self, chunks: Iterable[bytes]) -> None:
         """Append bytes to the next flush."""
         for chunk in chunks:
             if chunk and not self._is_closed:
-                if not self._ready:
-                    self._waiting.append(self)
-                self._ready.append(chunk)
+                if not self._ready_chunks:
+                    self._pending_outboxes.append(self)
+                self._ready_chunks.append(chunk)
 
 
 class CountedOutbox:
@@ -192,23 +192,23 @@ class CountedOutbox:
 
     Args:
         outbox: takes the messages.
-        tally: counts them.
+        counter: counts them.
     """
 
-    __slots__ = ("_outbox", "_tally")
+    __slots__ = ("_counter", "_outbox")
 
-    def __init__(self, outbox: Outbox, tally: TrafficCounter) -> None:
+    def __init__(self, outbox: Outbox, counter: TrafficCounter) -> None:
         self._outbox = outbox
-        self._tally = tally
+        self._counter = counter
 
     def write(self, data: bytes) -> None:
         """See `Outbox.write`."""
-        self._tally.add(1, len(data))
+        self._counter.add(1, len(data))
         self._outbox.write(data)
 
     def write_run(self, data: bytes, messages: int) -> None:
         """See `Outbox.write_run`."""
-        self._tally.add(messages, len(data))
+        self._counter.add(messages, len(data))
         self._outbox.write_run(data, messages)
 
 
@@ -216,27 +216,27 @@ class Reservation:
     """A reserved position in the stream of a connection. See `Outbox.reserve`.
 
     Attributes:
-        behind: bytes that follow this position.
+        chunks_behind: bytes that follow this position.
         is_open: whether more bytes may be inserted.
     """
 
-    __slots__ = ("_outbox", "behind", "is_open")
+    __slots__ = ("_outbox", "chunks_behind", "is_open")
 
     def __init__(self, outbox: Outbox) -> None:
         self._outbox = outbox
-        self.behind: list[bytes] = [b""]  # not empty, so that `write` does not queue a flush
+        self.chunks_behind: list[bytes] = [b""]  # not empty, so that `write` does not queue a flush
         self.is_open = True
 
     def write(self, data: bytes) -> None:
         """Insert bytes at this position, which has to be the first that is still open."""
-        self._outbox.leave((data,))
+        self._outbox.append_chunks((data,))
 
     def write_run(self, data: bytes, messages: int) -> None:
         """Insert bytes that are several messages, or none."""
         self._outbox.messages_out += messages - 1
         self.write(data)
 
-    def write_answer(self, data: bytes) -> None:
+    def write_ack(self, data: bytes) -> None:
         """Insert bytes that are no message, but an answer about messages."""
         self._outbox.traffic.answers.add(1, len(data))
         self.write(data)
@@ -249,12 +249,12 @@ class Reservation:
     def close(self) -> None:
         """Release the bytes behind; harmless if it is closed already."""
         if self.is_open:
-            self._outbox.release(self)
+            self._outbox.release_reservation(self)
 
     def withdraw(self) -> list[bytes]:
         """Close, and return the bytes behind instead of releasing them."""
-        behind = self.behind[1:]
-        del self.behind[1:]
+        behind = self.chunks_behind[1:]
+        del self.chunks_behind[1:]
         self.close()
         return behind
 
@@ -263,22 +263,22 @@ class Outboxes:
     """All outboxes that have output.
 
     Args:
-        elapsed: a monotonic clock, in seconds.
+        monotonic_s: a monotonic clock, in seconds.
 
     Attributes:
-        waiting: the outboxes, those first that have waited longest.
+        pending_outboxes: the outboxes, those first that have waited longest.
         traffic: counts all output except plain deliveries.
     """
 
-    def __init__(self, elapsed: Callable[[], float]) -> None:
-        self.waiting: list[Outbox] = []
+    def __init__(self, monotonic_s: Callable[[], float]) -> None:
+        self.pending_outboxes: list[Outbox] = []
         self.traffic: Final = OutputTraffic()
-        self._elapsed = elapsed
+        self._monotonic_s = monotonic_s
 
     @property
     def is_write_full(self) -> bool:
         """True if there is so much output that waiting for more would save nothing."""
-        waiting = self.waiting
+        waiting = self.pending_outboxes
         return bool(waiting) and waiting[0].size >= _FULL_WRITE
 
     def flush(self, end: float, first: int = 0) -> None:
@@ -288,11 +288,11 @@ class Outboxes:
             end: the end of the slice, by `elapsed`.
             first: the position of the first outbox to be flushed.
         """
-        waiting = self.waiting
+        waiting = self.pending_outboxes
         while first < len(waiting):
             part = waiting[first : first + _FLUSHED_BETWEEN_LOOKS]
             del waiting[first : first + _FLUSHED_BETWEEN_LOOKS]
             for outbox in part:
                 outbox.flush()
-            if self._elapsed() >= end:
+            if self._monotonic_s() >= end:
                 break

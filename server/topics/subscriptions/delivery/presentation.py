@@ -25,14 +25,14 @@ class SelectList:
         text: the list as sent, which identifies it.
         selection: its parsed form.
         message_type: parses bodies.
-        is_binding: whether it is an entitlement: a body that cannot be parsed is then replaced by
-            an empty one; otherwise it is sent unchanged.
+        is_entitlement: whether it is an entitlement: a body that cannot be parsed is then replaced
+            by an empty one; otherwise it is sent unchanged.
     """
 
     text: str
     selection: FieldSelection
     message_type: MessageType
-    is_binding: bool = False
+    is_entitlement: bool = False
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, SelectList) and self.text == other.text
@@ -45,7 +45,7 @@ class SelectList:
         try:
             return self.message_type.select(body, self.selection)
         except BodyError:
-            return b"" if self.is_binding else body
+            return b"" if self.is_entitlement else body
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,44 +56,44 @@ class Presentation:
         select: the fields that the body is reduced to, None for all of it.
         permitted: the fields that the subscriber may see, None for all; the others are neither
             read by its expressions nor sent (AMPS User Guide, Entitlement Select Lists).
-        timestamp: whether the header has the time at which the server received the message.
-        sow_key: whether the header has the SOW key, of messages that have one.
-        bookmark: whether the header has the bookmark, of messages that have one.
-        sub_ids: whether the header has the ids of the subscriptions that the message is for.
+        has_timestamp: whether the header has the time at which the server received the message.
+        has_sow_key: whether the header has the SOW key, of messages that have one.
+        has_bookmark: whether the header has the bookmark, of messages that have one.
+        has_sub_ids: whether the header has the ids of the subscriptions that the message is for.
         pretty: formats the body to be readable, None to leave it as it is.
     """
 
     select: SelectList | None = None
-    timestamp: bool = False
-    sow_key: bool = True
-    bookmark: bool = False
-    sub_ids: bool = True
+    has_timestamp: bool = False
+    has_sow_key: bool = True
+    has_bookmark: bool = False
+    has_sub_ids: bool = True
     pretty: Callable[[bytes], bytes] | None = None
     permitted: SelectList | None = None
 
     def header_end(self, sub_ids: Sequence[str]) -> bytes:
         """Return the end of the header of messages for some subscriptions, as JSON text."""
-        return b',"sids":%b}' % json_text(",".join(sub_ids)) if self.sub_ids else b"}"
+        return b',"sids":%b}' % json_text(",".join(sub_ids)) if self.has_sub_ids else b"}"
 
     @property
     def changes_bodies(self) -> bool:
         """True if bodies are not passed on verbatim."""
-        return self.cuts_bodies or self.pretty is not None
+        return self.selects_fields or self.pretty is not None
 
     @property
-    def cuts_bodies(self) -> bool:
+    def selects_fields(self) -> bool:
         """True if fields of bodies are removed."""
         return self.select is not None or self.permitted is not None
 
     @property
-    def asks_for_keys(self) -> bool:
+    def has_optional_keys(self) -> bool:
         """True if headers have more keys than the publisher's options of a message."""
-        return self.timestamp or self.bookmark
+        return self.has_timestamp or self.has_bookmark
 
-    def keys(self, envelope: Envelope) -> bytes:
+    def optional_keys(self, envelope: Envelope) -> bytes:
         """Return these keys, as JSON text, each with its leading comma."""
-        return envelope.further_keys(
-            timestamp=self.timestamp, bookmark=self.bookmark, record=self.sow_key
+        return envelope.optional_keys(
+            timestamp=self.has_timestamp, bookmark=self.has_bookmark, record=self.has_sow_key
         )
 
     def frames(self, run: MessageBatch, left: bytes, right: bytes) -> bytes:
@@ -107,27 +107,27 @@ class Presentation:
         return run.frames(
             left,
             right,
-            self.present(run.bodies) if self.changes_bodies else None,
-            timestamp=self.timestamp,
-            bookmark=self.bookmark,
-            record=self.sow_key,
+            self.present_bodies(run.bodies) if self.changes_bodies else None,
+            timestamp=self.has_timestamp,
+            bookmark=self.has_bookmark,
+            record=self.has_sow_key,
         )
 
-    def present(self, bodies: Sequence[bytes]) -> Sequence[bytes]:
+    def present_bodies(self, bodies: Sequence[bytes]) -> Sequence[bytes]:
         """Return bodies in the subscriber's form."""
-        return [self.finish(self.cut(body)) for body in bodies]
+        return [self.format_body(self.select_fields(body)) for body in bodies]
 
-    def cut(self, body: bytes) -> bytes:
+    def select_fields(self, body: bytes) -> bytes:
         """Return the selected and permitted fields of a body."""
         if self.permitted is not None:
             body = self.permitted.apply(body)
         return body if self.select is None else self.select.apply(body)
 
-    def seen(self, body: bytes) -> bytes:
+    def select_permitted(self, body: bytes) -> bytes:
         """Return the permitted fields of a body."""
         return body if self.permitted is None else self.permitted.apply(body)
 
-    def finish(self, body: bytes) -> bytes:
+    def format_body(self, body: bytes) -> bytes:
         """Return a reduced body in its final formatting."""
         return body if self.pretty is None else self.pretty(body)
 

@@ -33,9 +33,9 @@ if TYPE_CHECKING:
 class RecordMessageForm(Enum):
     """The form of a subscription's message about a change."""
 
-    WHOLE = "the record"
+    FULL = "the record"
     DELTA = "what is different"
-    LEAVING = "that it is out of focus"
+    OOF = "that it is out of focus"
 
 
 class ConflatedRecordDelivery:
@@ -46,21 +46,21 @@ class ConflatedRecordDelivery:
         conflater: that conflater.
         topic: the topic's name.
         form: the form of the subscription's messages.
-        publish: sends records and deltas.
-        leave: sends `oof` messages.
-        barrier: limits messages about records that are hidden at times; None for no limit.
-        had: whether the subscription matched the record's state before the changes.
+        publish_framer: sends records and deltas.
+        oof_framer: sends `oof` messages.
+        visibility: limits messages about records that are hidden at times; None for no limit.
+        had_match: whether the subscription matched the record's state before the changes.
     """
 
     __slots__ = (
-        "barrier",
         "conflater",
         "form",
-        "had",
-        "leave",
-        "publish",
+        "had_match",
+        "oof_framer",
+        "publish_framer",
         "subscription",
         "topic",
+        "visibility",
     )
 
     def __init__(
@@ -69,20 +69,20 @@ class ConflatedRecordDelivery:
         conflater: Conflater,
         topic: str,
         form: RecordMessageForm,
-        publish: RecordFramer,
-        leave: RecordFramer,
-        barrier: EntitlementVisibility | None,
+        publish_framer: RecordFramer,
+        oof_framer: RecordFramer,
+        visibility: EntitlementVisibility | None,
         *,
-        had: bool,
+        had_match: bool,
     ) -> None:
         self.subscription = subscription
         self.conflater = conflater
         self.topic = topic
         self.form = form
-        self.publish = publish
-        self.leave = leave
-        self.barrier = barrier
-        self.had = had
+        self.publish_framer = publish_framer
+        self.oof_framer = oof_framer
+        self.visibility = visibility
+        self.had_match = had_match
 
     def deliver(self, message: RecordMessage) -> None:
         """See `RecordDelivery.deliver`."""
@@ -90,20 +90,23 @@ class ConflatedRecordDelivery:
         presentation = self.subscription.presentation
         if (
             form is RecordMessageForm.DELTA
-            and self.barrier is not None
-            and self.barrier.hid(message)
+            and self.visibility is not None
+            and self.visibility.was_hidden(message)
         ):
-            form = RecordMessageForm.WHOLE
-        if form is RecordMessageForm.WHOLE:
-            body = presentation.cut(message.body)
+            form = RecordMessageForm.FULL
+        if form is RecordMessageForm.FULL:
+            body = presentation.select_fields(message.body)
         elif form is RecordMessageForm.DELTA:
             delta = message.delta(presentation)
-            if delta is None and self.subscription.no_empties:
+            if delta is None and self.subscription.omits_empty_deltas:
                 return
-            body = message.only_keys(presentation) if delta is None else delta
-        seen = presentation.seen(message.body)
-        key = self.conflater.key(self.topic, seen, message.key) or (self.topic, message.key)
-        self.conflater.take(key, _PendingRecord(self, form, key, message, body))
+            body = message.key_fields_only(presentation) if delta is None else delta
+        seen = presentation.select_permitted(message.body)
+        key = self.conflater.conflation_key(self.topic, seen, message.key) or (
+            self.topic,
+            message.key,
+        )
+        self.conflater.add_message(key, _PendingRecord(self, form, key, message, body))
 
 
 class _PendingRecord:
@@ -113,11 +116,11 @@ class _PendingRecord:
         "_bookmark",
         "_delivery",
         "_form",
-        "_gone",
         "_key",
         "_message",
+        "_pending_oof",
         "_previous",
-        "_received",
+        "_received_s",
         "body",
     )
 
@@ -135,61 +138,65 @@ class _PendingRecord:
         self._message = message
         self.body = body
         envelope = message.envelope  # shared by a run, and mutated for its next message
-        self._received, self._bookmark = envelope.received, envelope.bookmark
-        follows = delivery.subscription.tracks_focus and delivery.conflater.received is None
-        self._previous = message.previous if follows and delivery.had else None
-        self._gone: tuple[ConflatedRecordDelivery, RecordMessage] | None = None
+        self._received_s, self._bookmark = envelope.received_s, envelope.bookmark
+        follows = delivery.subscription.tracks_focus and delivery.conflater.focus_state is None
+        self._previous = message.previous if follows and delivery.had_match else None
+        self._pending_oof: tuple[ConflatedRecordDelivery, RecordMessage] | None = None
 
     @property
-    def size(self) -> int:
-        """See `ConflatedMessage.size`."""
+    def body_bytes(self) -> int:
+        """See `ConflatedMessage.body_bytes`."""
         return len(self.body) + len(self._previous or b"")
 
-    def absorb(self, later: Self) -> None:
-        """See `ConflatedMessage.absorb`."""
-        if self._form is RecordMessageForm.LEAVING and later._form is not RecordMessageForm.LEAVING:
-            self._gone = self._gone or (self._delivery, self._message)
-        if later._form is not RecordMessageForm.DELTA or self._form is RecordMessageForm.LEAVING:
+    def merge_later(self, later: Self) -> None:
+        """See `ConflatedMessage.merge_later`."""
+        if self._form is RecordMessageForm.OOF and later._form is not RecordMessageForm.OOF:
+            self._pending_oof = self._pending_oof or (self._delivery, self._message)
+        if later._form is not RecordMessageForm.DELTA or self._form is RecordMessageForm.OOF:
             self._form = later._form
             self.body = later.body
         elif self._form is RecordMessageForm.DELTA:
             self.body = later._message.merge_deltas(self.body, later.body)
         else:
-            self.body = later._delivery.subscription.presentation.cut(later._message.body)
+            self.body = later._delivery.subscription.presentation.select_fields(later._message.body)
         self._message = later._message
         self._delivery = later._delivery
 
-    def release(self) -> None:
-        """See `ConflatedMessage.release`."""
+    def send(self) -> None:
+        """See `ConflatedMessage.send`."""
         subscription, conflater = self._delivery.subscription, self._delivery.conflater
-        first = self._message.envelope.held_since(self._received, self._bookmark)
-        if self._form is RecordMessageForm.LEAVING:
-            known = self._known()
-            if conflater.received is not None:
-                conflater.received.pop(self._key)
+        first = self._message.envelope.with_time_and_bookmark(self._received_s, self._bookmark)
+        if self._form is RecordMessageForm.OOF:
+            known = self._client_state()
+            if conflater.focus_state is not None:
+                conflater.focus_state.pop(self._key)
             if known is not None:
-                barrier, message = self._delivery.barrier, self._message
+                barrier, message = self._delivery.visibility, self._message
                 if barrier is not None:
-                    message = barrier.told(message)
-                self._delivery.leave.write(message, known, first)
+                    message = barrier.visible_message(message)
+                self._delivery.oof_framer.write(message, known, first)
             return
-        if self._gone is not None and subscription.delta and self._gone[1].reason != MATCH:
+        if (
+            self._pending_oof is not None
+            and subscription.sends_deltas
+            and self._pending_oof[1].reason != MATCH
+        ):
             # A new record replaced a deleted one: a delta cannot tell which fields of the old one
             # the new one lacks.
-            known = self._known()
+            known = self._client_state()
             if known is not None:
-                delivery, message = self._gone
-                delivery.leave.write(message, known, first)
-        if subscription.tracks_focus and conflater.received is not None:
-            whole = subscription.presentation.cut(self._message.body)
-            conflater.received.put(self._key, whole)
-        self._delivery.publish.write(self._message, self.body, first)
+                delivery, message = self._pending_oof
+                delivery.oof_framer.write(message, known, first)
+        if subscription.tracks_focus and conflater.focus_state is not None:
+            whole = subscription.presentation.select_fields(self._message.body)
+            conflater.focus_state.put(self._key, whole)
+        self._delivery.publish_framer.write(self._message, self.body, first)
 
-    def _known(self) -> bytes | None:
+    def _client_state(self) -> bytes | None:
         """Return the record as the client has it before this message; None if it has none."""
-        received = self._delivery.conflater.received
+        received = self._delivery.conflater.focus_state
         if received is not None:
             return received.get(self._key)
         if self._previous is None:
             return None
-        return self._delivery.subscription.presentation.cut(self._previous)
+        return self._delivery.subscription.presentation.select_fields(self._previous)

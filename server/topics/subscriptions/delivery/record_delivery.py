@@ -37,7 +37,7 @@ class RecordMessage:
         body: the record's new state; for a removed record, the last one.
         previous: the state before, None for a new record.
         envelope: the origin of the change.
-        differ: makes deltas.
+        delta_encoder: makes deltas.
         reason: the reason in `oof` messages.
         correlation_id: the publisher's correlation id of the record.
         record: the record, in one of the two states.
@@ -45,13 +45,13 @@ class RecordMessage:
 
     __slots__ = (
         "_delta",
-        "_differ",
+        "_delta_encoder",
         "body",
         "correlation_id",
         "envelope",
+        "header_keys",
         "key",
         "key_header",
-        "keys",
         "previous",
         "reason",
         "record",
@@ -63,7 +63,7 @@ class RecordMessage:
         body: bytes,
         previous: bytes | None,
         envelope: Envelope,
-        differ: DeltaEncoder,
+        delta_encoder: DeltaEncoder,
         reason: str,
         correlation_id: str,
         record: Record,
@@ -75,17 +75,17 @@ class RecordMessage:
         self.reason = reason
         self.correlation_id = correlation_id
         self.key_header = b',"k":' + json_text(key)
-        self.keys = (
-            envelope.keys
+        self.header_keys = (
+            envelope.header_keys
             if correlation_id == (envelope.correlation_id or "")
             else correlation_key(correlation_id)
         )
         self.record = record
-        self._differ = differ
+        self._delta_encoder = delta_encoder
         self._delta: list[bytes | None] | None = None
 
     @classmethod
-    def about(cls, record: Record, reason: str, differ: DeltaEncoder) -> Self:
+    def for_unchanged_record(cls, record: Record, reason: str, differ: DeltaEncoder) -> Self:
         """Return a message about an unchanged record, with the header fields of its publish."""
         envelope = Envelope(None, to_seconds(record.timestamp))
         envelope.bookmark = record.bookmark
@@ -93,7 +93,7 @@ class RecordMessage:
             record.key, record.body, None, envelope, differ, reason, record.correlation_id, record
         )
 
-    def since(self, earlier: Self) -> Self:
+    def merge_earlier(self, earlier: Self) -> Self:
         """Return a message that merges this change and an earlier one of the same record.
 
         A record that was removed and inserted again in between is new.
@@ -103,13 +103,13 @@ class RecordMessage:
             self.body,
             None if self.previous is None else earlier.previous,
             self.envelope,
-            self._differ,
+            self._delta_encoder,
             self.reason,
             self.correlation_id,
             self.record,
         )
 
-    def barred(self, known: bytes, reason: str) -> Self:
+    def redacted(self, known: bytes, reason: str) -> Self:
         """Return this change for a user who is not entitled to the new state.
 
         Args:
@@ -121,7 +121,7 @@ class RecordMessage:
             known,
             None,
             self.envelope,
-            self._differ,
+            self._delta_encoder,
             reason if self.reason == MATCH else self.reason,
             self.correlation_id,
             self.record,
@@ -130,21 +130,24 @@ class RecordMessage:
     def delta(self, presentation: Presentation) -> bytes | None:
         """Return the differing fields that the presentation includes; None if none differs."""
         if self.previous is None:
-            return presentation.cut(self.body)
-        if presentation.cuts_bodies:
-            before, now = presentation.cut(self.previous), presentation.cut(self.body)
-            return self._differ.difference(before, now)
+            return presentation.select_fields(self.body)
+        if presentation.selects_fields:
+            before, now = (
+                presentation.select_fields(self.previous),
+                presentation.select_fields(self.body),
+            )
+            return self._delta_encoder.encode(before, now)
         if self._delta is None:
-            self._delta = [self._differ.difference(self.previous, self.body)]
+            self._delta = [self._delta_encoder.encode(self.previous, self.body)]
         return self._delta[0]
 
-    def only_keys(self, presentation: Presentation) -> bytes:
+    def key_fields_only(self, presentation: Presentation) -> bytes:
         """Return the body of a message in which no field differs: the key fields."""
-        return self._differ.keys_of(presentation.cut(self.body))
+        return self._delta_encoder.key_fields_of(presentation.select_fields(self.body))
 
     def merge_deltas(self, earlier: bytes, later: bytes) -> bytes:
         """Merge two successive deltas of the record into one."""
-        return self._differ.merge(earlier, later)
+        return self._delta_encoder.merge(earlier, later)
 
 
 class RecordDelivery(Protocol):
@@ -192,7 +195,7 @@ class OutboxRecordFramer:
         presentation: the presentation of these subscriptions.
     """
 
-    __slots__ = ("_command", "_left", "_outbox", "_right", "presentation")
+    __slots__ = ("_command", "_header_end", "_header_start", "_outbox", "presentation")
 
     def __init__(
         self,
@@ -205,8 +208,8 @@ class OutboxRecordFramer:
         self.presentation = presentation
         self._outbox = outbox
         self._command = command
-        self._left = b'{"c":%b,"t":%b' % (json_text(command), json_text(topic))
-        self._right = presentation.header_end(sub_ids)
+        self._header_start = b'{"c":%b,"t":%b' % (json_text(command), json_text(topic))
+        self._header_end = presentation.header_end(sub_ids)
 
     def write(self, message: RecordMessage, body: bytes, received: Envelope | None = None) -> None:
         """Send a body about a record.
@@ -217,15 +220,17 @@ class OutboxRecordFramer:
             received: the envelope that supplies the timestamp; None for the message's own.
         """
         presentation = self.presentation
-        body = presentation.finish(body)
+        body = presentation.format_body(body)
         header = b'%b%b%b,"l":%d%b%b%b' % (
-            self._left,
-            message.key_header if presentation.sow_key else b"",
+            self._header_start,
+            message.key_header if presentation.has_sow_key else b"",
             b"" if self._command == "p" else b',"reason":"%b"' % message.reason.encode(),
             len(body),
-            message.keys,
-            presentation.keys(received or message.envelope) if presentation.asks_for_keys else b"",
-            self._right,
+            message.header_keys,
+            presentation.optional_keys(received or message.envelope)
+            if presentation.has_optional_keys
+            else b"",
+            self._header_end,
         )
         self._outbox.write(frame(header, body))
 
@@ -238,19 +243,19 @@ class OutboxRecordFramer:
         """
         presentation, bodies = self.presentation, run.bodies
         if presentation.changes_bodies:
-            bodies = presentation.present(bodies)
-        keys = envelope.keys
-        if presentation.timestamp:
+            bodies = presentation.present_bodies(bodies)
+        keys = envelope.header_keys
+        if presentation.has_timestamp:
             keys += envelope.timestamp_key
         marks = run.correlation_ids
         made = frames(
-            self._left,
-            run.keys if presentation.sow_key else (),
+            self._header_start,
+            run.keys if presentation.has_sow_key else (),
             bodies,
             [correlation_key(mark) + keys for mark in marks] if marks else keys,
             of_one(run.publisher, 0),
-            run.numbers if presentation.bookmark else (),
-            self._right,
+            run.numbers if presentation.has_bookmark else (),
+            self._header_end,
         )
         self._outbox.write_run(made, len(bodies))
 
@@ -269,7 +274,7 @@ class FullRecordDelivery:
 
     def deliver(self, message: RecordMessage) -> None:
         """See `RecordDelivery.deliver`."""
-        self.framer.write(message, self.framer.presentation.cut(message.body))
+        self.framer.write(message, self.framer.presentation.select_fields(message.body))
 
 
 def deliver_run(
@@ -281,13 +286,13 @@ def deliver_run(
     """
     if isinstance(delivery, FullRecordDelivery) and isinstance(delivery.framer, OutboxRecordFramer):
         framer = delivery.framer
-        for part in run.by_publisher() if framer.presentation.bookmark else (run,):
+        for part in run.split_by_publisher() if framer.presentation.has_bookmark else (run,):
             framer.write_run(part, envelope)
         return
     for place in range(len(run.bodies)):
-        record = run.record(place)
+        record = run.record_at(place)
         mark = record.correlation_id
-        own = envelope.marked(mark)
+        own = envelope.with_correlation_id(mark)
         own.bookmark = record.bookmark
         delivery.deliver(
             RecordMessage(record.key, record.body, None, own, differ, MATCH, mark, record)
@@ -299,50 +304,54 @@ class OofDelivery:
 
     Args:
         framer: sends the messages.
-        barrier: decides which states the user is entitled to; None for all.
+        visibility: decides which states the user is entitled to; None for all.
     """
 
-    __slots__ = ("_barrier", "_framer")
+    __slots__ = ("_framer", "_visibility")
 
-    def __init__(self, framer: RecordFramer, barrier: EntitlementVisibility | None) -> None:
+    def __init__(self, framer: RecordFramer, visibility: EntitlementVisibility | None) -> None:
         self._framer = framer
-        self._barrier = barrier
+        self._visibility = visibility
 
     def deliver(self, message: RecordMessage) -> None:
         """See `RecordDelivery.deliver`."""
-        if self._barrier is not None:
-            message = self._barrier.told(message)
-        self._framer.write(message, self._framer.presentation.cut(message.body))
+        if self._visibility is not None:
+            message = self._visibility.visible_message(message)
+        self._framer.write(message, self._framer.presentation.select_fields(message.body))
 
 
 class DeltaDelivery:
     """Sends the differing fields; of a record that was hidden before, all fields.
 
     Args:
-        changed: sends messages in which fields differ.
-        unchanged: sends messages in which no field differs; None to suppress them.
-        barrier: decides which states the user is entitled to; None for all.
+        changed_framer: sends messages in which fields differ.
+        unchanged_framer: sends messages in which no field differs; None to suppress them.
+        visibility: decides which states the user is entitled to; None for all.
     """
 
-    __slots__ = ("_barrier", "_changed", "_unchanged")
+    __slots__ = ("_changed_framer", "_unchanged_framer", "_visibility")
 
     def __init__(
         self,
-        changed: RecordFramer,
-        unchanged: RecordFramer | None,
-        barrier: EntitlementVisibility | None,
+        changed_framer: RecordFramer,
+        unchanged_framer: RecordFramer | None,
+        visibility: EntitlementVisibility | None,
     ) -> None:
-        self._changed = changed
-        self._unchanged = unchanged
-        self._barrier = barrier
+        self._changed_framer = changed_framer
+        self._unchanged_framer = unchanged_framer
+        self._visibility = visibility
 
     def deliver(self, message: RecordMessage) -> None:
         """See `RecordDelivery.deliver`."""
-        if self._barrier is not None and self._barrier.hid(message):
-            self._changed.write(message, self._changed.presentation.cut(message.body))
+        if self._visibility is not None and self._visibility.was_hidden(message):
+            self._changed_framer.write(
+                message, self._changed_framer.presentation.select_fields(message.body)
+            )
             return
-        delta = message.delta(self._changed.presentation)
+        delta = message.delta(self._changed_framer.presentation)
         if delta is not None:
-            self._changed.write(message, delta)
-        elif self._unchanged is not None:
-            self._unchanged.write(message, message.only_keys(self._unchanged.presentation))
+            self._changed_framer.write(message, delta)
+        elif self._unchanged_framer is not None:
+            self._unchanged_framer.write(
+                message, message.key_fields_only(self._unchanged_framer.presentation)
+            )

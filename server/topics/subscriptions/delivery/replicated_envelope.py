@@ -26,7 +26,7 @@ class ReplicatedEnvelope(Envelope):
         super().__init__(None, received, correlation_id)
         self._user = user
         if user:
-            self.keys += b',"user_id":' + json_text(user)
+            self.header_keys += b',"user_id":' + json_text(user)
 
     def describe_publisher(self, context: MessageContext) -> None:
         """See `Envelope.describe_publisher`."""

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 class MessageSink(Protocol):
     """Takes the messages of a subscription."""
 
-    def take(self, topic: str, body: bytes, envelope: Envelope) -> None:
+    def on_message(self, topic: str, body: bytes, envelope: Envelope) -> None:
         """Take a message of a topic without records.
 
         Args:
@@ -28,7 +28,7 @@ class MessageSink(Protocol):
             envelope: the origin of the message.
         """
 
-    def take_record(self, topic: str, body: bytes, message: RecordMessage) -> None:
+    def on_record(self, topic: str, body: bytes, message: RecordMessage) -> None:
         """Take a message about a record.
 
         Args:
@@ -37,7 +37,7 @@ class MessageSink(Protocol):
             message: the change of the record.
         """
 
-    def take_leaving(self, topic: str, body: bytes, message: RecordMessage) -> None:
+    def on_oof(self, topic: str, body: bytes, message: RecordMessage) -> None:
         """Take the `oof` of a record, for a subscription that tracks focus.
 
         Args:
@@ -54,24 +54,24 @@ class SinkDelivery:
         sink: takes the messages.
         topic: the topic's name.
         presentation: the form of the messages.
-        tally: counts the messages.
+        counter: counts the messages.
     """
 
-    __slots__ = ("_presentation", "_sink", "_tally", "_topic")
+    __slots__ = ("_counter", "_presentation", "_sink", "_topic")
 
     def __init__(
-        self, sink: MessageSink, topic: str, presentation: Presentation, tally: TrafficCounter
+        self, sink: MessageSink, topic: str, presentation: Presentation, counter: TrafficCounter
     ) -> None:
-        self._tally = tally
+        self._counter = counter
         self._sink = sink
         self._topic = topic
         self._presentation = presentation
 
     def deliver(self, bodies: Sequence[bytes], envelope: Envelope) -> None:
         """Pass messages to the sink."""
-        self._tally.add(len(bodies), sum(map(len, bodies)))
-        for body in self._presentation.present(bodies):
-            self._sink.take(self._topic, body, envelope)
+        self._counter.add(len(bodies), sum(map(len, bodies)))
+        for body in self._presentation.present_bodies(bodies):
+            self._sink.on_message(self._topic, body, envelope)
 
 
 class SinkFramer:
@@ -84,15 +84,15 @@ class SinkFramer:
         leaves: whether the messages are `oof` messages.
     """
 
-    __slots__ = ("_take", "_topic", "presentation")
+    __slots__ = ("_pass_message", "_topic", "presentation")
 
     def __init__(
         self, sink: MessageSink, topic: str, presentation: Presentation, *, leaves: bool
     ) -> None:
-        self._take = sink.take_leaving if leaves else sink.take_record
+        self._pass_message = sink.on_oof if leaves else sink.on_record
         self._topic = topic
         self.presentation = presentation
 
     def write(self, message: RecordMessage, body: bytes, received: Envelope | None = None) -> None:  # noqa: ARG002 - see `RecordFramer.write`
         """Pass a message to the sink."""
-        self._take(self._topic, self.presentation.finish(body), message)
+        self._pass_message(self._topic, self.presentation.format_body(body), message)

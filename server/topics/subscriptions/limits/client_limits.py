@@ -24,18 +24,18 @@ class ClientLimits:
     """The limits on bytes kept for the clients of a pool.
 
     Attributes:
-        memory: bytes in memory, all clients together.
-        disk: bytes on disk, all clients together.
+        memory_bytes: bytes in memory, all clients together.
+        disk_bytes: bytes on disk, all clients together.
         directory: the directory of the files for offlined clients.
-        share: the part of either that one client may use, from 0 to 1.
-        age: seconds that a byte may wait, None for no limit.
+        client_share: the part of either that one client may use, from 0 to 1.
+        max_age_s: seconds that a byte may wait, None for no limit.
     """
 
-    memory: int
-    disk: int
+    memory_bytes: int
+    disk_bytes: int
     directory: str
-    share: float
-    age: float | None
+    client_share: float
+    max_age_s: float | None
 
 
 def has_own_pool(transport: SlowClientLimits) -> bool:
@@ -57,11 +57,11 @@ def limits_of(spec: SlowClientLimits, enclosing: SlowClientLimits | None = None)
     age = spec.client_message_age_limit or outer.client_message_age_limit
     capacity = spec.client_max_capacity or outer.client_max_capacity or _DEFAULT_CLIENT_CAPACITY
     return ClientLimits(
-        memory=memory,
-        disk=disk,
+        memory_bytes=memory,
+        disk_bytes=disk,
         directory=spec.message_disk_path or outer.message_disk_path or _DEFAULT_DIRECTORY,
-        share=capacity / 100,
-        age=None if age is None else age / _NANOSECONDS,
+        client_share=capacity / 100,
+        max_age_s=None if age is None else age / _NANOSECONDS,
     )
 
 

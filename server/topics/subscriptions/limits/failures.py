@@ -41,15 +41,15 @@ class SubscriptionFailures:
     """Ends the subscriptions of an engine for which something has failed.
 
     Args:
-        queue: queues work for the scheduler; see `Scheduler.queue`.
+        queue_task: queues work for the scheduler; see `Scheduler.queue_task`.
         log: gets an entry for each failure.
     """
 
-    def __init__(self, queue: Callable[[EngineTask], None], log: ServerLog) -> None:
-        self._queue = queue
+    def __init__(self, queue_task: Callable[[EngineTask], None], log: ServerLog) -> None:
+        self._queue_task = queue_task
         self._log = log
-        self._reported: deque[_Failure] = deque()
-        self._ending: set[tuple[int, str]] = set()  # numbers of sessions, ids of subscriptions
+        self._pending_failures: deque[_Failure] = deque()
+        self._pending_ids: set[tuple[int, str]] = set()  # numbers of sessions, ids of subscriptions
 
     def report(self, client: Session, sub_id: str, topic: str, error: Exception) -> None:
         """Queue the end of a subscription because of a failure.
@@ -60,34 +60,34 @@ class SubscriptionFailures:
             topic: its topics, as the client named them.
             error: the failure.
         """
-        if (client.number, sub_id) in self._ending:
+        if (client.number, sub_id) in self._pending_ids:
             return
-        self._ending.add((client.number, sub_id))
-        self._reported.append(_Failure(client, sub_id, topic, error))
-        if len(self._reported) == 1:
-            self._queue(self)
+        self._pending_ids.add((client.number, sub_id))
+        self._pending_failures.append(_Failure(client, sub_id, topic, error))
+        if len(self._pending_failures) == 1:
+            self._queue_task(self)
 
     @property
-    def doing(self) -> tuple[str, str]:
-        """See `EngineTask.doing`."""
-        client = self._reported[0].client.client_name if self._reported else ""
+    def task_label(self) -> tuple[str, str]:
+        """See `EngineTask.task_label`."""
+        client = self._pending_failures[0].client.client_name if self._pending_failures else ""
         return client, "failed subscriptions"
 
     def step(self) -> bool:
         """End some of the subscriptions. See `EngineTask.step`."""
-        for _ in range(min(_BATCH_SIZE, len(self._reported))):
-            failure = self._reported.popleft()
+        for _ in range(min(_BATCH_SIZE, len(self._pending_failures))):
+            failure = self._pending_failures.popleft()
             try:
-                self._end(failure)
+                self._end_subscription(failure)
             except Exception as error:  # no error may keep the others from ending
                 client, sub_id = failure.client.client_name, failure.sub_id
                 text = f"the end of subscription {sub_id!r} of client[{client}]"
                 self._log.emit("01-0004", text=text, error=repr(error))
-        return bool(self._reported)
+        return bool(self._pending_failures)
 
-    def _end(self, failure: _Failure) -> None:
+    def _end_subscription(self, failure: _Failure) -> None:
         client, sub_id, topic, error = failure
-        self._ending.discard((client.number, sub_id))
+        self._pending_ids.discard((client.number, sub_id))
         is_costly = isinstance(error, TooCostlyError)
         problem = str(error) if is_costly else repr(error)
         self._log.emit(
@@ -118,4 +118,4 @@ def give_up_on(subscriptions: Iterable[Subscription], error: Exception) -> None:
     """Report a failure on behalf of some subscriptions. See `SubscriptionFailures`."""
     for subscription in subscriptions:
         subscriber, topic = subscription.subscriber, subscription.selector.text
-        subscriber.subscription_failed(subscription.sub_id, topic, error)
+        subscriber.report_subscription_failure(subscription.sub_id, topic, error)

@@ -53,24 +53,24 @@ class BacklogStats(NamedTuple):
     """The bytes kept for a client, and the limits.
 
     Attributes:
-        memory: bytes that wait in memory.
-        held: other bytes that are held in memory.
-        disk: bytes that wait on disk.
+        memory_bytes: bytes that wait in memory.
+        held_bytes: other bytes that are held in memory.
+        disk_bytes: bytes that wait on disk.
         is_offline: whether new bytes go to disk.
-        stalled: seconds since the socket stopped taking bytes; None if it takes some.
+        stalled_s: seconds since the socket stopped taking bytes; None if it takes some.
         limits: the limits of the client's pool.
-        pool_memory: bytes of memory used by all clients of the pool.
-        pool_disk: bytes of disk used by them.
+        pool_memory_bytes: bytes of memory used by all clients of the pool.
+        pool_disk_bytes: bytes of disk used by them.
     """
 
-    memory: int
-    held: int
-    disk: int
+    memory_bytes: int
+    held_bytes: int
+    disk_bytes: int
     is_offline: bool
-    stalled: float | None
+    stalled_s: float | None
     limits: ClientLimits
-    pool_memory: int
-    pool_disk: int
+    pool_memory_bytes: int
+    pool_disk_bytes: int
 
 
 class ClientPool:
@@ -82,29 +82,29 @@ class ClientPool:
     Attributes:
         memory_used: bytes that wait in memory, or are held there.
         disk_used: bytes that wait on disk.
-        kept: total of all bytes that have ever waited, in memory or on disk.
+        buffered_bytes_total: total of all bytes that have ever waited, in memory or on disk.
     """
 
     def __init__(self, limits: ClientLimits) -> None:
         self.limits = limits
         self.memory_used = 0
         self.disk_used = 0
-        self.kept = 0
-        self.waiting: set[ClientBacklog] = set()
+        self.buffered_bytes_total = 0
+        self.backlogs: set[ClientBacklog] = set()
 
-    def enforce(self, client: ClientBacklog) -> None:
+    def enforce_limits(self, client: ClientBacklog) -> None:
         """Offline or disconnect clients, after more bytes have been kept for `client`."""
         limits = self.limits
-        if client.occupied > limits.memory * limits.share:
+        if client.memory_total > limits.memory_bytes * limits.client_share:
             client.free_memory()
-        if client.occupied > limits.memory * limits.share:
+        if client.memory_total > limits.memory_bytes * limits.client_share:
             client.free_memory()
-        while self.memory_used > limits.memory:
-            max(self.waiting, key=lambda one: one.occupied).free_memory()
-        if client.disk_used > limits.disk * limits.share:
-            client.give_up()
-        while self.disk_used > limits.disk:
-            max(self.waiting, key=lambda one: one.disk_used).give_up()
+        while self.memory_used > limits.memory_bytes:
+            max(self.backlogs, key=lambda one: one.memory_total).free_memory()
+        if client.disk_used > limits.disk_bytes * limits.client_share:
+            client.disconnect_slow_client()
+        while self.disk_used > limits.disk_bytes:
+            max(self.backlogs, key=lambda one: one.disk_used).disconnect_slow_client()
 
 
 class ClientBacklog:
@@ -117,7 +117,8 @@ class ClientBacklog:
         client_name: returns the client's name, for the log.
         write: takes bytes for the socket.
         disconnect: closes the connection at once, dropping waiting bytes.
-        tell: called with `offline_start` when the client goes offline, `offline_stop` when back.
+        notify_offline_event: called with `offline_start` when the client goes offline,
+            `offline_stop` when back.
 
     Attributes:
         memory_used: bytes that wait in memory.
@@ -133,7 +134,7 @@ class ClientBacklog:
         client_name: Callable[[], str],
         write: Callable[[bytes | memoryview], None],
         disconnect: Callable[[], None],
-        tell: Callable[[str], None],
+        notify_offline_event: Callable[[str], None],
     ) -> None:
         self.memory_used = 0
         self.memory_held = 0
@@ -144,44 +145,44 @@ class ClientBacklog:
         self._client_name = client_name
         self._write = write
         self._disconnect = disconnect
-        self._tell = tell
+        self._notify_offline_event = notify_offline_event
         self._stalled_at: float | None = None
         self._is_closed = False
         self._queue: deque[bytes | memoryview] = deque()  # bytes that follow those in the file
         self._file: IO[bytes] | None = None
-        self._read_at = 0
-        self._written = 0  # the bytes of the file
+        self._read_offset = 0
+        self._file_size = 0  # the bytes of the file
         self._cancel_spilling: Callable[[], None] | None = None
-        self._ages = _Ages(pool.limits.age)
+        self._ages = _Ages(pool.limits.max_age_s)
         self._cancel_age_check: Callable[[], None] | None = None
         self._cancel_enforcement: Callable[[], None] | None = None
 
     @property
-    def occupied(self) -> int:
+    def memory_total(self) -> int:
         """Bytes of memory used by the client."""
         return self.memory_used + self.memory_held
 
     @property
     def is_behind(self) -> bool:
         """True if the client has not read everything that was sent to it."""
-        return self._stalled_at is not None or self.is_waiting
+        return self._stalled_at is not None or self.has_pending_bytes
 
     @property
-    def is_waiting(self) -> bool:
+    def has_pending_bytes(self) -> bool:
         """True if bytes are kept for the client that the socket has not taken."""
         return self.memory_used + self.disk_used > 0
 
     @property
-    def waits(self) -> float:
+    def oldest_wait_s(self) -> float:
         """Seconds for which the oldest byte not taken by the socket has waited; 0 if none."""
         if not self.is_behind:
             return 0.0
-        now = self._clock.attentive()
-        oldest = self._ages.oldest(now)
+        now = self._clock.steady_unpaused()
+        oldest = self._ages.oldest_at(now)
         return max(now - (oldest if self._stalled_at is None else min(oldest, self._stalled_at)), 0)
 
     @property
-    def kept(self) -> BacklogStats:
+    def stats(self) -> BacklogStats:
         """The bytes kept for the client, and the limits."""
         stalled_at, pool = self._stalled_at, self._pool
         return BacklogStats(
@@ -189,7 +190,7 @@ class ClientBacklog:
             self.memory_held,
             self.disk_used,
             self._file is not None,
-            None if stalled_at is None else max(self._clock.attentive() - stalled_at, 0.0),
+            None if stalled_at is None else max(self._clock.steady_unpaused() - stalled_at, 0.0),
             pool.limits,
             pool.memory_used,
             pool.disk_used,
@@ -202,22 +203,22 @@ class ClientBacklog:
         if not self.is_behind and len(data) <= _SLICE:
             self._write(data)
             return
-        self._keep(data)
-        self._pump()
-        if self.is_waiting:
-            self._pool.enforce(self)
-            self._watch_age()
+        self._enqueue(data)
+        self._write_pending()
+        if self.has_pending_bytes:
+            self._pool.enforce_limits(self)
+            self._schedule_age_check()
 
     def stall(self) -> None:
         """Pause writing: the socket takes no more for now."""
-        self._stalled_at = self._clock.attentive()
+        self._stalled_at = self._clock.steady_unpaused()
 
     def resume(self) -> None:
         """Resume writing: the socket takes more."""
         self._stalled_at = None
-        self._pump()
+        self._write_pending()
 
-    def hold(self, size: int) -> None:
+    def charge_memory(self, size: int) -> None:
         """Charge bytes that are held in memory to the client.
 
         Limits are enforced in a later callback, when no caller is at work for the client any more.
@@ -227,37 +228,38 @@ class ClientBacklog:
         """
         if self._is_closed:
             return
-        self._account(held=size)
+        self._add_usage(held=size)
         limits = self._pool.limits
         is_too_much = (
-            self.occupied > limits.memory * limits.share or self._pool.memory_used > limits.memory
+            self.memory_total > limits.memory_bytes * limits.client_share
+            or self._pool.memory_used > limits.memory_bytes
         )
         if is_too_much and self._cancel_enforcement is None:
-            self._cancel_enforcement = self._clock.call_later(0, self._enforce)
+            self._cancel_enforcement = self._clock.call_later(0, self._enforce_limits)
 
     def free_memory(self) -> None:
         """Spill waiting bytes to disk or, if none wait in memory, disconnect the client."""
         if self.memory_used:
             self.go_offline()
         else:
-            self.give_up()
+            self.disconnect_slow_client()
 
     def go_offline(self) -> None:
         """Move waiting bytes to disk, and keep the following ones there."""
         if self._file is None:
             self._log.emit("70-0011", client=self._client_name())
-            self._tell("offline_start")
+            self._notify_offline_event("offline_start")
             try:
                 self._file = tempfile.TemporaryFile(  # noqa: SIM115 - open as long as it is needed
                     dir=self._pool.limits.directory
                 )
             except OSError as error:
-                self._lose(error)
+                self._fail_spilling(error)
                 return
-        self._account(memory=-self.memory_used, disk=self.memory_used)
-        self._spill_soon()
+        self._add_usage(memory=-self.memory_used, disk=self.memory_used)
+        self._schedule_spill()
 
-    def give_up(self) -> None:
+    def disconnect_slow_client(self) -> None:
         """Disconnect the client, dropping waiting bytes."""
         if not self._is_closed:
             self._log.emit("70-0004", client=self._client_name())
@@ -270,7 +272,7 @@ class ClientBacklog:
         if self._queue or self._file is not None:
             _CLOSING.submit(_release, self._queue, self._file)
             self._queue, self._file = deque(), None
-        self._account(-self.memory_used, -self.disk_used, -self.memory_held)
+        self._add_usage(-self.memory_used, -self.disk_used, -self.memory_held)
         if self._cancel_spilling is not None:
             self._cancel_spilling()
             self._cancel_spilling = None
@@ -281,21 +283,21 @@ class ClientBacklog:
             self._cancel_enforcement()
             self._cancel_enforcement = None
 
-    def _enforce(self) -> None:
+    def _enforce_limits(self) -> None:
         self._cancel_enforcement = None
-        self._pool.enforce(self)
+        self._pool.enforce_limits(self)
 
-    def _keep(self, data: bytes) -> None:
-        self._pool.kept += len(data)
-        self._ages.add(len(data), self._clock.attentive())
+    def _enqueue(self, data: bytes) -> None:
+        self._pool.buffered_bytes_total += len(data)
+        self._ages.add(len(data), self._clock.steady_unpaused())
         self._queue.append(data)
         if self._file is not None:
-            self._account(disk=len(data))
-            self._spill_soon()
+            self._add_usage(disk=len(data))
+            self._schedule_spill()
         else:
-            self._account(memory=len(data))
+            self._add_usage(memory=len(data))
 
-    def _spill_soon(self) -> None:
+    def _schedule_spill(self) -> None:
         if self._cancel_spilling is None and self._queue:
             self._cancel_spilling = self._clock.call_later(0, self._spill)
 
@@ -304,54 +306,54 @@ class ClientBacklog:
         self._cancel_spilling = None
         if self._file is None:
             return
-        end = self._written + _WRITE_BATCH_SIZE
+        end = self._file_size + _WRITE_BATCH_SIZE
         try:
             self._file.seek(0, os.SEEK_END)
-            while self._queue and self._written < end:
-                self._written += self._file.write(self._next_piece())
+            while self._queue and self._file_size < end:
+                self._file_size += self._file.write(self._next_piece())
         except OSError as error:
-            self._lose(error)
+            self._fail_spilling(error)
             return
-        self._spill_soon()
+        self._schedule_spill()
 
-    def _lose(self, error: OSError) -> None:
+    def _fail_spilling(self, error: OSError) -> None:
         self._log.emit("70-0013", client=self._client_name(), reason=error)
-        self.give_up()
+        self.disconnect_slow_client()
 
-    def _pump(self) -> None:
+    def _write_pending(self) -> None:
         """Pass waiting bytes to the socket, oldest first, until it is stalled again."""
         while self._stalled_at is None and not self._is_closed:
-            piece = self._take()
+            piece = self._dequeue()
             if piece is None:
                 return
             self._ages.remove(len(piece))
             self._write(piece)
 
-    def _take(self) -> bytes | memoryview | None:
+    def _dequeue(self) -> bytes | memoryview | None:
         if self._file is not None:
-            return self._take_offline(self._file)
+            return self._dequeue_offline(self._file)
         if not self._queue:
             return None
         piece = self._next_piece()
-        self._account(memory=-len(piece))
+        self._add_usage(memory=-len(piece))
         return piece
 
-    def _take_offline(self, file: IO[bytes]) -> bytes | memoryview | None:
+    def _dequeue_offline(self, file: IO[bytes]) -> bytes | memoryview | None:
         """Take a piece from the file or, once that has been read, from the queue behind it."""
         piece: bytes | memoryview = b""
-        if self._read_at < self._written:
-            file.seek(self._read_at)
+        if self._read_offset < self._file_size:
+            file.seek(self._read_offset)
             piece = file.read(_SLICE)
-            self._read_at += len(piece)
+            self._read_offset += len(piece)
         elif self._queue:
             piece = self._next_piece()
-        self._account(disk=-len(piece))
+        self._add_usage(disk=-len(piece))
         if not self.disk_used:
             _CLOSING.submit(_release, deque(), file)
             self._file = None
-            self._read_at = self._written = 0
+            self._read_offset = self._file_size = 0
             self._log.emit("70-0012", client=self._client_name())
-            self._tell("offline_stop")
+            self._notify_offline_event("offline_stop")
         return piece or None
 
     def _next_piece(self) -> bytes | memoryview:
@@ -362,35 +364,35 @@ class ClientBacklog:
             self._queue.appendleft(rest)
         return chunk
 
-    def _account(self, memory: int = 0, disk: int = 0, held: int = 0) -> None:
+    def _add_usage(self, memory: int = 0, disk: int = 0, held: int = 0) -> None:
         self.memory_used += memory
         self.memory_held += held
         self.disk_used += disk
         self._pool.memory_used += memory + held
         self._pool.disk_used += disk
-        if self.is_waiting or self.memory_held:
-            self._pool.waiting.add(self)
+        if self.has_pending_bytes or self.memory_held:
+            self._pool.backlogs.add(self)
         else:
-            self._pool.waiting.discard(self)
+            self._pool.backlogs.discard(self)
 
-    def _watch_age(self) -> None:
-        limit = self._pool.limits.age
+    def _schedule_age_check(self) -> None:
+        limit = self._pool.limits.max_age_s
         if limit is None or self._cancel_age_check is not None or self._is_closed:
             return
-        now = self._clock.attentive()
-        wait = self._ages.oldest(now) + limit - now
+        now = self._clock.steady_unpaused()
+        wait = self._ages.oldest_at(now) + limit - now
         self._cancel_age_check = self._clock.call_later(max(wait, 0.0), self._check_age)
 
     def _check_age(self) -> None:
         self._cancel_age_check = None
-        limit = self._pool.limits.age
-        if limit is None or not self.is_waiting:
+        limit = self._pool.limits.max_age_s
+        if limit is None or not self.has_pending_bytes:
             return
-        now = self._clock.attentive()
-        if now - self._ages.oldest(now) >= limit:
-            self.give_up()
+        now = self._clock.steady_unpaused()
+        if now - self._ages.oldest_at(now) >= limit:
+            self.disconnect_slow_client()
         else:
-            self._watch_age()
+            self._schedule_age_check()
 
 
 def _release(queue: deque[bytes | memoryview], file: IO[bytes] | None) -> None:
@@ -410,26 +412,26 @@ class _Ages:
     """
 
     def __init__(self, limit: float | None) -> None:
-        self._step = _UNLIMITED_STEP if limit is None else limit / _MARKS_PER_LIFETIME
-        self._marks: deque[tuple[float, int]] = deque()  # time added, bytes
+        self._step_s = _UNLIMITED_STEP if limit is None else limit / _MARKS_PER_LIFETIME
+        self._segments: deque[tuple[float, int]] = deque()  # time added, bytes
 
     def add(self, size: int, now: float) -> None:
         """Add bytes at the end of the stream."""
-        if self._marks and now - self._marks[-1][0] < self._step:
-            since, waiting = self._marks.pop()
-            self._marks.append((since, waiting + size))
+        if self._segments and now - self._segments[-1][0] < self._step_s:
+            since, waiting = self._segments.pop()
+            self._segments.append((since, waiting + size))
         else:
-            self._marks.append((now, size))
+            self._segments.append((now, size))
 
     def remove(self, size: int) -> None:
         """Remove bytes from the front of the stream."""
-        while self._marks and size:
-            since, waiting = self._marks.popleft()
+        while self._segments and size:
+            since, waiting = self._segments.popleft()
             if waiting > size:
-                self._marks.appendleft((since, waiting - size))
+                self._segments.appendleft((since, waiting - size))
                 return
             size -= waiting
 
-    def oldest(self, now: float) -> float:
+    def oldest_at(self, now: float) -> float:
         """Return the time at which the front byte was added; `now` for an empty stream."""
-        return self._marks[0][0] if self._marks else now
+        return self._segments[0][0] if self._segments else now

@@ -25,20 +25,20 @@ class EqualityLookup:
     """Finds the matches of messages by the value of a field.
 
     Args:
-        read: reads that field.
+        read_values: reads that field.
         find: returns the matches of a value. Raises TypeError for an array.
         find_all: returns the matches of each of many values, and prefetches them; raises the same.
     """
 
-    __slots__ = ("_find", "_find_all", "_read")
+    __slots__ = ("_find", "_find_all", "_read_values")
 
     def __init__(
         self,
-        read: BulkExtractor,
+        read_values: BulkExtractor,
         find: Callable[[Value], object],
         find_all: Callable[[Sequence[Value]], Sequence[object]],
     ) -> None:
-        self._read = read
+        self._read_values = read_values
         self._find = find
         self._find_all = find_all
 
@@ -48,11 +48,11 @@ class EqualityLookup:
         Returns:
             The matches of each message's value; for an array, a private placeholder object.
         """
-        values = self._read(bodies)[0]
+        values = self._read_values(bodies)[0]
         try:
             return self._find_all(values)
         except TypeError:
-            return [self._find_if_single(value) for value in values]
+            return [self._find_scalar(value) for value in values]
 
-    def _find_if_single(self, value: Value) -> object:
+    def _find_scalar(self, value: Value) -> object:
         return _UNDECIDED if isinstance(value, list) else self._find(value)

@@ -91,18 +91,18 @@ class IndexableTerm:
     Args:
         field: the field.
         values: the values.
-        rest: the other terms of the same filter, None if there are none.
+        other_terms: the other terms of the same filter, None if there are none.
     """
 
-    __slots__ = ("field", "rest", "values")
+    __slots__ = ("field", "other_terms", "values")
 
-    def __init__(self, field: Reference, values: FieldDemand, rest: Expr | None) -> None:
+    def __init__(self, field: Reference, values: FieldDemand, other_terms: Expr | None) -> None:
         self.field = field
         self.values = values
-        self.rest = rest
+        self.other_terms = other_terms
 
     @property
-    def is_void(self) -> bool:
+    def is_unsatisfiable(self) -> bool:
         """True if no message can satisfy the term, as with `/a = ''`."""
         return not (self.values.texts or self.values.numbers)
 
@@ -174,7 +174,7 @@ class FieldIndex(Generic[CandidateT]):
         for number in values.text_numbers:
             discard_item(self._text_numbers, number, candidate)
 
-    def crowd(self, values: FieldDemand) -> int:
+    def max_candidates(self, values: FieldDemand) -> int:
         """Return the largest number of candidates that share one of some values."""
         crowds = [self._texts.get(word) for word in values.texts]
         crowds += [self._numbers.get(number) for number in values.numbers]

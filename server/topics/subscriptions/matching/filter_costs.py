@@ -44,34 +44,34 @@ class FilterCost(NamedTuple):
     Attributes:
         topic: the topic of the filter.
         filter: its text, in normal form.
-        users: subscriptions that share it.
+        user_count: subscriptions that share it.
         messages: messages matched since it was added.
-        looks: how many of them were sampled; with none, nothing below is known.
-        seconds_each: time per message.
-        per_second: recent rate of messages matched per second.
+        sample_count: how many of them were sampled; with none, nothing below is known.
+        seconds_per_message: time per message.
+        messages_per_second: recent rate of messages matched per second.
         reading_seconds: time to read the fields of a message, for all filters.
-        sharers: number of filters that share `reading_seconds`.
+        filter_count: number of filters that share `reading_seconds`.
     """
 
     topic: str
     filter: str
-    users: int
+    user_count: int
     messages: int
-    looks: int
-    seconds_each: float
-    per_second: float
+    sample_count: int
+    seconds_per_message: float
+    messages_per_second: float
     reading_seconds: float
-    sharers: int
+    filter_count: int
 
     @property
-    def seconds(self) -> float:
+    def total_seconds(self) -> float:
         """Total time so far."""
-        return self.seconds_each * self.messages
+        return self.seconds_per_message * self.messages
 
     @property
-    def share(self) -> float:
+    def engine_share(self) -> float:
         """Recent share of the engine's time."""
-        return self.seconds_each * self.per_second
+        return self.seconds_per_message * self.messages_per_second
 
 
 class FilterTime:
@@ -81,14 +81,14 @@ class FilterTime:
         looks: the looks of the filter's set.
 
     Attributes:
-        seconds: the filter's time in looks.
+        sampled_seconds: the filter's time in looks.
     """
 
-    __slots__ = ("_looks_before", "_messages_before", "seconds")
+    __slots__ = ("_messages_before", "_samples_before", "sampled_seconds")
 
     def __init__(self, looks: CostSampler) -> None:
-        self.seconds = 0.0
-        self._looks_before = looks.count
+        self.sampled_seconds = 0.0
+        self._samples_before = looks.sample_count
         self._messages_before = looks.messages
 
     def cost(
@@ -103,16 +103,16 @@ class FilterTime:
             users: number of its users.
             sharers: number of filters in the set.
         """
-        seen = looks.count - self._looks_before
+        seen = looks.sample_count - self._samples_before
         return FilterCost(
             topic,
             text,
             users,
             looks.messages - self._messages_before,
             seen,
-            self.seconds / seen if seen else 0.0,
-            looks.rate(perf_counter()),
-            looks.reading_seconds / looks.count if looks.count else 0.0,
+            self.sampled_seconds / seen if seen else 0.0,
+            looks.message_rate(perf_counter()),
+            looks.reading_seconds / looks.sample_count if looks.sample_count else 0.0,
             sharers,
         )
 
@@ -122,45 +122,52 @@ class CostSampler:
 
     Attributes:
         messages: messages matched.
-        count: how many of them were sampled.
-        due_at: value of `messages` at which the next look is due.
+        sample_count: how many of them were sampled.
+        next_sample_at: value of `messages` at which the next look is due.
         reading_seconds: total time to read fields in looks.
     """
 
-    __slots__ = ("_earlier", "_mark", "count", "due_at", "messages", "reading_seconds")
+    __slots__ = (
+        "_earlier_mark",
+        "_latest_mark",
+        "messages",
+        "next_sample_at",
+        "reading_seconds",
+        "sample_count",
+    )
 
     def __init__(self) -> None:
         self.messages = 0
-        self.count = 0
-        self.due_at = 1
+        self.sample_count = 0
+        self.next_sample_at = 1
         self.reading_seconds = 0.0
-        self._earlier = self._mark = perf_counter(), 0
+        self._earlier_mark = self._latest_mark = perf_counter(), 0
 
-    def begin(self) -> CostSample:
+    def begin_sample(self) -> CostSample:
         """Begin a look at a message, schedule the next one, and return it."""
         now = perf_counter()
-        if now - self._mark[0] > _RATE_SECONDS:
-            self._earlier, self._mark = self._mark, (now, self.messages)
-        between = min(self.count**2, _SAMPLE_INTERVAL)
-        self.due_at = self.messages + 1 + int(between * (0.5 + random.random()))  # noqa: S311 - a sample, no secret
+        if now - self._latest_mark[0] > _RATE_SECONDS:
+            self._earlier_mark, self._latest_mark = self._latest_mark, (now, self.messages)
+        between = min(self.sample_count**2, _SAMPLE_INTERVAL)
+        self.next_sample_at = self.messages + 1 + int(between * (0.5 + random.random()))  # noqa: S311 - a sample, no secret
         return CostSample()
 
-    def end(self, look: CostSample) -> None:
+    def end_sample(self, look: CostSample) -> None:
         """Add the times of a finished look, unless the thread was preempted."""
-        if not look.is_believed:
+        if not look.is_valid:
             return
-        self.count += 1
+        self.sample_count += 1
         self.reading_seconds += look.reading_seconds
-        for spent, seconds in look.seen:
-            spent.seconds += seconds
+        for spent, seconds in look.test_times:
+            spent.sampled_seconds += seconds
 
-    def rate(self, now: float) -> float:
+    def message_rate(self, now: float) -> float:
         """Return the recent rate of messages matched per second.
 
         Args:
             now: the time by `perf_counter`.
         """
-        moment, messages = self._earlier
+        moment, messages = self._earlier_mark
         return (self.messages - messages) / max(now - moment, 1.0)
 
 
@@ -168,39 +175,39 @@ class CostSample:
     """One look: the sampled times of one message.
 
     Attributes:
-        seen: filters with the seconds of their tests, times the tests that each stands for.
+        test_times: filters with the seconds of their tests, times the tests that each stands for.
         reading_seconds: time to read the message's fields.
     """
 
-    __slots__ = ("_begun", "_overhead", "_working", "reading_seconds", "seen")
+    __slots__ = ("_begun_cpu_s", "_begun_s", "_overhead_s", "reading_seconds", "test_times")
 
     def __init__(self) -> None:
-        self.seen: list[tuple[FilterTime, float]] = []
+        self.test_times: list[tuple[FilterTime, float]] = []
         self.reading_seconds = 0.0
-        self._working = thread_time()
-        self._begun = perf_counter()
-        self._overhead = perf_counter() - self._begun
+        self._begun_cpu_s = thread_time()
+        self._begun_s = perf_counter()
+        self._overhead_s = perf_counter() - self._begun_s
 
-    def timed(self, tests: int) -> range:
+    def tests_to_time(self, tests: int) -> range:
         """Return the numbers of the tests to time; the step is the count that each stands for."""
         step = 1 + (tests - 1) // _MAX_TIMED
         return range(random.randrange(step), tests, step) if tests else range(0)  # noqa: S311 - a sample, no secret
 
-    def took(self, begun: float) -> float:
+    def elapsed_since(self, begun: float) -> float:
         """Return the seconds elapsed since `begun`, without the overhead of measuring.
 
         Args:
             begun: the start, by `perf_counter`.
         """
-        return max(perf_counter() - begun - self._overhead, 0.0)
+        return max(perf_counter() - begun - self._overhead_s, 0.0)
 
     @property
-    def is_believed(self) -> bool:
+    def is_valid(self) -> bool:
         """True if the thread was not preempted during the look."""
-        passed, worked = perf_counter() - self._begun, thread_time() - self._working
+        passed, worked = perf_counter() - self._begun_s, thread_time() - self._begun_cpu_s
         return passed <= _KEPT_OFF * worked + _KEPT_OFF_SECONDS
 
 
 def costliest(costs: Iterable[FilterCost], most: int) -> list[FilterCost]:
     """Return the highest costs, sorted by recent share of the engine's time, then by total."""
-    return sorted(costs, key=lambda one: (one.share, one.seconds), reverse=True)[:most]
+    return sorted(costs, key=lambda one: (one.engine_share, one.total_seconds), reverse=True)[:most]

@@ -78,24 +78,24 @@ class Filter(FilterTime):
     Attributes:
         expr: see above.
         text: see above.
-        users: number of subscriptions that share the filter.
+        user_count: number of subscriptions that share the filter.
         owners: these subscriptions, if the user of the `FilterSet` keeps them here.
         writer: takes the messages of the only user, if they need an id and nothing else; else None.
         sub_id: that id.
-        asks_for_context: whether it calls functions, which may ask for more than the body.
+        needs_context: whether it calls functions, which may ask for more than the body.
         has_failed: whether its evaluation has failed; it is not evaluated any more.
         layout: the last layout that the filter was added to.
     """
 
     __slots__ = (
-        "asks_for_context",
         "expr",
         "has_failed",
         "layout",
+        "needs_context",
         "owners",
         "sub_id",
         "text",
-        "users",
+        "user_count",
         "writer",
     )
 
@@ -106,11 +106,11 @@ class Filter(FilterTime):
         self.owners: object = None
         self.expr = expr
         self.text = text
-        self.users = 0
+        self.user_count = 0
         self.has_failed = False
         self.layout: object = None
         # a call has parentheses, and most texts have none
-        self.asks_for_context = "(" in text and any(isinstance(node, Call) for node in walk(expr))
+        self.needs_context = "(" in text and any(isinstance(node, Call) for node in walk(expr))
 
 
 FilterCandidate: TypeAlias = Filter | tuple[Filter, Predicate]
@@ -134,7 +134,7 @@ class FilterSet:
         message_type: parses bodies.
         functions: the functions that filters may call.
         on_failure: called with each filter that fails.
-        owners: returns the owners of a filter: the numbers of their connections.
+        owners_of: returns the owners of a filter: the numbers of their connections.
     """
 
     def __init__(
@@ -142,30 +142,30 @@ class FilterSet:
         message_type: MessageType,
         functions: Functions,
         on_failure: OnFailure,
-        owners: FilterOwners = _nobody_known,
+        owners_of: FilterOwners = _nobody_known,
     ) -> None:
         self._message_type = message_type
         self._functions = functions
         self._on_failure = on_failure
-        self._owners = owners
+        self._owners_of = owners_of
         self._filters: dict[str, Filter] = {}
-        self._asking = 0  # filters that ask for context
-        self._searches = LongSearchCounter()
-        self._layout = _Layout(message_type, functions, self._searches)
-        self._next: _Layout | None = None  # replaces `_layout` when it is complete
-        self._unmoved: list[Filter] = []  # filters that are not in `_next` yet
-        self._looks = CostSampler()
-        self._is_diverted = False  # whether the next message needs more than matching
-        self._testing: Filter | None = None  # the filter that an error is attributed to
-        self._runs = BatchMatcher[Filter](message_type)
+        self._context_filter_count = 0  # filters that ask for context
+        self._search_counter = LongSearchCounter()
+        self._layout = _Layout(message_type, functions, self._search_counter)
+        self._next_layout: _Layout | None = None  # replaces `_layout` when it is complete
+        self._unmoved_filters: list[Filter] = []  # filters that are not in `_next_layout` yet
+        self._cost_sampler = CostSampler()
+        self._needs_maintenance = False  # whether the next message needs more than matching
+        self._tested_filter: Filter | None = None  # the filter that an error is attributed to
+        self._batch_matcher = BatchMatcher[Filter](message_type)
 
     def __bool__(self) -> bool:
         return bool(self._filters)
 
     @property
-    def asks_for_context(self) -> bool:
+    def needs_context(self) -> bool:
         """True if some filter asks for more than the body."""
-        return self._asking > 0
+        return self._context_filter_count > 0
 
     def add(self, expr: Expr) -> Filter:
         """Add a user to a filter, and return the filter.
@@ -179,86 +179,86 @@ class FilterSet:
         text = to_text(expr)
         filter_ = self._filters.get(text)
         if filter_ is None:
-            filter_ = Filter(expr, text, self._looks)
-            self._layout.place(filter_)
-            if self._next is not None:
-                self._next.place(filter_)
+            filter_ = Filter(expr, text, self._cost_sampler)
+            self._layout.add_filter(filter_)
+            if self._next_layout is not None:
+                self._next_layout.add_filter(filter_)
             self._filters[text] = filter_
-            self._asking += filter_.asks_for_context
-        filter_.users += 1
+            self._context_filter_count += filter_.needs_context
+        filter_.user_count += 1
         return filter_
 
     def remove(self, filter_: Filter) -> None:
         """Remove a user from a filter, and drop the filter if it has no users left."""
-        filter_.users -= 1
-        if not (filter_.users or filter_.has_failed):
-            self._drop(filter_)
+        filter_.user_count -= 1
+        if not (filter_.user_count or filter_.has_failed):
+            self._drop_filter(filter_)
 
-    def _drop(self, filter_: Filter) -> None:
+    def _drop_filter(self, filter_: Filter) -> None:
         del self._filters[filter_.text]
-        self._asking -= filter_.asks_for_context
-        self._layout.displace(filter_)
-        if self._next is not None:
-            if filter_.layout is self._next:
-                self._next.displace(filter_)
-            self._move_some(self._next, _MOVE_BATCH_SIZE)
-        elif self._layout.is_wasteful:
-            self._next = _Layout(self._message_type, self._functions, self._searches)
-            self._unmoved = list(self._filters.values())
-            self._is_diverted = True
-            self._move_some(self._next, 0)
+        self._context_filter_count -= filter_.needs_context
+        self._layout.remove_filter(filter_)
+        if self._next_layout is not None:
+            if filter_.layout is self._next_layout:
+                self._next_layout.remove_filter(filter_)
+            self._move_filters(self._next_layout, _MOVE_BATCH_SIZE)
+        elif self._layout.has_unused_fields:
+            self._next_layout = _Layout(self._message_type, self._functions, self._search_counter)
+            self._unmoved_filters = list(self._filters.values())
+            self._needs_maintenance = True
+            self._move_filters(self._next_layout, 0)
 
-    def _move_some(self, layout: _Layout, most: int) -> None:
+    def _move_filters(self, layout: _Layout, most: int) -> None:
         """Move up to `most` filters to the next layout, and switch to it once it has all."""
-        for _ in range(min(most, len(self._unmoved))):
-            filter_ = self._unmoved.pop()
+        for _ in range(min(most, len(self._unmoved_filters))):
+            filter_ = self._unmoved_filters.pop()
             if self._filters.get(filter_.text) is filter_:
-                layout.place(filter_)
-        if not self._unmoved:
-            self._layout, self._next = layout, None
+                layout.add_filter(filter_)
+        if not self._unmoved_filters:
+            self._layout, self._next_layout = layout, None
 
-    def expect(self, messages: int) -> None:
+    def count_messages(self, messages: int) -> None:
         """Count messages that are about to be matched, to sample the cost of some of them."""
-        looks = self._looks
+        looks = self._cost_sampler
         looks.messages += messages
-        if looks.messages >= looks.due_at:
-            self._is_diverted = True
+        if looks.messages >= looks.next_sample_at:
+            self._needs_maintenance = True
 
-    def in_runs(self, messages: int) -> BatchMatcher[Filter] | None:
+    def batch_matcher(self, messages: int) -> BatchMatcher[Filter] | None:
         """Return the matcher that decides all filters for a batch of messages together.
 
         Args:
-            messages: size of the batch, counted by `expect` already.
+            messages: size of the batch, counted by `count_messages` already.
 
         Returns:
             None if the messages are to be matched one by one.
         """
-        if self._is_diverted or len(self._filters) > MAX_BULK_FILTERS:
+        if self._needs_maintenance or len(self._filters) > MAX_BULK_FILTERS:
             return None
         plan = self._layout.plan or self._layout.make_plan()
-        runs = self._runs
+        runs = self._batch_matcher
         return runs if runs.is_ready(plan, self._filters.values(), messages) else None
 
-    def by_value(self) -> EqualityLookup | None:
+    def equality_lookup(self) -> EqualityLookup | None:
         """Return the finder of filters by the value of one field, if that decides all filters."""
-        if self._is_diverted:
+        if self._needs_maintenance:
             return None
         plan = self._layout.plan or self._layout.make_plan()
-        return plan.by_value
+        return plan.equality_lookup
 
-    def are_found_by(self, finder: EqualityLookup) -> bool:
-        """Return True if `finder`, from `by_value`, still decides exactly these filters."""
+    def is_lookup_current(self, finder: EqualityLookup) -> bool:
+        """Return True if `finder`, from `equality_lookup`, still decides exactly these filters."""
         plan = self._layout.plan
-        return plan is not None and plan.by_value is finder and not self._is_diverted
+        return plan is not None and plan.equality_lookup is finder and not self._needs_maintenance
 
-    def are_in(self, runs: BatchMatcher[Filter]) -> bool:
-        """Return True if `runs`, from `in_runs`, still decides exactly these filters."""
-        return self._layout.plan is runs.state and not self._is_diverted
+    def is_matcher_current(self, runs: BatchMatcher[Filter]) -> bool:
+        """Return True if `runs`, from `batch_matcher`, still decides exactly these filters."""
+        return self._layout.plan is runs.state and not self._needs_maintenance
 
     @property
-    def is_diverted(self) -> bool:
+    def needs_maintenance(self) -> bool:
         """True if the next message needs more than to be matched."""
-        return self._is_diverted
+        return self._needs_maintenance
 
     def cost(self, filter_: Filter, topic: str) -> FilterCost:
         """Return the cost of a filter.
@@ -267,7 +267,9 @@ class FilterSet:
             filter_: a filter of this set.
             topic: the topic of this set.
         """
-        return filter_.cost(self._looks, topic, filter_.text, filter_.users, len(self._filters))
+        return filter_.cost(
+            self._cost_sampler, topic, filter_.text, filter_.user_count, len(self._filters)
+        )
 
     def match(self, body: bytes, context: MessageContext = NO_CONTEXT) -> tuple[Filter, ...]:
         """Return the filters that a message matches.
@@ -276,17 +278,17 @@ class FilterSet:
             body: the message's body.
             context: properties of the message other than its fields, for filter functions.
         """
-        if self._is_diverted and (seen := self._divert(body, context)) is not None:
+        if self._needs_maintenance and (seen := self._maintain(body, context)) is not None:
             return seen
         extract, scanned, lookups, has_tests, _ = self._layout.plan or self._layout.make_plan()
         if has_tests:
-            self._searches.messages += 1
+            self._search_counter.messages += 1
         values = extract(body)
         matched: list[Filter] = []
-        self._testing = None
+        self._tested_filter = None
         try:
             for filter_, test in scanned:
-                self._testing = filter_
+                self._tested_filter = filter_
                 if test(values, context):
                     matched.append(filter_)
             for position, find, find_any in lookups:
@@ -298,16 +300,16 @@ class FilterSet:
                 if isinstance(found, Filter):  # a single one, the most frequent case
                     matched.append(found)
                 elif found is not None:
-                    self._decide(found, values, context, matched)
+                    self._test_candidates(found, values, context, matched)
         except Exception as error:  # a failed filter must not affect the others
-            if self._testing is None:
+            if self._tested_filter is None:
                 raise
-            matched += self._match_with_care(values, context, self._testing, error)
+            matched += self._match_after_failure(values, context, self._tested_filter, error)
         if len(matched) > 1:
             return tuple(dict.fromkeys(matched))  # two values may find the same filter
         return (matched[0],) if matched else ()
 
-    def _decide(
+    def _test_candidates(
         self,
         found: tuple[Filter, Predicate] | Iterable[FilterCandidate],
         values: tuple[Value, ...],
@@ -319,33 +321,35 @@ class FilterSet:
             if isinstance(candidate, Filter):
                 matched.append(candidate)
             else:
-                self._testing, test = candidate
+                self._tested_filter, test = candidate
                 if test(values, context):
-                    matched.append(self._testing)
+                    matched.append(self._tested_filter)
 
-    def _divert(self, body: bytes, context: MessageContext) -> tuple[Filter, ...] | None:
+    def _maintain(self, body: bytes, context: MessageContext) -> tuple[Filter, ...] | None:
         """Do the periodic work that precedes the matching of a message.
 
         Returns:
             The filters that match, if the message was a cost sample; else None.
         """
-        if self._next is not None:
-            self._move_some(self._next, 1)
-        self._is_diverted = self._next is not None
-        looks = self._looks
-        return self._look(body, context) if looks.messages >= looks.due_at else None
+        if self._next_layout is not None:
+            self._move_filters(self._next_layout, 1)
+        self._needs_maintenance = self._next_layout is not None
+        looks = self._cost_sampler
+        return (
+            self._match_sampled(body, context) if looks.messages >= looks.next_sample_at else None
+        )
 
-    def _look(self, body: bytes, context: MessageContext) -> tuple[Filter, ...]:
+    def _match_sampled(self, body: bytes, context: MessageContext) -> tuple[Filter, ...]:
         """Return the filters that a message matches, and sample their cost. See `match`."""
         extract, _, _, has_tests, _ = self._layout.plan or self._layout.make_plan()
         if has_tests:
-            self._searches.messages += 1
-        look = self._looks.begin()
+            self._search_counter.messages += 1
+        look = self._cost_sampler.begin_sample()
         begun = perf_counter()
         values = extract(body)
-        look.reading_seconds = look.took(begun)
+        look.reading_seconds = look.elapsed_since(begun)
         candidates = self._layout.candidates(values)
-        timed = look.timed(len(candidates))
+        timed = look.tests_to_time(len(candidates))
         matched: list[Filter] = []
         for number, (filter_, decide) in enumerate(candidates):
             begun = perf_counter()
@@ -353,14 +357,14 @@ class FilterSet:
                 if decide is None or decide(values, context):
                     matched.append(filter_)
             except Exception as error:  # a failed filter must not affect the others
-                matched += self._match_with_care(values, context, filter_, error)
+                matched += self._match_after_failure(values, context, filter_, error)
                 break
             if decide is not None and number in timed:
-                look.seen.append((filter_, look.took(begun) * timed.step))
-        self._looks.end(look)
+                look.test_times.append((filter_, look.elapsed_since(begun) * timed.step))
+        self._cost_sampler.end_sample(look)
         return tuple(dict.fromkeys(matched))
 
-    def _match_with_care(
+    def _match_after_failure(
         self,
         values: tuple[Value, ...],
         context: MessageContext,
@@ -385,7 +389,7 @@ class FilterSet:
             error: Exception | None = None
             if filter_ is failed:
                 error = problem
-            elif hopeless.are(self._owners(filter_)) and searches(filter_.expr):
+            elif hopeless.is_limit_reached(self._owners_of(filter_)) and searches(filter_.expr):
                 error = TooCostlyError()
             else:
                 try:
@@ -395,9 +399,9 @@ class FilterSet:
                     error = another
             if error is not None and not filter_.has_failed:
                 if isinstance(error, TooCostlyError):
-                    hopeless.add(self._owners(filter_))
+                    hopeless.add_failure(self._owners_of(filter_))
                 filter_.has_failed = True
-                self._drop(filter_)
+                self._drop_filter(filter_)
                 self._on_failure(filter_, error)
         return matched
 
@@ -408,35 +412,35 @@ class _Layout:
     Args:
         message_type: parses bodies.
         functions: the functions that filters may call.
-        searches: counts long searches.
+        search_counter: counts long searches.
 
     Attributes:
         plan: the matching plan; None after a change of the filters.
     """
 
     def __init__(
-        self, message_type: MessageType, functions: Functions, searches: LongSearchCounter
+        self, message_type: MessageType, functions: Functions, search_counter: LongSearchCounter
     ) -> None:
         self.plan: _Plan | None = None
         self._message_type = message_type
         self._functions = functions
-        self._searches = searches
+        self._search_counter = search_counter
         self._extract: Extractor | None = None  # None after fields have been added
-        self._fields: dict[Reference, int] = {}  # field: position
-        self._uses: dict[Reference, int] = {}
+        self._field_positions: dict[Reference, int] = {}  # field: position
+        self._use_counts: dict[Reference, int] = {}
         self._indexes: dict[int, FieldIndex[FilterCandidate]] = {}  # by position
         self._scanned: dict[Filter, Predicate] = {}
         # Storing the indexed term of each filter would take more memory than all the rest. It is
         # found again among the filter's terms: by this number, or the first if there is no entry.
-        self._later_terms: dict[Filter, int] = {}
+        self._term_numbers: dict[Filter, int] = {}
         self._tests: WeakValueDictionary[str, Predicate] = WeakValueDictionary()
         self._readers: dict[int, BulkExtractor] = {}  # of single fields, by position
 
     @property
-    def is_wasteful(self) -> bool:
+    def has_unused_fields(self) -> bool:
         """True if most of the fields are unused."""
-        unused = len(self._fields) - len(self._uses)
-        return unused > max(_FEW_FIELDS, len(self._uses))
+        unused = len(self._field_positions) - len(self._use_counts)
+        return unused > max(_FEW_FIELDS, len(self._use_counts))
 
     def candidates(self, values: tuple[Value, ...]) -> list[tuple[Filter, Predicate | None]]:
         """Return the filters that may match these values, with the tests of undecided terms."""
@@ -452,7 +456,9 @@ class _Layout:
     def make_plan(self) -> _Plan:
         """Compile, cache and return the matching plan."""
         if self._extract is None:
-            self._extract = self._message_type.extractor([field.path for field in self._fields])
+            self._extract = self._message_type.extractor(
+                [field.path for field in self._field_positions]
+            )
         self.plan = _Plan(
             extract=self._extract,
             scanned=list(self._scanned.items()),
@@ -461,79 +467,81 @@ class _Layout:
                 for position, index in self._indexes.items()
             ],
             has_tests=bool(self._tests),
-            by_value=self._by_value(),
+            equality_lookup=self._make_lookup(),
         )
         return self.plan
 
-    def _by_value(self) -> EqualityLookup | None:
+    def _make_lookup(self) -> EqualityLookup | None:
         """Return a finder by the value of a field, if nothing else has to be tested."""
         if self._scanned or self._tests or len(self._indexes) != 1:
             return None
         ((position, index),) = self._indexes.items()
         read = self._readers.get(position)
         if read is None:
-            path = list(self._fields)[position].path
+            path = list(self._field_positions)[position].path
             read = self._readers[position] = bulk_extractor(self._message_type, [path])
         return EqualityLookup(read, index.quick_find, index.find_all)
 
-    def place(self, filter_: Filter) -> None:
+    def add_filter(self, filter_: Filter) -> None:
         """Add a filter."""
         self.plan = None
         filter_.layout = self
         for reference in references(filter_.expr):
-            if reference not in self._fields:
-                self._fields[reference] = len(self._fields)
+            if reference not in self._field_positions:
+                self._field_positions[reference] = len(self._field_positions)
                 self._extract = None
-            self._uses[reference] = self._uses.get(reference, 0) + 1
+            self._use_counts[reference] = self._use_counts.get(reference, 0) + 1
         terms = indexable_terms(filter_.expr)
         if not terms:
-            self._scanned[filter_] = self._test(filter_.expr)
+            self._scanned[filter_] = self._compile_test(filter_.expr)
             return
         number = 0
         if len(terms) > 1:
-            number = min(range(len(terms)), key=lambda one: self._crowd(terms[one]))
+            number = min(range(len(terms)), key=lambda one: self._max_candidates(terms[one]))
         if number:
-            self._later_terms[filter_] = number
+            self._term_numbers[filter_] = number
         term = terms[number]
-        if not term.is_void:
-            index = self._indexes.setdefault(self._fields[term.field], FieldIndex())
-            index.add(term.values, self._candidate(filter_, term))
+        if not term.is_unsatisfiable:
+            index = self._indexes.setdefault(self._field_positions[term.field], FieldIndex())
+            index.add(term.values, self._index_entry(filter_, term))
 
-    def displace(self, filter_: Filter) -> None:
+    def remove_filter(self, filter_: Filter) -> None:
         """Remove a filter."""
         self.plan = None
         for reference in references(filter_.expr):
-            self._uses[reference] -= 1
-            if not self._uses[reference]:
-                del self._uses[reference]
+            self._use_counts[reference] -= 1
+            if not self._use_counts[reference]:
+                del self._use_counts[reference]
         if self._scanned.pop(filter_, None) is not None:
             return
-        number = self._later_terms.pop(filter_, 0)
+        number = self._term_numbers.pop(filter_, 0)
         term = indexable_terms(filter_.expr)[number]
-        if not term.is_void:
-            position = self._fields[term.field]
-            self._indexes[position].remove(term.values, self._candidate(filter_, term))
+        if not term.is_unsatisfiable:
+            position = self._field_positions[term.field]
+            self._indexes[position].remove(term.values, self._index_entry(filter_, term))
             if not self._indexes[position]:
                 del self._indexes[position]
 
-    def _candidate(self, filter_: Filter, term: IndexableTerm) -> FilterCandidate:
+    def _index_entry(self, filter_: Filter, term: IndexableTerm) -> FilterCandidate:
         """Return the index entry of a filter, equal as long as the filter is placed here."""
-        return filter_ if term.rest is None else (filter_, self._test(term.rest))
+        return (
+            filter_ if term.other_terms is None else (filter_, self._compile_test(term.other_terms))
+        )
 
-    def _crowd(self, term: IndexableTerm) -> int:
+    def _max_candidates(self, term: IndexableTerm) -> int:
         """Return the number of filters that share the values that a term demands."""
-        position = self._fields.get(term.field)
+        position = self._field_positions.get(term.field)
         index = None if position is None else self._indexes.get(position)
-        return 0 if index is None else index.crowd(term.values)
+        return 0 if index is None else index.max_candidates(term.values)
 
-    def _test(self, expr: Expr) -> Predicate:
+    def _compile_test(self, expr: Expr) -> Predicate:
         """Compile a test, or return the cached one that other filters share."""
         text = to_text(expr)
         test = self._tests.get(text)
         if test is None:
-            effort = SearchBudget(self._searches)
+            effort = SearchBudget(self._search_counter)
             read = with_inferred_types(expr, self._message_type)
-            test = compile_filter(read, self._functions, self._fields, effort)
+            test = compile_filter(read, self._functions, self._field_positions, effort)
             self._tests[text] = test
         return test
 
@@ -543,11 +551,11 @@ def match_record(
 ) -> tuple[Filter, ...]:
     """Return the filters that a record's state matches; only a new state has an envelope."""
     context: MessageContext = NO_CONTEXT
-    if filters.asks_for_context:
+    if filters.needs_context:
         context = context_of(record)
         if envelope is not None:
             envelope.describe_publisher(context)
-    filters.expect(1)
+    filters.count_messages(1)
     return filters.match(record.body, context)
 
 
@@ -560,7 +568,8 @@ class _Plan(NamedTuple):
         lookups: for each indexed field its position, a fast lookup of candidates by value and, for
             arrays, the complete one.
         has_tests: whether there are tests besides index lookups.
-        by_value: looks up the values of many messages, if a single field decides all filters.
+        equality_lookup: looks up the values of many messages, if a single field decides all
+            filters.
     """
 
     extract: Extractor
@@ -569,7 +578,7 @@ class _Plan(NamedTuple):
         tuple[int, QuickFind[FilterCandidate], Callable[[Value], Collection[FilterCandidate]]]
     ]
     has_tests: bool
-    by_value: EqualityLookup | None
+    equality_lookup: EqualityLookup | None
 
 
 def _nobody_is_told(_filter: Filter, _error: Exception) -> None:

@@ -29,25 +29,25 @@ class LongSearchCounter:
         messages: messages matched.
     """
 
-    __slots__ = ("_left", "_message", "messages")
+    __slots__ = ("_message", "_remaining", "messages")
 
     def __init__(self) -> None:
         self.messages = 0
         self._message = 0
-        self._left = _FOR_ALL
+        self._remaining = _FOR_ALL
 
     @property
-    def left(self) -> int:
-        """See `SearchCounter.left`."""
-        return self._left if self._message == self.messages else _FOR_ALL
+    def remaining(self) -> int:
+        """See `SearchCounter.remaining`."""
+        return self._remaining if self._message == self.messages else _FOR_ALL
 
     def spend(self, searches: int = 1) -> None:
         """See `SearchCounter.spend`."""
-        left = self.left
+        left = self.remaining
         if left < searches:
             raise TooCostlyError
         self._message = self.messages
-        self._left = left - searches
+        self._remaining = left - searches
 
 
 class ConnectionFailureCounter:
@@ -56,7 +56,7 @@ class ConnectionFailureCounter:
     def __init__(self) -> None:
         self._failures = Counter[int]()
 
-    def add(self, owners: Iterable[int]) -> None:
+    def add_failure(self, owners: Iterable[int]) -> None:
         """Record that a filter has taken too long.
 
         Args:
@@ -64,7 +64,7 @@ class ConnectionFailureCounter:
         """
         self._failures.update(owners)
 
-    def are(self, owners: Collection[int]) -> bool:
+    def is_limit_reached(self, owners: Collection[int]) -> bool:
         """Return True if several filters of each of these connections have taken too long."""
         return bool(owners) and all(self._failures[one] >= LONG_SEARCHES for one in owners)
 
@@ -73,27 +73,27 @@ class SearchBudget:
     """Limits the long searches of one test: a few at once, then one per many messages.
 
     Args:
-        searches: the searches of all tests.
+        search_counter: the searches of all tests.
     """
 
-    __slots__ = ("_counted", "_done", "_searches")
+    __slots__ = ("_counted_messages", "_recent_searches", "_search_counter")
 
-    def __init__(self, searches: LongSearchCounter) -> None:
-        self._searches = searches
-        self._done = 0.0  # decays with each message
-        self._counted = searches.messages
+    def __init__(self, search_counter: LongSearchCounter) -> None:
+        self._search_counter = search_counter
+        self._recent_searches = 0.0  # decays with each message
+        self._counted_messages = search_counter.messages
 
     @property
-    def left(self) -> int:
-        """See `SearchCounter.left`."""
-        return self._searches.left
+    def remaining(self) -> int:
+        """See `SearchCounter.remaining`."""
+        return self._search_counter.remaining
 
     def spend(self, searches: int = 1) -> None:
         """See `SearchCounter.spend`."""
-        messages = self._searches.messages
-        forgotten = (messages - self._counted) / _MESSAGES_PER_LONG_SEARCH
-        self._done = max(0.0, self._done - forgotten) + searches
-        self._counted = messages
-        if self._done > LONG_SEARCHES:
+        messages = self._search_counter.messages
+        forgotten = (messages - self._counted_messages) / _MESSAGES_PER_LONG_SEARCH
+        self._recent_searches = max(0.0, self._recent_searches - forgotten) + searches
+        self._counted_messages = messages
+        if self._recent_searches > LONG_SEARCHES:
             raise TooCostlyError
-        self._searches.spend(searches)
+        self._search_counter.spend(searches)

@@ -47,15 +47,24 @@ class BatchMatcher(Generic[FilterT]):
         state: identifies the set of filters.
     """
 
-    __slots__ = ("_decide", "_filters", "_matches", "_messages", "_type", "state")
+    __slots__ = (
+        "_decide",
+        "_filters",
+        "_filters_by_bits",
+        "_message_count",
+        "_message_type",
+        "state",
+    )
 
     def __init__(self, message_type: MessageType) -> None:
-        self._type = message_type
+        self._message_type = message_type
         self.state: object = None
-        self._messages = 0  # counted since `state` is current
+        self._message_count = 0  # counted since `state` is current
         self._filters: Sequence[FilterT] = ()
         self._decide: BulkDecider | None = None
-        self._matches: dict[int, tuple[FilterT, ...]] = {}  # by bits of the matching filters
+        self._filters_by_bits: dict[
+            int, tuple[FilterT, ...]
+        ] = {}  # by bits of the matching filters
 
     def is_ready(self, state: object, filters: Collection[FilterT], messages: int) -> bool:
         """Count messages, prepare if worthwhile, and return True if `decide` can be called.
@@ -67,12 +76,12 @@ class BatchMatcher(Generic[FilterT]):
         """
         if self.state is not state:
             self.state = state
-            self._messages = 0
+            self._message_count = 0
             self._decide = None
-        before = self._messages
-        self._messages = before + messages
-        if before < _WORTH_MAKING <= self._messages:
-            self._make(list(filters))
+        before = self._message_count
+        self._message_count = before + messages
+        if before < _WORTH_MAKING <= self._message_count:
+            self._prepare(list(filters))
         return self._decide is not None
 
     def decide(
@@ -86,20 +95,22 @@ class BatchMatcher(Generic[FilterT]):
         """
         assert self._decide is not None  # noqa: S101 - see above
         for begin, end, bits in self._decide(bodies):
-            yield begin, end, None if bits == UNDECIDED else self._matched(bits)
+            yield begin, end, None if bits == UNDECIDED else self._filters_of(bits)
 
-    def _matched(self, bits: int) -> tuple[FilterT, ...]:
-        found = self._matches.get(bits)
+    def _filters_of(self, bits: int) -> tuple[FilterT, ...]:
+        found = self._filters_by_bits.get(bits)
         if found is None:
-            if len(self._matches) >= _MAX_SETS:
-                self._matches.clear()
+            if len(self._filters_by_bits) >= _MAX_SETS:
+                self._filters_by_bits.clear()
             found = tuple(one for place, one in enumerate(self._filters) if bits >> place & 1)
-            self._matches[bits] = found
+            self._filters_by_bits[bits] = found
         return found
 
-    def _make(self, filters: Sequence[FilterT]) -> None:
-        self._matches.clear()
-        if len(filters) > MAX_BULK_FILTERS or not isinstance(self._type, BulkFilterMessageType):
+    def _prepare(self, filters: Sequence[FilterT]) -> None:
+        self._filters_by_bits.clear()
+        if len(filters) > MAX_BULK_FILTERS or not isinstance(
+            self._message_type, BulkFilterMessageType
+        ):
             return
         tests: list[Sequence[LiteralTest]] = []
         for filter_ in filters:
@@ -108,4 +119,4 @@ class BatchMatcher(Generic[FilterT]):
                 return
             tests.append(those)
         self._filters = filters
-        self._decide = self._type.bulk_decider(tests)
+        self._decide = self._message_type.bulk_decider(tests)

@@ -48,35 +48,42 @@ class TopicPages:
     Args:
         message_type: parses bodies.
         functions: the functions that filters may call.
-        find: finds records by SOW key.
-        differ: makes deltas.
+        find_record: finds records by SOW key.
+        delta_encoder: makes deltas.
     """
 
-    __slots__ = ("_differ", "_filters", "_find", "_message_type", "_paged", "_results")
+    __slots__ = (
+        "_delta_encoder",
+        "_entries",
+        "_filters",
+        "_find_record",
+        "_message_type",
+        "_result_sets",
+    )
 
     def __init__(
         self,
         message_type: MessageType,
         functions: Functions,
-        find: FindRecord,
-        differ: DeltaEncoder,
+        find_record: FindRecord,
+        delta_encoder: DeltaEncoder,
     ) -> None:
         self._message_type: Final = message_type
-        self._filters: Final = FilterSet(message_type, functions, self._give_up_on)
-        self._find: Final = find
-        self._differ: Final = differ
-        self._paged: Final[dict[Subscription, _PageEntry]] = {}
-        self._results: Final[list[tuple[Filter | None, tuple[OrderTerm, ...], ResultSet]]] = []
+        self._filters: Final = FilterSet(message_type, functions, self._end_failed_filter)
+        self._find_record: Final = find_record
+        self._delta_encoder: Final = delta_encoder
+        self._entries: Final[dict[Subscription, _PageEntry]] = {}
+        self._result_sets: Final[list[tuple[Filter | None, tuple[OrderTerm, ...], ResultSet]]] = []
 
     def __bool__(self) -> bool:
-        return bool(self._paged)
+        return bool(self._entries)
 
     def __contains__(self, subscription: Subscription) -> bool:
-        return subscription in self._paged
+        return subscription in self._entries
 
     def page(self, subscription: Subscription) -> Page:
         """Return the page of a subscription."""
-        return self._paged[subscription].page
+        return self._entries[subscription].page
 
     def attach(
         self,
@@ -96,50 +103,53 @@ class TopicPages:
         page = Page(
             subscription,
             terms,
-            self._results_for(filter_, terms),
-            self._find,
-            self._differ,
+            self._result_set_for(filter_, terms),
+            self._find_record,
+            self._delta_encoder,
             partial(deliver, subscription),
         )
-        page.results.attach(page)
-        self._paged[subscription] = _PageEntry(page, filter_)
+        page.result_set.attach(page)
+        self._entries[subscription] = _PageEntry(page, filter_)
 
     def detach(self, subscription: Subscription) -> None:
         """End a page."""
-        page, filter_ = self._paged.pop(subscription)
+        page, filter_ = self._entries.pop(subscription)
         page.end()
         if filter_ is not None:
             self._filters.remove(filter_)
-        self._results[:] = [kept for kept in self._results if kept[-1].has_pages]
+        self._result_sets[:] = [kept for kept in self._result_sets if kept[-1].has_pages]
 
     def cost_of(self, subscription: Subscription, topic: str) -> FilterCost | None:
         """See `SubscriberSet.cost_of`."""
-        filter_ = self._paged[subscription].filter
+        filter_ = self._entries[subscription].filter
         return None if filter_ is None else self._filters.cost(filter_, topic)
 
-    def take(self, change: RecordChange, envelope: Envelope, message: RecordMessage) -> None:
+    def apply_change(
+        self, change: RecordChange, envelope: Envelope, message: RecordMessage
+    ) -> None:
         """Apply a change of a record, and notify subscribers."""
         matched: tuple[Filter, ...] = ()
         if change.record is not None and self._filters:
             matched = match_record(self._filters, change.record, envelope)
-        for filter_, _, results in self._results:
+        for filter_, _, results in self._result_sets:
             matches = filter_ is None or filter_ in matched
             try:
-                results.take(change.record if matches else None, change.previous, message)
+                results.apply_change(change.record if matches else None, change.previous, message)
             except Exception as error:  # no error of a subscription may fail the change
                 give_up_on(
-                    [one for one, its in self._paged.items() if its.page.results is results], error
+                    [one for one, its in self._entries.items() if its.page.result_set is results],
+                    error,
                 )
 
-    def _give_up_on(self, filter_: Filter, error: Exception) -> None:
+    def _end_failed_filter(self, filter_: Filter, error: Exception) -> None:
         """End the subscriptions that have a filter, because it has failed."""
-        give_up_on([one for one, its in self._paged.items() if its.filter is filter_], error)
+        give_up_on([one for one, its in self._entries.items() if its.filter is filter_], error)
 
-    def _results_for(self, filter_: Filter | None, terms: PageTerms) -> ResultSet:
+    def _result_set_for(self, filter_: Filter | None, terms: PageTerms) -> ResultSet:
         """Return a complete result set, or else a new one, which has to be filled."""
-        for known, order_by, results in self._results:
+        for known, order_by, results in self._result_sets:
             if known is filter_ and order_by == terms.order_by and results.is_complete:
                 return results
         made = ResultSet(self._message_type, terms.order_by)
-        self._results.append((filter_, terms.order_by, made))
+        self._result_sets.append((filter_, terms.order_by, made))
         return made

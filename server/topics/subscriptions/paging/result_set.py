@@ -47,19 +47,23 @@ class PositionChange(NamedTuple):
     """The old and new position of a changed record.
 
     Attributes:
-        before: its old position, None if it had none.
-        now: its new position, None if it has left.
+        old_position: its old position, None if it had none.
+        new_position: its new position, None if it has left.
     """
 
-    before: int | None
-    now: int | None
+    old_position: int | None
+    new_position: int | None
 
     def crosses(self, boundary: int) -> bool:
         """Return True if the move took any record from one side of a position to the other."""
-        if self.before is None or self.now is None:
-            position = self.now if self.before is None else self.before
+        if self.old_position is None or self.new_position is None:
+            position = self.new_position if self.old_position is None else self.old_position
             return position is not None and position < boundary
-        return min(self.before, self.now) < boundary <= max(self.before, self.now)
+        return (
+            min(self.old_position, self.new_position)
+            < boundary
+            <= max(self.old_position, self.new_position)
+        )
 
 
 class _PendingRecordChange(NamedTuple):
@@ -94,27 +98,27 @@ class ResultSet:
     """
 
     __slots__ = (
+        "_charged_entries",
         "_entries",
         "_extract",
-        "_order",
-        "_ordering",
         "_pages",
-        "_shared",
+        "_pending_changes",
+        "_record_order",
+        "_sorted_entries",
         "_stage",
-        "_waiting",
         "number",
     )
 
     def __init__(self, message_type: MessageType, order_by: Sequence[OrderTerm]) -> None:
         self.number: Final = next(_NUMBERS)
         self._pages: Final[list[Page]] = []
-        self._shared = 0  # entries charged to the pages
-        self._ordering: Final = RecordOrder(order_by, message_type)
-        self._extract: Final = message_type.extractor(self._ordering.fields)
+        self._charged_entries = 0  # entries charged to the pages
+        self._record_order: Final = RecordOrder(order_by, message_type)
+        self._extract: Final = message_type.extractor(self._record_order.fields)
         self._entries: Final[dict[str, _Entry]] = {}
-        self._order: Final[SortedList[_Entry]] = SortedList()
+        self._sorted_entries: Final[SortedList[_Entry]] = SortedList()
         self._stage = _Stage.FILLING
-        self._waiting: Final[dict[str, _PendingRecordChange]] = {}
+        self._pending_changes: Final[dict[str, _PendingRecordChange]] = {}
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -127,7 +131,7 @@ class ResultSet:
     # ---- its pages
 
     @property
-    def memory(self) -> int:
+    def memory_bytes(self) -> int:
         """Estimated bytes that it takes."""
         return _SIZE * len(self._entries)
 
@@ -139,60 +143,62 @@ class ResultSet:
     def attach(self, page: Page) -> None:
         """Notify a page of changes from now on."""
         self._pages.append(page)
-        self._share()
+        self._charge_pages()
 
     def detach(self, page: Page) -> None:
         """Stop notifying a page."""
         self._pages.remove(page)
-        page.hold(0)
-        self._share()
+        page.charge_memory(0)
+        self._charge_pages()
 
-    def _share(self) -> None:
-        self._shared = len(self._entries)
+    def _charge_pages(self) -> None:
+        self._charged_entries = len(self._entries)
         for page in self._pages:
-            page.hold(_SIZE * self._shared // len(self._pages))
+            page.charge_memory(_SIZE * self._charged_entries // len(self._pages))
 
     # ---- reading
 
-    def position(self, key: str) -> int | None:
+    def position_of(self, key: str) -> int | None:
         """Return the position of a record; None if it does not match."""
         entry = self._entries.get(key)
-        return None if entry is None else self._order.bisect_left(entry)
+        return None if entry is None else self._sorted_entries.bisect_left(entry)
 
-    def around(self, boundary: int) -> Iterator[str]:
+    def keys_around(self, boundary: int) -> Iterator[str]:
         """Yield the keys on both sides of a position, if they exist."""
         for position in (boundary - 1, boundary):
-            if 0 <= position < len(self._order):
-                yield self._order[position][-1]
+            if 0 <= position < len(self._sorted_entries):
+                yield self._sorted_entries[position][-1]
 
-    def keys(self, start: int, stop: int) -> list[str]:
+    def keys_in_range(self, start: int, stop: int) -> list[str]:
         """Return the keys in a range of positions, in order."""
-        return [entry[-1] for entry in self._order.islice(start, stop)]
+        return [entry[-1] for entry in self._sorted_entries.islice(start, stop)]
 
     # ---- filling
 
     def fill(self, records: Sequence[Record]) -> None:
         """Add matching records, in their states at the start of the filling."""
-        entries = {record.key: self._entry(record) for record in records}
+        entries = {record.key: self._make_entry(record) for record in records}
         self._entries.update(entries)
-        self._order.update(entries.values())
-        self._share()
+        self._sorted_entries.update(entries.values())
+        self._charge_pages()
 
-    def filled(self) -> None:
+    def finish_fill(self) -> None:
         """Record that all records have been found, so that waiting changes can be applied."""
         self._stage = _Stage.CATCHING_UP
 
     def catch_up(self, most: int) -> bool:
         """Apply up to `most` waiting changes; return True if there are more."""
-        for key in list(islice(self._waiting, most)):
-            self._apply(key, self._waiting.pop(key))
-        if not self._waiting:
+        for key in list(islice(self._pending_changes, most)):
+            self._move_entry(key, self._pending_changes.pop(key))
+        if not self._pending_changes:
             self._stage = _Stage.COMPLETE
-        return bool(self._waiting)
+        return bool(self._pending_changes)
 
     # ---- following
 
-    def take(self, record: Record | None, previous: Record | None, message: RecordMessage) -> None:
+    def apply_change(
+        self, record: Record | None, previous: Record | None, message: RecordMessage
+    ) -> None:
         """Apply a change, and notify pages.
 
         Args:
@@ -203,38 +209,38 @@ class ResultSet:
         key = message.key
         for page in self._pages:
             if not page.is_live:
-                page.keep(key, previous)
+                page.save_state(key, previous)
         if record is None and key not in self._entries and self.is_complete:
             return
-        earlier = self._waiting.get(key)
+        earlier = self._pending_changes.get(key)
         if earlier is not None:
-            message = message.since(earlier.message)
+            message = message.merge_earlier(earlier.message)
         waiting = _PendingRecordChange(record, message)
         if self._stage is _Stage.FILLING or earlier is not None:
-            self._waiting[key] = waiting
+            self._pending_changes[key] = waiting
         else:
-            self._apply(key, waiting)
+            self._move_entry(key, waiting)
 
-    def _apply(self, key: str, change: _PendingRecordChange) -> None:
+    def _move_entry(self, key: str, change: _PendingRecordChange) -> None:
         record, message = change
-        entry = None if record is None else self._entry(record)
+        entry = None if record is None else self._make_entry(record)
         known = self._entries.get(key)
         before = now = None
         if entry != known:
             if known is not None:
-                before = self._order.bisect_left(known)
-                del self._order[before]
+                before = self._sorted_entries.bisect_left(known)
+                del self._sorted_entries[before]
                 del self._entries[key]
             if entry is not None:
-                now = self._order.bisect_left(entry)
-                self._order.add(entry)
+                now = self._sorted_entries.bisect_left(entry)
+                self._sorted_entries.add(entry)
                 self._entries[key] = entry
-        if abs(len(self._entries) - self._shared) >= _SHARED_LATE:
-            self._share()
+        if abs(len(self._entries) - self._charged_entries) >= _SHARED_LATE:
+            self._charge_pages()
         move = PositionChange(before, now)
         for page in self._pages:
-            page.take(key, message, move)
+            page.apply_change(key, message, move)
 
-    def _entry(self, record: Record) -> _Entry:
-        values = self._extract(record.body) if self._ordering.fields else ()
-        return self._ordering.key(values), len(record.key), record.key
+    def _make_entry(self, record: Record) -> _Entry:
+        values = self._extract(record.body) if self._record_order.fields else ()
+        return self._record_order.sort_key(values), len(record.key), record.key
