@@ -105,7 +105,7 @@ def _subscriber() -> Subscription:
 class _Unlimited:
     """A connection that may take any memory."""
 
-    def hold(self, size: int) -> None:
+    def charge_memory(self, size: int) -> None:
         """Take note of nothing."""
 
 

@@ -12,7 +12,7 @@ import pytest
 ROOT: Final = Path(__file__).parents[1]
 
 WALL: Final = frozenset({"now", "time", "time_ns"})
-UNSET: Final = frozenset({"steady", "attentive", "monotonic", "monotonic_ns", "perf_counter"})
+UNSET: Final = frozenset({"steady", "steady_unpaused", "monotonic", "monotonic_ns", "perf_counter"})
 """The functions that return moments of each kind; `elapsed` is of the latter kind, too."""
 
 PACKAGES: Final = ("server", "actions", "amperage", "pipeline")
@@ -75,7 +75,7 @@ def test_no_expression_takes_moments_of_both_kinds(package: str) -> None:
 
 MIXED: Final = [
     "def f(self):\n    return self.clock.now() - self.clock.steady()",
-    "def f(self):\n    now = clock.now()\n    return now > clock.attentive()",
+    "def f(self):\n    now = clock.now()\n    return now > clock.steady_unpaused()",
     "def f(self):\n    begun = time.monotonic()\n    return time.time() - begun",
 ]
 

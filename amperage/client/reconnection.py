@@ -70,7 +70,7 @@ class Reconnection:
 
     @property
     def server(self) -> Server:
-        """The server of the next attempt; `seconds_until_due` must be called first, and may raise."""
+        """The server of the next attempt; call `seconds_until_due` first, which may raise."""
         server = self._chooser.current
         if server is None:
             raise GaveUpError("every server has refused the logon")

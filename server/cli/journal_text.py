@@ -210,7 +210,7 @@ def _data(entry: JournalEntry) -> bytes:
     except msgspec.MsgspecError:
         return entry.body
     fields = msgspec.structs.asdict(event) | {"at": iso_timestamp(event.at)}
-    del fields["marks"]
+    del fields["bookmarks"]
     words = [type(event).__name__.lower(), *(f"{name}={value}" for name, value in fields.items())]
     words += [f"{client}|{sequence}|" for client, sequence in event.bookmarks]
     return encode_text(" ".join(words))

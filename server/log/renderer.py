@@ -50,7 +50,7 @@ def entry_logger() -> EntryLogger:
 def fill_templates(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
     """Add "texts", the rendered texts of the entries."""
     event["texts"] = [
-        message.template.render(fields, None if message.is_whole else MAX_VALUE_LENGTH)
+        message.template.render(fields, None if message.is_untruncated else MAX_VALUE_LENGTH)
         for message, _, _, _, fields in event["entries"]
     ]
     return event

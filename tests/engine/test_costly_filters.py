@@ -179,7 +179,7 @@ def test_whose_filters_take_too_long_has_none_tried_any_more(
         texts.append(len(attempt.octets))
         look_at_clock(attempt)
 
-    monkeypatch.setattr(SearchAttempt, "look_at_clock", count)
+    monkeypatch.setattr(SearchAttempt, "check_time_limit", count)
     publisher.send({"c": "publish", "t": "elsewhere"}, json.dumps({"v": LETTERS}).encode())
     core.clock.advance(0)
     assert len(texts) < 50

@@ -117,9 +117,9 @@ def test_a_source_knows_of_each_lane_what_is_under_way() -> None:
     under_way.process_ack(Ack(20))
     assert under_way.settled_txid is None
     under_way.resume(20, Ack(15, [(1, 13)]))
-    assert [under_way.has(lane, 14) for lane in LANES] == [True, False, True]
-    assert [under_way.has(lane, 16) for lane in LANES] == [False] * 3, "not stored"
-    assert under_way.settled == 13
+    assert [under_way.has_lane_up_to(lane, 14) for lane in LANES] == [True, False, True]
+    assert [under_way.has_lane_up_to(lane, 16) for lane in LANES] == [False] * 3, "not stored"
+    assert under_way.settled_txid == 13
 
 
 def test_paths_of_different_lengths_have_different_lanes() -> None:

@@ -144,12 +144,12 @@ class Pair:
 def test_a_new_destination_gets_everything_and_says_so() -> None:
     pair = Pair()
     pair.publish(1, 2, 3)
-    assert pair.connect().by_difference
+    assert pair.connect().is_by_difference
     assert not pair.sender.is_resynchronized
     pair.go()
     assert pair.destination.has() == [(7, 1), (7, 2), (7, 3)]
     assert pair.sender.is_resynchronized
-    assert pair.sender.settled == pair.sender.stored == pair.log.last_txid
+    assert pair.sender.settled_txid == pair.sender.stored_txid == pair.log.last_txid
     assert pair.receiver.cursor == ReceiveCursor("A>B", pair.log.last_txid)
 
 
@@ -194,7 +194,7 @@ def test_after_an_interruption_nothing_is_sent_again() -> None:
     pair.sender.end_link()
     pair.receiver.end_link()
     pair.publish(3)
-    assert not pair.connect().by_difference
+    assert not pair.connect().is_by_difference
     assert [batch.entry_count for batch in pair.go()] == [1]
 
 
@@ -218,7 +218,7 @@ def test_a_destination_without_a_cursor_gets_the_difference() -> None:
     pair.log.append(ORDERS, 9, 5, b"of another one")
     pair.publish(100)
     pair.destination.new_receiver()
-    assert pair.connect().by_difference
+    assert pair.connect().is_by_difference
     assert sum(batch.entry_count for batch in pair.go()) == 2
     assert pair.sender.is_resynchronized
 
@@ -244,7 +244,7 @@ def test_another_log_of_the_same_name_is_another_stream() -> None:
     pair.log = Log("A")  # its numbers are those of the old one
     pair.sender = ReplicationSender(pair.log, "A'>B", ALL)
     pair.publish(*range(4, 10))
-    assert pair.connect().by_difference
+    assert pair.connect().is_by_difference
     pair.go()
     assert pair.destination.has() == [(7, number) for number in range(1, 10)]
 
@@ -253,7 +253,7 @@ def test_a_log_that_ends_before_the_cursor_is_gone_through_again() -> None:
     pair = Pair()
     pair.publish(4, 5)
     pair.destination.new_receiver(ReceiveCursor("A>B", 5000))
-    assert pair.connect().by_difference
+    assert pair.connect().is_by_difference
     pair.go()
     assert pair.destination.has() == [(7, 4), (7, 5)]
 

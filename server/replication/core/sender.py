@@ -13,7 +13,7 @@ not go there, or has been acknowledged. Entries that were sent and are not ackno
 flight, see `lanes`. Of entries not read yet, nothing is known.
 
 A sender stops in front of an entry that cannot be read (`blocked`), until it can be read, or is
-given up: then it is owed, see `arrears`.
+given up: then it is owed, see `skipped_entries`.
 
 A destination acknowledges twice. *Stored* is the part on its stable storage; the window follows
 this, because it depends on nothing but the destination's disk. *Settled* is the part that is
@@ -329,7 +329,7 @@ class ReplicationSender:
         batch = self._next_late_batch(now) or self._next_log_batch(now, flush=flush)
         if batch is not None and self.skipped_entries.is_frame_due:
             self._deferred_batch = batch
-            return self.skipped_entries.frame()
+            return self.skipped_entries.make_frame()
         return batch
 
     def _next_log_batch(self, now: int, *, flush: bool) -> PackedBatch | None:
@@ -433,17 +433,17 @@ class ReplicationSender:
 
     def _record_skipped(self, owed: Sequence[DamagedEntry], first: int, last: int) -> None:
         """Record the unreadable entries of a part of the log; the rest of it could be read."""
-        arrears = self.skipped_entries
-        self.unreported_skipped += [one for one in owed if one.txid not in arrears.skipped_txids]
-        if owed or arrears.skipped_txids.overlaps(first, last):
-            arrears.remove(first, last)
-            arrears.add((one.txid, one.batch) for one in owed)
+        skipped = self.skipped_entries
+        self.unreported_skipped += [one for one in owed if one.txid not in skipped.skipped_txids]
+        if owed or skipped.skipped_txids.overlaps(first, last):
+            skipped.remove(first, last)
+            skipped.add((one.txid, one.batch) for one in owed)
 
     def _next_late_batch(self, now: int) -> PackedBatch | None:
         """Return owed entries that can be read again; see `next_frame`."""
-        arrears = self.skipped_entries
+        skipped = self.skipped_entries
         for _ in range(_MAX_TRIED):
-            ready = arrears.next_retry_range
+            ready = skipped.next_retry_range
             if ready is None or ready[1] > self._sent_txid:
                 break
             first, last = ready
@@ -451,7 +451,7 @@ class ReplicationSender:
             passage = reader.read_for_forwarding(min(_MAX_ENTRIES, last - first + 1), _MAX_BYTES)
             end = min([reader.position, last, *(one.txid - 1 for one in passage.damaged_entries)])
             if end < first:
-                arrears.mark_unreadable(first)
+                skipped.mark_unreadable(first)
                 continue
             way = LinkRoute(
                 self._routes, self._route.peer, is_return_allowed=last <= self._return_end_txid
@@ -460,7 +460,7 @@ class ReplicationSender:
             runs = (filter_batch(run, way) for run in passage.to_entry_range().batches())
             going = {row[TXID] for run in runs for row in run.rows}
             passage = passage.pick(_places(passage, going))
-            arrears.remove(first, end)
+            skipped.remove(first, end)
             ways = ForwardingTable(passage.definitions, way, sends_all=True)
             batch = pack_passage(first - 1, end, passage, ways, now)._replace(is_late=True)
             self._charge_window(batch)

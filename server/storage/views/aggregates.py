@@ -353,10 +353,10 @@ _FUNCTIONS: Final[dict[str, _Function]] = {
     "COUNT_DISTINCT": _Function(DistinctValues, lambda kept: kept.count),
     "MAX": _Function(MaximumValue, lambda kept: kept.value),
     "MIN": _Function(MinimumValue, lambda kept: kept.value),
-    "STDDEV_POP": _Function(StandardDeviation, lambda kept: kept.of_population),
-    "STDDEV_SAMP": _Function(StandardDeviation, lambda kept: kept.of_sample),
+    "STDDEV_POP": _Function(StandardDeviation, lambda kept: kept.population_deviation),
+    "STDDEV_SAMP": _Function(StandardDeviation, lambda kept: kept.sample_deviation),
     "SUM": _Function(NumberSum, lambda kept: kept.sum),
-    "UNIQUE": _Function(DistinctValues, lambda kept: kept.only),
+    "UNIQUE": _Function(DistinctValues, lambda kept: kept.single_value),
 }
 
 
@@ -364,7 +364,7 @@ def function_of(node: Aggregate) -> _Function:
     """Return the accumulator for the first argument of an aggregate call, and its result."""
     if node.name == "GROUP_CONCAT":
         separator = _separator(node)
-        return _Function(DistinctTexts, lambda kept: kept.joined(separator))
+        return _Function(DistinctTexts, lambda kept: kept.join_texts(separator))
     return _FUNCTIONS[node.name]
 
 

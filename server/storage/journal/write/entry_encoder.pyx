@@ -98,7 +98,7 @@ def make_block(place, content, flags=0):
     cdef uint8_t *to = <uint8_t *>PyBytes_AS_STRING(joined)
     cdef uint8_t *first = <uint8_t *>PyBytes_AS_STRING(made) + SIZE * (count - 1)
     cdef uint8_t *record
-    cdef uint64_t txid = place.first_txid, end = place.bodies_end, lag = txid - place.durable
+    cdef uint64_t txid = place.first_txid, end = place.bodies_end, lag = txid - place.durable_txid
     cdef uint64_t timestamp = <uint64_t><long long>place.timestamp, source = content.source
     fill(first, count, EXTRAS_LENGTH, 4, content.extras_length)
     checksums = content.checksums

@@ -211,7 +211,7 @@ class SlabLog:
             return 0, array("I")
         rooms = write_run(slab, position, self._write_limit(), head.epoch & 0xFFFFFFFF, run, start)
         if self._guard.lost:  # the write has detected it
-            raise self._file.loss()
+            raise self._file.lost_content_error()
         if rooms:
             written = sum(rooms)
             self._position += written
@@ -283,7 +283,7 @@ class SlabLog:
         slab[position + 4 : position + length] = content
         slab[position : position + 4] = form.crc32c(content).to_bytes(4, "little")
         if guard.lost:  # the write has detected it
-            raise self._file.loss()
+            raise self._file.lost_content_error()
         self._position = position + room
         self.appended_bytes += room
         if record.sequence > self.sequence:
