@@ -151,7 +151,7 @@ def test_what_is_asked_for_in_another_way_is_refused(admin: Admin) -> None:
 class _Open:
     """Lets everybody see everything."""
 
-    async def require(self, _visitor: Requester, _path: str) -> None:
+    async def require_access(self, _visitor: Requester, _path: str) -> None:
         """Let pass."""
 
 

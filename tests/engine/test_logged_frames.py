@@ -46,18 +46,18 @@ MESSAGES = st.builds(
 )
 PRESENTATIONS = st.builds(
     Presentation,
-    timestamp=st.booleans(),
-    sow_key=st.booleans(),
-    bookmark=st.just(True),  # as replays always do
-    sub_ids=st.booleans(),
+    has_timestamp=st.booleans(),
+    has_sow_key=st.booleans(),
+    has_bookmark=st.just(True),  # as replays always do
+    has_sub_ids=st.booleans(),
     pretty=st.sampled_from([None, lambda body: b"%d%%" % len(body)]),
 )
 SPANS = st.builds(
     LogSpan,
-    after=st.integers(0, 3),
-    not_before=st.sampled_from([0, 0, START + 1_000_000]),
-    before=st.sampled_from([None, None, START + 2_000_000]),
-    until=st.sampled_from([frozenset(), frozenset({(7, 3)})]),
+    after_txid=st.integers(0, 3),
+    begin_timestamp=st.sampled_from([0, 0, START + 1_000_000]),
+    end_timestamp=st.sampled_from([None, None, START + 2_000_000]),
+    end_entries=st.sampled_from([frozenset(), frozenset({(7, 3)})]),
     includes_end=st.booleans(),
 )
 

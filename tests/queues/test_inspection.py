@@ -36,12 +36,12 @@ class Recorder:
         self.bench = bench
         self.rows: set[int] = set()
 
-    def came(self, places: list[int]) -> None:
+    def record_appeared(self, places: list[int]) -> None:
         txids = {self.bench.queue.lifecycle.entries.txid(place) for place in places}
         assert not txids & self.rows
         self.rows |= txids
 
-    def went(self, places: list[int]) -> None:
+    def record_disappeared(self, places: list[int]) -> None:
         self.rows -= {self.bench.queue.lifecycle.entries.txid(place) for place in places}
 
 

@@ -267,10 +267,10 @@ class Hasty:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._real, name)
 
-    def has_taken(self, peer: str, txid: int) -> bool:
+    def has_received(self, peer: str, txid: int) -> bool:
         return True
 
-    def had(self, client: int, sequence: int) -> bool:
+    def has_message(self, client: int, sequence: int) -> bool:
         return True
 
 

@@ -168,7 +168,7 @@ def test_records_are_what_they_were(tmp_path: Path, lost: list[int]) -> None:
         ("body_length", 1),
         ("txid", 1),
         ("topic", JournalTopic("json", "another")),
-        ("origins", lambda there: None),
+        ("select_origin", lambda there: None),
     ],
     ids=["checksum", "length", "txid", "topic", "origin"],
 )
