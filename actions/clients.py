@@ -27,10 +27,10 @@ class OnClient(Trigger):
 
     def provision(self, services: ActionServices, action: ActionHandle) -> None:
         """Listen for the event."""
-        tells_user = self.includes_user
+        includes_user = self.includes_user
 
         def watch(client: ClientIdentity, _details: Mapping[str, str | None]) -> None:
-            action.post(client_variables(client, with_user=tells_user))
+            action.post(client_variables(client, with_user=includes_user))
 
         services.engine.hooks.watch_clients(self.event, watch)
 

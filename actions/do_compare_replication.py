@@ -44,8 +44,8 @@ class DoCompareReplication(Step):
         repair = quantity("Repair", self._repair, context, parse_bool)
         peer = None if self._peer is None else self._peer.expand_text(context)
         topic = None if self._topic is None else self._topic.expand_text(context)
-        comparing = self._anti_entropy
-        if comparing is None or not comparing.compare(peer, topic, repair=repair):
+        anti_entropy = self._anti_entropy
+        if anti_entropy is None or not anti_entropy.compare(peer, topic, repair=repair):
             whose = "no connected instance" if peer is None else f"{peer}, which may be away,"
             what = "topics with records" if topic is None else f"the topic {topic}"
             raise StepError(f"{whose} replicates {what} to this one that it has records of itself")

@@ -57,10 +57,10 @@ class CommandShell(ABC):
     def _store_settled_condition(self, numbering: PublishSequence) -> WaitCondition:
         """Return the condition that all published messages are answered, or no longer can be."""
         protocol = self._protocol
-        last = numbering.store.last_sequence
+        last_sequence = numbering.store.last_sequence
         return WaitCondition(
-            lambda: numbering.is_answered_up_to(last) or protocol.is_closed,
-            f"the acknowledgement of message {last}",
+            lambda: numbering.is_answered_up_to(last_sequence) or protocol.is_closed,
+            f"the acknowledgement of message {last_sequence}",
         )
 
     def _find_full_store(self) -> PublishStorage | None:

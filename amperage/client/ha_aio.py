@@ -153,9 +153,13 @@ class AsyncHAClient(AsyncCommands):
         self._waiters.wake()
         release_stores(self, self.publish_store, self.bookmark_store)
         self._notify_state(ConnectionState.CLOSED, self._server)
-        telling = self._state_call_task
-        if telling is not None and not telling.done() and telling is not asyncio.current_task():
-            await telling
+        state_call_task = self._state_call_task
+        if (
+            state_call_task is not None
+            and not state_call_task.done()
+            and state_call_task is not asyncio.current_task()
+        ):
+            await state_call_task
         warn_unpersisted_messages(self.name, self.publish_store)
 
     @property

@@ -135,9 +135,9 @@ class Message:
             self._report_outcome(self, f"extend{length}")
 
     def _settle_once(self, options: str | None) -> None:
-        settle, self._report_outcome = self._report_outcome, None
-        if settle is not None:
-            settle(self, options)
+        report_outcome, self._report_outcome = self._report_outcome, None
+        if report_outcome is not None:
+            report_outcome(self, options)
 
     def __repr__(self) -> str:
         return f"<Message {self.command} {self.topic} {self.body[:64]!r}>"

@@ -109,8 +109,8 @@ class ClientLock:
             if self.on_wait is not None:
                 self.on_wait()
         try:
-            left = limit.remaining_s
-            timeout = -1.0 if left is None else min(left, threading.TIMEOUT_MAX)
+            remaining_s = limit.remaining_s
+            timeout = -1.0 if remaining_s is None else min(remaining_s, threading.TIMEOUT_MAX)
             if not ticket.acquire(timeout=timeout) and not arrived():
                 raise limit.timeout_error(what)
         finally:

@@ -55,8 +55,8 @@ class FrameBatchReader(FrameReader):
 
     def take_batch(self) -> FrameBatch | None:
         """See `FrameReader.take_batch`."""
-        run, self._batch = self._batch, None
-        return run
+        batch, self._batch = self._batch, None
+        return batch
 
     def drop_partial(self) -> None:
         """See `FrameReader.drop_partial`."""

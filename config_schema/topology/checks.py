@@ -137,7 +137,7 @@ def _txlog(sent: DestinationTopic) -> Iterator[TopologyFinding]:
 
 
 def _replicate(sent: DestinationTopic) -> Iterator[TopologyFinding]:
-    back = sent.link.return_destinations
+    return_destinations = sent.link.return_destinations
     there = sent.link.downstream
     sources = [*sent.recorded_topics, *((queue.selection,) for queue in sent.shared_queues)]
     lacking = list(
@@ -146,15 +146,16 @@ def _replicate(sent: DestinationTopic) -> Iterator[TopologyFinding]:
     if not lacking:
         return
     subject = f"{_parts(lacking)} {_is(lacking)} replicated to {_instance(there)}"
-    if not back:
+    if not return_destinations:
         yield _nothing_back(sent, subject)
         return
     yield _finding(
         sent,
         "replicate",
-        back[0].location,
-        f"{subject}, and not replicated back by its Destination {quoted(back[0].name)} "
-        f"({back[0].location})",
+        return_destinations[0].location,
+        f"{subject}, and not replicated back by its Destination"
+        f" {quoted(return_destinations[0].name)} "
+        f"({return_destinations[0].location})",
         f"add {_them(lacking)} to that Destination as a Topic",
     )
 

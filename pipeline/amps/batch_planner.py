@@ -99,11 +99,11 @@ class BatchPlanner:
         If the stream has a filter, messages that do not match count as well: to tell them apart,
         the server would have to read them.
         """
-        planned = self._planned_measure
-        if planned is None or planned.is_whole:
-            return planned and planned.after_reading()
+        planned_measure = self._planned_measure
+        if planned_measure is None or planned_measure.is_whole:
+            return planned_measure and planned_measure.after_reading()
         try:
-            return self._measure_range(planned.end, NOW, is_filtered=False)
+            return self._measure_range(planned_measure.end, NOW, is_filtered=False)
         except ClientError:
             return None
 

@@ -98,18 +98,22 @@ class Deleter(TaskSink):
 
     def _send_held(self, *, persisted: bool) -> None:
         """Send the held command."""
-        held, self._held_deletion = self._held_deletion, None
-        if held is None:
+        held_deletion, self._held_deletion = self._held_deletion, None
+        if held_deletion is None:
             return
         try:
             self._client.sow_delete(
-                held.topic,
-                sow_keys=held.keys,
-                body=held.body if held.keys is None else None,
-                sequence=held.sequence,
+                held_deletion.topic,
+                sow_keys=held_deletion.keys,
+                body=held_deletion.body if held_deletion.keys is None else None,
+                sequence=held_deletion.sequence,
                 persisted=persisted,
             )
         except DuplicateMessageError:
             return  # another attempt of this task has got further meanwhile
         except CommandError as error:
-            self._record_refusal(held.topic, ",".join(held.keys or ()).encode() or held.body, error)
+            self._record_refusal(
+                held_deletion.topic,
+                ",".join(held_deletion.keys or ()).encode() or held_deletion.body,
+                error,
+            )

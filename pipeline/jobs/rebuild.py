@@ -118,13 +118,13 @@ def _rebuild(spec: InstanceSpec, topic: TopicSpec, log: JournalSnapshot, run: Jo
         spec, provision_message_types(spec), provision_functions(spec, said), committer, said
     )
     opened = opener.open(topic)
-    first, last = log.files[0].first_txid, max(file.end_txid or 0 for file in log.files) - 1
-    progress = run.start_progress("rebuild", last + 1 - first)
+    first_txid, last = log.files[0].first_txid, max(file.end_txid or 0 for file in log.files) - 1
+    progress = run.start_progress("rebuild", last + 1 - first_txid)
     cursor = JournalCursor(
         FileTable(log.files),
         SourceCache(0),
         lambda: last,
-        LogSpan(first - 1),
+        LogSpan(first_txid - 1),
         _wanted(opened.sow),
         EVENTS,
         damage.append,

@@ -227,21 +227,21 @@ def _microseconds(moment: datetime) -> int:
 
 
 def _test(predicate: ColumnPredicate) -> ScalarPredicate:
-    operation, values, negated = predicate.operation, predicate.values, predicate.is_negated
+    operation, values, is_negated = predicate.operation, predicate.values, predicate.is_negated
     if operation == "null":
         return lambda value: value is None
     if operation == "not_null":
         return lambda value: value is not None
     if operation == "same":
         (expected,) = values
-        return lambda value: (value == expected) is not negated
+        return lambda value: (value == expected) is not is_negated
     if operation in ("in", "not_in"):
         members, wanted = frozenset(values), operation == "in"
         return lambda value: value is not None and (value in members) is wanted
     (expected,) = values
     if operation in _AFFIXES.values():
         return lambda value: (
-            isinstance(value, str) and getattr(value, operation)(expected) is not negated
+            isinstance(value, str) and getattr(value, operation)(expected) is not is_negated
         )
     compare = _compare(operation)
     return lambda value: value is not None and compare(value, expected)

@@ -57,9 +57,9 @@ class AmpsJournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNo
         """Return the offset of a new query: after the given bookmark, or before the first entry."""
         begins = {}
         for log in self._read_logs():
-            after = PlannedLog(log).span(self._options.bookmark).after_txid
+            after_txid = PlannedLog(log).span(self._options.bookmark).after_txid
             begins[log.instance] = self._offset_position(
-                log, max(after, log.files[0].first_txid - 1)
+                log, max(after_txid, log.files[0].first_txid - 1)
             )
         return begins
 

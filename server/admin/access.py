@@ -131,8 +131,8 @@ class AccessControl:
             user = self._cookie_user(request)
             if user is not None:
                 return Requester(user, request.peer, challenge=self._challenge_for(request))
-        era = self._security_epoch
-        user = self._credential_cache.find(shown, request.peer, era)
+        security_epoch = self._security_epoch
+        user = self._credential_cache.find(shown, request.peer, security_epoch)
         if user is not None and not await self._lacks_permissions(user):
             return Requester(user, request.peer, cookie=self.sessions.begin_session(user, shown))
         credentials = self._read_credentials(shown, request)
@@ -140,7 +140,7 @@ class AccessControl:
         if not admission.granted:
             self._refuse_logon(request, credentials, admission)
         if _is_password(shown):
-            self._credential_cache.add(shown, request.peer, era, admission.user)
+            self._credential_cache.add(shown, request.peer, security_epoch, admission.user)
         if not shown:
             return Requester(admission.user, request.peer)
         if not self.sessions.has_session(admission.user, shown):
@@ -158,12 +158,12 @@ class AccessControl:
         """Return the headers that set a visitor's cookie, if it is new to them."""
         if not visitor.cookie or visitor.cookie in cookies_in(request.headers.get("cookie", "")):
             return []
-        options = self._admin.session_options
-        given = {part.partition("=")[0].strip().lower() for part in options.split(";")}
+        session_options = self._admin.session_options
+        given = {part.partition("=")[0].strip().lower() for part in session_options.split(";")}
         extra = [] if "samesite" in given else ["SameSite=Strict"]
         if request.is_encrypted and "secure" not in given:
             extra.append("Secure")
-        return [("Set-Cookie", "; ".join([f"{COOKIE}={visitor.cookie}", options, *extra]))]
+        return [("Set-Cookie", "; ".join([f"{COOKIE}={visitor.cookie}", session_options, *extra]))]
 
     async def require_access(self, visitor: Requester, path: str) -> None:
         """Check that a visitor may read a resource.
@@ -199,28 +199,28 @@ class AccessControl:
 
     async def _refusing_rules(self, user: str, paths: Iterable[str]) -> Mapping[str, str]:
         """Return those of some paths that may not be read, each with the rule that refuses it."""
-        known = self._permissions
-        if known is None:
+        permissions = self._permissions
+        if permissions is None:
             return {}
         asked = tuple(paths)
         return await self._engine_calls.await_decision(
-            lambda: mapped(known.find(user), partial(_hidden, asked))
+            lambda: mapped(permissions.find(user), partial(_hidden, asked))
         )
 
     @property
     def _security_epoch(self) -> tuple[int, int]:
         """A value that changes whenever logons or permissions have to be decided afresh."""
-        known = self._permissions
-        return self.sessions.end_count, 0 if known is None else known.invalidation_count
+        permissions = self._permissions
+        return self.sessions.end_count, 0 if permissions is None else permissions.invalidation_count
 
     async def _lacks_permissions(self, user: str) -> bool:
         """Return whether a module has yet to learn a user's permissions from a logon."""
-        known = self._permissions
-        if known is None:
+        permissions = self._permissions
+        if permissions is None:
             return False
         return await self._engine_calls.await_decision(
             lambda: mapped(
-                known.find(user),
+                permissions.find(user),
                 lambda one: one.get_permit(Permission.READ_ADMIN, "") is UNKNOWN_USER_PERMIT,
             )
         )

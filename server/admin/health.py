@@ -150,9 +150,9 @@ class Health:
             return
         now = replication.elapsed_us
         waiting = {one.destination: one.since_us for one in replication.destination_lags()}
-        waited_for = replication.ack_tracker.awaited_destinations
+        awaited_destinations = replication.ack_tracker.awaited_destinations
         for name, own in replication.destinations.items():
-            if not has_all and name not in waited_for:
+            if not has_all and name not in awaited_destinations:
                 continue
             waited = now - waiting.get(name, now)
             since = WallMicroseconds(replication.now_us - waited)

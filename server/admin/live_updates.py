@@ -77,9 +77,9 @@ class LiveUpdates:
     def _publish_sample(self, snapshot: StatisticsSnapshot) -> None:
         self._latest_snapshot = snapshot
         self._change_events.clear()
-        coming, self._sample_future = self._sample_future, self._loop.create_future()
-        if not coming.done():
-            coming.set_result(None)
+        sample_future, self._sample_future = self._sample_future, self._loop.create_future()
+        if not sample_future.done():
+            sample_future.set_result(None)
 
     async def _event_stream(
         self, node: TreeTarget, hidden: frozenset[str]

@@ -99,17 +99,17 @@ class MonitoringPages:
             HttpError: the path does not exist, may not be seen, or the request is invalid.
         """
         moments = read_moments(request.query)
-        names = request.segments
-        if split_path_format(names) == ((ROOT,), "rnc"):
+        segments = request.segments
+        if split_path_format(segments) == ((ROOT,), "rnc"):
             return HttpResponse(HttpDocument(rnc.render(), _RNC))
         if moments is not None and not moments.is_moment:
-            return await self._series_response(names, moments, visitor)
+            return await self._series_response(segments, moments, visitor)
         tree = (
             await self.latest_tree()
             if moments is None
             else await self._history.tree_at(moments.first)
         )
-        node, form = await self._resolve_path(tree, names, visitor)
+        node, form = await self._resolve_path(tree, segments, visitor)
         hidden = await self._hidden_places(visitor, node)
         if "watch" in request.query and moments is None and self._live_updates is not None:
             events = self._live_updates.watch_node(
@@ -160,12 +160,12 @@ class MonitoringPages:
         try:
             return _find(tree, names, has_gone=has_gone)
         except PathNotFoundError as nothing:
-            above = nothing.existing
-            await self._access.require_access(visitor, _resource((*above, *nothing.missing)))
-            paths = {name: _resource((*above, name)) for name in nothing.suggestions}
+            existing = nothing.existing
+            await self._access.require_access(visitor, _resource((*existing, *nothing.missing)))
+            paths = {name: _resource((*existing, name)) for name in nothing.suggestions}
             hidden = await self._access.hidden_paths(visitor, paths.values())
             close = [name for name, path in paths.items() if path not in hidden]
-            raise _not_found(PathNotFoundError(above, nothing.missing, close)) from None
+            raise _not_found(PathNotFoundError(existing, nothing.missing, close)) from None
 
     async def _hidden_places(self, visitor: Requester, node: TreeTarget) -> frozenset[str]:
         """Return the places at and below a node that the visitor may not see.

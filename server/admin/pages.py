@@ -112,10 +112,10 @@ class QueueStatePage:
         Raises:
             HttpError: there is no such queue, or the visitor may not see it.
         """
-        names = request.segments
-        if len(names) != len(_QUEUES) + 2 or names[-1] not in (DETAILS, f"{DETAILS}.json"):
+        segments = request.segments
+        if len(segments) != len(_QUEUES) + 2 or segments[-1] not in (DETAILS, f"{DETAILS}.json"):
             return await self._monitoring.handle_request(request, visitor)
-        identity = names[-2]
+        identity = segments[-2]
         tree = await self._monitoring.latest_tree()
         node = TreeTarget(TREE_NODES[QUEUES], identity)
         await self._access.require_access(visitor, "/" + "/".join([*node.names, DETAILS]))

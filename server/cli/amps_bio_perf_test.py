@@ -250,19 +250,23 @@ class _Metric(NamedTuple):
 
 
 def _metrics(result: PerfResult, work: PerfWorkload) -> Iterator[_Metric]:
-    seconds, writes = result.seconds, work.write_count
+    seconds, write_count = result.seconds, work.write_count
     yield _Metric("elapsed time", seconds, "s", 3)
     yield _Metric("writer thread count", 1)
     yield _Metric("batch size", work.batch_messages)
     yield _Metric("submit size", work.message_bytes, "bytes")
     yield _Metric("write size", work.write_bytes, "bytes")
-    yield _Metric("submit count", writes * work.batch_messages)
+    yield _Metric("submit count", write_count * work.batch_messages)
     yield _Metric("read count", result.read_count)
-    yield _Metric("write count", writes)
-    yield _Metric("submit rate", writes * work.batch_messages / seconds, "per second")
-    yield _Metric("write rate", writes / seconds, "per second")
-    yield _Metric("actual read mix", 100 * result.read_count / (writes + result.read_count), "%", 1)
-    yield _Metric("mean write latency", sum(result.durations_ns) / writes / 1000, "microseconds", 1)
+    yield _Metric("write count", write_count)
+    yield _Metric("submit rate", write_count * work.batch_messages / seconds, "per second")
+    yield _Metric("write rate", write_count / seconds, "per second")
+    yield _Metric(
+        "actual read mix", 100 * result.read_count / (write_count + result.read_count), "%", 1
+    )
+    yield _Metric(
+        "mean write latency", sum(result.durations_ns) / write_count / 1000, "microseconds", 1
+    )
 
 
 _LATENCIES: Final = ("write", "ended_ns", "latency_ns")

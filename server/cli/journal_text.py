@@ -97,16 +97,16 @@ def header_json(reader: JournalReader, *, local: bool = False) -> bytes:
 
 
 def _header(reader: JournalReader, *, local: bool) -> Iterator[tuple[str, str]]:
-    first = last = 0
+    first_txid = last = 0
     if reader.header is not None:
-        first = reader.header.first_txid
-        last = first + reader.count - 1
+        first_txid = reader.header.first_txid
+        last = first_txid + reader.count - 1
     times = _times(reader)
     yield "File Name", reader.path.name
     yield "File Size", str(reader.size)
     yield "Version", f"amperage::txlog/v{VERSION}"
     yield "Instance", "" if reader.header is None else reader.header.instance
-    yield "Extents", f"[{first}:{last}]" if reader.count else "[]"
+    yield "Extents", f"[{first_txid}:{last}]" if reader.count else "[]"
     yield "First Timestamp", iso_timestamp(times[0], local=local) if times else ""
     yield "Last Timestamp", iso_timestamp(times[1], local=local) if times else ""
 

@@ -221,15 +221,15 @@ class Engine:
             if source is None:
                 return
             sources[ref] = source
-        functions, stores = self.settings.functions, self.sow_registry
-        services = stores, self.clock, self._announce_changes, self.flush
+        functions, sow_registry = self.settings.functions, self.sow_registry
+        services = sow_registry, self.clock, self._announce_changes, self.flush
         if isinstance(spec, ConflatedTopicSpec):
             topic = ConflatedTopic(spec, sources[spec.underlying], functions, *services)
-            stores.add_derived(topic)
+            sow_registry.add_derived(topic)
         else:
             message_type = self.settings.message_types[spec.message_type]
             view = View(spec, sources.__getitem__, message_type, functions, *services)
-            stores.add_derived(view)
+            sow_registry.add_derived(view)
 
     def _announce_changes(
         self, message_type: str, changes: Iterable[RecordChange], envelope: Envelope, reason: str

@@ -97,9 +97,9 @@ class InputBuffer:
             if self._position == len(frames):  # free the memory for the next frames
                 self._frames, self._position = (), 0
             return done
-        run = self._batch
-        done = runs.header_cache.dispatch_batch(run.part(begin, most), runs.publish, obey)
+        batch = self._batch
+        done = runs.header_cache.dispatch_batch(batch.part(begin, most), runs.publish, obey)
         self._position = begin + done
-        if self._position == len(run.bodies):
+        if self._position == len(batch.bodies):
             self._batch, self._position = None, 0
         return done

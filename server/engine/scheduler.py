@@ -285,12 +285,12 @@ class Scheduler:
             seconds: its duration.
             doing: its client and its name; see `EngineTask.task_label`.
         """
-        longest = self.longest_task
-        if seconds > longest.seconds:
-            longest.seconds = seconds
-            longest.client_name, longest.task_name = doing
+        longest_task = self.longest_task
+        if seconds > longest_task.seconds:
+            longest_task.seconds = seconds
+            longest_task.client_name, longest_task.task_name = doing
         if seconds > LONG_TASK_SECONDS:
-            longest.long_task_count += 1
+            longest_task.long_task_count += 1
             client, work = doing
             milliseconds = round(seconds * 1000)
             self._log.emit("01-0010", milliseconds=milliseconds, work=work, client=client or None)
@@ -299,9 +299,9 @@ class Scheduler:
         has_more = work.step()
         seconds = self.elapsed() - begun
         microseconds = int(seconds * _MICROSECONDS)
-        lengths = self.task_durations  # as `add`, whose call costs too much here
-        lengths.counts[microseconds.bit_length()] += 1
-        lengths.total += microseconds
+        task_durations = self.task_durations  # as `add`, whose call costs too much here
+        task_durations.counts[microseconds.bit_length()] += 1
+        task_durations.total += microseconds
         if seconds > self.longest_task.seconds or seconds > LONG_TASK_SECONDS:
             self.record_duration(seconds, work.task_label)
         return has_more

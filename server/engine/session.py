@@ -299,9 +299,13 @@ class Session:
     @property
     def audit_party(self) -> AuditParty:
         """The client's identity for the audit trail."""
-        entrance = self.connection_context
+        connection_context = self.connection_context
         return AuditParty(
-            self.user, self.address, entrance.transport, self.client_name, entrance.auth_module
+            self.user,
+            self.address,
+            connection_context.transport,
+            self.client_name,
+            connection_context.auth_module,
         )
 
     def register(self) -> None:

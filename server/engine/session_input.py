@@ -172,42 +172,44 @@ class SessionInput:
 
     def _execute_slice(self) -> bool:
         """Execute the buffered input until the slice is over; return whether there is more."""
-        session, inbox, turns, pace = (
+        session, buffer, scheduler, batch_size_estimator = (
             self._session,
             self._buffer,
             self._scheduler,
             self._batch_size_estimator,
         )
-        runs, elapsed = session.publish_batcher, turns.elapsed
+        publish_batcher, elapsed = session.publish_batcher, scheduler.elapsed
         now = elapsed()
         while True:
             if self._remaining_steps is not None:
                 if not self._run_step(self._remaining_steps):
                     return False
                 now = elapsed()
-                if turns.time_left(now) <= 0:
+                if scheduler.time_left(now) <= 0:
                     return self._has_input
                 continue
-            if not inbox.has_frames:
+            if not buffer.has_frames:
                 if not self._split_frames():
                     return False
-                if not inbox.has_frames:
-                    if turns.time_left(elapsed()) <= 0:
+                if not buffer.has_frames:
+                    if scheduler.time_left(elapsed()) <= 0:
                         return self._has_input
                     continue
             if self._suspend_if_overloaded():
                 return False
-            runs.refresh()
-            done = inbox.execute_frames(
-                pace.estimate_batch_size(turns.time_left(now)), runs, self._execute
+            publish_batcher.refresh()
+            done = buffer.execute_frames(
+                batch_size_estimator.estimate_batch_size(scheduler.time_left(now)),
+                publish_batcher,
+                self._execute,
             )
             self.messages_in += done
             if not session.is_open:
                 session.closed_totals.messages_in += done
                 return False
             begun, now = now, elapsed()
-            pace.record_batch(done, now - begun)
-            if turns.time_left(now) <= 0:
+            batch_size_estimator.record_batch(done, now - begun)
+            if scheduler.time_left(now) <= 0:
                 return self._has_input
 
     def _split_frames(self) -> bool:
@@ -243,13 +245,13 @@ class SessionInput:
 
     def _execute(self, header: bytes, body: bytes) -> bool:
         """Execute a command; return whether another may follow in this slice."""
-        session, turns = self._session, self._scheduler
+        session, scheduler = self._session, self._scheduler
         session.execute(header, body)
         session.publish_batcher.refresh()
         return (
             session.is_open
             and self._remaining_steps is None
-            and turns.time_left(turns.elapsed()) > 0
+            and scheduler.time_left(scheduler.elapsed()) > 0
             and len(session.queries) < MAX_QUERIES
         )
 

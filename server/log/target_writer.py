@@ -182,17 +182,17 @@ class TargetWriter:
         return is_open
 
     def _write(self, lines: Sequence[LogLine]) -> None:
-        missing, self._lost_entries = self._lost_entries, 0
+        lost_entries, self._lost_entries = self._lost_entries, 0
         notice: list[LogLine] = []
-        if missing and MISSING.id not in self.target.excluded_ids:
-            notice = [self._make_line(MISSING, count=missing)]
+        if lost_entries and MISSING.id not in self.target.excluded_ids:
+            notice = [self._make_line(MISSING, count=lost_entries)]
         written_before = self.target.entries_written
         try:
             self.target.write([*notice, *lines])
         except OSError as problem:
             written = self.target.entries_written - written_before
             self._lost_entries = (
-                len(notice) + len(lines) - written if written else missing + len(lines)
+                len(notice) + len(lines) - written if written else lost_entries + len(lines)
             )
             self._report_failure(problem.strerror or str(problem))
         else:

@@ -60,14 +60,14 @@ class BsonType(RawTreeType):
 
     def extractor(self, paths: Sequence[Path]) -> Extractor:
         """Compile a reader of `paths`, see `MessageType.extractor`."""
-        names = want(paths).children
+        children = want(paths).children
         empty: list[Value] = [None] * len(paths)
 
         def extract(body: bytes) -> tuple[Value, ...]:
             out: list[Value] = empty.copy()
             try:
                 end = LENGTH.unpack_from(body)[0] - 1
-                _read(body, 4, min(end, len(body)), names, out)
+                _read(body, 4, min(end, len(body)), children, out)
             except (struct.error, IndexError, BodyError):
                 pass  # damaged from here on: values read so far are kept, the rest is NULL
             return tuple(out)

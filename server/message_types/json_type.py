@@ -76,8 +76,8 @@ class JsonType(RawTreeType):
         """Compile a reader of `paths` into columns, see `ColumnMessageType.column_reader`."""
         if not self._first_wins:
             return None
-        read = first_wins_reader(paths).read_columns
-        return lambda joined, count: [RawColumn(*one) for one in read(joined, count)]
+        read_columns = first_wins_reader(paths).read_columns
+        return lambda joined, count: [RawColumn(*one) for one in read_columns(joined, count)]
 
     def parse(self, body: bytes) -> RawTree:
         """See `RawTreeType.parse`."""

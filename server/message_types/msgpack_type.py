@@ -166,7 +166,7 @@ def _parse(body: bytes, position: int, depth: int) -> tuple[RawNode, int]:
 
 
 def _walker(paths: Sequence[Path]) -> Extractor:
-    names = want(paths).children
+    children = want(paths).children
     empty: list[Value] = [None] * len(paths)
 
     def extract(body: bytes) -> tuple[Value, ...]:
@@ -174,7 +174,7 @@ def _walker(paths: Sequence[Path]) -> Extractor:
         try:
             kind, start, count = head(body, 0)
             if kind == MsgpackKind.MAP:
-                _read(body, start, count, names, out)
+                _read(body, start, count, children, out)
         except (BodyError, IndexError):
             pass  # damaged from here on: values read so far are kept, the rest is NULL
         return tuple(out)

@@ -40,8 +40,8 @@ class AnswerFuture(Generic[AnswerT]):
             return
         self.is_done = True
         self._result.append(answer)
-        waiting, self._callbacks = self._callbacks, []
-        for then in waiting:
+        callbacks, self._callbacks = self._callbacks, []
+        for then in callbacks:
             then(answer)
 
     def add_done_callback(self, then: Callable[[AnswerT], None]) -> None:

@@ -191,10 +191,10 @@ class _ThrottledExchange:
     def _finish(
         self, address: str, credentials: LogonCredentials, admission: Admission
     ) -> Admission:
-        under_way = self.authenticator.failures.pending_logons
-        under_way[address] -= 1
-        if not under_way[address]:
-            del under_way[address]
+        pending_logons = self.authenticator.failures.pending_logons
+        pending_logons[address] -= 1
+        if not pending_logons[address]:
+            del pending_logons[address]
         return self._record_outcome(address, credentials, admission)
 
     def _record_outcome(

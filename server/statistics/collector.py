@@ -99,13 +99,13 @@ class StatisticsCollector:
 
     def _begin_sample(self) -> None:
         """Begin a sample, unless there is one under way, and schedule the next one."""
-        due, now = self._due_at, self._elapsed()
-        self._due_at = max(due + self._interval, now)
+        due_at, now = self._due_at, self._elapsed()
+        self._due_at = max(due_at + self._interval, now)
         self._cancel = self._clock.call_later(self._due_at - now, self._begin_sample)
         if self._remaining is not None:
             self.skipped_samples += 1
             return
-        self._remaining = self._collect_sample(due)
+        self._remaining = self._collect_sample(due_at)
         self._scheduler.queue_task(self)
 
     def _collect_sample(self, due: float) -> Iterator[None]:

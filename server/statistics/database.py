@@ -167,10 +167,13 @@ class StatisticsDatabase:
         entries: Mapping[str, _Values],
         timestamp: int,
     ) -> None:
-        moving = writing.pick_dynamic_values
+        pick_dynamic_values = writing.pick_dynamic_values
         self.connection.executemany(
             writing.insert_dynamic,
-            ((timestamp, alive[one][1], *moving(values)) for one, values in entries.items()),
+            (
+                (timestamp, alive[one][1], *pick_dynamic_values(values))
+                for one, values in entries.items()
+            ),
         )
 
     def write_lifetime_event(self, timestamp: int, values: _Values) -> None:

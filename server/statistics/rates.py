@@ -77,9 +77,10 @@ class EntryRates:
             return tuple(
                 _rate(entry.dynamic_values[at], 0, seconds) for at in self._counter_indexes
             )
-        moving = before.entry.dynamic_values
+        dynamic_values = before.entry.dynamic_values
         return tuple(
-            _rate(entry.dynamic_values[at], moving[at], seconds) for at in self._counter_indexes
+            _rate(entry.dynamic_values[at], dynamic_values[at], seconds)
+            for at in self._counter_indexes
         )
 
 

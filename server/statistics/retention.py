@@ -102,11 +102,11 @@ class SampleRetention:
 
     def _adjust_scale(self) -> bool:
         """Shorten all ages if the database is too large; return whether that was done."""
-        used, most = self._database.used_bytes, self._retention.max_bytes
-        if used > most:
+        used_bytes, max_bytes = self._database.used_bytes, self._retention.max_bytes
+        if used_bytes > max_bytes:
             self._scale *= _HARDER
             return True
-        if used < most * _COMFORTABLE:
+        if used_bytes < max_bytes * _COMFORTABLE:
             self._scale = min(1.0, self._scale * _SOFTER)
         return False
 

@@ -72,10 +72,10 @@ class SelfStatistics:
             commit: seconds that recording it took.
             whole: seconds that the sample took altogether.
         """
-        size = recording.database.size_bytes
+        size_bytes = recording.database.size_bytes
         self._is_in_memory = recording.database.path == MEMORY
-        self._growth = max(0, size - self._size)
-        self._size = size
+        self._growth = max(0, size_bytes - self._size)
+        self._size = size_bytes
         self._queries = queries
         self._last_us = round(whole * _MICROSECONDS)
         self._commit_us += round(commit * _MICROSECONDS)

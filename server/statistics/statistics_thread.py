@@ -300,10 +300,10 @@ class StatisticsThread:
             self._log.emit("05-0003", error=repr(error))
 
     def _log_dropped(self) -> None:
-        dropped = self.dropped_samples
-        if dropped > self._logged_dropped:
-            self._log.emit("05-0002", count=dropped - self._logged_dropped)
-            self._logged_dropped = dropped
+        dropped_samples = self.dropped_samples
+        if dropped_samples > self._logged_dropped:
+            self._log.emit("05-0002", count=dropped_samples - self._logged_dropped)
+            self._logged_dropped = dropped_samples
 
     def _run_maintenance(self) -> None:
         """Take a step of an action's request, or else of thinning out."""

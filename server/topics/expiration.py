@@ -126,16 +126,16 @@ class Expiration:
 
     def _expire_batch(self, sow: SowTopicRecords, now: WallSeconds) -> bool:
         """Remove a batch of a topic's expired records; return False if that cannot be written."""
-        stores = self._sow_registry
-        moment, sequence = to_nanoseconds(now), stores.expiry_sequence(sow)
+        sow_registry = self._sow_registry
+        moment, sequence = to_nanoseconds(now), sow_registry.expiry_sequence(sow)
         envelope = Envelope(None, now)
-        stores.schedule_commit(sow)
+        sow_registry.schedule_commit(sow)
         try:
             for _ in range(_BATCH_SIZE):
                 change = sow.expire(moment, sequence)
                 if change is None:
                     break
-                stores.announce(sow.spec.message_type, [change], envelope, EXPIRED)
+                sow_registry.announce(sow.spec.message_type, [change], envelope, EXPIRED)
         except RecordStoreError as error:
             if sow not in self._failed_topics:
                 self._failed_topics.add(sow)

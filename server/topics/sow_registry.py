@@ -266,8 +266,8 @@ class SowRegistry:
         self._uncommitted_topics.add(sow)
 
     def _commit(self) -> None:
-        unwritten, self._uncommitted_topics = self._uncommitted_topics, set()
-        for sow in unwritten:
+        uncommitted_topics, self._uncommitted_topics = self._uncommitted_topics, set()
+        for sow in uncommitted_topics:
             self._commit_topic(sow, _no_matter)
 
     def _commit_topic(self, sow: SowTopicRecords, then: StoreCallback) -> None:

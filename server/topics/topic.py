@@ -106,10 +106,10 @@ class Topic(SubscriberSet):
         Returns:
             The messages that were not published; none here.
         """
-        to_all = self._unfiltered_recipients
-        if to_all is None:
-            to_all = self._prepare()
-        _hand_over_in_order(to_all, bodies, envelope)
+        unfiltered_recipients = self._unfiltered_recipients
+        if unfiltered_recipients is None:
+            unfiltered_recipients = self._prepare()
+        _hand_over_in_order(unfiltered_recipients, bodies, envelope)
         if self._filters:
             self._publish_filtered(bodies, envelope)
         return ()
@@ -121,16 +121,16 @@ class Topic(SubscriberSet):
 
     def recipients(self, body: bytes, envelope: Envelope) -> Sequence[Recipient]:
         """Return the recipients of a message, as `publish` finds them."""
-        to_all = self._unfiltered_recipients
-        if to_all is None:
-            to_all = self._prepare()
+        unfiltered_recipients = self._unfiltered_recipients
+        if unfiltered_recipients is None:
+            unfiltered_recipients = self._prepare()
         if not self._filters:
-            return to_all
+            return unfiltered_recipients
         context = NO_CONTEXT
         if self._filters.needs_context:
             context = envelope.context(self.name, body)
         self._filters.count_messages(1)
-        return [*to_all, *self._recipients_of(self._filters.match(body, context))]
+        return [*unfiltered_recipients, *self._recipients_of(self._filters.match(body, context))]
 
     def when_stored(self, then: StoreCallback) -> None:
         """Call back at once: nothing has to be stored."""
@@ -267,8 +267,10 @@ class Topic(SubscriberSet):
         for subscription in subscriptions:
             if subscription.conflater is not None:
                 delivery = self._delivery_for([subscription])
-                seen = subscription.presentation.select_permitted
-                held = ConflatedDelivery(subscription.conflater, self.name, seen, delivery)
+                select_permitted = subscription.presentation.select_permitted
+                held = ConflatedDelivery(
+                    subscription.conflater, self.name, select_permitted, delivery
+                )
                 conflated.append((held, [subscription]))
             else:
                 key = subscription.outbox, subscription.presentation

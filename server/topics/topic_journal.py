@@ -145,17 +145,17 @@ class TopicJournal:
             envelope.
         """
         publisher = envelope.publisher
-        journal, notes = self.log.journal, self.log.publish_tracker
+        journal, publish_tracker = self.log.journal, self.log.publish_tracker
         if self._handle is None:
             self._handle = journal.topic_handle(self._message_type, self._name)
         client = 0 if publisher is None else publisher.client_hash
-        refusals, numbers = self.log.rejected_sequences, envelope.sequences
-        if numbers and refusals.has_any:
+        rejected_sequences, numbers = self.log.rejected_sequences, envelope.sequences
+        if numbers and rejected_sequences.has_any:
             try:
-                refusals.record_gaps_below(client, numbers[-1])
+                rejected_sequences.record_gaps_below(client, numbers[-1])
             except JournalUnavailableError as problem:
                 return AppendResult(start, (), journal.last_timestamp, problem)
-        before = 0 if notes is None else journal.last_sequence(client)
+        before = 0 if publish_tracker is None else journal.last_sequence(client)
         run = journal.append_run(
             self._handle,
             client,
@@ -170,10 +170,10 @@ class TopicJournal:
             entries.extras_length,
         )
         envelope.received_s = run.timestamp / _MICROSECONDS
-        if numbers and refusals.has_any:
-            refusals.record_arrivals(client, numbers[start : run.end])
-        if notes is not None and run.txids:
-            notes.register_batch(
+        if numbers and rejected_sequences.has_any:
+            rejected_sequences.record_arrivals(client, numbers[start : run.end])
+        if publish_tracker is not None and run.txids:
+            publish_tracker.register_batch(
                 client,
                 before,
                 envelope.sequences[start : run.end],
@@ -220,10 +220,10 @@ class TopicJournal:
         appended = self.log.journal.append_copies(handles, content)
         start = arrivals.position
         arrivals.record_appended(appended)
-        refusals = self.log.rejected_sequences
-        if appended.txids and refusals.has_any:
+        rejected_sequences = self.log.rejected_sequences
+        if appended.txids and rejected_sequences.has_any:
             for place in range(start, start + len(appended.txids)):
-                refusals.record_arrivals(
+                rejected_sequences.record_arrivals(
                     arrivals.columns.clients[place], (arrivals.columns.sequences[place],)
                 )
         if self._feeds and appended.txids and arrivals.kind in MESSAGES:
@@ -241,7 +241,7 @@ class TopicJournal:
             appended: the outcome of appending them.
             sow_keys: the SOW keys of their records, from that position on.
         """
-        run = entries.columns
+        columns = entries.columns
         for first, end in entries.uniform_ranges(start, start + len(appended.txids)):
             here = slice(first - start, end - start)
             self._notify_feeds(
@@ -251,11 +251,11 @@ class TopicJournal:
                     entries.envelope(first, appended.timestamp),
                     appended.txids[here],
                     appended.timestamp,
-                    run.clients[first],
-                    run.sequences[first:end],
+                    columns.clients[first],
+                    columns.sequences[first:end],
                     _keys(sow_keys, here),
-                    run.expirations[first],
-                    run.properties_of(first).origin.path,
+                    columns.expirations[first],
+                    columns.properties_of(first).origin.path,
                 )
             )
 
@@ -332,18 +332,22 @@ class TopicJournal:
         Raises:
             JournalUnavailableError: it cannot be recorded; nothing has changed.
         """
-        publisher, journal, notes = envelope.publisher, self.log.journal, self.log.publish_tracker
+        publisher, journal, publish_tracker = (
+            envelope.publisher,
+            self.log.journal,
+            self.log.publish_tracker,
+        )
         if self._handle is None:
             self._handle = journal.topic_handle(self._message_type, self._name)
         number, given = split_key(key)
         mark = envelope.correlation_id if correlation_id is None else correlation_id
         marked = encode_text(mark) if mark else b""
         client = 0 if publisher is None else publisher.client_hash
-        refusals = self.log.rejected_sequences
-        is_watched = envelope.sequence > 0 and refusals.has_any
+        rejected_sequences = self.log.rejected_sequences
+        is_watched = envelope.sequence > 0 and rejected_sequences.has_any
         if is_watched:
-            refusals.record_gaps_below(client, envelope.sequence)
-        before = 0 if notes is None else journal.last_sequence(client)
+            rejected_sequences.record_gaps_below(client, envelope.sequence)
+        before = 0 if publish_tracker is None else journal.last_sequence(client)
         txid = journal.append(
             self._handle,
             client,
@@ -359,11 +363,11 @@ class TopicJournal:
             given,
         )
         if is_watched:
-            refusals.record_arrivals(client, (envelope.sequence,))
-        if notes is not None:
+            rejected_sequences.record_arrivals(client, (envelope.sequence,))
+        if publish_tracker is not None:
             extras = pack_extras(marked, given) if marked or given else b""
             topic, origin = self._handle.topic, _origin_of(envelope)
-            notes.register_entry(
+            publish_tracker.register_entry(
                 client, before, envelope.sequence, body + extras, txid, topic, origin
             )
         moment = journal.last_timestamp

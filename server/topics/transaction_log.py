@@ -258,20 +258,20 @@ class TransactionLog:
         ):
             self._is_releasing = True
             return True
-        readers, self._advance_callbacks = self._advance_callbacks, []
-        for reader in readers:
+        advance_callbacks, self._advance_callbacks = self._advance_callbacks, []
+        for reader in advance_callbacks:
             reader()
         return False
 
     def when_durable(self, then: Callable[[], None]) -> None:
         """Call back when everything appended so far is on stable storage; at once if it is."""
-        last = self.journal.last_txid
+        last_txid = self.journal.last_txid
         if (
-            last <= self.durable_txid and not self._durable_callbacks
+            last_txid <= self.durable_txid and not self._durable_callbacks
         ):  # do not overtake callbacks that wait
             then()
         else:
-            self._durable_callbacks.append((last, then))
+            self._durable_callbacks.append((last_txid, then))
 
     def when_settled(self, then: Callable[[], None], *topics: JournalTopic) -> None:
         """Call back when everything appended so far is settled; at once if it is.
@@ -281,15 +281,17 @@ class TransactionLog:
             topics: the topics concerned; if no other instance has to acknowledge messages
                 published to these, stable storage is enough. None: all.
         """
-        settlement = self._replication_state
-        if settlement is None or (topics and not any(map(settlement.awaits_topic, topics))):
+        replication_state = self._replication_state
+        if replication_state is None or (
+            topics and not any(map(replication_state.awaits_topic, topics))
+        ):
             self.when_durable(then)
             return
-        last = self.journal.last_txid
-        if last <= settlement.settled_txid and not self._settled_callbacks:
+        last_txid = self.journal.last_txid
+        if last_txid <= replication_state.settled_txid and not self._settled_callbacks:
             then()
         else:
-            self._settled_callbacks.append((last, then))
+            self._settled_callbacks.append((last_txid, then))
 
     def when_advanced(self, then: Callable[[], None]) -> None:
         """Call back once, when more entries are on stable storage, or settled."""
@@ -306,8 +308,12 @@ class TransactionLog:
 
     def settled_txid(self) -> int:
         """Return the last txid that is stored wherever it must be before its publisher is acked."""
-        settlement = self._replication_state
-        return self.journal.durable_txid if settlement is None else settlement.settled_txid
+        replication_state = self._replication_state
+        return (
+            self.journal.durable_txid
+            if replication_state is None
+            else replication_state.settled_txid
+        )
 
     def bookmark_at(self, txid: int) -> str | None:
         """Return the bookmark of the last event up to a durable entry; None if none is near."""
@@ -394,8 +400,10 @@ class TransactionLog:
             if self._delayed_searches is not None:
                 self._delayed_searches.append(begin)
                 return
-            first = self.journal.first_txid
-            release = self.hold_files(lambda: first, f"search for a bookmark of session {client}")
+            first_txid = self.journal.first_txid
+            release = self.hold_files(
+                lambda: first_txid, f"search for a bookmark of session {client}"
+            )
 
             def found(place: LogPosition) -> None:
                 try:
@@ -433,8 +441,8 @@ class TransactionLog:
     def use_body_repair(self, mender: PeerBodyRepair) -> None:
         """Report damaged entries to a mender, including those known already."""
         self._body_repair = mender
-        damaged, self._damaged_txids = self._damaged_txids, []
-        for txid in damaged:
+        damaged_txids, self._damaged_txids = self._damaged_txids, []
+        for txid in damaged_txids:
             mender.scan_damage(txid)
 
     def run_on_worker(self, work: Callable[[], _T], then: Callable[[_T], None]) -> None:

@@ -209,15 +209,15 @@ class View:
             for group in self._aggregation.apply_change(one.input_index, one.change, one.envelope):
                 touched[group] = one
         for group, cause in touched.items():
-            received = cause.envelope.received_s
-            change = self._write_record(group, to_nanoseconds(received))
+            received_s = cause.envelope.received_s
+            change = self._write_record(group, to_nanoseconds(received_s))
             if change is not None:
                 self.writes += 1
                 gone = DELETED if cause.reason == MATCH else cause.reason
                 self._announce(
                     self.type_name,
                     [change],
-                    Envelope(None, received),
+                    Envelope(None, received_s),
                     MATCH if change.record is not None else gone,
                 )
 

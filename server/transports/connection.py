@@ -17,7 +17,7 @@ from server.engine.scheduler import LONG_READ_SIZE
 from server.engine.socket_stats import NO_SOCKET_STATS, SocketStats
 from server.security.certificates import user_of
 from server.topics.subscriptions.limits.slow_clients import ClientBacklog, ClientPool
-from server.transports.socket_buffers import look
+from server.transports.socket_buffers import read_socket_stats
 
 if TYPE_CHECKING:
     from amperage.wire.framing import FrameSource
@@ -181,13 +181,13 @@ class TransportConnection(asyncio.Protocol):
 
     def _feed(self, session: Session, data: bytes) -> None:
         """Execute the bytes received, and flush the output of all clients that they affect."""
-        turns = self._engine.scheduler
+        scheduler = self._engine.scheduler
         first = len(self._engine.outboxes.pending_outboxes)
         session.input.feed(data)
         if len(data) >= LONG_READ_SIZE or session.input.is_waiting:
-            turns.flush_while_busy()
+            scheduler.flush_while_busy()
         else:
-            turns.flush(first)
+            scheduler.flush(first)
 
     def _pause_reading(self) -> None:
         if self._transport is not None and not self._transport.is_closing():
@@ -203,7 +203,7 @@ class TransportConnection(asyncio.Protocol):
         if transport is None or transport.is_closing():
             return NO_SOCKET_STATS
         kept = backlog.memory_used + backlog.disk_used + transport.get_write_buffer_size()
-        return look(transport.get_extra_info("socket"), kept, backlog.oldest_wait_s)
+        return read_socket_stats(transport.get_extra_info("socket"), kept, backlog.oldest_wait_s)
 
     def _peer_address(self) -> str:
         """Return the peer's address, for the log."""

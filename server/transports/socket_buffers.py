@@ -19,7 +19,7 @@ _PEERS_WINDOW_AT: Final = 228
 """Offset of tcpi_snd_wnd in `struct tcp_info` (linux/tcp.h); present since Linux 5.4."""
 
 
-def look(connection: socket.socket, kept: int, waits: float) -> SocketStats:
+def read_socket_stats(connection: socket.socket, kept: int, waits: float) -> SocketStats:
     """Read how much data is buffered for a connection.
 
     Args:

@@ -49,21 +49,21 @@ class StreamConnection(TransportConnection):
             session.abort(error)
 
     def _process_opening(self, session: Session, data: bytes) -> bytes:
-        opening = self._protocol_detector
+        protocol_detector = self._protocol_detector
         try:
-            data = opening.feed(data)
+            data = protocol_detector.feed(data)
         finally:
-            if opening.reply:
-                self._send(opening.reply)
-                opening.reply = b""
-        if opening.has_partial_request:
+            if protocol_detector.reply:
+                self._send(protocol_detector.reply)
+                protocol_detector.reply = b""
+        if protocol_detector.has_partial_request:
             self._start_handshake_timeout()
         else:
             self._stop_handshake_timeout()
-        if opening.is_compressed:
+        if protocol_detector.is_compressed:
             self._compression = Compression()
             session.input.read_compressed(self._compression)
-        self._is_plain = opening.is_complete
+        self._is_plain = protocol_detector.is_complete
         return data
 
     def _send_frames(self, data: bytes) -> None:

@@ -117,8 +117,8 @@ class WebsocketConnection(TransportConnection):
         self._flush()
         self._resume_reading()
         if self._early_data:
-            early, self._early_data = self._early_data, b""
-            self.data_received(early)
+            early_data, self._early_data = self._early_data, b""
+            self.data_received(early_data)
 
     def _finish_handshake(self, request: Request, found: HandshakeResult | HandshakeError) -> None:
         """Accept or refuse a connection, and begin its session."""

@@ -70,10 +70,10 @@ class RateLimitedLog:
         return True
 
     def _end_minute(self, key: tuple[str, str]) -> None:
-        left_out = self._counts.pop(key).suppressed
-        if left_out:
+        suppressed = self._counts.pop(key).suppressed
+        if suppressed:
             message_id, who = key
-            self._log.emit("01-0012", count=left_out, message=message_id, who=who)
+            self._log.emit("01-0012", count=suppressed, message=message_id, who=who)
 
 
 def on_running_loop(seconds: float, call: Callable[[], None]) -> object:

@@ -101,7 +101,7 @@ class PartExtractor:
 
     def _row_reader(self) -> Callable[[Record], tuple[str | None, bytes | None]]:
         """Return a function that gives the key and the row of a record; no row if it has none."""
-        view, place = self._view, self._topic_index
+        view, topic_index = self._view, self._topic_index
         keys = RoutingKeys(view)
         if len(view.compiled.topics) == 1:
             read_row = row_reader(view)
@@ -117,7 +117,7 @@ class PartExtractor:
                 return keys.key_of_row(row, packed), packed
 
             return whole
-        read_part = part_reader(view, place)
+        read_part = part_reader(view, topic_index)
 
         def first(record: Record) -> tuple[str | None, bytes | None]:
             row = JoinedRow((read_part(record),))
@@ -126,10 +126,10 @@ class PartExtractor:
 
         def further(record: Record) -> tuple[str | None, bytes | None]:
             part = read_part(record)
-            key = keys.key_of_part(place, part)
+            key = keys.key_of_part(topic_index, part)
             return key, None if key is None else pack(part)
 
-        return further if place else first
+        return further if topic_index else first
 
 
 class LatestProcessor(StatefulProcessor):

@@ -102,8 +102,8 @@ class ClientFactsCollector:
         self, session: Session, subscriptions: list[SubscriptionFacts], lag: float
     ) -> ClientFacts:
         engine, intake, outbox = self._engine, session.input, session.outbox
-        turns = engine.scheduler
-        longest, elapsed = turns.longest_task, turns.elapsed()
+        scheduler = engine.scheduler
+        longest_task, elapsed = scheduler.longest_task, scheduler.elapsed()
         told = sorted(subscriptions, key=_interest, reverse=True)[:MAX_LISTED_SUBSCRIPTIONS]
         return ClientFacts(
             collected_at=engine.clock.now(),
@@ -138,10 +138,12 @@ class ClientFactsCollector:
                 for one in session.queries
             ),
             engine_lag_s=lag,
-            waiting_task_count=turns.queue_length,
-            longest_slice_s=longest.seconds,
-            longest_slice_task=" of ".join(filter(None, (longest.task_name, longest.client_name))),
-            long_slice_count=longest.long_task_count,
+            waiting_task_count=scheduler.queue_length,
+            longest_slice_s=longest_task.seconds,
+            longest_slice_task=" of ".join(
+                filter(None, (longest_task.task_name, longest_task.client_name))
+            ),
+            long_slice_count=longest_task.long_task_count,
         )
 
     def _subscription_facts(
@@ -194,8 +196,8 @@ class ClientFactsCollector:
         replay = subscription.replay
         if not isinstance(replay, Replay):
             return None
-        reading = replay.log_reader
-        behind = 0 if reading is None else replay.log.last_txid - reading.position
+        log_reader = replay.log_reader
+        behind = 0 if log_reader is None else replay.log.last_txid - log_reader.position
         now = self._engine.clock.now()
         return ReplayFacts(
             replay.cursor, replay.is_paused, replay.seconds_behind(now), max(behind, 0)

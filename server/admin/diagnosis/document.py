@@ -58,7 +58,7 @@ def of_client(known: DiagnosisFacts) -> dict[str, DiagnosisContent]:
 
 
 def _sentences(known: DiagnosisFacts, said: str) -> Iterator[str]:
-    client, pace = known.client, known.rates
+    client, rates = known.client, known.rates
     user = f", user {client.user!r}," if client.user else ""
     spoken = f", as {client.message_type}" if client.message_type else ""
     yield (
@@ -72,11 +72,11 @@ def _sentences(known: DiagnosisFacts, said: str) -> Iterator[str]:
         f"{size(client.bytes_in)}, and has been sent {number(client.messages_out, 'message')}, "
         f"{size(client.bytes_out)}, of which it has not read {size(client.unread_bytes)}."
     )
-    if pace.is_known:
+    if rates.is_known:
         yield (
-            f"In the last {span(pace.window_seconds)} there were {size(pace.write_rate)} a"
+            f"In the last {span(rates.window_seconds)} there were {size(rates.write_rate)} a"
             " second for it, "
-            f"and it read {size(pace.read_rate)} a second; it sent {size(pace.receive_rate)}"
+            f"and it read {size(rates.read_rate)} a second; it sent {size(rates.receive_rate)}"
             " a second."
         )
 
@@ -130,31 +130,31 @@ def _identity(client: ClientFacts) -> dict[str, DiagnosisContent]:
 
 
 def _pace(known: DiagnosisFacts) -> dict[str, DiagnosisContent]:
-    client, pace = known.client, known.rates
+    client, rates = known.client, known.rates
     return {
         "bytes_in": client.bytes_in,
         "messages_in": client.messages_in,
         "bytes_out": client.bytes_out,
         "messages_out": client.messages_out,
-        "over_seconds": pace.window_seconds,
-        "received_bytes_per_sec": round(pace.receive_rate),
-        "written_bytes_per_sec": round(pace.write_rate),
-        "read_bytes_per_sec": round(pace.read_rate),
-        "read_lately_bytes_per_sec": round(pace.recent_read_rate),
+        "over_seconds": rates.window_seconds,
+        "received_bytes_per_sec": round(rates.receive_rate),
+        "written_bytes_per_sec": round(rates.write_rate),
+        "read_bytes_per_sec": round(rates.read_rate),
+        "read_lately_bytes_per_sec": round(rates.recent_read_rate),
     }
 
 
 def _waiting(client: ClientFacts) -> dict[str, DiagnosisContent]:
-    readings = client.socket_stats
+    socket_stats = client.socket_stats
     return {
-        "queued_bytes_out": readings.unsent_bytes,
-        "oldest_seconds": readings.unsent_age_s,
+        "queued_bytes_out": socket_stats.unsent_bytes,
+        "oldest_seconds": socket_stats.unsent_age_s,
         "oldest_since": moment(
-            client.collected_at - readings.unsent_age_s if client.is_behind else None
+            client.collected_at - socket_stats.unsent_age_s if client.is_behind else None
         ),
-        "transport_tx_queue": readings.unacked_bytes,
-        "tcp_zero_window_advert": int(readings.is_window_closed),
-        "transport_rx_queue": readings.unread_bytes,
+        "transport_tx_queue": socket_stats.unacked_bytes,
+        "tcp_zero_window_advert": int(socket_stats.is_window_closed),
+        "transport_rx_queue": socket_stats.unread_bytes,
         "behind_queries_bytes": client.bytes_behind_queries,
         "commands_wait": int(client.has_waiting_commands),
         **({} if client.backlog is None else _kept(client.backlog)),

@@ -126,9 +126,9 @@ def _stopped_reading(known: DiagnosisFacts) -> Iterator[Reason]:
 
 
 def _has_stopped(known: DiagnosisFacts) -> bool:
-    client, pace = known.client, known.rates
-    if pace.is_known:  # a slow reader's receive window closes from time to time, too
-        stands_still = pace.recent_read_rate < _STOPPED_BYTES
+    client, rates = known.client, known.rates
+    if rates.is_known:  # a slow reader's receive window closes from time to time, too
+        stands_still = rates.recent_read_rate < _STOPPED_BYTES
     else:
         stands_still = client.socket_stats.is_window_closed
     return (
@@ -137,16 +137,16 @@ def _has_stopped(known: DiagnosisFacts) -> bool:
 
 
 def _reads_slowly(known: DiagnosisFacts) -> Iterator[Reason]:
-    client, pace = known.client, known.rates
+    client, rates = known.client, known.rates
     if not client.is_behind or _has_stopped(known):
         return
     kept, waits = size(client.socket_stats.unsent_bytes), span(client.socket_stats.unsent_age_s)
     says = f"Its socket does not take what there is for it: {kept} wait here, the oldest of them "
     says += f"for {waits}."
-    if pace.is_known:
+    if rates.is_known:
         says += (
-            f" It reads {size(pace.read_rate)} a second, and there are"
-            f" {size(pace.write_rate)} for it."
+            f" It reads {size(rates.read_rate)} a second, and there are"
+            f" {size(rates.write_rate)} for it."
         )
         says += _outlook(known)
     yield Reason(
@@ -159,32 +159,34 @@ def _reads_slowly(known: DiagnosisFacts) -> Iterator[Reason]:
 
 def _outlook(known: DiagnosisFacts) -> str:
     """Return when a slow client will have caught up, or reach its limit."""
-    client, growth = known.client, known.rates.unread_growth_rate
-    if growth <= -_STOPPED_BYTES:
-        return f" It will have caught up in {span(client.unread_bytes / -growth)}."
-    kept = client.backlog
-    if growth < _STOPPED_BYTES or kept is None:
+    client, unread_growth_rate = known.client, known.rates.unread_growth_rate
+    if unread_growth_rate <= -_STOPPED_BYTES:
+        return f" It will have caught up in {span(client.unread_bytes / -unread_growth_rate)}."
+    backlog = client.backlog
+    if unread_growth_rate < _STOPPED_BYTES or backlog is None:
         return ""
-    configured = kept.limits
-    if kept.is_offline:
+    configured = backlog.limits
+    if backlog.is_offline:
         room, then = (
-            configured.disk_bytes * configured.client_share - kept.disk_bytes,
+            configured.disk_bytes * configured.client_share - backlog.disk_bytes,
             "it is disconnected",
         )
     else:
         room = (
-            configured.memory_bytes * configured.client_share - kept.memory_bytes - kept.held_bytes
+            configured.memory_bytes * configured.client_share
+            - backlog.memory_bytes
+            - backlog.held_bytes
         )
         then = "what waits goes to disk"
-    return f" If that goes on, {then} in {span(max(room, 0.0) / growth)}."
+    return f" If that goes on, {then} in {span(max(room, 0.0) / unread_growth_rate)}."
 
 
 def _offline(known: DiagnosisFacts) -> Iterator[Reason]:
-    kept = known.client.backlog
-    if kept is not None and kept.is_offline:
+    backlog = known.client.backlog
+    if backlog is not None and backlog.is_offline:
         yield Reason(
             "offline",
-            f"What waits for it is on disk, {size(kept.disk_bytes)}: more of it than memory"
+            f"What waits for it is on disk, {size(backlog.disk_bytes)}: more of it than memory"
             " may hold.",
             "It comes back by itself when it has read all of that.",
         )

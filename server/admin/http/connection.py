@@ -148,16 +148,16 @@ class HttpConnection:
         self.is_waiting_for_peer = True
         self._method = "GET"  # until it is known: a refusal has a body, unless it is for a HEAD
         loop = asyncio.get_running_loop()
-        arrival = self._limits.arrival_timeout_s
+        arrival_timeout_s = self._limits.arrival_timeout_s
         has_begun = bool(self._http.trailing_data[0])
-        limit = asyncio.timeout(arrival if has_begun else patience)
+        limit = asyncio.timeout(arrival_timeout_s if has_begun else patience)
         try:
             async with limit:
                 while (event := self._http.next_event()) is h11.NEED_DATA:
                     await self._receive()
                     if not has_begun:
                         has_begun = True
-                        limit.reschedule(loop.time() + arrival)
+                        limit.reschedule(loop.time() + arrival_timeout_s)
                 if not isinstance(event, h11.Request):
                     return None
                 self._method = event.method.decode("ascii")
@@ -167,7 +167,8 @@ class HttpConnection:
             if not has_begun:
                 return None
             raise HttpError(
-                408, f"The request has not arrived as a whole within {arrival:.0f} seconds."
+                408,
+                f"The request has not arrived as a whole within {arrival_timeout_s:.0f} seconds.",
             ) from None
         return self._make_request(event, body)
 

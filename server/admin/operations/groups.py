@@ -188,8 +188,8 @@ def _replication(services: ActionServices) -> OperationGroup:
 
     async def reconnect(name: str, _parameters: OperationParameters) -> str:
         _with(replication, name)
-        links = services.link_registry
-        if links is None or not links.reconnect(name):
+        link_registry = services.link_registry
+        if link_registry is None or not link_registry.reconnect(name):
             raise OperationError(
                 f"There is no connection with {name}, which is connected to all the time."
             )

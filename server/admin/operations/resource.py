@@ -134,27 +134,27 @@ class OperationsResource:
         Raises:
             HttpError: it is not allowed, or failed.
         """
-        deed = found.operation
-        assert deed is not None  # noqa: S101 - the caller has found one
+        operation = found.operation
+        assert operation is not None  # noqa: S101 - the caller has found one
         if request.method == "HEAD":
             raise HttpError(405, "Expected GET or POST.", (("Allow", "GET, POST"),))
         self._csrf.refuse_foreign_request(request)
         parameters = _parameters(request)
         if self._csrf.is_forgeable(request):
-            return _confirm(names, form, deed, parameters)
-        if missing := [name for name in deed.required_parameters if name not in parameters]:
+            return _confirm(names, form, operation, parameters)
+        if missing := [name for name in operation.required_parameters if name not in parameters]:
             listed = ", ".join(missing)
-            raise HttpError(400, f"A request for {deed.name} needs the parameters {listed}.")
+            raise HttpError(400, f"A request for {operation.name} needs the parameters {listed}.")
         who = f"user {visitor.user!r}" if visitor.user else ""
         self._audit.record_operation(visitor.user, request.peer, request.path)
         self._log.emit("19-0011", path=request.path, address=request.peer, who=who)
         try:
             done = await self._engine_calls.run_coroutine(
-                lambda: deed.execute(found.id, parameters)
+                lambda: operation.execute(found.id, parameters)
             )
         except OperationError as problem:
             raise HttpError(409, str(problem)) from None
-        if deed.ends_sessions:
+        if operation.ends_sessions:
             self._access.sessions.end_all()
         return _say(names, done, form)
 

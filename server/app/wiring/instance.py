@@ -192,36 +192,39 @@ class Instance:
         self._log.emit("FF-0002", seconds=round(time.monotonic() - self._stopping_since_s))
 
     async def _start(self, opened: contextlib.AsyncExitStack) -> None:
-        check, begin = self._check_stop_request, self._supervisor.begin_step
+        check_stop_request, begin_step = self._check_stop_request, self._supervisor.begin_step
         self._watch_files(opened)
-        begin("the transaction log is opened")
+        begin_step("the transaction log is opened")
         journal = self._open_journal(opened)
-        check()
+        check_stop_request()
         queues = None if journal is None else self._make_queues(journal[1])
-        committer, topics = self._open_topics(opened, check, queues)
+        committer, topics = self._open_topics(opened, check_stop_request, queues)
         if queues is not None:
             self._engine.topics.use_queues(queues)
-        begin("chained ids are checked")
+        begin_step("chained ids are checked")
         recover_all_chains(
-            topics, None if journal is None else journal[1].journal, self._engine, check
+            topics,
+            None if journal is None else journal[1].journal,
+            self._engine,
+            check_stop_request,
         )
         if journal is not None:
             warn_of_lost_records(topics, journal[1].journal, self._engine)
-            begin("records are brought up to date with the log")
-            recover(*journal, self._engine, committer.wait_for_jobs, check)
+            begin_step("records are brought up to date with the log")
+            recover(*journal, self._engine, committer.wait_for_jobs, check_stop_request)
             if queues is not None:
-                begin("queues are read from the log")
-                self._recover_queues(queues, journal, opened, check)
-            begin("what other instances have is read from the log")
-            self._prepare_replication(journal[1], opened, check)
+                begin_step("queues are read from the log")
+                self._recover_queues(queues, journal, opened, check_stop_request)
+            begin_step("what other instances have is read from the log")
+            self._prepare_replication(journal[1], opened, check_stop_request)
             self._start_journal_retention(journal[1], opened)
-        begin("SOW keys are checked")
-        rekey_all_records(self._engine, committer.wait_for_jobs, check)
+        begin_step("SOW keys are checked")
+        rekey_all_records(self._engine, committer.wait_for_jobs, check_stop_request)
         store_logged_flags(self._engine)
-        begin("views are made")
+        begin_step("views are made")
         self._engine.sow_registry.populate_derived()
-        check()
-        begin("transports are opened")
+        check_stop_request()
+        begin_step("transports are opened")
         statistics = self._start_statistics(opened)
         self._provision_actions(opened)
         admin = None if statistics is None else self._open_admin_interface(statistics, opened)
@@ -531,13 +534,13 @@ class Instance:
     def _post(self, loop: asyncio.AbstractEventLoop, call: Callable[[], None]) -> None:
         """Execute a helper thread's callback on the engine's thread."""
 
-        turns = self._engine.scheduler
+        scheduler = self._engine.scheduler
 
         def make() -> None:
-            begun = turns.elapsed()
+            begun = scheduler.elapsed()
             call()
-            turns.record_duration(
-                turns.elapsed() - begun, ("", "what a helper thread has finished")
+            scheduler.record_duration(
+                scheduler.elapsed() - begun, ("", "what a helper thread has finished")
             )
             self._engine.flush()
 

@@ -84,14 +84,14 @@ def recover_all_chains(
     Raises:
         ProvisionError: an id cannot be stored, or the log or a record not be read.
     """
-    stores = engine.sow_registry
+    sow_registry = engine.sow_registry
     for topic in topics:
         sow, chains = topic.sow, topic.chains
         if chains is None:
             continue
-        log = journal if stores.is_journaled(sow) else None
+        log = journal if sow_registry.is_journaled(sow) else None
         try:
-            added = recover_chains(sow, chains, log, stores.find, check)
+            added = recover_chains(sow, chains, log, sow_registry.find, check)
             if log is not None:
                 chains.file.synchronise()
                 until = max(log.last_txid, sow.table.store.last_sequence)

@@ -66,24 +66,24 @@ class ExaminationRequest:
 def examine(question: ExaminationRequest, secrets: SecretRedactor) -> Examination:
     """Run all checks of an instance; this process changes to the instance's directory."""
     one = _ExaminationRun(question, secrets)
-    found = one.examination
-    found.run_step(configuration.AREA, one.read_configuration)
-    found.run_step(live_instance.AREA, one.find_instance)
+    examination = one.examination
+    examination.run_step(configuration.AREA, one.read_configuration)
+    examination.run_step(live_instance.AREA, one.find_instance)
     if one.is_local:
-        found.run_step(configuration.AREA, one.change_directory)
-        found.run_step(configuration.AREA, one.verify)
-        found.run_step(_PROCESS, one.find_process)
-    found.run_step(live_instance.AREA, one.query_instance)
+        examination.run_step(configuration.AREA, one.change_directory)
+        examination.run_step(configuration.AREA, one.verify)
+        examination.run_step(_PROCESS, one.find_process)
+    examination.run_step(live_instance.AREA, one.query_instance)
     if one.is_local:
-        found.run_step(machine.AREA, one.check_machine)
+        examination.run_step(machine.AREA, one.check_machine)
         one.check_files()
     else:
-        found.add_ok(
+        examination.add_ok(
             machine.AREA, "this machine", "not looked at, as the instance is on another one"
         )
-    found.run_step(clock.AREA, one.check_clock)
-    found.run_step(versions.AREA, lambda: versions.examine(one.version, found))
-    return found
+    examination.run_step(clock.AREA, one.check_clock)
+    examination.run_step(versions.AREA, lambda: versions.examine(one.version, examination))
+    return examination
 
 
 class _ExaminationRun:
@@ -160,9 +160,9 @@ class _ExaminationRun:
         self._configuration = configuration.read(path, self._request.defines, self._secrets)
 
     def _make_admin_client(self) -> AdminClient | None:
-        question, spec = self._request, self._spec
-        if question.url is not None:
-            return AdminClient(question.url, question.login)
+        request, spec = self._request, self._spec
+        if request.url is not None:
+            return AdminClient(request.url, request.login)
         if spec is None:
             return None
         if spec.admin is None or spec.admin.inet_addr is None:
@@ -179,7 +179,7 @@ class _ExaminationRun:
         address = spec.admin.inet_addr
         host = _HERE if address.host is None or address.host in _ANYWHERE else address.host
         named = f"[{host}]" if ":" in host else host
-        return AdminClient(f"{scheme}://{named}:{address.port}", question.login)
+        return AdminClient(f"{scheme}://{named}:{address.port}", request.login)
 
     def change_directory(self) -> None:
         """Change to the directory at which the instance's relative paths begin."""
@@ -252,16 +252,22 @@ class _ExaminationRun:
 
     def check_files(self) -> None:
         """Check disks, files, certificates, logs and minidumps."""
-        spec, found, taken = self._spec, self.examination, self._minidump_path
-        if taken is not None:
-            found.run_step(minidumps.AREA, lambda: minidumps.attach(taken, found))
+        spec, examination, minidump_path = self._spec, self.examination, self._minidump_path
+        if minidump_path is not None:
+            examination.run_step(
+                minidumps.AREA, lambda: minidumps.attach(minidump_path, examination)
+            )
         if spec is None or not self._is_in_directory:
             return
-        found.run_step(disks.AREA, lambda: disks.examine(self._directories, found))
-        found.run_step(data_files.AREA, lambda: data_files.examine(spec, self._directories, found))
-        found.run_step(certificates.AREA, lambda: certificates.examine(spec, found))
-        found.run_step(logs.AREA, lambda: logs.examine(spec, found))
-        found.run_step(minidumps.AREA, lambda: minidumps.examine(spec, taken, found))
+        examination.run_step(disks.AREA, lambda: disks.examine(self._directories, examination))
+        examination.run_step(
+            data_files.AREA, lambda: data_files.examine(spec, self._directories, examination)
+        )
+        examination.run_step(certificates.AREA, lambda: certificates.examine(spec, examination))
+        examination.run_step(logs.AREA, lambda: logs.examine(spec, examination))
+        examination.run_step(
+            minidumps.AREA, lambda: minidumps.examine(spec, minidump_path, examination)
+        )
 
     def check_clock(self) -> None:
         """Check the clock, and compare it with the server's."""

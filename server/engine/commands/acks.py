@@ -49,12 +49,12 @@ class SequencedAcks:
             outbox: the outbox to write to.
             sequences: the commands' sequence numbers, in digits.
         """
-        pieces = self._frame_parts
+        frame_parts = self._frame_parts
         acks: list[bytes] = []
         for digits in sequences:
-            around = pieces.get(len(digits))
+            around = frame_parts.get(len(digits))
             if around is None:
-                around = pieces[len(digits)] = self._encode_frame_parts(digits)
+                around = frame_parts[len(digits)] = self._encode_frame_parts(digits)
             acks.append(digits.join(around))
         data, count = b"".join(acks), len(acks) * len(self._ack_types)
         outbox.traffic.answers.add(count, len(data))

@@ -33,7 +33,7 @@ from server.engine.commands.parsing.topic_selection import (
     require_topic,
     restricted_to,
 )
-from server.engine.commands.query import QueryCommand, tested
+from server.engine.commands.query import QueryCommand, count_tested_records
 from server.engine.queries.aggregate_query import (
     AggregateQuery,
     AggregateSubscriptionQuery,
@@ -153,11 +153,11 @@ def query_and_subscribe(session: Session, header: Header, options: Mapping[str, 
         aggregation=aggregation,
         began_with_query=terms.top_n is None,
     )
-    subscribe.put_in_place(session, header, subscription)
+    subscribe.place_at_once(session, header, subscription)
     command = QueryCommand(session, header, terms, subscription.presentation, subscription.sub_id)
     acknowledge(session, header, "processed", sub_id=subscription.sub_id, query_id=command.query_id)
     follower = _follower(session, subscription)
-    remember = subscribe.remember(session, subscription)
+    remember = subscribe.make_sent_record_callback(session, subscription)
     found: OpenQuery
     if follower.page is None:
         scan = _scan(command, topic, terms)
@@ -167,8 +167,8 @@ def query_and_subscribe(session: Session, header: Header, options: Mapping[str, 
         groups = None
         if not follower.page.result_set.is_complete:
             groups = _all_groups(command, topic, terms, follower)
-        inherit = subscribe.remember(session, subscription, from_before=True)
-        found = PageQuery(follower.page, groups, replaced, inherit, tested(topic))
+        inherit = subscribe.make_sent_record_callback(session, subscription, from_before=True)
+        found = PageQuery(follower.page, groups, replaced, inherit, count_tested_records(topic))
     command.begin(
         [TopicQuery(AggregateSubscriptionQuery(found, follower), command.presentation)],
         sent=remember,

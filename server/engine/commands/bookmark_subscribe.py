@@ -30,7 +30,7 @@ from server.engine.commands.parsing.topic_selection import (
     restricted_to,
 )
 from server.engine.replays.rate_limiter import ReplayRate, parse_rate
-from server.engine.replays.replay import Replay, ReplayGroupKey, ReplayTerms, read_for
+from server.engine.replays.replay import Replay, ReplayGroupKey, ReplayTerms, start_log_reader
 from server.engine.replays.replay_clock import ReplayClock
 from server.security.permissions import Permission
 from server.storage.journal import BookmarkError, MissingBookmarkPolicy, parse_bookmark
@@ -125,7 +125,7 @@ def make_subscription(
                 "persisted",
                 sub_id=sub_id,
                 bookmark=bookmark,
-                long_options=_told(places, options),
+                long_options=_resume_option(places, options),
             ),
             persisted_interval_s=session.options.ack_conflation_s,
         )
@@ -223,7 +223,7 @@ def begin(
             session.end_subscription(subscription.sub_id)
             refuse(session, header, "bookmark not found", str(place))
             return
-        told = _told(replay.resume_positions(place.after_txid), options)
+        told = _resume_option(replay.resume_positions(place.after_txid), options)
         if place.start_warning:
             session.log.emit(
                 "1D-0029",
@@ -245,7 +245,7 @@ def begin(
     log.resolve_bookmark(session.number, read_bookmark(header), read_not_found(options), found)
 
 
-def _told(places: Sequence[str], options: Mapping[str, str]) -> str | None:
+def _resume_option(places: Sequence[str], options: Mapping[str, str]) -> str | None:
     """Return an ack's option with the bookmarks from which to resume, if the client requests it.
 
     Other clients get none: clients for browsers expect that options of an ack are a backlog.
@@ -302,7 +302,7 @@ def _resume(replays: Iterable[Replay]) -> None:
         if company is not None:
             groups.setdefault(company, []).append(replay)
     for company, group in groups.items():
-        read_for(group, company.span)
+        start_log_reader(group, company.span)
 
 
 def read_bookmark(header: Header) -> BookmarkRequest:

@@ -91,7 +91,7 @@ def execute(session: Session, header: Header, body: bytes, exact_header: bytes |
     session.command = header.command[:_MAX_NAME_LENGTH]
     _trace(session, header, body)
     if session.reported_gaps:
-        _has_heard(session)
+        _clear_reported_gaps(session)
     try:
         if session.is_logged_on:
             steps = _execute_after_logon(session, header, body, exact_header)
@@ -108,12 +108,12 @@ def execute(session: Session, header: Header, body: bytes, exact_header: bytes |
         _answer(session, header, error)
 
 
-def _has_heard(session: Session) -> None:
+def _clear_reported_gaps(session: Session) -> None:
     """Record that a publisher has received its logon's refusals: it has sent a command since."""
-    told, session.reported_gaps = session.reported_gaps, ()
+    reported_gaps, session.reported_gaps = session.reported_gaps, ()
     log = session.engine.transaction_log
     if log is not None:
-        log.rejected_sequences.record_reported(session.client_hash, told)
+        log.rejected_sequences.record_reported(session.client_hash, reported_gaps)
 
 
 def _execute_instead_of_logon(session: Session, header: Header, body: bytes) -> CommandSteps:
@@ -153,7 +153,7 @@ def _execute_after_logon(
     if session.input.is_connection_lost and handler in _FOR_THE_PEER_ALONE:
         return None
     has_enough = len(session.subscriptions) >= MAX_SUBSCRIPTIONS
-    if handler is subscribe.handle and not has_enough and subscribe.repeat(session, header):
+    if handler is subscribe.handle and not has_enough and subscribe.try_fast_path(session, header):
         return None
     acknowledge(session, header, "received")
     if handler in _SUBSCRIBING and has_enough:
@@ -164,11 +164,11 @@ def _execute_after_logon(
         _refuse_long_lists(header)
     steps = handler(session, header, body)
     if exact_header is not None:
-        _remember(session, header, exact_header)
+        _cache_header(session, header, exact_header)
     return steps
 
 
-def _remember(session: Session, header: Header, exact_header: bytes) -> None:
+def _cache_header(session: Session, header: Header, exact_header: bytes) -> None:
     """Remember a plain header for the fast path of publishes or acknowledgements."""
     handler = AFTER_LOGON[header.command]
     if handler is publish.handle:

@@ -38,10 +38,10 @@ def _asks_for_refusals(header: Header) -> bool:
 
 def _when_stored(session: Session, then: StoreCallback) -> None:
     """Call back when all published so far is on stable storage, or some may not get there."""
-    stores, log = session.engine.sow_registry, session.engine.transaction_log
+    sow_registry, log = session.engine.sow_registry, session.engine.transaction_log
     queues = session.engine.topics.queues
     if log is None:
-        stores.when_stored(stores.topics, then)
+        sow_registry.when_stored(sow_registry.topics, then)
         return
 
     def records_settled(problem: RecordStoreError | None) -> None:
@@ -50,5 +50,5 @@ def _when_stored(session: Session, then: StoreCallback) -> None:
         else:
             queues.when_recorded(partial(log.when_settled, partial(then, problem)))
 
-    unrecorded = [sow for sow in stores.topics if not stores.is_journaled(sow)]
-    stores.when_stored(unrecorded, records_settled)
+    unrecorded = [sow for sow in sow_registry.topics if not sow_registry.is_journaled(sow)]
+    sow_registry.when_stored(unrecorded, records_settled)

@@ -83,7 +83,7 @@ def handle(session: Session, header: Header, _body: bytes) -> CommandSteps:
         correlation_id=header.correlation_id,
     )
     if log is not None and wants(header, "processed"):
-        yield from _tell_again(
+        yield from _report_gaps(
             session, log.rejected_sequences.unreported_gaps(session.client_hash, settled_sequence)
         )
     acknowledge(
@@ -99,7 +99,7 @@ def handle(session: Session, header: Header, _body: bytes) -> CommandSteps:
     )
 
 
-def _tell_again(session: Session, untold: SequenceRanges) -> CommandSteps:
+def _report_gaps(session: Session, untold: SequenceRanges) -> CommandSteps:
     """Report to a publisher the numbers that are not stored, before it takes them for stored.
 
     A publisher waits for the ack of its logon before it goes on, so its next command proves that it
@@ -212,13 +212,13 @@ def _credentials(
 def _origin(
     session: Session, client_name: str, message_type: str, correlation_id: str = ""
 ) -> LogonOrigin:
-    entrance = session.connection_context
+    connection_context = session.connection_context
     return LogonOrigin(
-        entrance.transport,
+        connection_context.transport,
         session.address,
         client_name,
         correlation_id,
-        entrance.certificate_user,
+        connection_context.certificate_user,
         session.connection_name,
         message_type,
     )
@@ -235,8 +235,10 @@ def _admit(
     Raises:
         CommandRefusedError: the user may not log on.
     """
-    entrance = session.connection_context
-    exchange = session.logon_exchange or ChallengeLimit(entrance.authenticator.begin_logon())
+    connection_context = session.connection_context
+    exchange = session.logon_exchange or ChallengeLimit(
+        connection_context.authenticator.begin_logon()
+    )
     session.suspend_logon_timeout(begins=True)
     admission = yield from decided(exchange.authenticate(credentials))
     if admission.challenge is not None:
@@ -252,13 +254,13 @@ def _admit(
             reason=admission.reason,
             auth_id=credentials.user or None,
         )
-        _say_refused(session, credentials, credentials.user, admission.detail or admission.reason)
+        _audit_refusal(session, credentials, credentials.user, admission.detail or admission.reason)
         raise CommandRefusedError("auth failure", admission.reason, disconnect_reason="auth")
-    permissions = yield from _enter(entrance.entitlement, admission.user)
+    permissions = yield from _take_permissions(connection_context.entitlement, admission.user)
     permit = permissions.get_permit(Permission.LOGON, "")
     if not permit.is_allowed:
         permissions.release()
-        _say_refused(session, credentials, admission.user, permit.rule)
+        _audit_refusal(session, credentials, admission.user, permit.rule)
         raise CommandRefusedError(
             "not entitled", "the user has no permission to log on", disconnect_reason="entitlement"
         )
@@ -266,13 +268,15 @@ def _admit(
     return admission
 
 
-def _say_refused(session: Session, credentials: LogonCredentials, user: str, reason: str) -> None:
+def _audit_refusal(session: Session, credentials: LogonCredentials, user: str, reason: str) -> None:
     name = credentials.origin.client_name
     party = session.audit_party._replace(user=user, client_name=name)
     session.engine.audit.report_refused_logon(party, reason)
 
 
-def _enter(entitlement: Entitlement, user: str) -> Generator[AnswerFuture[Any], None, Permissions]:
+def _take_permissions(
+    entitlement: Entitlement, user: str
+) -> Generator[AnswerFuture[Any], None, Permissions]:
     """Return a user's permissions; release them if the connection ends meanwhile."""
     later = entitlement.acquire_permissions(user)
     try:

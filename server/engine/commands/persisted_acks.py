@@ -147,20 +147,22 @@ class PersistedAcks:
 
     def _add_to_batch(self, sequences: Sequence[bytes], when_stored: DurabilityWait) -> None:
         """Add commands to the combined entry, as many commands are waiting."""
-        crowd = self._open_batch
-        if crowd is None:
-            crowd = self._open_batch = _PendingAckBatch(
+        open_batch = self._open_batch
+        if open_batch is None:
+            open_batch = self._open_batch = _PendingAckBatch(
                 self._session.last_input_steady_s, sequences
             )
-            self._pending_acks.append(crowd)
-        crowd.sequences = sequences
-        crowd.durability_waits[when_stored] = None
+            self._pending_acks.append(open_batch)
+        open_batch.sequences = sequences
+        open_batch.durability_waits[when_stored] = None
 
     def _close_batch(self) -> None:
         """Close the combined entry to further commands, and begin to wait for those in it."""
-        crowd, self._open_batch = self._open_batch, None
-        if crowd is not None:
-            when_all_settled(list(crowd.durability_waits), partial(self._on_resolved, crowd))
+        open_batch, self._open_batch = self._open_batch, None
+        if open_batch is not None:
+            when_all_settled(
+                list(open_batch.durability_waits), partial(self._on_resolved, open_batch)
+            )
 
     def report_failure(self, ack: Header) -> None:
         """Report at once that a command failed.
@@ -196,9 +198,9 @@ class PersistedAcks:
         else:
             settled.is_reported = True
             self._report_problem(settled, problem)
-        waiting = self._pending_acks
-        while waiting and waiting[0].is_resolved:
-            first = waiting.popleft()
+        pending_acks = self._pending_acks
+        while pending_acks and pending_acks[0].is_resolved:
+            first = pending_acks.popleft()
             if first.is_reported:
                 continue
             if first.separate_ack is None:
@@ -207,7 +209,7 @@ class PersistedAcks:
                 self._send_success()
                 if self._session.is_open:
                     self._session.send(first.separate_ack)
-        if self._open_batch is not None and len(waiting) <= _MAX_APART // 2:
+        if self._open_batch is not None and len(pending_acks) <= _MAX_APART // 2:
             self._close_batch()
         if self._sequence_to_ack is not None and not self._is_send_scheduled:
             self._is_send_scheduled = True

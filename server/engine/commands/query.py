@@ -215,7 +215,7 @@ class QueryCommand:
             yield success(self._header, "stats", **keys, **totals._asdict())
 
 
-def tested(selected: TopicSelection) -> int | None:
+def count_tested_records(selected: TopicSelection) -> int | None:
     """Return the number of records that a query tests, None if the client must not know it."""
     return len(selected.source.table) if selected.permit.filter is None else None
 

@@ -124,7 +124,7 @@ def acknowledge_messages(
     """
     session.require_permission(Permission.READ_TOPIC, queue.name)
     permit = session.get_permit(Permission.READ_TOPIC, queue.name)
-    how = _read_how(options)
+    how = _read_action(options)
     filter_, keys = read_filter(session, header), read_keys(header)
     if body or (header.bookmark is not None) + (filter_ is not None) + (keys is not None) != 1:
         raise CommandRefusedError(
@@ -155,7 +155,7 @@ def acknowledge_messages(
                 found = acks.find_by_sow_keys(keys or ())
             if permit.filter is not None:
                 found = acks.restrict_to_filter(permit.filter, found)
-            done = yield from _deal_with(session, queue, found, said, redrives=how.redrives)
+            done = yield from _process_found(session, queue, found, said, redrives=how.redrives)
             refuse_duplicate(session, header)  # another instance may have sent it meanwhile
             acks.acknowledge_places((), said)
     except (JournalUnavailableError, JournalUnreadableError, UnmatchedError) as error:
@@ -165,7 +165,7 @@ def acknowledge_messages(
     _answer(session, header, queue, done)
 
 
-def _deal_with(
+def _process_found(
     session: Session,
     queue: QueueTopic,
     found: Iterator[MessageSearchBatch],
@@ -196,7 +196,7 @@ def _parts(places: Sequence[int], size: int) -> Iterator[Sequence[int]]:
         yield places[start : start + size]
 
 
-def _read_how(options: Mapping[str, str]) -> _AckAction:
+def _read_action(options: Mapping[str, str]) -> _AckAction:
     for name in options:
         if name not in _OPTIONS:
             raise option_refusal(name, "it is no option of an acknowledgement")

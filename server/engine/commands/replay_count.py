@@ -92,10 +92,12 @@ def count(session: Session, header: Header, options: Mapping[str, str]) -> Comma
         raise CommandRefusedError(
             "replay failed", f"the transaction log cannot be read: {problem}"
         ) from None
-    _tell(session, header, log, counted)
+    _send_result(session, header, log, counted)
 
 
-def _tell(session: Session, header: Header, log: TransactionLog, counted: ReplayCounter) -> None:
+def _send_result(
+    session: Session, header: Header, log: TransactionLog, counted: ReplayCounter
+) -> None:
     """Send the `completed` ack with the counts and their bookmarks."""
 
     def place(txid: int) -> str:

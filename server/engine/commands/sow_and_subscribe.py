@@ -28,7 +28,7 @@ from server.engine.commands.parsing.options import read_options
 from server.engine.commands.parsing.pagination import page_of, read_page
 from server.engine.commands.parsing.query_parameters import read_query_terms
 from server.engine.commands.parsing.topic_selection import read_topic, records_of, require_topic
-from server.engine.commands.query import QueryCommand, tested
+from server.engine.commands.query import QueryCommand, count_tested_records
 from server.engine.queries.execution import QueryPart
 from server.engine.queries.page_query import PageQuery
 from server.expressions.regex.budget import SearchAllowance
@@ -60,7 +60,7 @@ def handle(session: Session, header: Header, _body: bytes) -> CommandSteps:
     Raises:
         CommandRefusedError: see subscribe, and sow.
     """
-    yield from subscribe.in_order(session, partial(_query_and_subscribe, session, header))
+    yield from subscribe.execute_in_order(session, partial(_query_and_subscribe, session, header))
 
 
 def _query_and_subscribe(session: Session, header: Header, behind: list[bytes]) -> CommandSteps:
@@ -77,7 +77,7 @@ def _query_and_subscribe(session: Session, header: Header, behind: list[bytes]) 
     terms = read_query_terms(session, header, options)
     page = read_page(terms)
     replaced = page_of(session, before)
-    subscription = yield from subscribe.place(
+    subscription = yield from subscribe.place_subscription(
         session,
         header,
         options,
@@ -96,8 +96,8 @@ def _query_and_subscribe(session: Session, header: Header, behind: list[bytes]) 
         long_options=subscribe.effective_backlog(subscription),
     )
     topics = records_of(session, Permission.READ_TOPIC, subscription.selector)
-    remember = subscribe.remember(session, subscription)
-    inherit = subscribe.remember(session, subscription, from_before=True)
+    remember = subscribe.make_sent_record_callback(session, subscription)
+    inherit = subscribe.make_sent_record_callback(session, subscription, from_before=True)
     queries: list[TopicQuery]
     has = _matches(session, subscription)
     current = page_of(session, subscription)
@@ -115,7 +115,7 @@ def _query_and_subscribe(session: Session, header: Header, behind: list[bytes]) 
     had = _matches(session, before)
     leavers = None
     if subscription.tracks_focus:
-        leavers = _leavers(session, command, before, subscription, has)
+        leavers = _make_oof_queries(session, command, before, subscription, has)
 
     def wanted(record: Record) -> bool:
         if not had(record):
@@ -139,7 +139,7 @@ def _page_query(
     scan = None
     if not page.result_set.is_complete:
         scan = command.open_matching(topic, terms.filter, terms.keys)
-    return PageQuery(page, scan, replaced, inherit, tested(topic))
+    return PageQuery(page, scan, replaced, inherit, count_tested_records(topic))
 
 
 def _matches(session: Session, subscription: Subscription) -> Callable[[Record], bool]:
@@ -167,7 +167,7 @@ def _matches(session: Session, subscription: Subscription) -> Callable[[Record],
     return matches
 
 
-def _leavers(
+def _make_oof_queries(
     session: Session,
     command: QueryCommand,
     before: Subscription,
@@ -176,7 +176,7 @@ def _leavers(
 ) -> Callable[[QueryExecution], Sequence[QueryPart]]:
     """Return a function that makes queries of records that only the replaced subscription has."""
     topics = records_of(session, Permission.READ_TOPIC, before.selector)
-    differ = session.engine.sow_registry.delta_encoder
+    delta_encoder = session.engine.sow_registry.delta_encoder
 
     def queries(run: QueryExecution) -> Sequence[QueryPart]:
         asked = [
@@ -187,11 +187,11 @@ def _leavers(
             QueryPart(
                 query,
                 partial(
-                    _tell_leaver,
+                    _send_oof,
                     run,
                     structs.replace(subscription, presentation=presentation),
                     matches,
-                    differ(selected.source),
+                    delta_encoder(selected.source),
                 ),
             )
             for selected, (query, presentation) in zip(topics, asked, strict=True)
@@ -200,7 +200,7 @@ def _leavers(
     return queries
 
 
-def _tell_leaver(
+def _send_oof(
     run: QueryExecution,
     subscription: Subscription,
     matches: Callable[[Record], bool],

@@ -29,9 +29,9 @@ from server.engine.commands.parsing.options import option_refusal
 from server.engine.commands.parsing.pagination import check_replacement, read_page, single_topic
 from server.engine.commands.parsing.query_parameters import read_query_terms
 from server.engine.commands.parsing.topic_selection import read_topic, records_of, require_topic
-from server.engine.commands.query import QueryCommand, tested
+from server.engine.commands.query import QueryCommand, count_tested_records
 from server.engine.commands.queue_acks import queue_of
-from server.engine.commands.subscribe import put_in_place, read_sub_id, remember
+from server.engine.commands.subscribe import make_sent_record_callback, place_at_once, read_sub_id
 from server.engine.queries.page_query import PageQuery
 from server.engine.replays.historical_pages import HistoricalPage
 from server.engine.replays.replay import Replay
@@ -103,7 +103,7 @@ def handle(session: Session, header: Header, options: Mapping[str, str]) -> None
         selector = single_topic(session, selector)
     check_replacement(selector, page, None, session.subscriptions.get(sub_id))
     subscription = make_subscription(session, header, options, selector, sub_id, terms.keys, page)
-    put_in_place(session, header, subscription)
+    place_at_once(session, header, subscription)
 
     def found(place: LogPosition) -> None:
         if session.subscriptions.get(sub_id) is not subscription:
@@ -136,7 +136,7 @@ def handle(session: Session, header: Header, options: Mapping[str, str]) -> None
             queries = [command.make_topic_query(topics[0], query)]
         command.begin(
             queries,
-            sent=remember(session, subscription),
+            sent=make_sent_record_callback(session, subscription),
             then=lambda: replay.begin(subscription, span),
         )
 
@@ -166,15 +166,15 @@ def _page_query(
     assert isinstance(sow, SowTopicRecords)  # noqa: S101 - no other kind of topic has a history
     replay.historical_page = HistoricalPage(subscription, sow, replay.session.engine, topic.permit)
     scan = replay.historical_page.make_fill_scan(command.open_matching(topic, subscription.filter))
-    return PageQuery(replay.historical_page.page, scan, None, None, tested(topic))
+    return PageQuery(replay.historical_page.page, scan, None, None, count_tested_records(topic))
 
 
 def _gapless(topics: Sequence[TopicSelection], point: HistoryPoint, place: LogSpan) -> int:
     """Return the txid from behind which everything must be replayed."""
-    after = place.after_txid
+    after_txid = place.after_txid
     for selected in topics:
         table = selected.source.table
         row = None if table.history is None else table.history.find_oldest_inexact(point)
         if row is not None:
-            after = min(after, table.store.read_record(row).sequence)
-    return after
+            after_txid = min(after_txid, table.store.read_record(row).sequence)
+    return after_txid

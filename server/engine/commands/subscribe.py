@@ -77,10 +77,10 @@ def handle(session: Session, header: Header, _body: bytes) -> CommandSteps:
         CommandRefusedError: the topic, an option or the id cannot be used, or the user may not
             read.
     """
-    yield from in_order(session, partial(_subscribe, session, header))
+    yield from execute_in_order(session, partial(_subscribe, session, header))
 
 
-def in_order(session: Session, do: Callable[[list[bytes]], CommandSteps]) -> CommandSteps:
+def execute_in_order(session: Session, do: Callable[[list[bytes]], CommandSteps]) -> CommandSteps:
     """Execute a command that places a subscription, then send the frames deferred meanwhile.
 
     Args:
@@ -113,7 +113,7 @@ def _subscribe(session: Session, header: Header, behind: list[bytes]) -> Command
         return
     if header.command == "subscribe" and pause_or_resume(session, header, options):
         return
-    subscription = yield from place(session, header, options, behind)
+    subscription = yield from place_subscription(session, header, options, behind)
     if subscription.replay is not None:
         begin_replay(session, header, options, subscription)
         return
@@ -153,7 +153,7 @@ def _consumer(
     return Consumer(session.client_name, session.number, requested)
 
 
-def place(
+def place_subscription(
     session: Session,
     header: Header,
     options: Mapping[str, str],
@@ -186,11 +186,11 @@ def place(
     if before is not None and before.conflater is not None:
         while before.conflater.release_oldest(_RELEASE_BATCH_SIZE):
             yield True
-    put_in_place(session, header, subscription)
+    place_at_once(session, header, subscription)
     return subscription
 
 
-def put_in_place(session: Session, header: Header, subscription: Subscription) -> None:
+def place_at_once(session: Session, header: Header, subscription: Subscription) -> None:
     """Place a subscription, or replace one by it, and announce it.
 
     Pending conflated messages of the replaced subscription are sent first: its client must not
@@ -212,13 +212,13 @@ def put_in_place(session: Session, header: Header, subscription: Subscription) -
         session.add_subscription(subscription)
     except TooCostlyError as error:
         raise CommandRefusedError("bad regex topic", str(error)) from None
-    _take_over(before, subscription)
+    _inherit_sent_records(before, subscription)
     _announce(session, header, subscription)
     if before is None:
         session.subscribe_fast_path.cache_subscription(header, subscription)
 
 
-def repeat(session: Session, header: Header) -> bool:
+def try_fast_path(session: Session, header: Header) -> bool:
     """Execute a subscribe command by the fast path, if it is like the one before it.
 
     Args:
@@ -354,16 +354,16 @@ def prepare(
     return subscription
 
 
-def _take_over(before: Subscription | None, subscription: Subscription) -> None:
+def _inherit_sent_records(before: Subscription | None, subscription: Subscription) -> None:
     """Pass the replaced subscription's sent records on; an old query may still add to them."""
     if before is None or before.conflater is None or subscription.conflater is None:
         return
-    received = before.conflater.focus_state
+    focus_state = before.conflater.focus_state
     if subscription.conflater.focus_state is None:
         return
-    if received is not None:
-        received.reopen()
-        subscription.conflater.focus_state = received
+    if focus_state is not None:
+        focus_state.reopen()
+        subscription.conflater.focus_state = focus_state
     elif subscription.page is None:
         subscription.conflater.focus_state = None  # the client has matches that are not sent now
 
@@ -447,7 +447,7 @@ def has_records(session: Session, selector: TopicSelector) -> bool:
     return bool(session.engine.sow_registry.select(session.message_type, selector))
 
 
-def remember(
+def make_sent_record_callback(
     session: Session, subscription: Subscription, *, from_before: bool = False
 ) -> Callable[[Record], None] | None:
     """Return a callback that stores sent records, if out-of-focus messages will need them.

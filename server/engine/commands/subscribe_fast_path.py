@@ -86,43 +86,48 @@ class SubscribeFastPath:
         Raises:
             CommandRefusedError: the filter is invalid.
         """
-        session, model = self._session, self._model_subscription
-        if model is None or not self._matches_model(header):
+        session, model_subscription = self._session, self._model_subscription
+        if model_subscription is None or not self._matches_model(header):
             return None
         sub_id = header.sub_id or header.command_id
         if not sub_id or len(sub_id) > MAX_NAME_LENGTH or sub_id in session.subscriptions:
             return None
-        memory = self._memory_without_filter + memory_of_filter(header.filter)
+        memory_bytes = self._memory_without_filter + memory_of_filter(header.filter)
         if (
-            not has_memory_for(session, memory)
+            not has_memory_for(session, memory_bytes)
             or self._topics_generation != session.engine.topics.generation
         ):
             return None
-        permit = session.get_permit(Permission.READ_TOPIC, model.selector.text)
+        permit = session.get_permit(Permission.READ_TOPIC, model_subscription.selector.text)
         if not permit.is_allowed:
             return None
         acknowledge(session, header, "received")
-        if memory == model.memory_bytes:
-            memory = model.memory_bytes  # share one integer object, as most are equal
+        if memory_bytes == model_subscription.memory_bytes:
+            memory_bytes = (
+                model_subscription.memory_bytes
+            )  # share one integer object, as most are equal
         subscription = Subscription(
             session,
             sub_id,
-            model.selector,
+            model_subscription.selector,
             read_filter(session, header),
-            model.presentation,
-            omits_empty_deltas=model.omits_empty_deltas,
-            options=model.options,
-            max_backlog=model.max_backlog,
-            memory_bytes=memory,
+            model_subscription.presentation,
+            omits_empty_deltas=model_subscription.omits_empty_deltas,
+            options=model_subscription.options,
+            max_backlog=model_subscription.max_backlog,
+            memory_bytes=memory_bytes,
         )
         session.add_plain_subscription(subscription, permit)
         return subscription
 
     def _matches_model(self, header: Header) -> bool:
         """Return whether a header equals the last one, but for ids and filter."""
-        like = self._model_header
-        if like is None:
+        model_header = self._model_header
+        if model_header is None:
             return False
-        like.command_id, like.sub_id = header.command_id, header.sub_id
-        like.short_filter, like.long_filter = header.short_filter, header.long_filter
-        return header == like
+        model_header.command_id, model_header.sub_id = header.command_id, header.sub_id
+        model_header.short_filter, model_header.long_filter = (
+            header.short_filter,
+            header.long_filter,
+        )
+        return header == model_header

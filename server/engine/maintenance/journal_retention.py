@@ -197,7 +197,7 @@ class JournalRetention:
         Returns:
             Whether that succeeded; if not, the store logs the reason.
         """
-        stores = self._sow_registry
+        sow_registry = self._sow_registry
         settled: asyncio.Future[RecordStoreError | None] = (
             asyncio.get_running_loop().create_future()
         )
@@ -206,8 +206,8 @@ class JournalRetention:
             if not settled.done():
                 settled.set_result(problem)
 
-        topics = [sow for sow in stores.topics if stores.is_journaled(sow)]
-        stores.when_stored(topics, settle)
+        topics = [sow for sow in sow_registry.topics if sow_registry.is_journaled(sow)]
+        sow_registry.when_stored(topics, settle)
         try:
             async with asyncio.timeout(_SETTLE_SECONDS):
                 return await settled is None

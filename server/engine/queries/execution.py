@@ -197,10 +197,10 @@ class QueryExecution:
         )
         for header in self._on_end(totals):
             self.send_header(header)
-        then = self._on_sent
+        on_sent = self._on_sent
         self.cancel()
-        if then is not None:
-            then()
+        if on_sent is not None:
+            on_sent()
 
     def _release_references(self) -> None:
         """Release the queries and callbacks, which refer to this run in turn."""

@@ -107,16 +107,16 @@ class PageQuery:
         The query of the previous page has ended by now. If it was cut short, the records sent may
         be out of date, and no keys are returned.
         """
-        replaced, page = self._replaced_page, self._page
-        if replaced is None:
+        replaced_page, page = self._replaced_page, self._page
+        if replaced_page is None:
             return set()
-        page.inherit_records(replaced)
+        page.inherit_records(replaced_page)
         if self._on_inherited is not None:
-            for key in replaced.client_keys:
+            for key in replaced_page.client_keys:
                 record = page.client_state(key)
                 if record is not None:
                     self._on_inherited(record)
-        return replaced.client_keys if replaced.is_live else set()
+        return replaced_page.client_keys if replaced_page.is_live else set()
 
     def _read_records(self, keys: list[str]) -> Iterator[list[Record]]:
         page = self._page

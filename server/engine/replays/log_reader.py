@@ -180,12 +180,16 @@ class ReplayLogReader:
         """Send messages one by one; return False if some of those read have to wait."""
         if not self._unsent_entries:
             self._unsent_entries.extend(self._cursor.read(_SLICE))
-        unsent, rate, now = self._unsent_entries, self._rate_limiter, self._engine.clock.steady()
+        unsent_entries, rate_limiter, now = (
+            self._unsent_entries,
+            self._rate_limiter,
+            self._engine.clock.steady(),
+        )
         correction = self._log.journal.clock_steps.correction
         counted = self._replays[0]
         timelines = [one.replay_clock for one in self._replays if one.replay_clock is not None]
-        while unsent:
-            entry = unsent[0]
+        while unsent_entries:
+            entry = unsent_entries[0]
             recorded = entry.timestamp + correction(entry.txid)
             self.last_recorded_s = moment = recorded / _MICROSECONDS
             late = [one for one in timelines if not one.advance(moment)]
@@ -193,7 +197,10 @@ class ReplayLogReader:
                 return True
             deliveries, envelope = self._topics.deliveries(entry)
             if deliveries:
-                if rate is not None and (delay := rate.delay(entry, recorded, now)) > 0:
+                if (
+                    rate_limiter is not None
+                    and (delay := rate_limiter.delay(entry, recorded, now)) > 0
+                ):
                     self._run_later(delay)
                     return False
                 for delivery in deliveries:
@@ -202,7 +209,7 @@ class ReplayLogReader:
                     counted.messages_left -= 1
                     if counted.is_limit_reached:
                         return True
-            unsent.popleft()
+            unsent_entries.popleft()
         return True
 
     def _handle_caught_up(self) -> bool:
@@ -216,9 +223,9 @@ class ReplayLogReader:
         for replay in self._replays:
             if replay.replay_clock is not None:
                 replay.replay_clock.run()
-        before = self._span.end_timestamp
-        if before is not None:
-            rest = before / _MICROSECONDS - self._engine.clock.now()
+        end_timestamp = self._span.end_timestamp
+        if end_timestamp is not None:
+            rest = end_timestamp / _MICROSECONDS - self._engine.clock.now()
             if rest <= 0 and self._horizon() >= self._log.last_txid:
                 return self._finish()
             self._run_later(min(max(rest, _BEHIND_SECONDS), _MAX_WAIT_S))

@@ -78,18 +78,18 @@ class ReplayRateLimiter:
             recorded: when it was recorded, in microseconds, by a clock that was never set back.
             now: the time of the steady clock.
         """
-        terms, before = self._rate, self._previous_entry
-        if self._next_due_s is None or before is None:
+        rate, previous_entry = self._rate, self._previous_entry
+        if self._next_due_s is None or previous_entry is None:
             due = now
         else:
-            if terms.unit == "messages":
-                gap = 1 / terms.value
-            elif terms.unit == "bytes":
-                gap = len(before.body) / terms.value
+            if rate.unit == "messages":
+                gap = 1 / rate.value
+            elif rate.unit == "bytes":
+                gap = len(previous_entry.body) / rate.value
             else:
-                gap = (recorded - self._previous_recorded_us) / _MICROSECONDS / terms.value
-            if terms.max_gap_s is not None:
-                gap = min(gap, terms.max_gap_s)
+                gap = (recorded - self._previous_recorded_us) / _MICROSECONDS / rate.value
+            if rate.max_gap_s is not None:
+                gap = min(gap, rate.max_gap_s)
             due = self._next_due_s + gap
         if due > now:
             return due - now

@@ -152,10 +152,10 @@ class Replay:
         Args:
             now: in seconds since 1970.
         """
-        reading = self.log_reader
-        if reading is None or reading.is_caught_up or not reading.last_recorded_s:
+        log_reader = self.log_reader
+        if log_reader is None or log_reader.is_caught_up or not log_reader.last_recorded_s:
             return 0.0
-        return max(now - reading.last_recorded_s, 0.0)
+        return max(now - log_reader.last_recorded_s, 0.0)
 
     @property
     def is_paused(self) -> bool:
@@ -265,7 +265,7 @@ class Replay:
 
     def _start_reading(self) -> None:
         assert self._span is not None  # noqa: S101 - it has begun
-        read_for((self,), self._span)
+        start_log_reader((self,), self._span)
 
     # ---- called by its reading and the tail
 
@@ -299,7 +299,7 @@ class Replay:
             self._live_handover = LiveHandover(
                 self.subscription, self.session.engine.topics, self.log.last_txid
             )
-            read_for(
+            start_log_reader(
                 (self,),
                 replace(self._remaining_span(position), last_txid=self._live_handover.last_txid),
             )
@@ -330,15 +330,15 @@ class Replay:
         While the replay is not complete, an ack reports the failure, if requested. Otherwise the
         client is disconnected: it reconnects for the messages that it has not got.
         """
-        listener, sub_id = self.session, self.subscription.sub_id
-        listener.log.emit("1D-0014", client=listener.client_name, sub_id=sub_id, text=problem)
-        listener.end_subscription(sub_id)
+        session, sub_id = self.session, self.subscription.sub_id
+        session.log.emit("1D-0014", client=session.client_name, sub_id=sub_id, text=problem)
+        session.end_subscription(sub_id)
         if self._terms.make_failed_ack is not None and not self._is_complete:
-            listener.send(
+            session.send(
                 self._terms.make_failed_ack(f"the transaction log cannot be read: {problem}")
             )
         else:
-            listener.close("connection closed")
+            session.close("connection closed")
 
     def _restart_own_reader(self) -> None:
         self._stop_reading()
@@ -405,7 +405,7 @@ class Replay:
         self._schedule_report()
 
 
-def read_for(replays: Sequence[Replay], span: LogSpan) -> None:
+def start_log_reader(replays: Sequence[Replay], span: LogSpan) -> None:
     """Begin one reading of a part of the log, for some replays of a connection."""
     reading = ReplayLogReader(replays, span)
     for replay in replays:

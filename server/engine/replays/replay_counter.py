@@ -148,11 +148,11 @@ class ReplayCounter:
 
     def divide_into_parts(self) -> list[tuple[int, int]]:
         """Return the parts: the last txid of each, and its number of messages."""
-        marks = self._samples
+        samples = self._samples
         count = max(
-            min(self._terms.part_count, -(-self.message_count // _MIN_IN_PART), len(marks)), 1
+            min(self._terms.part_count, -(-self.message_count // _MIN_IN_PART), len(samples)), 1
         )
-        ends = [marks[len(marks) * number // count - 1] for number in range(1, count)]
+        ends = [samples[len(samples) * number // count - 1] for number in range(1, count)]
         ends.append((self.message_count, self.end_txid))
         before = [0, *(rows for rows, _ in ends)]
         return [(txid, rows - past) for (rows, txid), past in zip(ends, before, strict=False)]
@@ -227,8 +227,10 @@ class ReplayCounter:
         """Sample every nth message, and halve the samples when there are too many."""
         if self._terms.part_count == 1:
             return
-        step = self._sampling_interval
-        for place in range(step - 1 - before % step, count, step):
+        sampling_interval = self._sampling_interval
+        for place in range(
+            sampling_interval - 1 - before % sampling_interval, count, sampling_interval
+        ):
             self._samples.append((before + place + 1, int(measured.txids[place])))
         while len(self._samples) > 2 * _MARKS_A_PART * self._terms.part_count:
             del self._samples[::2]

@@ -362,17 +362,21 @@ class Dispatch:
     def _assign_ranges(self, capacity: int) -> list[DispatchBatch]:
         """Assign messages that the scan has not passed, in runs."""
         source = self._sources[None]
-        scan, rota = source.scan, source.rotation
-        entries, last = self.lifecycle.entries, self.last_deliverable_rank
+        scan, rotation = source.scan, source.rotation
+        entries, last_deliverable_rank = self.lifecycle.entries, self.last_deliverable_rank
         state = SENT if self._settings.at_most_once else LEASED
         shares: list[DispatchBatch] = []
-        while capacity > 0 and scan.position < last and rota.next_entry() is not None:
-            run = entries.next_available_range(scan.position + 1, last)[:capacity]
+        while (
+            capacity > 0
+            and scan.position < last_deliverable_rank
+            and rotation.next_entry() is not None
+        ):
+            run = entries.next_available_range(scan.position + 1, last_deliverable_rank)[:capacity]
             if not run:
-                scan.position = last
+                scan.position = last_deliverable_rank
                 break
             given = 0
-            for seat, places in rota.assign_messages(run, self._delivery_number):
+            for seat, places in rotation.assign_messages(run, self._delivery_number):
                 given += len(places)
                 shares.append(DispatchBatch(seat, places, entries.txids(places)))
             entries.set_states(run[:given], AVAILABLE, state)
@@ -384,10 +388,10 @@ class Dispatch:
     def _assign_matched(self, capacity: int) -> list[DispatchBatch]:
         """Assign messages that scans have found, in order."""
         served: dict[ConsumerSlot, list[int]] = {}
-        lifecycle, heads = self.lifecycle, self._source_heap
+        lifecycle, source_heap = self.lifecycle, self._source_heap
         state = SENT if self._settings.at_most_once else LEASED
-        while heads and capacity > 0:
-            rank = heads[0][0]
+        while source_heap and capacity > 0:
+            rank = source_heap[0][0]
             if self._must_scan_unfiltered(rank):
                 break
             rivals = self._pop_competing_sources(rank)
@@ -423,9 +427,9 @@ class Dispatch:
     def _pop_competing_sources(self, rank: int) -> list[tuple[RotationEntry, FilterSource]]:
         """Pop all sources with this first rank from the heap, with their next consumers."""
         rivals: dict[FilterSource, RotationEntry] = {}
-        heads = self._source_heap
-        while heads and heads[0][0] == rank:
-            source = heappop(heads)[2]
+        source_heap = self._source_heap
+        while source_heap and source_heap[0][0] == rank:
+            source = heappop(source_heap)[2]
             head = source.first_available_rank(self._is_available)
             best = source.rotation.next_entry()
             if head is None:
@@ -435,5 +439,5 @@ class Dispatch:
             elif best is not None and head == rank:
                 rivals[source] = best
             elif best is not None and head > rank:
-                heappush(heads, (head, source.serial, source))
+                heappush(source_heap, (head, source.serial, source))
         return [(best, source) for source, best in rivals.items()]

@@ -323,12 +323,12 @@ def _of_available(queue: Queue, place: int) -> list[Obstacle]:
     if lifecycle.barriers and lifecycle.barriers[0] < place:
         txid = entries.txid(lifecycle.barriers[0])
         return [Obstacle("barrier", f"comes after the barrier {txid}, which has not been passed")]
-    limit = queue.settings.max_backlog
-    if limit is not None and queue.leased_count >= limit:
-        text = f"the queue's backlog is full: {queue.leased_count} of {limit} messages are leased"
-        return [Obstacle("queue backlog", text)]
-    seats = [seat for seat in dispatch.slots.values() if seat.is_active]
-    if not seats:
+    max_backlog = queue.settings.max_backlog
+    if max_backlog is not None and queue.leased_count >= max_backlog:
+        leased = f"{queue.leased_count} of {max_backlog} messages are leased"
+        return [Obstacle("queue backlog", f"the queue's backlog is full: {leased}")]
+    slots = [slot for slot in dispatch.slots.values() if slot.is_active]
+    if not slots:
         return [_NOBODY]
     wanted_by = set(dispatch.find_matching_consumers(place) or ())
     found = [_of_consumer(queue, place, seat, seat.consumer in wanted_by) for seat in seats]

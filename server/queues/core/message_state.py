@@ -129,8 +129,8 @@ class MessageLifecycle:
     @property
     def depth(self) -> int:
         """Number of messages in the queue, leased ones included, inactive ones not."""
-        counts = self.entries.state_counts
-        return sum(counts) - counts[GONE] - counts[SENT]
+        state_counts = self.entries.state_counts
+        return sum(state_counts) - state_counts[GONE] - state_counts[SENT]
 
     # arrival
 
@@ -282,10 +282,10 @@ class MessageLifecycle:
         """End the lease on a message and return it; None if the message is not leased."""
         lease = self.leases.end(place)
         if lease is not None:
-            seat = lease.slot
-            seat.held_places.discard(place)
-            seat.consumer.outstanding -= 1
-            self.freed_consumers.add(seat.consumer)
+            slot = lease.slot
+            slot.held_places.discard(place)
+            slot.consumer.outstanding -= 1
+            self.freed_consumers.add(slot.consumer)
         return lease
 
     # return to the queue
@@ -431,8 +431,8 @@ class MessageLifecycle:
                 departures = [departure for _, departure in some]
                 self.events.append(Expired(now, marks, departures, self.settings.dead_letters))
         if self.freed_consumers:
-            freed, self.freed_consumers = self.freed_consumers, set()
-            for consumer in freed:
+            freed_consumers, self.freed_consumers = self.freed_consumers, set()
+            for consumer in freed_consumers:
                 consumer.notify_queues()
 
     # timeouts

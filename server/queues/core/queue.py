@@ -241,8 +241,8 @@ class Queue:
     @property
     def capacity(self) -> int:
         """Number of further messages that may be leased (MaxBacklog)."""
-        limit = self.settings.max_backlog
-        return _NO_LIMIT if limit is None else limit - len(self.lifecycle.leases)
+        max_backlog = self.settings.max_backlog
+        return _NO_LIMIT if max_backlog is None else max_backlog - len(self.lifecycle.leases)
 
     def _lease_batch(self, share: DispatchBatch, now: int) -> QueueDelivery:
         """Lease messages to a consumer."""
@@ -370,8 +370,13 @@ class Queue:
         """Return the events to record since the last call, in this order."""
         lifecycle = self.lifecycle
         if lifecycle.unrecorded_early_acks:
-            taken, lifecycle.unrecorded_early_acks = lifecycle.unrecorded_early_acks, {}
-            lifecycle.events.append(Acked(max(taken.values()), list(taken)))
+            unrecorded_early_acks, lifecycle.unrecorded_early_acks = (
+                lifecycle.unrecorded_early_acks,
+                {},
+            )
+            lifecycle.events.append(
+                Acked(max(unrecorded_early_acks.values()), list(unrecorded_early_acks))
+            )
         if not lifecycle.events:
             return []
         events, lifecycle.events = lifecycle.events, []

@@ -92,10 +92,10 @@ class RemoteEvents:
     def finish_recovery(self) -> None:
         """End the replay: drop acknowledgements and titles of messages that cannot arrive."""
         lifecycle = self._lifecycle
-        unsure, self._uncertain_bookmarks = self._uncertain_bookmarks, []
+        uncertain_bookmarks, self._uncertain_bookmarks = self._uncertain_bookmarks, []
         over = [
             mark
-            for mark in (*unsure, *lifecycle.ownership.early_claims)
+            for mark in (*uncertain_bookmarks, *lifecycle.ownership.early_claims)
             if not self._may_arrive(mark)
         ]
         lifecycle.early_acks.drop_acks(over)

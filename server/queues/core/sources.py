@@ -92,11 +92,11 @@ class FilterSource:
 
     def first_available_rank(self, is_available: Callable[[int], bool]) -> int | None:
         """Return the first rank that is available and known to match; None if there is none."""
-        found = self.matched_ranks
-        while found:
-            if is_available(found[0] & PLACE):
-                return found[0]
-            heappop(found)
+        matched_ranks = self.matched_ranks
+        while matched_ranks:
+            if is_available(matched_ranks[0] & PLACE):
+                return matched_ranks[0]
+            heappop(matched_ranks)
         return None
 
 

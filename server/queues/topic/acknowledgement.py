@@ -104,8 +104,8 @@ class QueueAckHandler:
             JournalUnavailableError: it cannot be recorded now. It takes effect nevertheless, and a
                 restart may undo it.
         """
-        now = self._services.now_us
-        result = self._core.acknowledge(marks, now, said.client, said.outcome, said.delay)
+        now_us = self._services.now_us
+        result = self._core.acknowledge(marks, now_us, said.client, said.outcome, said.delay)
         self._record(said)
         return QueueAckResult(len(marks), len(marks) - len(result.refusals), result.affected_count)
 
@@ -123,13 +123,15 @@ class QueueAckHandler:
         Raises:
             JournalUnavailableError: the command's number cannot be recorded now.
         """
-        now = self._services.now_us
+        now_us = self._services.now_us
         lasts = self._core.settings.lease_period if period is None else period
-        done = 0
+        affected_count = 0
         if lasts is not None:
-            done = self._core.extend_leases(marks, now + lasts, now, said.client).affected_count
+            affected_count = self._core.extend_leases(
+                marks, now_us + lasts, now_us, said.client
+            ).affected_count
         self._record(said)
-        return QueueAckResult(len(marks), done, done)
+        return QueueAckResult(len(marks), affected_count, affected_count)
 
     def find_by_bookmarks(self, marks: Sequence[PublisherSequence]) -> Iterator[MessageSearchBatch]:
         """Find the messages with some bookmarks that are in the queue, in batches."""
@@ -196,8 +198,10 @@ class QueueAckHandler:
         Raises:
             JournalUnavailableError: as for `acknowledge`.
         """
-        now = self._services.now_us
-        result = self._core.acknowledge_places(places, now, said.client, said.outcome, said.delay)
+        now_us = self._services.now_us
+        result = self._core.acknowledge_places(
+            places, now_us, said.client, said.outcome, said.delay
+        )
         self._record(said)
         return result.affected_count
 

@@ -167,8 +167,8 @@ class QueueBrowser:
 
     def _update_watch(self) -> None:
         """Watch the core exactly as long as there are followers."""
-        audience = self.record_topic
-        wanted = self._has_begun and (audience.has_followers or audience.has_subscriptions)
+        record_topic = self.record_topic
+        wanted = self._has_begun and (record_topic.has_followers or record_topic.has_subscriptions)
         if wanted == self._is_watching:
             return
         self._is_watching = wanted
@@ -356,9 +356,9 @@ class QueueBrowser:
     @property
     def count(self) -> int:
         """The number of visible messages. See `visible_txids`."""
-        counts, pending = self._core.lifecycle.entries.state_counts, self._pending.values()
+        state_counts, pending = self._core.lifecycle.entries.state_counts, self._pending.values()
         untold = sum(known.is_visible - known.was_visible for known in pending)
-        return sum(counts[state] for state in VISIBLE) - untold
+        return sum(state_counts[state] for state in VISIBLE) - untold
 
     def find(self, txid: int) -> Record | None:
         """Return the visible message with a txid, None if there is none."""

@@ -66,9 +66,9 @@ class QueueServices:
 
     def steady_times(self, txids: Sequence[int], timestamps: Sequence[int]) -> Sequence[int]:
         """Return the steady-clock times of log entries, none of them later than now."""
-        now, ahead = self.now_us, self.wall_clock_lead_us
+        now_us, wall_clock_lead_us = self.now_us, self.wall_clock_lead_us
         times = self.log.journal.clock_steps.correct_times(txids, timestamps)
-        return [min(time - ahead, now) for time in times]
+        return [min(time - wall_clock_lead_us, now_us) for time in times]
 
     @property
     def wall_clock_lead_us(self) -> int:

@@ -132,8 +132,8 @@ class QueueDeliveryTask:
             return False
 
     def _assign_messages(self) -> None:
-        now = self._services.now_us
-        deliveries = self._core.deliver(now, _MATCH_BATCH_SIZE, _SEND_BATCH_SIZE)
+        now_us = self._services.now_us
+        deliveries = self._core.deliver(now_us, _MATCH_BATCH_SIZE, _SEND_BATCH_SIZE)
         if not self._core.settings.at_most_once:
             self._outgoing += deliveries
         elif deliveries:
@@ -174,8 +174,8 @@ class QueueDeliveryTask:
         txids = delivery.txids if is_fresh else self._leased_txids(delivery)
         found = list(self._message_cache.find(txids))
         there = [part for part in found if part is not None]
-        until, ahead = delivery.lease_until, self._services.wall_clock_lead_us
-        lease = lease_key(None if until is None else until + ahead)
+        until, wall_clock_lead_us = delivery.lease_until, self._services.wall_clock_lead_us
+        lease = lease_key(None if until is None else until + wall_clock_lead_us)
         for alike in [there] if len(there) == 1 else _alike(there):
             self._send_batch(subscription, QueueDeliveryBatch(alike, lease))
         self._stalled_consumers.record_sent(delivery.consumer, self._services.now_us, until)

@@ -156,14 +156,14 @@ class Enqueuer:
         if self._filters:
             recorded, barriers = self._apply_filters(recorded)
         count = len(recorded.bodies)
-        lifetime = recorded.lifetime_s
+        lifetime_s = recorded.lifetime_s
         priority, key = self._priority, self._key
         owner = self._first_owner(recorded.path)
-        if not (lifetime or recorded.sow_keys or priority or key or barriers or owner):
+        if not (lifetime_s or recorded.sow_keys or priority or key or barriers or owner):
             return recorded, NO_MESSAGE_DETAILS
         return recorded, MessageDetails(
             barriers=barriers,
-            lifetimes=[lifetime * _MICROSECONDS] * count if lifetime else None,
+            lifetimes=[lifetime_s * _MICROSECONDS] * count if lifetime_s else None,
             priorities=list(map(_as_priority, priority.evaluate_batch(recorded)))
             if priority
             else None,

@@ -123,19 +123,21 @@ class QueueFilterMatcher:
         return results
 
     def _match_part(self, part: QueueBatchPart) -> Sequence[Collection[Hashable]]:
-        filters, wanted, batch = self._filters, self._consumer_filters, part.batch
+        filters, consumer_filters, batch = self._filters, self._consumer_filters, part.batch
         filters.count_messages(len(part.positions))
         if not filters.needs_context:
             match = filters.match
             return [
-                [wanted[one] for one in match(body, NO_CONTEXT)]
+                [consumer_filters[one] for one in match(body, NO_CONTEXT)]
                 for body in part.select_values(batch.bodies)
             ]
         results: list[Collection[Hashable]] = []
         for at in part.positions:
             context = batch.context(at)
             set_lease_context(context, self._leases(batch.bookmark(at)))
-            results.append([wanted[one] for one in filters.match(batch.bodies[at], context)])
+            results.append(
+                [consumer_filters[one] for one in filters.match(batch.bodies[at], context)]
+            )
         return results
 
     def _report_failure(self, filter_: Filter, error: Exception) -> None:

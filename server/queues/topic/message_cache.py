@@ -125,9 +125,9 @@ class MessageCache:
             self._batches.clear()
             self.memory_bytes = 0
             return
-        order = self._batches
-        while order and order[0].txids[-1] < first:
-            self._evict_batch(order.popleft())
+        batches = self._batches
+        while batches and batches[0].txids[-1] < first:
+            self._evict_batch(batches.popleft())
 
     def find(self, txids: Sequence[int]) -> Iterator[QueueBatchPart | None]:
         """Find messages by their txids, in the given order.
@@ -171,9 +171,11 @@ class MessageCache:
 
     def _evict_to_limit(self) -> None:
         """Evict the oldest batches that can be read back, down to the limit."""
-        order, durable = self._batches, self._log.durable_txid
-        while self.memory_bytes > self._max_bytes and order and order[0].txids[-1] <= durable:
-            self._evict_batch(order.popleft())
+        batches, durable_txid = self._batches, self._log.durable_txid
+        while (
+            self.memory_bytes > self._max_bytes and batches and batches[0].txids[-1] <= durable_txid
+        ):
+            self._evict_batch(batches.popleft())
 
     def _read_from_log(self, txid: int) -> QueueMessageBatch | None:
         """Read the batch of a message from the log; return None if it is damaged there."""

@@ -92,19 +92,19 @@ class QueueJournal:
             return
         if publisher[1]:
             self._services.log.rejected_sequences.record_arrivals(publisher[0], (publisher[1],))
-        waiting, self._durable_callbacks = self._durable_callbacks, []
-        for then in waiting:
+        durable_callbacks, self._durable_callbacks = self._durable_callbacks, []
+        for then in durable_callbacks:
             self._services.log.when_durable(then)
 
     def _append(self, client: int, sequence: int) -> None:
         """Append the pending events; the last one carries the command's sequence number."""
-        journal, notes = self._services.log.journal, self._services.log.publish_tracker
+        journal, publish_tracker = self._services.log.journal, self._services.log.publish_tracker
         if self._handle is None:
             self._handle = journal.topic_handle(self._message_type, self._name)
-        refusals = self._services.log.rejected_sequences
-        if sequence and refusals.has_any:
-            refusals.record_gaps_below(client, sequence)
-        before = 0 if notes is None else journal.last_sequence(client)
+        rejected_sequences = self._services.log.rejected_sequences
+        if sequence and rejected_sequences.has_any:
+            rejected_sequences.record_gaps_below(client, sequence)
+        before = 0 if publish_tracker is None else journal.last_sequence(client)
         while self._unrecorded_events:
             event = self._unrecorded_events[0]
             number = sequence if len(self._unrecorded_events) == 1 else 0
@@ -112,17 +112,17 @@ class QueueJournal:
             body = encode(event, self._domain)
             txid = journal.append(self._handle, client, number, body, JournalEntryKind.QUEUE_EVENT)
             self._unrecorded_events.popleft()
-            if notes is not None:
+            if publish_tracker is not None:
                 topic = self._handle.topic
-                notes.register_entry(client, before, number, body, txid, topic, NO_ORIGIN)
+                publish_tracker.register_entry(client, before, number, body, txid, topic, NO_ORIGIN)
             if isinstance(event, Expired):
                 self._dead_letters.add_expired(event, txid)
             if number:
                 return
         if sequence:
             journal.append(self._handle, client, sequence, b"", JournalEntryKind.NO_OP)
-            if notes is not None:
-                notes.register_sequences(client, before, (sequence,), journal.last_txid)
+            if publish_tracker is not None:
+                publish_tracker.register_sequences(client, before, (sequence,), journal.last_txid)
 
     def _retry_later(self) -> None:
         if not self._is_retry_scheduled:

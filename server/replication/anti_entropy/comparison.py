@@ -342,9 +342,9 @@ class RecordComparison:
         self, asked: dict[str, RecordState]
     ) -> Iterator[tuple[str, RecordDifference | None]]:
         """Yield the keys that differ, or that are undecided."""
-        looked = self._state_response
+        state_response = self._state_response
         for (key, before), theirs, had in zip(
-            asked.items(), looked.states, looked.had, strict=True
+            asked.items(), state_response.states, state_response.had, strict=True
         ):
             ours = self._records.record_state(key)
             verdict = self._verdict(before, ours, theirs, had=had)

@@ -248,9 +248,9 @@ class AntiEntropyCoordinator:
 
     def has_message(self, client: int, sequence: int) -> bool:
         """See `ComparisonContext.has_message`."""
-        known = self._replication.dedup_window
-        if known.highest_sequence(client):
-            return not known.new_positions(client, (sequence,))
+        dedup_window = self._replication.dedup_window
+        if dedup_window.highest_sequence(client):
+            return not dedup_window.new_positions(client, (sequence,))
         # Messages published here without a sequence number are known by their txid.
         return self._replication.log_start_txid <= sequence <= self._replication.last_txid
 
@@ -371,12 +371,14 @@ class AntiEntropyCoordinator:
         return int(self._scheduler.elapsed() * _MICROSECONDS)
 
     def _start_comparison(self, wanted: _ComparisonJob) -> tuple[RecordComparison, _ComparisonJob]:
-        peer, sow = self._peers[wanted.peer].link_peer, wanted.topic
+        link_peer, sow = self._peers[wanted.peer].link_peer, wanted.topic
         self._number += 1
         self._started_at = self._clock.now()
-        records = TopicRecords(sow, self._make_inbound_check(peer, sow))
+        records = TopicRecords(sow, self._make_inbound_check(link_peer, sow))
         topic = sow.type_name, sow.name
-        return RecordComparison(self._number, topic, peer.name, records, self, self._now_us), wanted
+        return RecordComparison(
+            self._number, topic, link_peer.name, records, self, self._now_us
+        ), wanted
 
     def _finish_comparison(self, current: RecordComparison, wanted: _ComparisonJob) -> None:
         result = current.result
@@ -398,13 +400,13 @@ class AntiEntropyCoordinator:
 
         If nothing is sent to the other instance, only its own records can be republished.
         """
-        peer, sow = self._peers[wanted.peer].link_peer, wanted.topic
-        names = self._replication.instance, peer.name
+        link_peer, sow = self._peers[wanted.peer].link_peer, wanted.topic
+        names = self._replication.instance, link_peer.name
         repairs = frozenset(
             publisher_part(server_made_identity(self._republisher.client_hash, one))
             for one in names
         )
-        is_heard = self._make_outbound_check(peer, sow)(sow.name)
+        is_heard = self._make_outbound_check(link_peer, sow)(sow.name)
         ours: list[tuple[str, int]] = []
         theirs: list[tuple[str, int]] = []
         for key, here, there in result.differences:
@@ -414,7 +416,7 @@ class AntiEntropyCoordinator:
                 theirs.append((key, there.digest))
         self._republisher.enqueue_records(sow, ours)
         self._send_messages(
-            peer.name, list(make_republish_requests(sow.type_name, sow.name, theirs))
+            link_peer.name, list(make_republish_requests(sow.type_name, sow.name, theirs))
         )
 
 

@@ -132,11 +132,11 @@ def make_range_digests(records: ComparableRecords) -> Iterator[RangeDigests | No
 
 def portions(records: ComparableRecords) -> Iterator[RecordPortion]:
     """Yield all records, in portions."""
-    place: int | None = 0
-    while place is not None:
-        portion = records.read_portion(place)
+    next_position: int | None = 0
+    while next_position is not None:
+        portion = records.read_portion(next_position)
         yield portion
-        place = portion.next_position
+        next_position = portion.next_position
 
 
 def within(portion: RecordPortion, ranges: Collection[int]) -> Iterator[tuple[str, bytes]]:

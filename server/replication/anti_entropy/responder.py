@@ -104,11 +104,11 @@ class ComparisonResponder:
             if next(self._current_task, self) is self:
                 self._current_task = None
             return self._current_task is not None
-        look, records = self._state_request, self._records
-        if look is None or records is None:
+        state_request, records = self._state_request, self._records
+        if state_request is None or records is None:
             return False
-        if self._context.has_received(self._peer, look.upto):
-            self._send_states(look, records)
+        if self._context.has_received(self._peer, state_request.upto):
+            self._send_states(state_request, records)
             self._state_request = None
         return False
 
@@ -157,10 +157,10 @@ class ComparisonResponder:
         self._send_message(KeyListResponse(self._number, keys, digests, not self._unsent_keys))
 
     def _send_states(self, look: StateRequest, records: ComparableRecords) -> None:
-        services = self._context
+        context = self._context
         states: list[RecordState] = [records.record_state(key) for key in look.keys]
-        had = [is_source_message_received(state, services) for state in look.states]
-        self._send_message(StateResponse(look.number, look.look, services.last_txid, states, had))
+        had = [is_source_message_received(state, context) for state in look.states]
+        self._send_message(StateResponse(look.number, look.look, context.last_txid, states, had))
 
     def _send_message(self, word: ComparisonMessage) -> None:
         self.outgoing_messages.append(word)

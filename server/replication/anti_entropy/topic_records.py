@@ -46,18 +46,18 @@ class TopicRecords:
         Raises:
             RecordStoreError: a record cannot be read.
         """
-        table, goes, has_pattern = self._table, self._is_compared, self._has_pattern
-        states, store = table.row_states, table.store
-        end = min(place + _ROW_BATCH_SIZE, len(states))
+        table, is_compared, has_pattern = self._table, self._is_compared, self._has_pattern
+        row_states, store = table.row_states, table.store
+        end = min(place + _ROW_BATCH_SIZE, len(row_states))
         identities: list[str] = []
         bodies: list[bytes] = []
         for row in range(place, end):
-            if states[row] == CURRENT:
+            if row_states[row] == CURRENT:
                 record = store.read_record(row)
-                if not has_pattern or goes(record.topic):
+                if not has_pattern or is_compared(record.topic):
                     identities.append(identity_of(record, pattern=has_pattern))
                     bodies.append(record.body)
-        return RecordPortion(identities, bodies, end if end < len(states) else None)
+        return RecordPortion(identities, bodies, end if end < len(row_states) else None)
 
     def record_state(self, identity: str) -> RecordState:
         """See `ComparableRecords.record_state`.

@@ -130,9 +130,11 @@ class ReplicationApplier:
 
     def _record_arrivals(self, entries: BatchColumns) -> None:
         """Note the arrival of messages that publishers would have been told of as missing."""
-        refusals = self._transaction_log.rejected_sequences
-        for client, places in by_client(entries.clients) if refusals.has_any else ():
-            refusals.record_arrivals(client, [entries.sequences[place] for place in places])
+        rejected_sequences = self._transaction_log.rejected_sequences
+        for client, places in by_client(entries.clients) if rejected_sequences.has_any else ():
+            rejected_sequences.record_arrivals(
+                client, [entries.sequences[place] for place in places]
+            )
 
     def _find_journaled_topic(self, named: JournalTopic) -> JournaledTopic | JournaledSowTopic:
         topic = self._find_target(named, JournalEntryKind.PUBLISH)

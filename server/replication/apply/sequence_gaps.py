@@ -47,11 +47,13 @@ class SequenceGapApplier:
                 )
 
     def _apply_note(self, client: int, note: GapRecord) -> None:
-        refusals, known = self._log.rejected_sequences, self._dedup_window
-        refusals.apply_gap_record(client, note)
-        there = [pair for one in note.missing for pair in known.received_ranges(client, *one)]
+        rejected_sequences, dedup_window = self._log.rejected_sequences, self._dedup_window
+        rejected_sequences.apply_gap_record(client, note)
+        there = [
+            pair for one in note.missing for pair in dedup_window.received_ranges(client, *one)
+        ]
         if there:
-            refusals.record_present(client, there)
+            rejected_sequences.record_present(client, there)
 
     def record_lost_sequences(self, client: int, sequences: SequenceRanges) -> None:
         """Record that numbers a source could not read are lost, unless they arrived another way.

@@ -214,10 +214,10 @@ class AcknowledgementTracker:
         """Return the unacknowledged point of each destination, whether it is waited for or not."""
         waiting = []
         for name, destination in self._destinations.items():
-            after = destination.settled_txid
-            place = bisect_right(self._append_txids, after)
+            settled_txid = destination.settled_txid
+            place = bisect_right(self._append_txids, settled_txid)
             if place < len(self._append_txids):
-                waiting.append(DestinationLag(name, after, self._append_times_us[place]))
+                waiting.append(DestinationLag(name, settled_txid, self._append_times_us[place]))
         return waiting
 
     def _compact_times(self) -> None:

@@ -109,10 +109,10 @@ class BatchColumns(NamedTuple):
 
     def used_properties(self) -> dict[int, SharedProperties]:
         """Return the names that occur, by number, in the order of their first entries."""
-        numbers = self.property_indexes
-        if isinstance(numbers, ConstantColumn):
-            return {numbers.value: self.properties[numbers.value]}
-        return {number: self.properties[number] for number in dict.fromkeys(numbers)}
+        property_indexes = self.property_indexes
+        if isinstance(property_indexes, ConstantColumn):
+            return {property_indexes.value: self.properties[property_indexes.value]}
+        return {number: self.properties[number] for number in dict.fromkeys(property_indexes)}
 
     def journal_columns(self, source: int) -> EntryColumns:
         """Return the entries as content for a journal.

@@ -63,9 +63,9 @@ def pack_passage(
         now: microseconds since the Unix epoch.
     """
     count, numbers, columns, pieces = pack(passage.records, ways, now)
-    data = passage.bodies
-    if pieces != [(0, len(data))]:  # do not retain skipped bodies until the others are sent
-        view = memoryview(data)
-        data = b"".join([view[start:end] for start, end in pieces])
+    bodies = passage.bodies
+    if pieces != [(0, len(bodies))]:  # do not retain skipped bodies until the others are sent
+        view = memoryview(bodies)
+        bodies = b"".join([view[start:end] for start, end in pieces])
     names = [ways.topic_and_origin(number) for number in numbers]
-    return PackedBatch(after, upto, count, names, columns, data)
+    return PackedBatch(after, upto, count, names, columns, bodies)

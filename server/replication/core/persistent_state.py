@@ -77,15 +77,17 @@ _DECODER: Final = msgspec.msgpack.Decoder(_StateFile)
 
 def pack(remembered: PersistentState) -> bytes:
     """Return the bytes of the file."""
-    had = remembered.publisher_windows
+    publisher_windows = remembered.publisher_windows
     stored = _StateFile(
         remembered.log,
         remembered.txid,
         remembered.cursors,
         remembered.acknowledged,
-        np.array([one.client for one in had], _U64).tobytes(),
-        np.array([one.highest for one in had], _U64).tobytes(),
-        np.array([(one.client, *gap) for one in had for gap in one.gaps], _U64).tobytes(),
+        np.array([one.client for one in publisher_windows], _U64).tobytes(),
+        np.array([one.highest for one in publisher_windows], _U64).tobytes(),
+        np.array(
+            [(one.client, *gap) for one in publisher_windows for gap in one.gaps], _U64
+        ).tobytes(),
         remembered.logs,
     )
     data = MAGIC + VERSION.to_bytes(_VERSION_SIZE, "little") + _ENCODER.encode(stored)

@@ -381,8 +381,8 @@ class ReplicationReceiver:
 
     def resume_batch(self) -> BatchCounts:
         """Record the rest of the current batch; see `receive_batch`."""
-        source, batch = self._source, self._current_batch
-        if source is None or batch is None:
+        source, current_batch = self._source, self._current_batch
+        if source is None or current_batch is None:
             return BatchCounts()
         self._batch_counts = BatchCounts()
         if self._remaining_entries is not None:
@@ -390,13 +390,13 @@ class ReplicationReceiver:
             if self._remaining_entries is not None:
                 return self._batch_counts
         self._current_batch = None
-        if batch.is_late:
-            self._skipped_ranges.remove(batch.after + 1, batch.upto)
+        if current_batch.is_late:
+            self._skipped_ranges.remove(current_batch.after + 1, current_batch.upto)
             self._last_ack = (
                 None  # send one even if nothing is new: the source's window waits for it
             )
         else:
-            self._advance_to(batch.upto)
+            self._advance_to(current_batch.upto)
         return self._batch_counts
 
     def record_skipped(self, frame: SkippedRanges) -> None:
@@ -628,9 +628,9 @@ class ReplicationReceiver:
             durable: the last txid on stable storage here.
             is_settled: see `IsAcknowledged`.
         """
-        storing = self._unsynced_txids
-        while storing and storing[0][1] <= durable:
-            self._stored_txid = storing.popleft()[0]
+        unsynced_txids = self._unsynced_txids
+        while unsynced_txids and unsynced_txids[0][1] <= durable:
+            self._stored_txid = unsynced_txids.popleft()[0]
         self._unacknowledged_entries.release_settled(durable, is_settled, self._source_name)
         ack = self._current_ack()
         self._settled_txid = ack.settled_txid

@@ -161,10 +161,10 @@ class _PublisherBatches:
 
     def find_appendable(self, sequence: int) -> _EntryBatch | None:
         """Return the run that an entry may continue; None if there is none."""
-        ascending, late = self.ascending_batches, self.late_batches
-        if ascending and sequence <= ascending[-1].sequences[-1]:
-            return late[-1] if late else None
-        return ascending[-1] if ascending else None
+        ascending_batches, late_batches = self.ascending_batches, self.late_batches
+        if ascending_batches and sequence <= ascending_batches[-1].sequences[-1]:
+            return late_batches[-1] if late_batches else None
+        return ascending_batches[-1] if ascending_batches else None
 
     def find(self, sequence: int) -> RecentEntry | None:
         place = bisect_right(self.first_sequences, sequence) - 1

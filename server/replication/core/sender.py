@@ -286,8 +286,8 @@ class ReplicationSender:
         return self._start_sending(self._first_txid - 1, by_difference=True)
 
     def _start_sending(self, after: int, *, by_difference: bool) -> ResumePosition:
-        first = self._log.first_txid
-        missing = (after + 1, first - 1) if after + 1 < first else None
+        first_txid = self._log.first_txid
+        missing = (after + 1, first_txid - 1) if after + 1 < first_txid else None
         after = max(after, self._first_txid - 1)
         self._sent_txid = self._examined_txid = after
         if after >= self._resync_end_txid:
@@ -374,10 +374,16 @@ class ReplicationSender:
         is_chosen = self._missing_entries is not None or self._routes.has_filters
         if is_chosen:
             passage = passage.pick(self._selected_positions(passage))
-        ways, names = self._forwarding_table, passage.definitions
-        if ways is None or ways.definitions is not names or ways.sends_all is not is_chosen:
-            ways = self._forwarding_table = ForwardingTable(names, self._route, sends_all=is_chosen)
-        return pack_passage(self._sent_txid, position, passage, ways, now)
+        forwarding_table, definitions = self._forwarding_table, passage.definitions
+        if (
+            forwarding_table is None
+            or forwarding_table.definitions is not definitions
+            or forwarding_table.sends_all is not is_chosen
+        ):
+            forwarding_table = self._forwarding_table = ForwardingTable(
+                definitions, self._route, sends_all=is_chosen
+            )
+        return pack_passage(self._sent_txid, position, passage, forwarding_table, now)
 
     def _selected_positions(self, passage: RawEntryRange) -> list[int]:
         """Return the positions of the entries that go to the destination, checked one by one."""
@@ -387,15 +393,17 @@ class ReplicationSender:
 
     def _filter_parts(self, run: EntryBatch) -> Iterator[EntryBatch]:
         """Return the entries of a run that go to the destination."""
-        lacks, way = self._missing_entries, self._route
-        if lacks is not None:
+        missing_entries, route = self._missing_entries, self._route
+        if missing_entries is not None:
             known = bisect_right(run.rows, self._resync_end_txid, key=_TXID)
             if known:
-                yield filter_batch(lacks.select_missing(run.pick(range(known))), lacks.route)
+                yield filter_batch(
+                    missing_entries.select_missing(run.pick(range(known))), missing_entries.route
+                )
             if known == len(run.rows):
                 return
             run = run.pick(range(known, len(run.rows)))
-        yield filter_batch(run, way)
+        yield filter_batch(run, route)
 
     # Unreadable entries.
 
@@ -424,12 +432,12 @@ class ReplicationSender:
 
     def _may_be_sent(self, unread: DamagedEntry) -> bool:
         """Return whether an unreadable entry may go to the destination, as far as that is known."""
-        run, way = unread.batch, self._route
-        if run is None:
+        batch, route = unread.batch, self._route
+        if batch is None:
             return True
         if self._missing_entries is not None and unread.txid <= self._resync_end_txid:
-            way, run = self._missing_entries.route, self._missing_entries.select_missing(run)
-        return len(run.rows) > 0 and way.filters_for(run.topic, run.origin.path) is not None
+            route, batch = self._missing_entries.route, self._missing_entries.select_missing(batch)
+        return len(batch.rows) > 0 and route.filters_for(batch.topic, batch.origin.path) is not None
 
     def _record_skipped(self, owed: Sequence[DamagedEntry], first: int, last: int) -> None:
         """Record the unreadable entries of a part of the log; the rest of it could be read."""
@@ -443,10 +451,10 @@ class ReplicationSender:
         """Return owed entries that can be read again; see `next_frame`."""
         skipped = self.skipped_entries
         for _ in range(_MAX_TRIED):
-            ready = skipped.next_retry_range
-            if ready is None or ready[1] > self._sent_txid:
+            next_retry_range = skipped.next_retry_range
+            if next_retry_range is None or next_retry_range[1] > self._sent_txid:
                 break
-            first, last = ready
+            first, last = next_retry_range
             reader = self._log.read_from(first - 1, self._routes.includes)
             passage = reader.read_for_forwarding(min(_MAX_ENTRIES, last - first + 1), _MAX_BYTES)
             end = min([reader.position, last, *(one.txid - 1 for one in passage.damaged_entries)])
@@ -468,11 +476,13 @@ class ReplicationSender:
         return None
 
     def _record_sent(self, batch: PackedBatch) -> None:
-        under_way = self._in_flight_entries
-        under_way.record_sent({lane_of(origin.path) for _, origin in batch.names}, batch.upto)
+        in_flight_entries = self._in_flight_entries
+        in_flight_entries.record_sent(
+            {lane_of(origin.path) for _, origin in batch.names}, batch.upto
+        )
         if self._missing_entries is not None:
             # Entries that the destination has may not be on its stable storage yet.
-            under_way.require_all(batch.upto)
+            in_flight_entries.require_all(batch.upto)
             if batch.upto >= self._resync_end_txid:
                 self._missing_entries = None  # from now on, its own entries are not sent back
         self._sent_txid = batch.upto
@@ -519,8 +529,10 @@ class ReplicationSender:
     @property
     def settled_txid(self) -> int:
         """The txid up to which the destination has everything that goes there."""
-        settled = self._in_flight_entries.settled_txid
-        return self._examined_txid if settled is None else min(settled, self._examined_txid)
+        settled_txid = self._in_flight_entries.settled_txid
+        return (
+            self._examined_txid if settled_txid is None else min(settled_txid, self._examined_txid)
+        )
 
     @property
     def reached_txid(self) -> int:

@@ -76,9 +76,9 @@ class SkippedEntries:
     def make_frame(self) -> SkippedRanges:
         """Return the frame with all owed entries, for the destination."""
         self.is_frame_due = False
-        lost, unknown = self._lost_sequences, self._unknown_count
+        lost_sequences, unknown_count = self._lost_sequences, self._unknown_count
         self._lost_sequences, self._unknown_count = [], 0
-        return SkippedRanges([*self.skipped_txids], lost, unknown)
+        return SkippedRanges([*self.skipped_txids], lost_sequences, unknown_count)
 
     # Entries that may have been repaired.
 

@@ -127,32 +127,32 @@ class InboundReplication:
 
     def send_next(self) -> bool:
         """Send the next answer to a `PositionRequest`, and return whether there was one."""
-        answer = self._next_response
-        if answer is None:
+        next_response = self._next_response
+        if next_response is None:
             return False
         self._next_response = next(
             self._responses, None
         )  # its last actions belong to the previous answer
-        self._link.send(answer)
+        self._link.send(next_response)
         return True
 
     def send_ack(self) -> None:
         """Send the source an ack of the stored entries, if one is due."""
-        line = self._link
-        if self._next_response is not None or not line.is_ready:
+        link = self._link
+        if self._next_response is not None or not link.is_ready:
             return
-        now, replication = line.elapsed(), line.replication
+        now, replication = link.elapsed(), link.replication
         is_much = self._unacknowledged_bytes >= _MAX_UNACKNOWLEDGED
         due = max(
             self._last_check_s + _LOOK_SECONDS,
             NEVER if is_much else self._last_ack_s + self._ack_interval_s,
         )
         if due > now:
-            line.wake_after(due - now)
+            link.wake_after(due - now)
             return
         self._last_check_s = now
         ack = self._receiver.make_ack(replication.durable_txid, replication.ack_tracker.is_settled)
         if ack is not None:
             self._last_ack_s = now
             self._unacknowledged_bytes = 0
-            line.send(ack)
+            link.send(ack)

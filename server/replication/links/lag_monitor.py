@@ -49,10 +49,10 @@ class ReplicationLagMonitor:
     def state(self) -> Mapping[str, int]:
         """By destination, the number of unacknowledged entries, and their age in seconds."""
         found: dict[str, int] = {}
-        last = self._replication.last_txid
+        last_txid = self._replication.last_txid
         for one in self._replication.destination_lags():
             name = one.destination
-            found[f"entries that wait for {name}"] = max(last - one.settled_txid, 0)
+            found[f"entries that wait for {name}"] = max(last_txid - one.settled_txid, 0)
             found[f"seconds that they have waited for {name}"] = self._age_s(one.since_us)
         return found
 
@@ -61,11 +61,11 @@ class ReplicationLagMonitor:
 
     def _check(self) -> None:
         self._cancel_timer = self._clock.call_later(_LOOK_SECONDS, self._check)
-        waited_for = self._replication.ack_tracker.awaited_destinations
+        awaited_destinations = self._replication.ack_tracker.awaited_destinations
         waiting = {
             one.destination: one
             for one in self._replication.destination_lags()
-            if one.destination in waited_for
+            if one.destination in awaited_destinations
         }
         for name, one in waiting.items():
             if (
@@ -78,7 +78,7 @@ class ReplicationLagMonitor:
             now = waiting.get(name)
             if now is None or self._age_s(now.since_us) < LAG_WARNING_SECONDS:
                 self._log_lag_ended(
-                    name, self._logged_lags_us.pop(name), is_waited_for=name in waited_for
+                    name, self._logged_lags_us.pop(name), is_waited_for=name in awaited_destinations
                 )
 
     def _log_lag(self, one: DestinationLag) -> None:

@@ -292,9 +292,9 @@ class ReplicationLink:
             direction.report_ended()
 
     def _report_outcome(self, *, came_to_be: bool) -> None:
-        outcome, self._on_outcome = self._on_outcome, None
-        if outcome is not None:
-            outcome(came_to_be)
+        on_outcome, self._on_outcome = self._on_outcome, None
+        if on_outcome is not None:
+            on_outcome(came_to_be)
 
     @property
     def _peer(self) -> PeerInstance:
@@ -433,7 +433,7 @@ class ReplicationLink:
         return has_more
 
     def _run_slice(self) -> bool:
-        turns = self._registry.scheduler
+        scheduler = self._registry.scheduler
         if self._inbound is not None:
             self._inbound.send_ack()
         while True:
@@ -441,7 +441,7 @@ class ReplicationLink:
             has_given = self.stage is LinkStage.OPEN and self.is_ready and self._send_next()
             if self.stage is LinkStage.CLOSED or not (has_taken or has_given):
                 return False
-            if turns.time_left(self.elapsed()) <= 0:
+            if scheduler.time_left(self.elapsed()) <= 0:
                 return True
 
     def _send_next(self) -> bool:
@@ -534,9 +534,9 @@ class ReplicationLink:
             raise ReplicationProtocolError(
                 f"replicates to {replication.instance}, which takes nothing"
             )
-        gate = self.admission
+        admission = self.admission
         replication.permissions.set_check(
-            self._peer.name, None if gate is None else gate.check_topic
+            self._peer.name, None if admission is None else admission.check_topic
         )
         branch = (
             LogBranch() if self.description is None else replication.log_branch_of(self.description)
@@ -565,9 +565,9 @@ class ReplicationLink:
     @property
     def _may_replicate_all(self) -> bool:
         """True if the peer may replicate every topic that is recorded here."""
-        gate, recorded = self.admission, self.replication.description.logged
+        admission, recorded = self.admission, self.replication.description.logged
         topics = (JournalTopic(one.selection.message_type, one.selection.name) for one in recorded)
-        return gate is None or all(map(gate.may_replicate, topics))
+        return admission is None or all(map(admission.may_replicate, topics))
 
     def _resume_outbound(self, frame: PositionResponse | DedupState) -> None:
         self._required_outbound(frame).resume(frame)

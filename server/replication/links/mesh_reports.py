@@ -73,10 +73,10 @@ class MeshReporter:
 
     def _tick(self) -> None:
         self._cancel_timer = self._clock.call_later(_TICK_SECONDS, self._tick)
-        mesh, now = self.mesh, self.now_us
-        mesh.remove_expired(now)
-        if mesh.is_report_due(now):
-            mesh.replace_own_report(self.make_report(), now)
+        mesh, now_us = self.mesh, self.now_us
+        mesh.remove_expired(now_us)
+        if mesh.is_report_due(now_us):
+            mesh.replace_own_report(self.make_report(), now_us)
             words = mesh.make_offers()
             for name, peer in self._links.peers.items():
                 if not peer.is_unverified_user:

@@ -69,11 +69,11 @@ class OutboundReplication:
 
     def end(self) -> None:
         """Note that the link is closed."""
-        own = self._destination
-        own.sender.end_link()
-        own.is_connected = False
-        own.disconnected_at = self._link.replication.now_us
-        own.disconnects += 1
+        destination = self._destination
+        destination.sender.end_link()
+        destination.is_connected = False
+        destination.disconnected_at = self._link.replication.now_us
+        destination.disconnects += 1
 
     def report_ended(self) -> None:
         """Log that the link is closed, and notify the watchers."""
@@ -109,55 +109,58 @@ class OutboundReplication:
         Raises:
             ReplicationProtocolError: the ack is impossible.
         """
-        own, log = self._destination, self._link.log
-        own.sender.process_ack(ack)
+        destination, log = self._destination, self._link.log
+        destination.sender.process_ack(ack)
         if log.enabled("12-1002"):
             log.emit(
-                "12-1002", client=own.direction.client, ack="publish ack", txid=ack.settled_txid
+                "12-1002",
+                client=destination.direction.client,
+                ack="publish ack",
+                txid=ack.settled_txid,
             )
         self._update_progress()
 
     def _update_progress(self) -> None:
         """Update the state after progress of the destination."""
-        own, replication = self._destination, self._link.replication
-        if own.sender.is_resynchronized and not self._is_caught_up:
+        destination, replication = self._destination, self._link.replication
+        if destination.sender.is_resynchronized and not self._is_caught_up:
             self._is_caught_up = True
-            self._link.log_event("21-0001", own.direction.client)
-            replication.events.notify(LinkEvent.RESYNC_COMPLETE, own.direction)
+            self._link.log_event("21-0001", destination.direction.client)
+            replication.events.notify(LinkEvent.RESYNC_COMPLETE, destination.direction)
         replication.update_settled()
 
     def send_next(self) -> bool:
         """Send the next batch, if there is one, and return whether there was."""
-        line, own = self._link, self._destination
-        if line.elapsed() < self._next_read_s:
+        link, destination = self._link, self._destination
+        if link.elapsed() < self._next_read_s:
             return False
         try:
-            frame = own.sender.next_frame(line.replication.now_us, flush=self.is_flushing)
+            frame = destination.sender.next_frame(link.replication.now_us, flush=self.is_flushing)
         except JournalUnreadableError as problem:
-            self._next_read_s = line.elapsed() + RETRY_SECONDS
-            line.wake_after(RETRY_SECONDS)
-            line.log_problem("1D-0013", text=str(problem))
+            self._next_read_s = link.elapsed() + RETRY_SECONDS
+            link.wake_after(RETRY_SECONDS)
+            link.log_problem("1D-0013", text=str(problem))
             return False
         self.is_flushing = False
-        if own.sender.unreported_skipped:
+        if destination.sender.unreported_skipped:
             self._log_skipped()
         if frame is None:
             return False
-        own.bytes_out += line.send(frame, compress=own.spec.compression is not None)
+        destination.bytes_out += link.send(frame, compress=destination.spec.compression is not None)
         return True
 
     def _log_skipped(self) -> None:
-        left_out = self._destination.sender.unreported_skipped
-        names = [_name_of(one) for one in left_out[:_MAX_NAMED]]
-        if len(left_out) > _MAX_NAMED:
+        unreported_skipped = self._destination.sender.unreported_skipped
+        names = [_name_of(one) for one in unreported_skipped[:_MAX_NAMED]]
+        if len(unreported_skipped) > _MAX_NAMED:
             names.append("...")
         self._link.log.emit(
             "1E-0021",
             client=self._destination.direction.client,
-            count=len(left_out),
+            count=len(unreported_skipped),
             entries="; ".join(names),
         )
-        left_out.clear()
+        unreported_skipped.clear()
 
 
 def _name_of(unread: DamagedEntry) -> str:

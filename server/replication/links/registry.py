@@ -430,14 +430,14 @@ class LinkRegistry:
 
         If not, that is logged as long as no other link leads there.
         """
-        gate, spec = link.admission, self.replication.destinations[destination].spec
-        assert gate is not None  # noqa: S101 - the connection was accepted
-        reason = gate.check_destination(spec)
+        admission, spec = link.admission, self.replication.destinations[destination].spec
+        assert admission is not None  # noqa: S101 - the connection was accepted
+        reason = admission.check_destination(spec)
         if reason is not None:
             link.shortfall = Shortfall(destination, reason)
             link.destination = None
             return
-        doubt = gate.destination_warning(spec)
+        doubt = admission.destination_warning(spec)
         if doubt is not None:
             link.log_problem("1E-0065", destination, destination=destination, reason=doubt)
 

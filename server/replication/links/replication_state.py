@@ -334,10 +334,10 @@ class ReplicationState:
 
         The transaction log calls this, and notifies its own waiters itself.
         """
-        acknowledgement, log = self.ack_tracker, self._transaction_log
-        acknowledgement.record_append(log.last_txid, self.elapsed_us)
-        acknowledgement.advance_durable(log.durable_txid)
-        acknowledgement.update_settled()
+        ack_tracker, log = self.ack_tracker, self._transaction_log
+        ack_tracker.record_append(log.last_txid, self.elapsed_us)
+        ack_tracker.advance_durable(log.durable_txid)
+        ack_tracker.update_settled()
         self._wake_links()
 
     def update_settled(self) -> None:
@@ -414,9 +414,9 @@ class ReplicationState:
     def _report_upgrades(self, names: Sequence[str]) -> None:
         self._awaited_topics.clear()
         for name in names:
-            way = self.destinations[name].direction
-            self._log.emit("29-0105", client=way.client)
-            self.events.notify(LinkEvent.UPGRADE, way)
+            direction = self.destinations[name].direction
+            self._log.emit("29-0105", client=direction.client)
+            self.events.notify(LinkEvent.UPGRADE, direction)
 
     def destination_lags(self) -> Sequence[DestinationLag]:
         """Return for each destination the entries not acknowledged, and since when they wait."""

@@ -237,17 +237,17 @@ class PeerBodyRepair:
 
     def _receive_chunk(self, peer: str, piece: EntryChunk) -> None:
         """Process a piece of the requested entry, or the answer that there is none."""
-        asked = self._requester.pending_request
-        if asked is None or peer != asked.peer:
+        pending_request = self._requester.pending_request
+        if pending_request is None or peer != pending_request.peer:
             return
-        damaged = asked.item
+        damaged = pending_request.item
         name = damaged.client, damaged.sequence, len(self._received_data)
         if name != (piece.client, piece.sequence, piece.start):
             return
         self._received_data += piece.data
         if piece.data and len(self._received_data) < damaged.length:
             self._requester.extend_timeout()
-            self._request_next_chunk(asked)
+            self._request_next_chunk(pending_request)
             return
         data = bytes(self._received_data)
         if damaged.matches(data):

@@ -162,12 +162,16 @@ class PeerRequester(Generic[_Thing]):
     def _tick(self) -> None:
         """End or repeat a request that has timed out."""
         self._cancel_timer = None
-        asked, now = self.pending_request, self._clock.steady()
-        if asked is not None and now - asked.since_s > _PATIENCE:
+        pending_request, now = self.pending_request, self._clock.steady()
+        if pending_request is not None and now - pending_request.since_s > _PATIENCE:
             self.finish_request()
-        elif asked is not None and not asked.is_answered and now - asked.sent_s > _AGAIN:
-            asked.sent_s = now
-            self._resend_request(asked)
+        elif (
+            pending_request is not None
+            and not pending_request.is_answered
+            and now - pending_request.sent_s > _AGAIN
+        ):
+            pending_request.sent_s = now
+            self._resend_request(pending_request)
         self._on_tick()
         if not all(map(self.is_given_up, self.missing_items)):
             self._schedule_tick()

@@ -239,12 +239,16 @@ class PeerRecordRepair:
 
     def _process_response(self, peer: str, word: EntryInfoResponse) -> None:
         """Process the answer of another instance."""
-        asked, link = self._requester.pending_request, self._links.peers.get(peer)
-        if asked is None or link is None or (peer, word.first) != (asked.peer, asked.key):
+        pending_request, link = self._requester.pending_request, self._links.peers.get(peer)
+        if (
+            pending_request is None
+            or link is None
+            or (peer, word.first) != (pending_request.peer, pending_request.key)
+        ):
             return
-        if asked.is_answered:  # the request was repeated, and answered twice
+        if pending_request.is_answered:  # the request was repeated, and answered twice
             return
-        gap = asked.item
+        gap = pending_request.item
         hop = Hop(peer, link.description.group)
         accounts = [
             account
@@ -257,11 +261,13 @@ class PeerRecordRepair:
         if not accounts:
             self._requester.finish_request()
             return
-        asked.is_answered = True
+        pending_request.is_answered = True
         restore = partial(_restore, self._log.journal, gap, accounts)
         # An entry that has come again until now can be found when it is on stable storage.
         self._log.when_durable(
-            lambda: self._log.run_on_worker(restore, lambda done: self._finish_repair(asked, done))
+            lambda: self._log.run_on_worker(
+                restore, lambda done: self._finish_repair(pending_request, done)
+            )
         )
 
     def _finish_repair(self, asked: PeerRequest[RecordGap], done: _RestoreResult) -> None:

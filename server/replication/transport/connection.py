@@ -93,13 +93,13 @@ class ReplicationConnection(asyncio.Protocol):
         """Feed the bytes to the link, and flush the output of all clients that they affect."""
         if self._link is None:
             return
-        turns = self._scheduler
+        scheduler = self._scheduler
         first = len(self._outboxes.pending_outboxes)
         self._link.feed(data)
         if len(data) >= LONG_READ_SIZE:
-            turns.flush_while_busy()
+            scheduler.flush_while_busy()
         else:
-            turns.flush(first)
+            scheduler.flush(first)
 
     def pause_writing(self) -> None:
         """Stop sending: the transport's buffer is full."""
@@ -134,23 +134,23 @@ class ReplicationConnection(asyncio.Protocol):
 
     def _bulk_sender_for(self, transport: asyncio.Transport, size: int) -> BulkSender | None:
         """Return the carrier that sends `size` bytes; None if the event loop does."""
-        carrier, loop = self._bulk_sender, self._loop
-        if loop is None or (carrier is not None and not carrier.is_idle):
-            return carrier
+        bulk_sender, loop = self._bulk_sender, self._loop
+        if loop is None or (bulk_sender is not None and not bulk_sender.is_idle):
+            return bulk_sender
         now = loop.time()
         if size >= _MUCH:
             self._last_bulk_send_s = now
-        elif carrier is None or now > self._last_bulk_send_s + _MUCH_SECONDS:
+        elif bulk_sender is None or now > self._last_bulk_send_s + _MUCH_SECONDS:
             return None
         if transport.get_write_buffer_size() or transport.get_extra_info("sslcontext"):
             return None
-        if carrier is None:
+        if bulk_sender is None:
             held = transport.get_extra_info("socket")
             with suppress(OSError, RuntimeError):  # no free descriptor, or no thread can start
-                carrier = self._bulk_sender = BulkSender(
+                bulk_sender = self._bulk_sender = BulkSender(
                     held, loop.call_soon_threadsafe, self.resume_writing, transport.abort
                 )
-        return carrier
+        return bulk_sender
 
     def pause(self) -> None:
         """See `LinkConnection`."""
@@ -358,8 +358,10 @@ class AcceptedReplicationConnection(ReplicationConnection):
         )
 
     def _audit_party(self, user: str) -> AuditParty:
-        entrance = self._transport_context.connection_context
-        return AuditParty(user, self.address, entrance.transport, module=entrance.auth_module)
+        connection_context = self._transport_context.connection_context
+        return AuditParty(
+            user, self.address, connection_context.transport, module=connection_context.auth_module
+        )
 
     # Its logon.
 

@@ -173,13 +173,13 @@ class KerberosMechanism:
                 exchange.acceptor = self._service.make_acceptor()
             except GssError as problem:
                 raise _UndecidedError(str(problem)) from None
-        acceptance = exchange.acceptor
-        answer = base64.b64encode(acceptance.step(token)).decode()
-        if not acceptance.is_complete:
+        acceptor = exchange.acceptor
+        answer = base64.b64encode(acceptor.step(token)).decode()
+        if not acceptor.is_complete:
             return Admission(
                 False, "", "a further token is required", challenge=Challenge(claimed, answer)
             )
-        return Admission(True, acceptance.user, "", token=answer)
+        return Admission(True, acceptor.user, "", token=answer)
 
 
 class MultiAuthenticator:

@@ -134,13 +134,13 @@ def _add(sums: list[int], session: Session) -> None:
 
 def _is_as_before(session: Session, known: _ClientState) -> bool:
     """Return whether a client has the same entry as in the sample before."""
-    intake, outbox, moving = session.input, session.outbox, known.entry.dynamic_values
+    intake, outbox, dynamic_values = session.input, session.outbox, known.entry.dynamic_values
     return (
         known.is_quiet
-        and moving[_BYTES_IN] == intake.bytes_in
-        and moving[_MESSAGES_IN] == intake.messages_in
-        and moving[_BYTES_OUT] == outbox.bytes_out
-        and moving[_SUBSCRIPTIONS] == len(session.subscriptions)
+        and dynamic_values[_BYTES_IN] == intake.bytes_in
+        and dynamic_values[_MESSAGES_IN] == intake.messages_in
+        and dynamic_values[_BYTES_OUT] == outbox.bytes_out
+        and dynamic_values[_SUBSCRIPTIONS] == len(session.subscriptions)
         and known.options is session.options
         and not (session.queries or intake.is_waiting)
     )

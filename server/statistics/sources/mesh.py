@@ -111,14 +111,14 @@ class MeshLinksSource:
 
 def _known(reporting: MeshReporter) -> dict[str, _MeshReport]:
     """Return the reports of instances, by their names; this one first."""
-    own, now, reachable = (
+    own, now_us, reachable = (
         reporting.make_report(),
         reporting.now_us,
         reporting.mesh.reachable_instances(),
     )
     found = {own.name: _MeshReport(own, 0, is_reachable=True)}
     for name, one in sorted(reporting.mesh.peer_reports.items()):
-        seconds = max(now - one.made_at_us, 0) // _MICROSECONDS
+        seconds = max(now_us - one.made_at_us, 0) // _MICROSECONDS
         found[name] = _MeshReport(one.report, seconds, name in reachable)
     return found
 

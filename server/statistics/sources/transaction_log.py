@@ -126,10 +126,10 @@ class HistogramSource:
 
 def _held_by(file: JournalFile, holders: Sequence[tuple[int, str]]) -> str:
     """Return the holders of a file, from the holders of the log."""
-    end = file.end_txid
-    if end is None:
+    end_txid = file.end_txid
+    if end_txid is None:
         return "being written"
-    needing = bisect_left(holders, (end,))
+    needing = bisect_left(holders, (end_txid,))
     shown = [whose for _, whose in holders[: min(needing, _MAX_HOLDERS)]]
     if needing > len(shown):
         shown.append(f"{needing - len(shown)} more")

@@ -141,9 +141,9 @@ class StepFinder:
 
 def pack_steps(steps: ClockSteps) -> bytes:
     """Encode the file of steps."""
-    rows = steps.all_steps
-    head = _HEADER.pack(MAGIC, VERSION, len(rows))
-    return with_checksum(head + b"".join(_STEP.pack(*row) for row in rows))
+    all_steps = steps.all_steps
+    head = _HEADER.pack(MAGIC, VERSION, len(all_steps))
+    return with_checksum(head + b"".join(_STEP.pack(*row) for row in all_steps))
 
 
 def unpack_steps(data: bytes) -> ClockSteps:

@@ -232,13 +232,13 @@ class Journal:
         seals = [file.seal for file in found.files if file.seal is not None]
         last_timestamp = seals[-1].last_timestamp if seals else 0
         if found.live_file is not None:
-            extent = found.live_extent
-            position = WritePosition(found.files[-1].first_txid + extent.count)
-            position.count = extent.count
-            position.bodies_end = extent.bodies_end
-            position.extras_count = extent.extras_count
-            position.first_timestamp = extent.first_timestamp or found.files[-1].created
-            last_timestamp = extent.last_timestamp or last_timestamp
+            live_extent = found.live_extent
+            position = WritePosition(found.files[-1].first_txid + live_extent.count)
+            position.count = live_extent.count
+            position.bodies_end = live_extent.bodies_end
+            position.extras_count = live_extent.extras_count
+            position.first_timestamp = live_extent.first_timestamp or found.files[-1].created
+            last_timestamp = live_extent.last_timestamp or last_timestamp
             position.last_timestamp = last_timestamp + self.clock_steps.correction(
                 position.next_txid - 1
             )

@@ -100,13 +100,13 @@ class RemovalTracker:
             OSError: the file cannot be read.
             JournalError: the note cannot be stored.
         """
-        note, end = self._record, file.end_txid or file.first_txid
-        first, topics = note.first_txid, {**note.topics, **_last_messages(file, source)}
+        record, end = self._record, file.end_txid or file.first_txid
+        first_txid, topics = record.first_txid, {**record.topics, **_last_messages(file, source)}
         if len(topics) > _MAX_TOPICS:
-            first, topics = end, {}
-        note = RemovalRecord(first, end - 1, topics)
-        self._file.store(pack_note(note))
-        self._record = note
+            first_txid, topics = end, {}
+        record = RemovalRecord(first_txid, end - 1, topics)
+        self._file.store(pack_note(record))
+        self._record = record
 
     def find_last_removal(
         self, wanted: Callable[[JournalTopic], bool], after: int, first_txid: int
@@ -120,10 +120,10 @@ class RemovalTracker:
         """
         if after >= first_txid - 1:
             return None
-        note = self._record
-        if after < note.first_txid - 1 or note.last_txid < first_txid - 1:
+        record = self._record
+        if after < record.first_txid - 1 or record.last_txid < first_txid - 1:
             return LastRemoval(first_txid - 1, 0)
-        gone = (one for topic, one in note.topics.items() if one.txid > after and wanted(topic))
+        gone = (one for topic, one in record.topics.items() if one.txid > after and wanted(topic))
         return max(gone, default=None)
 
 

@@ -256,8 +256,10 @@ class RecordHistory:
         """
         if not self._granularity:
             return None
-        rows = self._store.row_capacity
-        standing = self._spans.current_at(point, rows) & (self._spans.ends[:rows] != FOREVER)
+        row_capacity = self._store.row_capacity
+        standing = self._spans.current_at(point, row_capacity) & (
+            self._spans.ends[:row_capacity] != FOREVER
+        )
         found = np.flatnonzero(standing)
         return int(found[np.argmin(self._spans.begins[found])]) if len(found) else None
 

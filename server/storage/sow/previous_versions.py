@@ -47,10 +47,10 @@ def find_previous_versions(
             if identity in changed:
                 last[identity] = location if kind == SlabEntryKind.RECORD else _GONE
 
-    links = scan(file, note_changed).extents
+    extents = scan(file, note_changed).extents
     if changed:
         scan(file, note_earlier)
-    has_beginning = bool(links) and links[0].header.previous_epoch == 0
+    has_beginning = bool(extents) and extents[0].header.previous_epoch == 0
     if has_beginning:
         last = dict.fromkeys(changed, _GONE) | last
     states = {

@@ -136,11 +136,11 @@ class RecordTable:
             self.store.delete_past(row)
 
     def _make_history(self) -> RecordHistory | None:
-        window = self.options.history_window_ns
+        history_window_ns = self.options.history_window_ns
         return (
             None
-            if window is None
-            else RecordHistory(self.store, window, self.options.history_granularity_ns)
+            if history_window_ns is None
+            else RecordHistory(self.store, history_window_ns, self.options.history_granularity_ns)
         )
 
     def _index_all_records(self, indexes: Sequence[HashIndex]) -> None:

@@ -95,10 +95,10 @@ def recover_records(
     begins = {sow: _begin(sow, journal) for sow in topics}
     if not begins:
         return
-    last = journal.last_txid
-    ahead = [sow for sow in begins if sow.table.store.last_sequence > last]
+    last_txid = journal.last_txid
+    ahead = [sow for sow in begins if sow.table.store.last_sequence > last_txid]
     for sow in ahead:
-        _check_distance(sow, last)
+        _check_distance(sow, last_txid)
         if sow.table.store.unlogged_until != MAX_CHANGE_SEQUENCE:
             tell(_set_back(sow, journal, find))
             sow.table.store.commit()
@@ -125,9 +125,9 @@ def _applier(sow: SowTopicRecords) -> Callable[[RawEntryRange], None]:
 
 def _begin(sow: SowTopicRecords, journal: Journal) -> LogSpan:
     """Return the part of the log that a topic needs (AMPS User Guide, RecoveryPoint)."""
-    last, point = sow.table.store.last_sequence, sow.spec.recovery_point
-    if last or point == "epoch":
-        return LogSpan(last)
+    last_sequence, point = sow.table.store.last_sequence, sow.spec.recovery_point
+    if last_sequence or point == "epoch":
+        return LogSpan(last_sequence)
     if point == "now":
         return LogSpan(journal.last_txid)
     return LogSpan(0, begin_timestamp=point // NANOSECONDS_IN_MICROSECOND)
@@ -230,18 +230,18 @@ def _set_back(sow: SowTopicRecords, journal: Journal, find: TopicLookup) -> SowR
     deleted. Restored records that have expired expire again. Past states that lost entries made or
     ended are dropped.
     """
-    table, last = sow.table, journal.last_txid
+    table, last_txid = sow.table, journal.last_txid
     ahead = table.store.last_sequence
 
     def is_lost(record: Record) -> bool:
-        return record.sequence > last and bool(record.bookmark)  # others are not of the log
+        return record.sequence > last_txid and bool(record.bookmark)  # others are not of the log
 
     sound = {
         identity
         for identity, row in table.store.identities()
         if not is_lost(table.store.read_record(row))
     }
-    known, unknown = table.store.find_previous_versions(last)
+    known, unknown = table.store.find_previous_versions(last_txid)
     records = {one: state for one, state in known.items() if one not in sound}
     unknown -= sound
     past = [past for _, past in table.store.past_versions() if not is_lost(past.record)]
@@ -254,7 +254,7 @@ def _set_back(sow: SowTopicRecords, journal: Journal, find: TopicLookup) -> SowR
         records |= dict.fromkeys(unknown)
         unknown.clear()
     dropped = table.roll_back(records, ahead, lambda past: is_lost(past.record))
-    return SowRollback(sow, last + 1, ahead, len(records), dropped, len(unknown))
+    return SowRollback(sow, last_txid + 1, ahead, len(records), dropped, len(unknown))
 
 
 def _from_log(

@@ -70,21 +70,21 @@ def rekey_records(
     if table.store.key_scheme_digest == mark:
         return RekeyResult()
     strange = dict(_strange(sow, pause))
-    done = RekeyResult()
+    result = RekeyResult()
     if strange:
         plan = _RekeyPlan(sow, strange)
         table.store.set_rekey_sequence(table.store.last_sequence)
         table.store.commit()  # the log does not have the moves
         settle()
         table.rekey_records(plan.plan_moves(pause))
-        done = plan.result
-    if done.set_aside_count:
+        result = plan.result
+    if result.set_aside_count:
         table.key_hash = None
-    table.store.set_key_scheme_digest(0 if done.set_aside_count else mark)
+    table.store.set_key_scheme_digest(0 if result.set_aside_count else mark)
     if strange:
         table.store.commit()
         settle()
-    return done
+    return result
 
 
 def derives_keys_from_fields(sow: SowTopicRecords) -> bool:

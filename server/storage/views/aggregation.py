@@ -108,16 +108,16 @@ class Aggregation:
             context = context_of(state)
             if origin is not None:
                 origin.describe_publisher(context)
-        grouping = self._group_table
+        group_table = self._group_table
         sequence = 0 if self._in_order else state.sequence
         for before, after in self._row_source.row_changes(place, change):
             if before is None:
                 if after is not None:
-                    yield grouping.add_row(after, after_context, context, sequence)
+                    yield group_table.add_row(after, after_context, context, sequence)
             elif after is None:
-                yield grouping.remove_row(before, before_context)
+                yield group_table.remove_row(before, before_context)
             else:
-                yield from grouping.replace_row(
+                yield from group_table.replace_row(
                     before, after, before_context, after_context, context, sequence
                 )
 

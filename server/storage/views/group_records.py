@@ -97,11 +97,11 @@ class GroupRecords:
 
     def add_records(self, records: Sequence[Record]) -> None:
         """Add records to groups, in their state when the gathering began."""
-        moments = self._pending_timestamps
+        pending_timestamps = self._pending_timestamps
         for record in records:
             change = RecordChange(record.key, record.topic, None, record)
             for group in self._aggregation.apply_change(0, change, None):
-                moments[group] = max(moments.get(group, 0), record.timestamp)
+                pending_timestamps[group] = max(pending_timestamps.get(group, 0), record.timestamp)
                 self._update_memory_charge(
                     group.sow_key, self._bytes_per_group + self._bytes_per_row * group.row_count
                 )

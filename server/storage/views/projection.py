@@ -123,11 +123,11 @@ class Projection:
 
     def group_key(self, row: ProjectionRow) -> GroupKey:
         """Return the key of a row's group; values are compared as texts."""
-        places = self._grouping_positions
-        if len(places) == 1:
-            value = row[places[0]]
+        grouping_positions = self._grouping_positions
+        if len(grouping_positions) == 1:
+            value = row[grouping_positions[0]]
             return (value if value.__class__ is str and value else semantics.text(value),)
-        return tuple([semantics.text(row[place]) for place in places])
+        return tuple([semantics.text(row[place]) for place in grouping_positions])
 
     def shown_grouping(self, same: Callable[[Reference, Reference], bool]) -> list[Path | None]:
         """Return the path of each grouping field in the result; None for one not projected.

@@ -108,17 +108,21 @@ class EntryContents:
 
     def uniform_ranges(self, start: int, stop: int) -> Iterator[tuple[int, int]]:
         """Yield runs of messages that differ in numbers and bodies only, as first and end."""
-        run = self.columns
+        columns = self.columns
         if self.has_extras:
             yield from ((position, position + 1) for position in range(start, stop))
             return
         if all(
-            isinstance(one, ConstantColumn) for one in (run.clients, run.expirations)
-        ) and _all_or_none(run.sow_keys):
+            isinstance(one, ConstantColumn) for one in (columns.clients, columns.expirations)
+        ) and _all_or_none(columns.sow_keys):
             yield start, stop
             return
         keys = (
-            (run.clients[position], run.expirations[position], run.sow_keys[position] > 0)
+            (
+                columns.clients[position],
+                columns.expirations[position],
+                columns.sow_keys[position] > 0,
+            )
             for position in range(start, stop)
         )
         for _, group in groupby(keys):

@@ -66,8 +66,8 @@ class RecordDrafts(NamedTuple):
 
     def to_records(self) -> Sequence[Record]:
         """Return the records one by one."""
-        run = self.batch
-        return self.records if run is None else [*map(run.record_at, range(len(run.bodies)))]
+        batch = self.batch
+        return self.records if batch is None else [*map(batch.record_at, range(len(batch.bodies)))]
 
     def part(self, start: int, end: int) -> RecordDrafts:
         """Return the drafts of some consecutive messages."""
@@ -83,8 +83,8 @@ class RecordDrafts(NamedTuple):
         if self.batch is None or table.history is not None:
             table.ensure_space(self.to_records())
         else:
-            run = self.batch
-            table.ensure_space_for_run(run.topic, run.bodies, run.correlation_ids)
+            batch = self.batch
+            table.ensure_space_for_run(batch.topic, batch.bodies, batch.correlation_ids)
 
 
 NO_DRAFTS: Final = RecordDrafts()

@@ -162,12 +162,12 @@ class ReplicatedRecordApplier:
         self, entries: EntryContents, positions: Sequence[int]
     ) -> tuple[RecordDrafts, Exception | None]:
         """Return drafts of as many messages as one step can record, and the next one's problem."""
-        run, bodies = entries.columns, [entries.bodies[position] for position in positions]
-        numbers = self._numeric_keys(bodies, pick_values(run.sow_keys, positions))
+        columns, bodies = entries.columns, [entries.bodies[position] for position in positions]
+        numbers = self._numeric_keys(bodies, pick_values(columns.sow_keys, positions))
         if not numbers:
             records, problem = self._draft_each(entries, positions)
             return RecordDrafts(records=records), problem
-        seconds = field_of(pick_values(run.expirations, positions))
+        seconds = field_of(pick_values(columns.expirations, positions))
         drafts = SowRecordBatch(
             self._name,
             numbers,
@@ -175,8 +175,8 @@ class ReplicatedRecordApplier:
             range(len(positions)),
             0,
             map_column(seconds, lambda lifetime: lifetime * NANOSECONDS),
-            field_of(pick_values(run.clients, positions)),
-            pick_values(run.sequences, positions),
+            field_of(pick_values(columns.clients, positions)),
+            pick_values(columns.sequences, positions),
             entries.correlation_ids(positions),
         )
         return RecordDrafts(drafts, sow_keys=numbers if self._computes_keys else ()), None
@@ -233,15 +233,15 @@ class ReplicatedRecordApplier:
         They end before a message that needs other extras than it came with. Such a message is
         returned alone.
         """
-        run = drafts.batch
-        if run is None:
+        batch = drafts.batch
+        if batch is None:
             numbers = self._keys_with_same_extras(arrivals, drafts.records)
             if not numbers:
                 return arrivals.next_content_with_key(*split_key(drafts.records[0].key))
             return arrivals.next_content(len(numbers))._replace(sow_keys=numbers)
         if self._computes_keys and arrivals.extras(arrivals.position)[1]:
-            return arrivals.next_content_with_key(run.keys[0], b"")
-        content, keys = arrivals.next_content(drafts.size), field_of(run.keys)
+            return arrivals.next_content_with_key(batch.keys[0], b"")
+        content, keys = arrivals.next_content(drafts.size), field_of(batch.keys)
         return content if content.sow_keys == keys else content._replace(sow_keys=keys)
 
     def _keys_with_same_extras(

@@ -72,7 +72,7 @@ def read_filter(session: Session, header: Header, *, stable: bool = False) -> Ex
     Raises:
         CommandRefusedError: the filter is invalid.
     """
-    text, filters = header.filter, session.engine.filter_parser
+    text, filter_parser = header.filter, session.engine.filter_parser
     if text is None or not text.strip():
         return None
     if len(text) > MAX_FILTER_LENGTH:
@@ -82,8 +82,8 @@ def read_filter(session: Session, header: Header, *, stable: bool = False) -> Ex
     try:
         if stable:
             functions = session.engine.settings.functions
-            return parse(text, ContextKind.STABLE_FILTER, functions, filters.limits)
-        return filters.parse(text)
+            return parse(text, ContextKind.STABLE_FILTER, functions, filter_parser.limits)
+        return filter_parser.parse(text)
     except ExpressionError as error:
         raise CommandRefusedError("bad filter", str(error)) from None
 

@@ -268,8 +268,8 @@ class JournalCursor:
         if place is not None:
             if place.file.seal is None:
                 place.file = self._table.find(place.file.number) or place.file
-            end = place.file.end_txid
-            if place.file.first_txid <= txid and (end is None or txid < end):
+            end_txid = place.file.end_txid
+            if place.file.first_txid <= txid and (end_txid is None or txid < end_txid):
                 return place
         file = self._table.find_by_txid(txid)
         for _ in range(_ATTEMPTS):
@@ -308,12 +308,12 @@ class JournalCursor:
 
     def _number_bounds(self, place: _CurrentFile, durable: int) -> tuple[int, int]:
         """Return the number of the next record of a file, and the end of those to be read."""
-        first, end = place.file.first_txid, durable + 1
+        first_txid, end = place.file.first_txid, durable + 1
         if place.file.end_txid is not None:
             end = min(end, place.file.end_txid)
         if self._span.last_txid is not None:
             end = min(end, self._span.last_txid + 1)
-        return self.position + 1 - first, end - first
+        return self.position + 1 - first_txid, end - first_txid
 
     def _read_raw_range(
         self, most_entries: int, most_bytes: int, place: _CurrentFile, durable: int
@@ -338,7 +338,7 @@ class JournalCursor:
     def _read_file_range(
         self, most_entries: int, most_bytes: int, place: _CurrentFile, durable: int
     ) -> RawEntryRange:
-        first, source = place.file.first_txid, place.source
+        first_txid, source = place.file.first_txid, place.source
         start, end = self._number_bounds(place, durable)
         if place.entry_numbers is not None:
             index = int(np.searchsorted(place.entry_numbers, start))
@@ -351,19 +351,21 @@ class JournalCursor:
         block = source.read(source.size - RECORD_SIZE * stop, RECORD_SIZE * (stop - start))
         if len(block) < RECORD_SIZE * (stop - start):  # the file has been cut short
             block = bytes(RECORD_SIZE * (stop - start))
-        names = place.definitions
+        definitions = place.definitions
         records, parts, looked_at, damaged = choose(
             block,
-            first + start,
+            first_txid + start,
             source.size,
             self._kind_mask,
             place.topic_filter,
-            names.topics,
-            names.origins,
+            definitions.topics,
+            definitions.origins,
             most_bytes,
         )
         bodies = [source.read(offset, upto - offset) for offset, upto in parts]
-        found = RawEntryRange(records, bodies[0] if len(bodies) == 1 else b"".join(bodies), names)
+        found = RawEntryRange(
+            records, bodies[0] if len(bodies) == 1 else b"".join(bodies), definitions
+        )
         if lost := broken(found.records, found.bodies):
             for position in lost:
                 self._report_damage(place, found.txid_at(position))
@@ -374,50 +376,53 @@ class JournalCursor:
             unread += [DamagedEntry(txid) for txid in damaged if self._may_be_wanted(place, txid)]
             found = found.pick(sorted(set(range(len(found))).difference(lost)))
             found.damaged_entries = sorted(unread, key=_TXID_OF)
-        self.position = first + start + looked_at - 1
+        self.position = first_txid + start + looked_at - 1
         self._check_span_end()
         return found
 
     @staticmethod
     def _may_be_wanted(place: _CurrentFile, txid: int) -> bool:
         """Return whether an entry with a damaged record may be wanted."""
-        entries, number = place.entry_numbers, txid - place.file.first_txid
-        return entries is None or number in entries[np.searchsorted(entries, number) :][:1]
+        entry_numbers, number = place.entry_numbers, txid - place.file.first_txid
+        return (
+            entry_numbers is None
+            or number in entry_numbers[np.searchsorted(entry_numbers, number) :][:1]
+        )
 
     def _read_entry_range(
         self, most_entries: int, most_bytes: int, place: _CurrentFile, durable: int
     ) -> EntryRange:
-        first = place.file.first_txid
+        first_txid = place.file.first_txid
         start, end = self._number_bounds(place, durable)
         found, reached = self._read_rows(place, start, end, most_entries)
         rows, ends = self._filter_by_span(found)
         if ends:
-            reached = rows[-1][TXID] + 1 - first if rows else start
-        kinds, wanted = self._kinds, place.topic_filter
-        chosen = [row for row in rows if row[KIND] in kinds and wanted[row[TOPIC]]]
+            reached = rows[-1][TXID] + 1 - first_txid if rows else start
+        kinds, topic_filter = self._kinds, place.topic_filter
+        chosen = [row for row in rows if row[KIND] in kinds and topic_filter[row[TOPIC]]]
         fitting = _fitting(chosen, most_bytes)
         if fitting < len(chosen):
             del chosen[fitting:]
             ends = False
-            reached = chosen[-1][TXID] + 1 - first
+            reached = chosen[-1][TXID] + 1 - first_txid
         stretch = self._attach_bodies(place, chosen)  # before the position moves: it may raise
         self.is_finished = ends
-        self.position = first + reached - 1
+        self.position = first_txid + reached - 1
         self._check_span_end()
         return stretch
 
     def _read_sizes(self, place: _CurrentFile, durable: int) -> EntrySizes:
-        first = place.file.first_txid
+        first_txid = place.file.first_txid
         start, end = self._number_bounds(place, durable)
         stop = min(start + CHUNK, end)
         records = None
         if place.entry_numbers is None:
-            records = read_intact_records(place.source, first, start, stop)
+            records = read_intact_records(place.source, first_txid, start, stop)
         if records is None:
             found, stop = self._read_rows(place, start, end, CHUNK)
-            kinds, wanted = self._kinds, place.topic_filter
+            kinds, topic_filter = self._kinds, place.topic_filter
             measured = make_entry_sizes(
-                row for row in found if row[KIND] in kinds and wanted[row[TOPIC]]
+                row for row in found if row[KIND] in kinds and topic_filter[row[TOPIC]]
             )
         else:
             topics = [
@@ -431,7 +436,7 @@ class JournalCursor:
                 chosen["body_length"].astype(np.int64),
                 int(chosen["timestamp"][0]) if len(chosen) else 0,
             )
-        self.position = first + stop - 1
+        self.position = first_txid + stop - 1
         self._check_span_end()
         return measured
 
@@ -439,7 +444,7 @@ class JournalCursor:
         self, place: _CurrentFile, start: int, end: int, most: int
     ) -> tuple[list[EntryRow], int]:
         """Return the next intact records of a file that may be wanted, and their end number."""
-        first, source = place.file.first_txid, place.source
+        first_txid, source = place.file.first_txid, place.source
         stop = min(start + most, end)
         if place.entry_numbers is not None:
             index = int(np.searchsorted(place.entry_numbers, start))
@@ -447,14 +452,16 @@ class JournalCursor:
             if not numbers:
                 return [], end
             if numbers[-1] - numbers[0] > _MAX_PER_WANTED * len(numbers):
-                single = [read_rows(source, first, one, one + 1)[0] for one in numbers]
+                single = [read_rows(source, first_txid, one, one + 1)[0] for one in numbers]
                 reached = numbers[-1] + 1 if len(numbers) == most else end
                 return [row for row in single if row is not None], reached
             start, stop = numbers[0], min(numbers[-1] + 1, numbers[0] + _MAX_PER_WANTED * most)
-        found = read_rows(source, first, start, stop)
+        found = read_rows(source, first_txid, start, stop)
         rows = [row for row in found if row is not None]
         if len(rows) < len(found):
-            self._report_damage(place, first + start + found.index(None), len(found) - len(rows))
+            self._report_damage(
+                place, first_txid + start + found.index(None), len(found) - len(rows)
+            )
         return rows, stop
 
     def _filter_by_span(self, rows: Sequence[EntryRow]) -> tuple[Sequence[EntryRow], bool]:
@@ -479,25 +486,29 @@ class JournalCursor:
 
     def _attach_bodies(self, place: _CurrentFile, rows: Sequence[EntryRow]) -> EntryRange:
         """Return entries with their bodies, without the damaged ones."""
-        names, intact = place.definitions, read_intact_bodies(place.source, rows)
+        definitions, intact = place.definitions, read_intact_bodies(place.source, rows)
         if (
             intact is not None
-            and names.topics.keys() >= {row[TOPIC] for row in rows}
-            and names.origins.keys() >= {row[ORIGIN] for row in rows}
+            and definitions.topics.keys() >= {row[TOPIC] for row in rows}
+            and definitions.origins.keys() >= {row[ORIGIN] for row in rows}
         ):
-            return EntryRange(rows, intact, names)
+            return EntryRange(rows, intact, definitions)
         intact_rows, intact = [], []
         for row, data in zip(rows, read_bodies(place.source, rows), strict=True):
-            if data is None or row[TOPIC] not in names.topics or row[ORIGIN] not in names.origins:
+            if (
+                data is None
+                or row[TOPIC] not in definitions.topics
+                or row[ORIGIN] not in definitions.origins
+            ):
                 self._report_damage(place, row[TXID])
             else:
                 intact_rows.append(row)
                 intact.append(data)
-        return EntryRange(intact_rows, intact, names)
+        return EntryRange(intact_rows, intact, definitions)
 
     def _check_span_end(self) -> None:
-        last = self._span.last_txid
-        if last is not None and self.position >= last:
+        last_txid = self._span.last_txid
+        if last_txid is not None and self.position >= last_txid:
             self.is_finished = True
 
     def _report_damage(self, place: _CurrentFile, txid: int, count: int = 1) -> None:

@@ -96,12 +96,12 @@ class EntryRange:
 
     def batches(self) -> Iterator[EntryBatch]:
         """Yield the entries in runs of maximum length."""
-        names, start = self._definitions, 0
+        definitions, start = self._definitions, 0
         for _, alike in groupby(self._rows, _ALIKE):
             rows = list(alike)
             first, data = rows[0], self._bodies[start : start + len(rows)]
             start += len(rows)
-            topic, origin = names.topics[first[TOPIC]], names.origins[first[ORIGIN]]
+            topic, origin = definitions.topics[first[TOPIC]], definitions.origins[first[ORIGIN]]
             yield EntryBatch(topic, origin, rows, data)
 
     def entries(self) -> list[JournalEntry]:

@@ -88,19 +88,19 @@ class EntryLookup:
         source = self._open_file(file)
         if source is None:
             return None
-        count, first = self._durable_count(file), file.first_txid
+        count, first_txid = self._durable_count(file), file.first_txid
         alike, others = list[int](), list[int]()
-        before, behind = 0, first + count  # entries of the publisher around the named one
+        before, behind = 0, first_txid + count  # entries of the publisher around the named one
         for start in range(0, count, CHUNK):
             stop = min(start + CHUNK, count)
-            rows = read_intact_records(source, first, start, stop)
+            rows = read_intact_records(source, first_txid, start, stop)
             block = columns(source, start, stop) if rows is None else rows
             if rows is None:
-                intact = read_rows(source, first, start, stop)
+                intact = read_rows(source, first_txid, start, stop)
                 damaged = np.array([row is None for row in intact])
                 named = (block["client"] == client) | (block["sequence"] == sequence)
-                alike += (first + start + np.flatnonzero(damaged & named)).tolist()
-                others += (first + start + np.flatnonzero(damaged)).tolist()
+                alike += (first_txid + start + np.flatnonzero(damaged & named)).tolist()
+                others += (first_txid + start + np.flatnonzero(damaged)).tolist()
                 block = block[~damaged]
             of_publisher = block[block["client"] == client]
             lower = of_publisher["txid"][of_publisher["sequence"] < sequence]

@@ -192,11 +192,11 @@ class RawEntryRange:
 
     def batches(self) -> Iterator[RawEntryBatch]:
         """Yield the entries in runs of maximum length."""
-        names, records = self.definitions, self.records
+        definitions, records = self.definitions, self.records
         for start, end in alike(records):
             part = records[start * RECORD_SIZE : end * RECORD_SIZE]
             row = RECORD.unpack_from(part)
-            topic, origin = names.topics[row[TOPIC]], names.origins[row[ORIGIN]]
+            topic, origin = definitions.topics[row[TOPIC]], definitions.origins[row[ORIGIN]]
             has_extras = row[EXTRAS_LENGTH] > 0
             yield RawEntryBatch(topic, origin, part, self.bodies, has_extras=has_extras)
 

@@ -246,8 +246,8 @@ class LogRecovery:
         """Return the txid of the last entry ever recorded, which the files must reach."""
         if not files:
             return self._publishers_txid
-        end = files[-1].end_txid
-        last = (files[-1].first_txid + extent.count if end is None else end) - 1
+        end_txid = files[-1].end_txid
+        last = (files[-1].first_txid + extent.count if end_txid is None else end_txid) - 1
         if last < self._publishers_txid:
             clients = self._directory / clients_name(self._instance)
             raise JournalError(

@@ -77,8 +77,8 @@ class JournalBodyRepair:
         if file is None:
             return []
         source, start = self._cache.open(file.path), txid - file.first_txid
-        end = file.end_txid
-        stop = start + CHUNK if end is None else min(start + CHUNK, end - file.first_txid)
+        end_txid = file.end_txid
+        stop = start + CHUNK if end_txid is None else min(start + CHUNK, end_txid - file.first_txid)
         found = read_rows(source, file.first_txid, start, stop)
         rows = [row for row in found if row is not None and row[KIND] in EVENTS]
         bodies = read_bodies(source, rows)

@@ -172,13 +172,13 @@ class CommitQueue:
     def take_group(self) -> CommitGroup | None:
         """Take the next commit and return it; None if nothing waits. Called by the committer."""
         stream = self._streams[0]
-        full = stream.is_full  # before copying: nothing is appended after it is set
+        is_full = stream.is_full  # before copying: nothing is appended after it is set
         blocks = stream.blocks[:]
         count = end = 0
         while end < len(blocks) and count + blocks[end][0] <= MAX_COMMIT_ENTRIES:
             count += blocks[end][0]
             end += 1
-        finishes = full and end == len(blocks)
+        finishes = is_full and end == len(blocks)
         if not count and not finishes:
             return None
         del stream.blocks[:end]

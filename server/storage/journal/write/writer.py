@@ -560,20 +560,20 @@ class JournalWriter:
             needed += len(origin.definition)
         if self._free_bytes() < needed:
             self._begin_file(needed)
-        names, number = self.file.definitions, self.file.number
+        definitions, number = self.file.definitions, self.file.number
         if topic.topic == NO_TOPIC:
             topic.file_number = number  # it has number 0, which needs no definition
         elif topic.file_number != number:
             topic.file_number, topic.number = number, self._next_numbers[0]
             self._next_numbers[0] += 1
-            names.topics[topic.number] = topic.topic
+            definitions.topics[topic.number] = topic.topic
             self.file.handles.append(topic)
             with _undefined_unless_done(topic):
                 self.append(topic, 0, 0, topic.definition, JournalEntryKind.DEFINE_TOPIC)
         if origin is not None and origin.file_number != number:
             origin.file_number, origin.number = number, self._next_numbers[1]
             self._next_numbers[1] += 1
-            names.origins[origin.number] = origin.origin
+            definitions.origins[origin.number] = origin.origin
             self.file.handles.append(origin)
             self._no_topic.file_number = number
             with _undefined_unless_done(origin):

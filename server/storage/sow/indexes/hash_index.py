@@ -86,10 +86,10 @@ class HashIndex:
                 self._index_values(row, values, max(map(_standing, values)))
 
     def _index_values(self, row: int, values: Value | tuple[Value, ...], standing: int) -> None:
-        filed = self._key_by_row
-        while row >= len(filed):
-            filed.append(None)
-        before = filed[row]
+        key_by_row = self._key_by_row
+        while row >= len(key_by_row):
+            key_by_row.append(None)
+        before = key_by_row[row]
         if before is not None:
             if before == values:
                 return
@@ -101,7 +101,7 @@ class HashIndex:
         if standing != _PLAIN:
             return
         key: _IndexKey = values  # type: ignore[assignment]  # neither NULL nor odd
-        filed[row] = key
+        key_by_row[row] = key
         found = self._rows_by_key.get(key)
         if found is None:
             self._rows_by_key[key] = row

@@ -159,11 +159,11 @@ class MemoIndexes:
         """Read fields of rows; return for each field a column, NULL in rows without a record."""
         if fields not in self._readers:
             self._readers[fields] = _column_reader(self._type, fields)
-        used = self._row_states
+        row_states = self._row_states
         read = self._readers[fields]
         if read is None:
             return self._extract_columns(first, offsets, fields)
-        rows = [first + offset if used[first + offset] else _NO_ROW for offset in offsets]
+        rows = [first + offset if row_states[first + offset] else _NO_ROW for offset in offsets]
         joined = (
             self._store.read_joined_bodies(rows[start : start + _JOINED])
             for start in range(0, len(rows), _JOINED)

@@ -123,10 +123,10 @@ class KeyHashes:
         Raises:
             RecordStoreError: a record is lost.
         """
-        read = self._store.read_record
+        read_record = self._store.read_record
         for offset in np.flatnonzero(mask & ~self._known_rows(rows)).tolist():
             row = rows.start + offset
-            self._hashes[row] = key_hash(read(row).key)
+            self._hashes[row] = key_hash(read_record(row).key)
             self._is_known[row] = True
         return self._hashes[rows]
 

@@ -187,9 +187,11 @@ class Query(Iterator[list[Record]]):
 
     def _read_matches(self, rows: Sequence[int]) -> list[Record]:
         """Return all results at once, where few records have to be read."""
-        mask, read, test = self._row_mask, self._table.store.read_record, self._is_wanted
+        row_mask, read_record, test = self._row_mask, self._table.store.read_record, self._is_wanted
         found = [
-            record for row in rows if (mask is None or mask[row]) and test(record := read(row))
+            record
+            for row in rows
+            if (row_mask is None or row_mask[row]) and test(record := read_record(row))
         ]
         self.matches = len(found)
         return found[self._spec.skip_n : self._end_index]
@@ -227,11 +229,12 @@ class Query(Iterator[list[Record]]):
                 yield _SliceResult([], found)
 
     def _test_batch(self, rows: Sequence[int]) -> list[tuple[int, Record]]:
-        mask = self._row_mask
+        row_mask = self._row_mask
         return [
             (row, record)
             for row in rows
-            if (mask is None or mask[row]) and self._is_wanted(record := self._record_at_start(row))
+            if (row_mask is None or row_mask[row])
+            and self._is_wanted(record := self._record_at_start(row))
         ]
 
     def _scan_blocks(self) -> Iterator[_SliceResult]:

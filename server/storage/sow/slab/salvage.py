@@ -44,20 +44,20 @@ def salvage(file: SlabFile, take: Callable[[int, bytes], None]) -> list[SlabGap]
     Returns:
         The gaps between them, as far as bytes are known to have been there.
     """
-    point = file.commit_point
+    commit_point = file.commit_point
     gaps: list[SlabGap] = []
     known: list[tuple[int, SlabHeader]] = []
     for place, slab in enumerate(file.slabs):
         header = file.read_slab_header(place)
-        if header is not None and header.epoch >= point.tail_epoch:
+        if header is not None and header.epoch >= commit_point.tail_epoch:
             known.append((place, header))
         elif header is None and slab[:].strip(b"\0"):
             gaps.append(SlabGap(form.PAGE + place * file.slab_size, file.slab_size))
     known.sort(key=lambda one: one[1].epoch)
-    missing = len(_missing_epochs([header for _, header in known], point)) - len(gaps)
+    missing = len(_missing_epochs([header for _, header in known], commit_point)) - len(gaps)
     gaps += [SlabGap(None, file.slab_size)] * max(missing, 0)
     ends = {header.previous_epoch: header.previous_end for _, header in known}
-    ends.setdefault(point.epoch, point.position)
+    ends.setdefault(commit_point.epoch, commit_point.position)
     for place, header in known:
         base = place * file.slab_size
         for position, size, data in _parts(file, place, header.epoch, ends.get(header.epoch, 0)):

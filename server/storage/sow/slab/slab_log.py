@@ -93,8 +93,10 @@ class SlabLog:
             _Slab(link.slab_index, link.header.epoch, link.end or FIRST_ENTRY)
             for link in found.extents
         )
-        point = file.commit_point
-        self._commit_point = point._replace(number=point.number + 1, session=point.session + 1)
+        commit_point = file.commit_point
+        self._commit_point = commit_point._replace(
+            number=commit_point.number + 1, session=commit_point.session + 1
+        )
         file.write_commit_point(self._commit_point)
         file.synchronise()
         self._next_epoch = max(found.highest_epoch + 1, self._commit_point.first_epoch)
@@ -109,7 +111,7 @@ class SlabLog:
         self._deletion_reserve_start = self.slab_size - self._deletion_reserve
         self._clean_position = FIRST_ENTRY
         self._synchronisation = 0
-        self._stable_tail = self._written_tail = point.tail_epoch
+        self._stable_tail = self._written_tail = commit_point.tail_epoch
         self._stable_point = self._commit_point
         self._failure: OSError | None = None
 
@@ -206,10 +208,12 @@ class SlabLog:
         """
         if self._guard.lost:
             raise self._file.lost_content_error()
-        head, slab, position = self._head_slab, self._head_map, self._position
-        if head is None or slab is None:
+        head_slab, head_map, position = self._head_slab, self._head_map, self._position
+        if head_slab is None or head_map is None:
             return 0, array("I")
-        rooms = write_run(slab, position, self._write_limit(), head.epoch & 0xFFFFFFFF, run, start)
+        rooms = write_run(
+            head_map, position, self._write_limit(), head_slab.epoch & 0xFFFFFFFF, run, start
+        )
         if self._guard.lost:  # the write has detected it
             raise self._file.lost_content_error()
         if rooms:
@@ -217,7 +221,7 @@ class SlabLog:
             self._position += written
             self.appended_bytes += written
             self.sequence = max(self.sequence, run.sequences[start + len(rooms) - 1])
-        return head.slab_index * self.slab_size + position, rooms
+        return head_slab.slab_index * self.slab_size + position, rooms
 
     def append(
         self, kind: SlabEntryKind, record: Record, number: int = 0, *, moved: bool = False
@@ -266,13 +270,13 @@ class SlabLog:
             position = self._position
         elif length - len(body) > form.MAX_TEXT:
             self._check_size(length, topic, key, correlation_id, bookmark)
-        head = self._head_slab
-        slab = self._head_map
-        assert head is not None and slab is not None  # noqa: S101, PT018 - for the type checker
+        head_slab = self._head_slab
+        head_map = self._head_map
+        assert head_slab is not None and head_map is not None  # noqa: S101, PT018 - for the type checker
         content = b"".join(
             (
                 ENTRY_TAIL.pack(
-                    length, head.epoch & 0xFFFFFFFF, kind,
+                    length, head_slab.epoch & 0xFFFFFFFF, kind,
                     len(topic), len(key), len(correlation_id), len(bookmark),
                     record.sequence, record.timestamp, record.expires, number,
                 ),
@@ -280,15 +284,15 @@ class SlabLog:
             )
         )  # fmt: skip
         # The checksum is written last: without it, the entry does not exist.
-        slab[position + 4 : position + length] = content
-        slab[position : position + 4] = form.crc32c(content).to_bytes(4, "little")
+        head_map[position + 4 : position + length] = content
+        head_map[position : position + 4] = form.crc32c(content).to_bytes(4, "little")
         if guard.lost:  # the write has detected it
             raise self._file.lost_content_error()
         self._position = position + room
         self.appended_bytes += room
         if record.sequence > self.sequence:
             self.sequence = record.sequence
-        return head.slab_index * self.slab_size + position, room
+        return head_slab.slab_index * self.slab_size + position, room
 
     @property
     def _spare_slabs(self) -> int:
@@ -395,8 +399,8 @@ class SlabLog:
             The number of bytes cleaned: fewer than `amount` at an entry that `next_to_clean` must
             handle.
         """
-        head, target = self._head_slab, self._head_map
-        if head is None or target is None or not self._sealed_slabs or self._guard.lost:
+        head_slab, target = self._head_slab, self._head_map
+        if head_slab is None or target is None or not self._sealed_slabs or self._guard.lost:
             return 0
         slab, begin, before = self._sealed_slabs[0], self._clean_position, self._position
         self._clean_position, self._position = clean(
@@ -411,8 +415,8 @@ class SlabLog:
             topic,
             target,
             before,
-            head.slab_index * self.slab_size,
-            head.epoch & 0xFFFFFFFF,
+            head_slab.slab_index * self.slab_size,
+            head_slab.epoch & 0xFFFFFFFF,
         )
         self.appended_bytes += self._position - before
         return self._clean_position - begin

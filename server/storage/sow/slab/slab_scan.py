@@ -50,7 +50,7 @@ def chain(file: SlabFile) -> tuple[list[SlabExtent], int]:
     Raises:
         DamagedFileError: a slab that was committed is missing.
     """
-    point = file.commit_point
+    commit_point = file.commit_point
     by_epoch: dict[int, tuple[int, SlabHeader]] = {}
     successors: dict[int, SlabHeader] = {}
     for index in range(len(file.slabs)):
@@ -62,10 +62,10 @@ def chain(file: SlabFile) -> tuple[list[SlabExtent], int]:
         if rival is None or rival.epoch < header.epoch:
             successors[header.previous_epoch] = header
     if not by_epoch:
-        if point.epoch:
+        if commit_point.epoch:
             raise DamagedFileError(f"all slabs of {file.path} have lost their headers")
         return [], 0
-    first = point.tail_epoch or min(by_epoch)
+    first = commit_point.tail_epoch or min(by_epoch)
     links: list[SlabExtent] = []
     epoch: int | None = first
     while epoch is not None:
@@ -75,7 +75,7 @@ def chain(file: SlabFile) -> tuple[list[SlabExtent], int]:
         following = successors.get(epoch)
         links.append(SlabExtent(index, header, following.previous_end if following else None))
         epoch = following.epoch if following else None
-    if links[-1].header.epoch < point.epoch:
+    if links[-1].header.epoch < commit_point.epoch:
         raise DamagedFileError(
             f"the slab after {links[-1].header.epoch} of {file.path} has lost its header"
         )
@@ -115,14 +115,14 @@ def scan_slabs(file: SlabFile, read: Callable[[SlabExtent], int]) -> SlabLogEnd:
         DamagedFileError: an entry that was committed cannot be read.
     """
     links, highest = chain(file)
-    point = file.commit_point
+    commit_point = file.commit_point
     whole: list[SlabExtent] = []
     for link in links:
         position = read(link)
         whole.append(link._replace(end=position))
         if link.end is None or position < link.end:
             epoch = link.header.epoch
-            if (epoch, position) < (point.epoch, point.position):
+            if (epoch, position) < (commit_point.epoch, commit_point.position):
                 place = form.PAGE + link.slab_index * file.slab_size + position
                 raise DamagedFileError(
                     f"{file.path} fails its checksum at byte {place}, which had been written"

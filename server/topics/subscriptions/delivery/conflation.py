@@ -137,9 +137,9 @@ class Conflater:
         waiting = self._pending.get(key)
         if waiting is not None:
             _, earlier = waiting
-            size = earlier.body_bytes
+            body_bytes = earlier.body_bytes
             earlier.merge_later(message)
-            self._charge_memory(earlier.body_bytes - size)
+            self._charge_memory(earlier.body_bytes - body_bytes)
             return
         self._charge_memory(_MESSAGE + message.body_bytes)
         self._pending[key] = self._clock.steady() + self._terms.interval_s, message

@@ -103,13 +103,13 @@ class DirectDelivery:
         """Frame messages and write them to the connection's outbox."""
         if self._present_bodies is not None:
             bodies = self._present_bodies(bodies)
-        keys = envelope.header_keys
+        header_keys = envelope.header_keys
         if self._optional_keys is not None:
-            keys += self._optional_keys(envelope)
+            header_keys += self._optional_keys(envelope)
         if len(bodies) == 1 and not isinstance(bodies, Places) and len(bodies[0]) >= LARGE_BODY:
-            self._deliver_large(bodies[0], keys)
+            self._deliver_large(bodies[0], header_keys)
             return
-        data = framed(bodies, self._header_start, keys + self._header_end)
+        data = framed(bodies, self._header_start, header_keys + self._header_end)
         self._outbox.write_run(data, len(bodies))
 
     def _deliver_large(self, body: bytes, keys: bytes) -> None:

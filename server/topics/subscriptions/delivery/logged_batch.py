@@ -123,10 +123,18 @@ class LoggedBatch:
         record: bool,
     ) -> bytes:
         """See `MessageBatch`. The order of the keys is that of `LoggedEnvelope`."""
-        run = self._entries
-        keys = _origin_key(run.origin)
+        entries = self._entries
+        keys = _origin_key(entries.origin)
         return frames(
-            run.records, run.bodies, presented, left, keys, right, bookmark, timestamp, record
+            entries.records,
+            entries.bodies,
+            presented,
+            left,
+            keys,
+            right,
+            bookmark,
+            timestamp,
+            record,
         )
 
     def envelope(self, position: int) -> LoggedEnvelope:

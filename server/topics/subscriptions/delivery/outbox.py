@@ -278,8 +278,8 @@ class Outboxes:
     @property
     def is_write_full(self) -> bool:
         """True if there is so much output that waiting for more would save nothing."""
-        waiting = self.pending_outboxes
-        return bool(waiting) and waiting[0].size >= _FULL_WRITE
+        pending_outboxes = self.pending_outboxes
+        return bool(pending_outboxes) and pending_outboxes[0].size >= _FULL_WRITE
 
     def flush(self, end: float, first: int = 0) -> None:
         """Flush outboxes until the end of the time slice, and at least a few.
@@ -288,10 +288,10 @@ class Outboxes:
             end: the end of the slice, by `elapsed`.
             first: the position of the first outbox to be flushed.
         """
-        waiting = self.pending_outboxes
-        while first < len(waiting):
-            part = waiting[first : first + _FLUSHED_BETWEEN_LOOKS]
-            del waiting[first : first + _FLUSHED_BETWEEN_LOOKS]
+        pending_outboxes = self.pending_outboxes
+        while first < len(pending_outboxes):
+            part = pending_outboxes[first : first + _FLUSHED_BETWEEN_LOOKS]
+            del pending_outboxes[first : first + _FLUSHED_BETWEEN_LOOKS]
             for outbox in part:
                 outbox.flush()
             if self._monotonic_s() >= end:

@@ -171,9 +171,9 @@ class _PendingRecord:
             if conflater.focus_state is not None:
                 conflater.focus_state.pop(self._key)
             if known is not None:
-                barrier, message = self._delivery.visibility, self._message
-                if barrier is not None:
-                    message = barrier.visible_message(message)
+                visibility, message = self._delivery.visibility, self._message
+                if visibility is not None:
+                    message = visibility.visible_message(message)
                 self._delivery.oof_framer.write(message, known, first)
             return
         if (
@@ -194,9 +194,9 @@ class _PendingRecord:
 
     def _client_state(self) -> bytes | None:
         """Return the record as the client has it before this message; None if it has none."""
-        received = self._delivery.conflater.focus_state
-        if received is not None:
-            return received.get(self._key)
+        focus_state = self._delivery.conflater.focus_state
+        if focus_state is not None:
+            return focus_state.get(self._key)
         if self._previous is None:
             return None
         return self._delivery.subscription.presentation.select_fields(self._previous)

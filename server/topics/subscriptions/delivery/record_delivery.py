@@ -244,15 +244,15 @@ class OutboxRecordFramer:
         presentation, bodies = self.presentation, run.bodies
         if presentation.changes_bodies:
             bodies = presentation.present_bodies(bodies)
-        keys = envelope.header_keys
+        header_keys = envelope.header_keys
         if presentation.has_timestamp:
-            keys += envelope.timestamp_key
+            header_keys += envelope.timestamp_key
         marks = run.correlation_ids
         made = frames(
             self._header_start,
             run.keys if presentation.has_sow_key else (),
             bodies,
-            [correlation_key(mark) + keys for mark in marks] if marks else keys,
+            [correlation_key(mark) + header_keys for mark in marks] if marks else header_keys,
             of_one(run.publisher, 0),
             run.numbers if presentation.has_bookmark else (),
             self._header_end,

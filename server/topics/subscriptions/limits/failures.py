@@ -80,8 +80,8 @@ class SubscriptionFailures:
             try:
                 self._end_subscription(failure)
             except Exception as error:  # no error may keep the others from ending
-                client, sub_id = failure.client.client_name, failure.sub_id
-                text = f"the end of subscription {sub_id!r} of client[{client}]"
+                client_name, sub_id = failure.client.client_name, failure.sub_id
+                text = f"the end of subscription {sub_id!r} of client[{client_name}]"
                 self._log.emit("01-0004", text=text, error=repr(error))
         return bool(self._pending_failures)
 

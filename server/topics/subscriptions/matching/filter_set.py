@@ -219,9 +219,9 @@ class FilterSet:
 
     def count_messages(self, messages: int) -> None:
         """Count messages that are about to be matched, to sample the cost of some of them."""
-        looks = self._cost_sampler
-        looks.messages += messages
-        if looks.messages >= looks.next_sample_at:
+        cost_sampler = self._cost_sampler
+        cost_sampler.messages += messages
+        if cost_sampler.messages >= cost_sampler.next_sample_at:
             self._needs_maintenance = True
 
     def batch_matcher(self, messages: int) -> BatchMatcher[Filter] | None:
@@ -236,8 +236,12 @@ class FilterSet:
         if self._needs_maintenance or len(self._filters) > MAX_BULK_FILTERS:
             return None
         plan = self._layout.plan or self._layout.make_plan()
-        runs = self._batch_matcher
-        return runs if runs.is_ready(plan, self._filters.values(), messages) else None
+        batch_matcher = self._batch_matcher
+        return (
+            batch_matcher
+            if batch_matcher.is_ready(plan, self._filters.values(), messages)
+            else None
+        )
 
     def equality_lookup(self) -> EqualityLookup | None:
         """Return the finder of filters by the value of one field, if that decides all filters."""
@@ -334,9 +338,11 @@ class FilterSet:
         if self._next_layout is not None:
             self._move_filters(self._next_layout, 1)
         self._needs_maintenance = self._next_layout is not None
-        looks = self._cost_sampler
+        cost_sampler = self._cost_sampler
         return (
-            self._match_sampled(body, context) if looks.messages >= looks.next_sample_at else None
+            self._match_sampled(body, context)
+            if cost_sampler.messages >= cost_sampler.next_sample_at
+            else None
         )
 
     def _match_sampled(self, body: bytes, context: MessageContext) -> tuple[Filter, ...]:

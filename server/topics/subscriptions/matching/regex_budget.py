@@ -43,11 +43,11 @@ class LongSearchCounter:
 
     def spend(self, searches: int = 1) -> None:
         """See `SearchCounter.spend`."""
-        left = self.remaining
-        if left < searches:
+        remaining = self.remaining
+        if remaining < searches:
             raise TooCostlyError
         self._message = self.messages
-        self._remaining = left - searches
+        self._remaining = remaining - searches
 
 
 class ConnectionFailureCounter:
