@@ -7,7 +7,7 @@ the journal.
 
 Terms. A message that enters a queue gets a *place*, its number in the queue. A *mark* is a bookmark
 as two numbers. A *consumer* is a subscription, with one backlog over all queues that it matches;
-its *seat* is its state in one queue. A *lease* assigns messages to a consumer until a deadline. A
+its *slot* is its state in one queue. A *lease* assigns messages to a consumer until a deadline. A
 *source* supplies consumers that have the same filter, a *scan* finds messages for sources. A
 *barrier* blocks the messages after it until all messages before it have left the queue.
 

@@ -239,7 +239,7 @@ class AckProcessor:
                 result.refusals.append((mark, LEASED_ELSEWHERE))
             else:
                 extended.setdefault(lease.slot, []).append(place)
-        for seat, places in extended.items():
-            lifecycle.leases.renew(seat, now, until, places)
+        for slot, places in extended.items():
+            lifecycle.leases.renew(slot, now, until, places)
             result.affected_count += len(places)
         return result

@@ -68,12 +68,12 @@ def _of_one_publisher(
     places = publisher.find_all(sequences)
     leases = lifecycle.leases.find_leases(places)
     start = 0
-    for seat, count in _seats(leases):
+    for slot, count in _seats(leases):
         stop = start + count
-        if seat is None or (holder is not None and seat.consumer.client != holder):
+        if slot is None or (holder is not None and slot.consumer.client != holder):
             others += marks[start:stop]
         else:
-            _finish(lifecycle, seat, publisher, places[start:stop], now)
+            _finish(lifecycle, slot, publisher, places[start:stop], now)
             done += marks[start:stop]
         start = stop
     return others
@@ -81,7 +81,7 @@ def _of_one_publisher(
 
 def _finish(
     lifecycle: MessageLifecycle,
-    seat: ConsumerSlot,
+    slot: ConsumerSlot,
     publisher: PublisherIndex,
     places: Sequence[int],
     now: int,
@@ -91,9 +91,9 @@ def _finish(
     state = SENT if lifecycle.settings.at_most_once else LEASED
     lifecycle.leases.end_acknowledged(places, now)
     lifecycle.entries.remove_batch(places, publisher, state)
-    seat.held_places.difference_update(places)
-    seat.consumer.outstanding -= count
-    lifecycle.freed_consumers.add(seat.consumer)
+    slot.held_places.difference_update(places)
+    slot.consumer.outstanding -= count
+    lifecycle.freed_consumers.add(slot.consumer)
     lifecycle.counters.acknowledged += count
     lifecycle.forget_attempts(places)
 
@@ -109,10 +109,10 @@ def _by_publisher(marks: Sequence[PublisherSequence]) -> Iterator[Sequence[Publi
 
 
 def _seats(leases: Sequence[Lease | None]) -> Iterator[tuple[ConsumerSlot | None, int]]:
-    """Yield runs of leases that have the same seat: the seat, and the length of the run."""
+    """Yield runs of leases that have the same slot: the slot, and the length of the run."""
     one = leases[0]
     if one is not None and leases.count(one) == len(leases):  # nearly always
         yield one.slot, len(leases)
         return
-    for seat, alike in groupby(None if lease is None else lease.slot for lease in leases):
-        yield seat, len(list(alike))
+    for slot, alike in groupby(None if lease is None else lease.slot for lease in leases):
+        yield slot, len(list(alike))

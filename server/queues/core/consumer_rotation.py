@@ -6,7 +6,7 @@ Theory of operation. Every model has a key; the consumer with the least key is n
     round-robin    the turn in which they had their last message
     proportional   messages held / backlog; ties are broken by the order in which they subscribed
 
-A heap has entries of all consumers with room, by their current keys. A seat refers to its current
+A heap has entries of all consumers with room, by their current keys. A slot refers to its current
 entry; its other entries in the heap are stale, and are dropped when they reach the top. After a
 change of its key or room, `look_again` must be called, which pushes a new entry.
 
@@ -28,12 +28,12 @@ def _fast(_seat: ConsumerSlot) -> float:
     return 0
 
 
-def _round_robin(seat: ConsumerSlot) -> float:
-    return seat.last_delivery_number
+def _round_robin(slot: ConsumerSlot) -> float:
+    return slot.last_delivery_number
 
 
-def _proportional(seat: ConsumerSlot) -> float:
-    return seat.consumer.outstanding / seat.consumer.max_backlog
+def _proportional(slot: ConsumerSlot) -> float:
+    return slot.consumer.outstanding / slot.consumer.max_backlog
 
 
 MODELS: Final[
@@ -59,17 +59,17 @@ class ConsumerRotation:
         self._heap: list[RotationEntry] = []
         self._compacted_size = 0  # entries after the last removal of stale ones
 
-    def update_entry(self, seat: ConsumerSlot) -> None:
+    def update_entry(self, slot: ConsumerSlot) -> None:
         """Update the entry of a consumer after a change of its key or room."""
-        consumer = seat.consumer
+        consumer = slot.consumer
         if consumer.outstanding >= consumer.effective_backlog:
-            seat.rotation_entry = None
+            slot.rotation_entry = None
             return
-        seat.rotation_entry = (self._key(seat), seat.serial, seat)
-        if len(self._heap) == 1 and self._heap[0][2] is seat:
-            self._heap[0] = seat.rotation_entry
+        slot.rotation_entry = (self._key(slot), slot.serial, slot)
+        if len(self._heap) == 1 and self._heap[0][2] is slot:
+            self._heap[0] = slot.rotation_entry
             return
-        heappush(self._heap, seat.rotation_entry)
+        heappush(self._heap, slot.rotation_entry)
         if len(self._heap) > 2 * self._compacted_size + _SOME:
             self._heap = [entry for entry in self._heap if entry[2].rotation_entry is entry]
             heapify(self._heap)
@@ -105,14 +105,14 @@ class ConsumerRotation:
         """Fill one consumer after the other, as far as each has room."""
         shares: list[tuple[ConsumerSlot, Sequence[int]]] = []
         while places and (best := self.next_entry()) is not None:
-            seat = best[2]
-            part = places[: seat.free_backlog]
+            slot = best[2]
+            part = places[: slot.free_backlog]
             places = places[len(part) :]
             turn += len(part)
-            seat.consumer.outstanding += len(part)
-            seat.last_delivery_number = turn
-            shares.append((seat, part))
-            self.update_entry(seat)
+            slot.consumer.outstanding += len(part)
+            slot.last_delivery_number = turn
+            shares.append((slot, part))
+            self.update_entry(slot)
         return shares
 
     def _assign_each(self, places: range, turn: int) -> list[tuple[ConsumerSlot, Sequence[int]]]:
@@ -125,20 +125,20 @@ class ConsumerRotation:
                 heappop(heap)
             if not heap:
                 break
-            seat = heap[0][2]
-            consumer = seat.consumer
+            slot = heap[0][2]
+            consumer = slot.consumer
             outstanding = consumer.outstanding = consumer.outstanding + 1
             turn += 1
-            seat.last_delivery_number = turn
-            if seat in shares:
-                shares[seat].append(place)
+            slot.last_delivery_number = turn
+            if slot in shares:
+                shares[slot].append(place)
             else:
-                shares[seat] = [place]
+                shares[slot] = [place]
             if outstanding < consumer.effective_backlog:
                 key = outstanding / consumer.max_backlog if is_proportional else turn
-                seat.rotation_entry = (key, seat.serial, seat)
-                heapreplace(heap, seat.rotation_entry)
+                slot.rotation_entry = (key, slot.serial, slot)
+                heapreplace(heap, slot.rotation_entry)
             else:
-                seat.rotation_entry = None
+                slot.rotation_entry = None
                 heappop(heap)
         return list(shares.items())

@@ -1,7 +1,7 @@
-"""Consumers: subscriptions with their backlogs, and their seats at queues.
+"""Consumers: subscriptions with their backlogs, and their slots at queues.
 
 A consumer is one subscription. It has one backlog, however many queues its topic matches, and a
-seat at each of them. A seat has the messages that its consumer holds there.
+slot at each of them. A slot has the messages that its consumer holds there.
 
 Source: AMPS User Guide, Subscription Backlog; Replacing Queue Subscriptions.
 """
@@ -59,7 +59,7 @@ class Consumer:
 
     def update_limit(self) -> None:
         """Recompute the limit, and notify all queues."""
-        allowed = [seat.max_backlog for seat in self.slots if seat.is_active]
+        allowed = [slot.max_backlog for slot in self.slots if slot.is_active]
         self.max_backlog = min([self.requested_backlog, *allowed])
         self.effective_backlog = 0 if self.is_held_back else self.max_backlog
         self.notify_queues()
@@ -71,12 +71,12 @@ class Consumer:
 
     def notify_queues(self) -> None:
         """Notify all queues that its room may have changed."""
-        for seat in tuple(self.slots):
-            seat.on_room_change(seat)
+        for slot in tuple(self.slots):
+            slot.on_room_change(slot)
 
 
 RotationEntry: TypeAlias = "tuple[float, int, ConsumerSlot]"
-"""A seat's key in the fairness model, its order, and the seat. Orders of seats are unique."""
+"""A slot's key in the fairness model, its order, and the slot. Orders of slots are unique."""
 
 
 class ConsumerSlot:

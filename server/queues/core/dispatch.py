@@ -37,7 +37,7 @@ class DispatchBatch(NamedTuple):
     """Messages for one consumer.
 
     Attributes:
-        slot: the consumer's seat.
+        slot: the consumer's slot.
         places: their places, in the order of delivery.
         txids: their txids.
     """
@@ -56,7 +56,7 @@ class Dispatch:
 
     Attributes:
         lifecycle: the messages; set before any other use.
-        slots: seats of consumers that get messages here, or hold some.
+        slots: slots of consumers that get messages here, or hold some.
         scans: all scans, the one without a filter among them.
         is_behind: whether messages remain to be matched that consumers may wait for.
         is_stalled: whether messages could not be read the last time.
@@ -90,20 +90,20 @@ class Dispatch:
     # consumers
 
     def get_or_create_slot(self, consumer: Consumer) -> ConsumerSlot:
-        """Return the seat of a consumer, a new one if it has none."""
-        seat = self.slots.get(consumer)
-        if seat is None:
+        """Return the slot of a consumer, a new one if it has none."""
+        slot = self.slots.get(consumer)
+        if slot is None:
             self._slots_created += 1
             allowed = self._settings.max_per_subscription_backlog
-            seat = ConsumerSlot(consumer, allowed, self._slots_created, self._update_slot)
-            seat.last_delivery_number = self._delivery_number
-            self.slots[consumer] = seat
-            consumer.slots.append(seat)
-        return seat
+            slot = ConsumerSlot(consumer, allowed, self._slots_created, self._update_slot)
+            slot.last_delivery_number = self._delivery_number
+            self.slots[consumer] = slot
+            consumer.slots.append(slot)
+        return slot
 
-    def start_delivery(self, seat: ConsumerSlot, content_filter: Hashable | None) -> None:
+    def start_delivery(self, slot: ConsumerSlot, content_filter: Hashable | None) -> None:
         """Give a consumer only the messages that match a filter; all messages for None."""
-        self.stop_delivery(seat)
+        self.stop_delivery(slot)
         source = self._sources.get(content_filter)
         if source is None:
             self._sources_created += 1
@@ -112,18 +112,18 @@ class Dispatch:
             self._sources[content_filter] = source
             self._find_or_add_scan(content_filter is not None).add(source)
         source.slot_count += 1
-        self._source_by_slot[seat] = source
-        seat.content_filter = content_filter
-        seat.is_active = True
-        seat.consumer.update_limit()
+        self._source_by_slot[slot] = source
+        slot.content_filter = content_filter
+        slot.is_active = True
+        slot.consumer.update_limit()
 
-    def stop_delivery(self, seat: ConsumerSlot) -> None:
+    def stop_delivery(self, slot: ConsumerSlot) -> None:
         """Stop giving messages to a consumer."""
-        source = self._source_by_slot.pop(seat, None)
+        source = self._source_by_slot.pop(slot, None)
         if source is None:
             return
-        seat.is_active = False
-        seat.rotation_entry = None
+        slot.is_active = False
+        slot.rotation_entry = None
         source.slot_count -= 1
         if not source.slot_count:
             del self._sources[source.filter]
@@ -132,16 +132,16 @@ class Dispatch:
             if not scan.sources:
                 self.scans.remove(scan)
 
-    def remove_slot(self, seat: ConsumerSlot) -> None:
+    def remove_slot(self, slot: ConsumerSlot) -> None:
         """Remove a consumer that holds no messages."""
-        self.stop_delivery(seat)
-        del self.slots[seat.consumer]
-        seat.consumer.slots.remove(seat)
-        seat.consumer.update_limit()
+        self.stop_delivery(slot)
+        del self.slots[slot.consumer]
+        slot.consumer.slots.remove(slot)
+        slot.consumer.update_limit()
 
-    def has_scanned(self, seat: ConsumerSlot, rank: int) -> bool:
+    def has_scanned(self, slot: ConsumerSlot, rank: int) -> bool:
         """Return whether it is known if a message matches the filter of a consumer."""
-        source = self._source_by_slot.get(seat)
+        source = self._source_by_slot.get(slot)
         return source is None or rank <= source.scan.position
 
     def new_matcher(self) -> FilterMatcher:
@@ -157,16 +157,16 @@ class Dispatch:
         self.scans.append(scan)
         return scan
 
-    def _update_slot(self, seat: ConsumerSlot) -> None:
+    def _update_slot(self, slot: ConsumerSlot) -> None:
         """Update a consumer after a possible change of its room or fairness key."""
-        source = self._source_by_slot.get(seat)
+        source = self._source_by_slot.get(slot)
         if source is not None:
-            source.rotation.update_entry(seat)
+            source.rotation.update_entry(slot)
             self._schedule_source(source)
-            if seat.free_backlog > 0:
+            if slot.free_backlog > 0:
                 self._on_room()
-        elif not seat.held_places and seat.consumer in self.slots:
-            self.remove_slot(seat)  # it was retired, and holds nothing any more
+        elif not slot.held_places and slot.consumer in self.slots:
+            self.remove_slot(slot)  # it was retired, and holds nothing any more
 
     def _schedule_source(self, source: FilterSource) -> None:
         """Enter a source into the heap, or mark it as hungry if it has no message."""
@@ -239,9 +239,9 @@ class Dispatch:
     def free_backlog_by_filter(self) -> dict[Hashable | None, int]:
         """Return the number of messages that consumers can take, by filter, without zeros."""
         rooms: dict[Hashable | None, int] = {}
-        for seat in self.slots.values():
-            if seat.is_active and seat.free_backlog > 0:
-                rooms[seat.content_filter] = rooms.get(seat.content_filter, 0) + seat.free_backlog
+        for slot in self.slots.values():
+            if slot.is_active and slot.free_backlog > 0:
+                rooms[slot.content_filter] = rooms.get(slot.content_filter, 0) + slot.free_backlog
         return rooms
 
     @property
@@ -267,9 +267,9 @@ class Dispatch:
             self.is_stalled = True
             return None
         return [
-            seat.consumer
-            for seat in self.slots.values()
-            if seat.is_active and seat.content_filter in matched
+            slot.consumer
+            for slot in self.slots.values()
+            if slot.is_active and slot.content_filter in matched
         ]
 
     def _can_advance_scan(self, scan: FilterScan) -> bool:
@@ -376,9 +376,9 @@ class Dispatch:
                 scan.position = last_deliverable_rank
                 break
             given = 0
-            for seat, places in rotation.assign_messages(run, self._delivery_number):
+            for slot, places in rotation.assign_messages(run, self._delivery_number):
                 given += len(places)
-                shares.append(DispatchBatch(seat, places, entries.txids(places)))
+                shares.append(DispatchBatch(slot, places, entries.txids(places)))
             entries.set_states(run[:given], AVAILABLE, state)
             scan.position = run[given - 1]
             capacity -= given
@@ -397,20 +397,20 @@ class Dispatch:
             rivals = self._pop_competing_sources(rank)
             if not rivals:
                 continue
-            (_, _, seat), chosen = min(rivals, key=itemgetter(0))
+            (_, _, slot), chosen = min(rivals, key=itemgetter(0))
             self._delivery_number += 1
             capacity -= 1
-            seat.last_delivery_number = self._delivery_number
-            seat.consumer.outstanding += 1
-            served.setdefault(seat, []).append(rank & PLACE)
+            slot.last_delivery_number = self._delivery_number
+            slot.consumer.outstanding += 1
+            served.setdefault(slot, []).append(rank & PLACE)
             lifecycle.order.discard(rank & PLACE)
             lifecycle.entries.set_state(rank & PLACE, state)
-            chosen.rotation.update_entry(seat)
+            chosen.rotation.update_entry(slot)
             for _, rival in rivals:
                 heappop(rival.matched_ranks)
                 self._schedule_source(rival)
         txids = lifecycle.entries.txids
-        return [DispatchBatch(seat, places, txids(places)) for seat, places in served.items()]
+        return [DispatchBatch(slot, places, txids(places)) for slot, places in served.items()]
 
     def _must_scan_unfiltered(self, rank: int) -> bool:
         """Return whether consumers without a filter have room, and their scan is not at `rank` yet.

@@ -213,21 +213,21 @@ def status(queue: Queue, now: int) -> QueueStatus:
         None if is_empty else entries.txid(head),
         0 if is_empty else max(now - entries.recorded_at(head), 0),
         0 if since is None else max(now - since, 0),
-        [_consumer(seat) for seat in queue.dispatch.slots.values()],
+        [_consumer(slot) for slot in queue.dispatch.slots.values()],
         [(scan.position, scan.matched_count) for scan in queue.dispatch.scans],
     )
 
 
-def _consumer(seat: ConsumerSlot) -> ConsumerStatus:
-    consumer = seat.consumer
+def _consumer(slot: ConsumerSlot) -> ConsumerStatus:
+    consumer = slot.consumer
     return ConsumerStatus(
         consumer.name,
-        seat.content_filter,
-        not seat.is_active,
-        len(seat.held_places),
+        slot.content_filter,
+        not slot.is_active,
+        len(slot.held_places),
         consumer.outstanding,
         consumer.max_backlog,
-        seat.delivered_count,
+        slot.delivered_count,
     )
 
 
@@ -239,8 +239,8 @@ def oldest_lease(queue: Queue, consumer: Consumer) -> int | None:
     Returns:
         None if it has none.
     """
-    seat = queue.dispatch.slots.get(consumer)
-    held = () if seat is None else islice(seat.held_places, _MAX_LOOKED_AT)
+    slot = queue.dispatch.slots.get(consumer)
+    held = () if slot is None else islice(slot.held_places, _MAX_LOOKED_AT)
     by_place = queue.lifecycle.leases.by_place
     return min((by_place[place].leased_at for place in held if place in by_place), default=None)
 
@@ -331,13 +331,13 @@ def _of_available(queue: Queue, place: int) -> list[Obstacle]:
     if not slots:
         return [_NOBODY]
     wanted_by = set(dispatch.find_matching_consumers(place) or ())
-    found = [_of_consumer(queue, place, seat, seat.consumer in wanted_by) for seat in seats]
+    found = [_of_consumer(queue, place, slot, slot.consumer in wanted_by) for slot in slots]
     return [] if None in found else [each for each in found if each is not None]
 
 
-def _of_consumer(queue: Queue, place: int, seat: ConsumerSlot, is_wanted: bool) -> Obstacle | None:
+def _of_consumer(queue: Queue, place: int, slot: ConsumerSlot, is_wanted: bool) -> Obstacle | None:
     """Return why a consumer does not get a message, None if it does."""
-    consumer = seat.consumer
+    consumer = slot.consumer
     name = consumer.name
     if not is_wanted:
         return Obstacle("filter", f"does not match the filter of {name}", name)
@@ -345,13 +345,13 @@ def _of_consumer(queue: Queue, place: int, seat: ConsumerSlot, is_wanted: bool) 
         return Obstacle("backlog", f"{name} does not read what it was sent", name)
     if consumer.max_backlog <= 0:
         return Obstacle("backlog", f"{name} has paused with a backlog of 0", name)
-    if seat.free_backlog <= 0:
+    if slot.free_backlog <= 0:
         text = f"{name} has a full backlog: {consumer.outstanding} of {consumer.max_backlog}"
         if queue.settings.prioritized:
             ahead = queue.lifecycle.order.count_before(place)
             return Obstacle("priority", f"{text}, and {ahead} messages go first", name)
         return Obstacle("backlog", text, name)
-    has_passed = queue.dispatch.has_scanned(seat, queue.lifecycle.order.rank(place))
+    has_passed = queue.dispatch.has_scanned(slot, queue.lifecycle.order.rank(place))
     if queue.dispatch.is_behind and not has_passed:
         text = f"has not been matched with the filter of {name} yet"
         return Obstacle("not looked at", text, name)

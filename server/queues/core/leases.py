@@ -21,7 +21,7 @@ class Lease:
     """Messages that one consumer got at one time.
 
     Attributes:
-        slot: the consumer's seat.
+        slot: the consumer's slot.
         leased_at: when they were delivered.
         expires_at: when they return to the queue; None for never.
         places: of the messages that were delivered; some may be acknowledged.
@@ -65,14 +65,14 @@ class Leases:
             self._count += 1
             heappush(self._heap, (lease.expires_at, self._count, lease))
 
-    def renew(self, seat: ConsumerSlot, now: int, until: int, places: Sequence[int]) -> None:
+    def renew(self, slot: ConsumerSlot, now: int, until: int, places: Sequence[int]) -> None:
         """Change the end of leases of one consumer; the new lease keeps their earliest start."""
         since = now
         for place in places:
             before = self.by_place[place]
             since = min(since, before.leased_at)
             self.release_messages(before)
-        self.add(Lease(seat, since, until, places))
+        self.add(Lease(slot, since, until, places))
 
     def end(self, place: int) -> Lease | None:
         """End the lease on a message.

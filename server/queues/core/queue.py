@@ -136,12 +136,12 @@ class Queue:
 
         Under at-most-once they do not return.
         """
-        seat = self.dispatch.slots.get(consumer)
-        if seat is None:
+        slot = self.dispatch.slots.get(consumer)
+        if slot is None:
             return
-        self.dispatch.stop_delivery(seat)
-        self._return_messages(sorted(seat.held_places), now)
-        self.dispatch.remove_slot(seat)
+        self.dispatch.stop_delivery(slot)
+        self._return_messages(sorted(slot.held_places), now)
+        self.dispatch.remove_slot(slot)
         self.lifecycle.flush(now)
 
     def detach_batch(self, consumer: Consumer, now: int, most: int) -> bool:
@@ -155,14 +155,14 @@ class Queue:
         Returns:
             Whether more than `most` messages may be left; if not, `detach` returns the rest.
         """
-        seat = self.dispatch.slots.get(consumer)
-        if seat is None or len(seat.held_places) <= most:
+        slot = self.dispatch.slots.get(consumer)
+        if slot is None or len(slot.held_places) <= most:
             return False
-        self.dispatch.stop_delivery(seat)
-        if not seat.places_to_return:
-            seat.places_to_return = sorted(seat.held_places, reverse=True)
-        some = seat.places_to_return[: -most - 1 : -1]  # from the end of the list: oldest first
-        del seat.places_to_return[-most:]
+        self.dispatch.stop_delivery(slot)
+        if not slot.places_to_return:
+            slot.places_to_return = sorted(slot.held_places, reverse=True)
+        some = slot.places_to_return[: -most - 1 : -1]  # from the end of the list: oldest first
+        del slot.places_to_return[-most:]
         self._return_messages(some, now)
         self.lifecycle.flush(now)
         return True
@@ -185,9 +185,9 @@ class Queue:
         It keeps them until they are acknowledged, their leases end, or it is detached. Used when a
         replaced subscription does not match this queue any more.
         """
-        seat = self.dispatch.slots.get(consumer)
-        if seat is not None:
-            self.dispatch.stop_delivery(seat)
+        slot = self.dispatch.slots.get(consumer)
+        if slot is not None:
+            self.dispatch.stop_delivery(slot)
             consumer.update_limit()
 
     # delivery
@@ -247,19 +247,19 @@ class Queue:
     def _lease_batch(self, share: DispatchBatch, now: int) -> QueueDelivery:
         """Lease messages to a consumer."""
         lifecycle, settings = self.lifecycle, self.settings
-        seat, places, txids = share
+        slot, places, txids = share
         period = settings.lease_period
         until = None if period is None or settings.at_most_once else now + period
-        lifecycle.lease(Lease(seat, now, until, places))
+        lifecycle.lease(Lease(slot, now, until, places))
         if settings.at_most_once:
             lifecycle.events.append(Sent(now, lifecycle.entries.bookmarks(places)))
         elif settings.records_deliveries:
             lifecycle.events.append(
-                Leased(now, lifecycle.entries.bookmarks(places), seat.consumer.name)
+                Leased(now, lifecycle.entries.bookmarks(places), slot.consumer.name)
             )
         if lifecycle.watcher is not None:
             lifecycle.watcher.record_disappeared(places)
-        return QueueDelivery(seat.consumer, txids, places, until)
+        return QueueDelivery(slot.consumer, txids, places, until)
 
     def _release_barriers(self, now: int) -> list[QueueDelivery]:
         """Release barriers at the head of the queue to all consumers that they match."""
