@@ -6,7 +6,7 @@ engine's state, run there for a millisecond at a time, so that messages never wa
 steps that wait for the operating system are executed by helper threads, each with a timeout.
 The queue is bounded; entries beyond the limit are dropped, and their number is logged.
 
-An action that publishes may cause runs of actions, including its own. Each run knows the length of
+An action that publishes may cause runs of actions, including its own. Each run has the length of
 the chain of runs that caused it; a chain that gets too long is a publish loop, and is cut.
 """
 
@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Final
 from actions.administrative import ADMINISTRATIVE
 from actions.context import ActionContext
 from actions.module import Condition, Step, StepError
-from server.topics.system.audit import NOBODY
+from server.topics.system.audit import INSTANCE_PARTY
 
 if TYPE_CHECKING:
     from actions.services import ActionServices
@@ -105,7 +105,7 @@ class Action:
 
     @property
     def is_busy(self) -> bool:
-        """See `ActionHandle.is_busy`."""
+        """True if so many runs are queued that triggers should hold back further ones."""
         waiting, size = len(self._queue), self._pending_bytes
         return waiting >= MAX_PENDING_RUNS // 2 or size >= MAX_PENDING_RUN_BYTES // 2
 
@@ -115,7 +115,12 @@ class Action:
         return len(self._queue)
 
     def post(self, values: Mapping[str, bytes], cause: str | None = None) -> None:
-        """Schedule a run of the action, unless too many runs wait already."""
+        """Schedule a run of the action, unless too many runs wait already.
+
+        Args:
+            values: the context variables of the event.
+            cause: the event, for the log; None for the name of the trigger.
+        """
         self._enqueue(values, cause, None)
 
     async def perform(self, values: Mapping[str, bytes]) -> None:
@@ -140,8 +145,8 @@ class Action:
     def _enqueue(
         self, values: Mapping[str, bytes], cause: str | None, done: asyncio.Future[None] | None
     ) -> None:
-        engine, chain = self._services.engine, self._services.current_run
-        depth = 0 if chain is None else chain.depth + 1
+        engine, current_run = self._services.engine, self._services.current_run
+        depth = 0 if current_run is None else current_run.depth + 1
         context = ActionContext(
             engine.settings.instance_name,
             engine.clock.now(),
@@ -162,8 +167,8 @@ class Action:
 
     def _has_room(self, size: int) -> bool:
         waiting = len(self._queue)
-        full = waiting >= MAX_PENDING_RUNS or self._pending_bytes + size > MAX_PENDING_RUN_BYTES
-        if full and waiting:  # a single large one may pass
+        is_full = waiting >= MAX_PENDING_RUNS or self._pending_bytes + size > MAX_PENDING_RUN_BYTES
+        if is_full and waiting:  # a single large one may pass
             if not self._dropped_count:
                 self._services.engine.log.emit("29-0107", action=self.name, waiting=waiting)
             self._dropped_count += 1
@@ -208,9 +213,9 @@ class Action:
             self._dropped_count = 0
 
     async def _execute_run(self, context: ActionContext) -> None:
-        began, clock = self._services.engine.clock.now(), time.monotonic()
+        began, started_s = self._services.engine.clock.now(), time.monotonic()
         ended_by, failure = await self._execute_parts(context)
-        seconds = time.monotonic() - clock
+        seconds = time.monotonic() - started_s
         self.run_count += 1
         self.last_run = ActionRun(began, seconds, context.cause, failure, ended_by)
         if failure:
@@ -227,7 +232,7 @@ class Action:
         for part in self._parts:
             log.emit("29-0100", module=part.name, event=context.cause)
             if part.name in ADMINISTRATIVE:
-                audit.report_action(NOBODY, part.name, context.cause)
+                audit.report_action(INSTANCE_PARTY, part.name, context.cause)
             try:
                 if not await self._execute_part(part, context):
                     return part.name, ""
@@ -240,16 +245,16 @@ class Action:
     async def _execute_part(self, part: ActionPart, context: ActionContext) -> bool:
         limit = part.module.limit
         if limit is None:
-            return await _go_through(part.module, context)
+            return await _run_module(part.module, context)
         self._services.engine.flush()  # flush first: published messages do not wait for this step
         try:
             async with asyncio.timeout(limit):
-                return await _go_through(part.module, context)
+                return await _run_module(part.module, context)
         except TimeoutError:
             raise StepError(f"it took longer than {limit:g} seconds") from None
 
 
-async def _go_through(module: Step | Condition, context: ActionContext) -> bool:
+async def _run_module(module: Step | Condition, context: ActionContext) -> bool:
     if isinstance(module, Condition):
         return await module.holds(context)
     await module.run(context)
@@ -258,6 +263,6 @@ async def _go_through(module: Step | Condition, context: ActionContext) -> bool:
 
 def _reason(failure: Exception) -> str:
     if isinstance(failure, OSError):
-        where = f"{failure.filename}: " if failure.filename is not None else ""
-        return f"{where}{failure.strerror or failure}"
+        prefix = f"{failure.filename}: " if failure.filename is not None else ""
+        return f"{prefix}{failure.strerror or failure}"
     return str(failure)

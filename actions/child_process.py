@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 Process = subprocess.Popen[bytes]
 
 
-async def started(helpers: ActionThreads, start: Callable[[], Process]) -> Process:
+async def start_process(helpers: ActionThreads, start: Callable[[], Process]) -> Process:
     """Start a process on a helper thread.
 
     Args:
@@ -28,11 +28,11 @@ async def started(helpers: ActionThreads, start: Callable[[], Process]) -> Proce
     Raises:
         asyncio.CancelledError: there is no time left; a process that is being started is killed.
     """
-    starting = _ProcessStart(start)
+    process_start = _ProcessStart(start)
     try:
-        return await helpers.call(starting.run)
+        return await helpers.call(process_start.run)
     except asyncio.CancelledError:
-        starting.abort()
+        process_start.abort()
         raise
 
 

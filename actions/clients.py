@@ -10,7 +10,8 @@ from server.util.encoding import text_to_bytes
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from actions.services import ActionHandle, ActionServices
+    from actions.action import Action
+    from actions.services import ActionServices
     from server.topics.subscriptions.client import ClientIdentity
 
 
@@ -25,7 +26,7 @@ class OnClient(Trigger):
     event: ClassVar[str]
     includes_user: ClassVar[bool] = False
 
-    def provision(self, services: ActionServices, action: ActionHandle) -> None:
+    def provision(self, services: ActionServices, action: Action) -> None:
         """Listen for the event."""
         includes_user = self.includes_user
 

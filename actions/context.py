@@ -113,11 +113,11 @@ class VariableTemplate:
         """Return the text with the variables replaced by their values."""
         return self.expand_with(lambda _, name: context[name])
 
-    def expand_with(self, value: Callable[[int, str], bytes]) -> bytes:
-        """Replace each variable by the result of `value` for its number and its name."""
+    def expand_with(self, make_value: Callable[[int, str], bytes]) -> bytes:
+        """Replace each variable by the result of `make_value` for its number and its name."""
         pieces: list[bytes] = []
         for number, (text, name) in enumerate(self.parts):
-            pieces += (text_to_bytes(text), value(number, name))
+            pieces += (text_to_bytes(text), make_value(number, name))
         return b"".join([*pieces, text_to_bytes(self.tail)])
 
     def expand_text(self, context: ActionContext) -> str:

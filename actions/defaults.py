@@ -42,7 +42,7 @@ def signals_in_use(configured: Iterable[ActionSpec]) -> Mapping[signal.Signals, 
     Returns:
         For each, true if it has its default meaning, and that is to stop the instance.
     """
-    taken = _taken(configured)
+    taken = _handled_signals(configured)
     return {
         **{number: STOP in steps for number, steps in DEFAULT_STEPS.items()},
         **dict.fromkeys(taken, False),
@@ -56,7 +56,7 @@ def default_actions(configured: Iterable[ActionSpec], location: Location) -> tup
         configured: the actions of the configuration.
         location: the location to give them, since they are not configured.
     """
-    taken = _taken(configured)
+    taken = _handled_signals(configured)
     return tuple(
         _action(number, modules, location)
         for number, modules in DEFAULT_STEPS.items()
@@ -64,7 +64,7 @@ def default_actions(configured: Iterable[ActionSpec], location: Location) -> tup
     )
 
 
-def _taken(configured: Iterable[ActionSpec]) -> set[signal.Signals]:
+def _handled_signals(configured: Iterable[ActionSpec]) -> set[signal.Signals]:
     """Return the signals that actions of the configuration handle."""
     return {
         signal_of(trigger.options.get("Signal") or "")

@@ -32,7 +32,7 @@ class DoCompareReplication(Step):
         self._repair = required(options, "Repair")
 
     def provision(self, services: ActionServices) -> None:
-        """Keep a reference to the comparing service."""
+        """Keep a reference to the anti-entropy coordinator."""
         self._anti_entropy = services.anti_entropy
 
     async def run(self, context: ActionContext) -> None:
@@ -46,6 +46,8 @@ class DoCompareReplication(Step):
         topic = None if self._topic is None else self._topic.expand_text(context)
         anti_entropy = self._anti_entropy
         if anti_entropy is None or not anti_entropy.compare(peer, topic, repair=repair):
-            whose = "no connected instance" if peer is None else f"{peer}, which may be away,"
-            what = "topics with records" if topic is None else f"the topic {topic}"
-            raise StepError(f"{whose} replicates {what} to this one that it has records of itself")
+            peer_text = "no connected instance" if peer is None else f"{peer}, which may be away,"
+            topic_text = "topics with records" if topic is None else f"the topic {topic}"
+            raise StepError(
+                f"{peer_text} replicates {topic_text} to this one that it has records of itself"
+            )

@@ -22,7 +22,7 @@ _ALL: Final = "1=1"
 class DoDeleteSow(Step):
     """Deletes records, as a client would with sow_delete; without a Filter all of them.
 
-    A Filter of which its variables leave nothing fails, rather than being taken for none.
+    A Filter that is empty after its variables are filled in fails, and does not count as none.
     """
 
     def __init__(self, options: StepOptions) -> None:
@@ -31,7 +31,7 @@ class DoDeleteSow(Step):
         self._filter = ExpressionText(options.get("Filter") or _ALL)
 
     def provision(self, services: ActionServices) -> None:
-        """Become a client."""
+        """Create the client."""
         self._client = client_of(services, self.options, "amps-action-do-delete-sow")
 
     async def run(self, context: ActionContext) -> None:

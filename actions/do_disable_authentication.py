@@ -18,7 +18,7 @@ class DoDisableAuthentication(Step):
         """Keep a reference to the engine."""
         self._engine = services.engine
 
-    async def run(self, context: ActionContext) -> None:  # noqa: ARG002 - the same whatever happened
+    async def run(self, context: ActionContext) -> None:  # noqa: ARG002 - independent of the event
         """Disable authentication."""
         self._engine.security_switches.is_authentication_on = False
         self._engine.log.emit("25-0001", what="authentication", state="off")

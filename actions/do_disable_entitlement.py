@@ -18,7 +18,7 @@ class DoDisableEntitlement(Step):
         """Keep a reference to the engine."""
         self._engine = services.engine
 
-    async def run(self, context: ActionContext) -> None:  # noqa: ARG002 - the same whatever happened
+    async def run(self, context: ActionContext) -> None:  # noqa: ARG002 - independent of the event
         """Disable entitlement; earlier decisions are made anew."""
         self._engine.security_switches.is_entitlement_on = False
         self._engine.topics.invalidate()

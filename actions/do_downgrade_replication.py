@@ -13,6 +13,6 @@ if TYPE_CHECKING:
 class DoDowngradeReplication(ChangeSyncType):
     """Downgrades destinations."""
 
-    def change_sync_types(self, replication: ReplicationState, age: int) -> None:
-        """Downgrade the destinations with an unacknowledged entry older than `age`."""
-        replication.downgrade_late(age)
+    def change_sync_types(self, replication: ReplicationState, age_us: int) -> None:
+        """Downgrade the destinations with an unacknowledged entry older than `age_us`."""
+        replication.downgrade_late(age_us)

@@ -18,7 +18,7 @@ class DoEnableAuthentication(Step):
         """Keep a reference to the engine."""
         self._engine = services.engine
 
-    async def run(self, context: ActionContext) -> None:  # noqa: ARG002 - the same whatever happened
+    async def run(self, context: ActionContext) -> None:  # noqa: ARG002 - independent of the event
         """Enable authentication, and end the sessions of the admin interface."""
         self._engine.security_switches.is_authentication_on = True
         # users were not verified while it was off

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 from actions.transport_switch import SwitchTransport
 
 if TYPE_CHECKING:
-    from actions.services import TransportControl
+    from server.app.wiring.transport_table import TransportTable
 
 
 class DoEnableTransport(SwitchTransport):
     """Enables one transport, or all of them."""
 
-    async def switch_transport(self, transports: TransportControl, name: str) -> None:
+    async def switch_transport(self, transports: TransportTable, name: str) -> None:
         """Enable one transport."""
         await transports.enable(name)

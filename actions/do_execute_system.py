@@ -13,7 +13,7 @@ import signal
 import subprocess
 from typing import TYPE_CHECKING, Final
 
-from actions.child_process import kill, started
+from actions.child_process import kill, start_process
 from actions.module import Step, StepError
 from actions.options import required
 from config_schema.units import parse_interval
@@ -55,10 +55,12 @@ class DoExecuteSystem(Step):
         """Run the command and wait for its end.
 
         Raises:
-            StepError: it failed, or was given a value that no command can be given.
+            StepError: it failed, or a variable has a value that no command can have.
         """
         environment = _environment(self._variable_names, context)
-        self._process = await started(self._helpers, lambda: _start(self._command, environment))
+        self._process = await start_process(
+            self._helpers, lambda: _start(self._command, environment)
+        )
         try:
             status = await self._helpers.call(self._process.wait)
         finally:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class DoMinidump(Step):
-    """Writes a minidump, and how the queues are to the log; actions run that wait for one."""
+    """Writes a minidump, and the state of the queues to the log; actions on minidumps run."""
 
     time_limit: ClassVar[float] = 60.0
 

@@ -34,16 +34,16 @@ class DoQuerySow(Step):
         self._variable = options.get("CaptureData") or ""
 
     def provision(self, services: ActionServices) -> None:
-        """Become a client."""
+        """Create the client."""
         self._client = client_of(services, self.options, "amps-action-do-query-sow")
         has_default = self.options.get("DefaultData") is not None
         self._default = body_of(services, self.options, "DefaultData") if has_default else None
 
     async def run(self, context: ActionContext) -> None:
-        """Query, in slices between which messages get their turn.
+        """Query, in slices between which messages are processed.
 
         Raises:
-            StepError: something about the query cannot be.
+            StepError: the query is not valid.
         """
         order_by, options = self._order_by, self._command_options
         try:
@@ -56,9 +56,9 @@ class DoQuerySow(Step):
             )
         except CommandRefusedError as refusal:
             raise StepError(str(refusal)) from None
-        for found in slices:
-            if found is not None:
-                context[self._variable] = found
+        for body in slices:
+            if body is not None:
+                context[self._variable] = body
                 return
             await asyncio.sleep(0)
         if self._default is not None:

@@ -13,12 +13,12 @@ if TYPE_CHECKING:
 
 
 class DoResetAuthentication(Step):
-    """Has every logon decided afresh."""
+    """Discards the cached results of logons, so that every logon is decided again."""
 
     def provision(self, services: ActionServices) -> None:
         """Keep a reference to the engine."""
         self._engine = services.engine
 
-    async def run(self, context: ActionContext) -> None:  # noqa: ARG002 - the same whatever happened
+    async def run(self, context: ActionContext) -> None:  # noqa: ARG002 - independent of the event
         """Discard the cached results."""
         reset_authentication(self._engine)

@@ -18,6 +18,6 @@ class DoRotateLogs(Step):
         """Keep a reference to the rotation callback."""
         self._rotate = services.rotate_logs
 
-    async def run(self, context: ActionContext) -> None:  # noqa: ARG002 - the same whatever happened
+    async def run(self, context: ActionContext) -> None:  # noqa: ARG002 - independent of the event
         """Rotate the log files."""
         self._rotate()

@@ -2,7 +2,7 @@
 
 A job is `amps-pipeline` in a process of its own, so that neither its memory nor its time is the
 server's. Arguments are split into words before variables are replaced: a value is part of a word,
-however many spaces and quotes it has. The job's output goes to a temporary file; the log gets
+with all its spaces and quotes. The job's output goes to a temporary file; the log gets
 its last line, or, if it fails, the last line of its errors.
 """
 
@@ -17,7 +17,7 @@ import tempfile
 import time
 from typing import IO, TYPE_CHECKING, Final
 
-from actions.child_process import kill, started
+from actions.child_process import kill, start_process
 from actions.module import ModuleProvisionError, Step, StepError
 from actions.options import template
 from config_schema.units import parse_interval
@@ -32,7 +32,7 @@ _DEFAULT_MASTER: Final = "local[*]"
 _DEFAULT_LIMIT: Final = "1h"
 _NANOSECONDS: Final = 1e9
 _END: Final = 4096
-"""Bytes of output in which its last line is looked for."""
+"""Bytes at the end of the output that are searched for its last line."""
 
 
 class DoRunPipeline(Step):
@@ -61,11 +61,11 @@ class DoRunPipeline(Step):
         """
         self._helpers = services.helper_threads
         self._log = services.engine.log
-        settings = [word for one in self.options.all("Conf") for word in ("--conf", one)]
+        settings = [word for setting in self.options.all("Conf") for word in ("--conf", setting)]
         try:
             arguments = shlex.split(self.options.get("Arguments") or "")
-        except ValueError as problem:
-            raise ModuleProvisionError(f"Arguments: {problem}") from None
+        except ValueError as error:
+            raise ModuleProvisionError(f"Arguments: {error}") from None
         master = self.options.get("Master") or _DEFAULT_MASTER
         words = ["--master", master, *settings, self._job, *arguments]
         self._arguments = [template(self.options, "Arguments", word) for word in words]
@@ -79,7 +79,7 @@ class DoRunPipeline(Step):
         words = [_word(argument, context) for argument in self._arguments]
         began = time.monotonic()
         with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as errors:
-            self._process = await started(self._helpers, lambda: _start(words, out, errors))
+            self._process = await start_process(self._helpers, lambda: _start(words, out, errors))
             self._log.emit("29-0120", job=self._job, process=self._process.pid)
             try:
                 status = await self._helpers.call(self._process.wait)

@@ -42,10 +42,10 @@ class DoTruncateStatistics(Step):
         Raises:
             StepError: the age is invalid, or the database cannot be written to.
         """
-        age = quantity("Age", self._age, context, parse_interval) / _NANOSECONDS
+        age_s = quantity("Age", self._age, context, parse_interval) / _NANOSECONDS
         if self._services.statistics is None:
             return
         try:
-            await asyncio.wrap_future(self._services.statistics.truncate(age))
+            await asyncio.wrap_future(self._services.statistics.truncate(age_s))
         except sqlite3.Error as error:
             raise StepError(f"the statistics database cannot be truncated: {error}") from None

@@ -13,6 +13,6 @@ if TYPE_CHECKING:
 class DoUpgradeReplication(ChangeSyncType):
     """Upgrades destinations."""
 
-    def change_sync_types(self, replication: ReplicationState, age: int) -> None:
-        """Upgrade the destinations without an unacknowledged entry as old as `age`."""
-        replication.upgrade_recovered(age)
+    def change_sync_types(self, replication: ReplicationState, age_us: int) -> None:
+        """Upgrade the destinations without an unacknowledged entry as old as `age_us`."""
+        replication.upgrade_recovered(age_us)

@@ -1,7 +1,7 @@
 """amps-action-do-vacuum-statistics: returns unused space of the statistics database.
 
 In AMPS the action has no effect any more, because all of its statistics had to wait. Here the
-vacuum runs in small steps between samples, so that the action does as its name says.
+vacuum runs in small steps between samples, so that the action has an effect.
 
 Source: AMPS User Guide, Truncate Statistics.
 """
@@ -28,7 +28,7 @@ class DoVacuumStatistics(Step):
         """Keep a reference to the services."""
         self._services = services
 
-    async def run(self, context: ActionContext) -> None:  # noqa: ARG002 - the same whatever happened
+    async def run(self, context: ActionContext) -> None:  # noqa: ARG002 - independent of the event
         """Vacuum the statistics database; without statistics do nothing.
 
         Raises:

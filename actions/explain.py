@@ -47,28 +47,28 @@ def _action(action: ActionSpec, now: datetime) -> Iterator[str]:
 
 def _default(action: ActionSpec) -> str:
     steps = ACTION_MODULES[ModuleKind.DO]
-    words = ", ".join(steps[step.use.module].help for step in action.steps)
-    return f"   {action.triggers[0].options.get('Signal')}: {words}"
+    effects = ", ".join(steps[step.use.module].help for step in action.steps)
+    return f"   {action.triggers[0].options.get('Signal')}: {effects}"
 
 
-def _use(lead: str, kind: ModuleKind, use: ModuleUse) -> Iterator[str]:
+def _use(label: str, kind: ModuleKind, use: ModuleUse) -> Iterator[str]:
     rule = ACTION_MODULES[kind].get(use.module)
-    words = "" if rule is None else f": {rule.help}"
-    yield f"   {lead:5}{use.module}{words}"
+    effect = "" if rule is None else f": {rule.help}"
+    yield f"   {label:5}{use.module}{effect}"
     for option in use.options:
         yield f"            {option.name} = {' '.join(option.value.split())}"
 
 
 def _firings(use: ModuleUse, now: datetime) -> Iterator[str]:
     schedule = read_schedule(use.options)
-    moment = now
+    firing = now
     for _ in range(MAX_SHOWN_FIRINGS):
         try:
-            moment = schedule.next_after(moment)
+            firing = schedule.next_after(firing)
         except OverflowError:
             yield "            never fires again"
             return
-        shown = moment.astimezone(UTC).astimezone(
+        local_time = firing.astimezone(UTC).astimezone(
             now.tzinfo
         )  # a time that is left out is not shown
-        yield f"            fires {shown:%A %Y-%m-%d %H:%M:%S %Z}"
+        yield f"            fires {local_time:%A %Y-%m-%d %H:%M:%S %Z}"

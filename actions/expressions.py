@@ -1,7 +1,7 @@
 """Expressions with context variables.
 
 The variables are filled in before the text is parsed (AMPS User Guide, Based on an Expression). A
-value is data all the same, whatever is in it: inside a string it is escaped, so that it cannot end
+value is data all the same, with any content: inside a string it is escaped, so that it cannot end
 the string; outside, a number stays a number and anything else becomes a string. Only where a
 variable is the whole text, its value is the expression, as its author intends.
 """
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 _Compiled = TypeVar("_Compiled")
 
-_MAX_KEPT: Final = 256
+_MAX_CACHED_EXPRESSIONS: Final = 256
 _QUOTE: Final = "'"
 _SCAN: Final = re.compile(r"(?<!\w)[rR]['\"]|\\.|.", re.DOTALL)
 
@@ -42,9 +42,9 @@ class ExpressionText:
         self._is_variable = template.is_variable
         string = ""
         pieces = []
-        for before, name in template.parts:
-            string = _string_at_end(before, string)
-            pieces.append((before, name, string))
+        for preceding, name in template.parts:
+            string = _string_at_end(preceding, string)
+            pieces.append((preceding, name, string))
         self._pieces = tuple(pieces)
         self._tail = template.tail
 
@@ -55,26 +55,25 @@ class ExpressionText:
             StepError: a value is not valid at its place.
         """
         pieces: list[str] = []
-        for before, name, string in self._pieces:
+        for preceding, name, string in self._pieces:
             value = bytes_to_text(context[name])
             if self._is_variable:
                 return value
-            pieces += (before, _within(value, string) if string else _alone(value))
+            pieces += (preceding, _in_string(value, string) if string else _as_literal(value))
         return "".join([*pieces, self._tail])
 
 
 class ExpressionTemplate(Generic[_Compiled]):
-    """An expression with variables, compiled for each set of values that it is asked for.
+    """An expression with variables, compiled for each set of values that is requested.
 
     Args:
         text: the expression.
-        compiled: makes something that runs of an expression without variables; raises
-            ExpressionError.
+        compiled: compiles an expression without variables; raises ExpressionError.
     """
 
     def __init__(self, text: str, compiled: Callable[[str], _Compiled]) -> None:
         self._text = ExpressionText(text)
-        self._compile = lru_cache(_MAX_KEPT)(compiled)
+        self._compile = lru_cache(_MAX_CACHED_EXPRESSIONS)(compiled)
 
     def compile_expanded(self, context: ActionContext) -> _Compiled:
         """Compile the expression with the values of its variables.
@@ -109,7 +108,7 @@ def _closes(token: str, string: str) -> bool:
     return not token.startswith("\\") or len(string) == 2  # in a raw string a backslash is a letter
 
 
-def _within(value: str, string: str) -> str:
+def _in_string(value: str, string: str) -> str:
     quote = string[-1]
     if len(string) == 2:
         if quote in value:
@@ -118,5 +117,5 @@ def _within(value: str, string: str) -> str:
     return value.replace("\\", "\\\\").replace(quote, f"\\{quote}")
 
 
-def _alone(value: str) -> str:
-    return value if numeral(value) is not None else f"'{_within(value, _QUOTE)}'"
+def _as_literal(value: str) -> str:
+    return value if numeral(value) is not None else f"'{_in_string(value, _QUOTE)}'"

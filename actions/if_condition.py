@@ -25,8 +25,8 @@ class IfCondition(Condition):
 
         def compiled(text: str) -> Callable[[], bool]:
             expr = parse(text, ContextKind.CONDITION, functions)
-            predicate, nothing = compile_filter(expr, functions), (None,) * len(paths(expr))
-            return lambda: predicate(nothing)
+            predicate, no_values = compile_filter(expr, functions), (None,) * len(paths(expr))
+            return lambda: predicate(no_values)
 
         self._condition = ExpressionTemplate(self.options.get("Condition") or "", compiled)
 

@@ -11,7 +11,8 @@ from actions.module import Trigger
 from server.util.encoding import text_to_bytes
 
 if TYPE_CHECKING:
-    from actions.services import ActionHandle, ActionServices
+    from actions.action import Action
+    from actions.services import ActionServices
     from server.replication.links.link_events import LinkDirection, LinkEvent
 
 
@@ -26,26 +27,26 @@ class OnLink(Trigger):
     event: ClassVar[LinkEvent]
     is_incoming: ClassVar[bool] = False
 
-    def provision(self, services: ActionServices, action: ActionHandle) -> None:
+    def provision(self, services: ActionServices, action: Action) -> None:
         """Listen for the event; an instance without replication has none."""
         if services.replication is None:
             return
         with_transport = not self.is_incoming
 
-        def watch(way: LinkDirection) -> None:
-            action.post(_variables(way, with_transport=with_transport))
+        def watch(direction: LinkDirection) -> None:
+            action.post(_variables(direction, with_transport=with_transport))
 
         services.replication.events.watch(self.event, watch)
 
 
-def _variables(way: LinkDirection, *, with_transport: bool) -> dict[str, bytes]:
+def _variables(direction: LinkDirection, *, with_transport: bool) -> dict[str, bytes]:
     """Return the variables that identify a link."""
     values = {
-        "AMPS_REPLICATION_PEER_NAME": text_to_bytes(way.peer),
-        "AMPS_REPLICATION_CLIENT_NAME": text_to_bytes(way.client),
-        "AMPS_REPLICATION_REMOTE_ADDRESS": text_to_bytes(way.address),
-        "AMPS_REPLICATION_GROUP_NAME": text_to_bytes(way.group),
+        "AMPS_REPLICATION_PEER_NAME": text_to_bytes(direction.peer),
+        "AMPS_REPLICATION_CLIENT_NAME": text_to_bytes(direction.client),
+        "AMPS_REPLICATION_REMOTE_ADDRESS": text_to_bytes(direction.address),
+        "AMPS_REPLICATION_GROUP_NAME": text_to_bytes(direction.group),
     }
     if with_transport:
-        values["AMPS_REPLICATION_TRANSPORT_NAME"] = text_to_bytes(way.transport)
+        values["AMPS_REPLICATION_TRANSPORT_NAME"] = text_to_bytes(direction.transport)
     return values

@@ -63,9 +63,9 @@ class MessageAffinities:
     def remove_record(self, record: RecordKey, reason: str) -> AffinityAssignment | None:
         """Remove a record; return the change to report to its former owner, if any."""
         self._to_assign.pop(record, None)
-        untold = self._to_unassign.pop(record, None)
-        if untold is not None:
-            return untold
+        pending = self._to_unassign.pop(record, None)
+        if pending is not None:
+            return pending
         client = self._clients.pop(record, None)
         if client is None:
             return None

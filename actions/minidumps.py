@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 async def take_minidump(
     services: ActionServices, context: ActionContext | None = None
 ) -> Path | None:
-    """Write a minidump, and how the queues are to the log; actions run that wait for one.
+    """Write a minidump, and the state of the queues to the log; run the actions on minidumps.
 
     Args:
         services: the instance.
-        context: the run of an action that asks for it.
+        context: the run of an action that requests it.
 
     Returns:
         The file; None if the configuration disables minidumps.

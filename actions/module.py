@@ -10,8 +10,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, ClassVar
 
 if TYPE_CHECKING:
+    from actions.action import Action
     from actions.context import ActionContext
-    from actions.services import ActionHandle, ActionServices
+    from actions.services import ActionServices
     from actions.step_options import StepOptions
     from config_schema.spec import Options
 
@@ -34,7 +35,7 @@ class Trigger:
     def __init__(self, options: Options) -> None:
         self.options = options
 
-    def provision(self, services: ActionServices, action: ActionHandle) -> None:
+    def provision(self, services: ActionServices, action: Action) -> None:
         """Connect to the services; from now on events may arrive.
 
         Raises:

@@ -1,4 +1,4 @@
-"""The choice of the files that the clean-up modules may touch.
+"""Selection of the files that the clean-up modules may touch.
 
 They skip files that are not regular, files that a process has open, and journals: a pattern
 that matches a journal is assumed to be an error, reported after the other files are processed.
@@ -73,50 +73,50 @@ class OldFiles(Step):
             StepError: some of them could not be processed; the others have been.
         """
         keep, count = self._keep, self._count
-        choice = FileCriteria(
+        criteria = FileCriteria(
             pattern=self._pattern.expand_text(context),
             min_age_s=quantity("Age", self._age, context, parse_interval) / _NANOSECONDS,
             keep_count=None if keep is None else quantity("Keep", keep, context, parse_count),
             max_count=None if count is None else quantity("Count", count, context, parse_count),
         )
-        await self._helpers.call(lambda: process_old_files(choice, self.process_file))
+        await self._helpers.call(lambda: process_old_files(criteria, self.process_file))
 
 
-def process_old_files(choice: FileCriteria, process: Callable[[Path], None]) -> None:
-    """Process the files of a choice.
+def process_old_files(criteria: FileCriteria, process: Callable[[Path], None]) -> None:
+    """Process the files that match criteria.
 
     Raises:
         StepError: some of them could not be processed; the others have been.
     """
-    found = sorted(map(Path, glob.glob(choice.pattern)))
-    journals = [path for path in found if path.name.endswith(_JOURNALS)]
-    old = _old_files([path for path in found if path not in journals], choice.min_age_s)
-    most = len(old) if choice.keep_count is None else max(len(old) - choice.keep_count, 0)
-    if choice.max_count is not None:
-        most = min(most, choice.max_count)
+    paths = sorted(map(Path, glob.glob(criteria.pattern)))
+    journals = [path for path in paths if path.name.endswith(_JOURNALS)]
+    old = _old_files([path for path in paths if path not in journals], criteria.min_age_s)
+    limit = len(old) if criteria.keep_count is None else max(len(old) - criteria.keep_count, 0)
+    if criteria.max_count is not None:
+        limit = min(limit, criteria.max_count)
     problems = [
         f"{path} is a journal, which only the journal actions may touch" for path in journals
     ]
-    for path in old[:most]:
+    for path in old[:limit]:
         try:
             process(path)
         except OSError as error:
             problems.append(f"{path}: {error.strerror or error}")
     if problems:
-        more = f", and {len(problems) - 1} more" if len(problems) > 1 else ""
-        raise StepError(f"{problems[0]}{more}")
+        suffix = f", and {len(problems) - 1} more" if len(problems) > 1 else ""
+        raise StepError(f"{problems[0]}{suffix}")
 
 
-def _old_files(paths: list[Path], age: float) -> list[Path]:
-    """Return the files not modified for `age` seconds that no process has open, oldest first."""
-    latest = time.time() - age
+def _old_files(paths: list[Path], age_s: float) -> list[Path]:
+    """Return the files not modified for `age_s` seconds that no process has open, oldest first."""
+    cutoff_s = time.time() - age_s
     candidates = []
     for path in paths:
         try:
             status = path.lstat()
         except FileNotFoundError:  # another process removed it first
             continue
-        if stat.S_ISREG(status.st_mode) and status.st_mtime <= latest:
+        if stat.S_ISREG(status.st_mode) and status.st_mtime <= cutoff_s:
             candidates.append((status.st_mtime, path, (status.st_dev, status.st_ino)))
     in_use = _open_files() if candidates else frozenset[tuple[int, int]]()
     return [path for _, path, identity in sorted(candidates) if identity not in in_use]
@@ -124,12 +124,12 @@ def _old_files(paths: list[Path], age: float) -> list[Path]:
 
 def _open_files() -> frozenset[tuple[int, int]]:
     """Return device and inode of every file that a process has open, as far as visible to us."""
-    found = set()
+    open_files = set()
     for descriptor in glob.iglob("/proc/[0-9]*/fd/*"):
         try:
             status = os.stat(descriptor)
         except OSError:  # it is closed by now, or belongs to another user
             continue
         if stat.S_ISREG(status.st_mode):
-            found.add((status.st_dev, status.st_ino))
-    return frozenset(found)
+            open_files.add((status.st_dev, status.st_ino))
+    return frozenset(open_files)

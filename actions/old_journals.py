@@ -22,7 +22,7 @@ _NANOSECONDS: Final = 1e9
 
 
 class OldJournals(Step):
-    """Has something done to old journal files.
+    """Marks old journal files for an operation.
 
     Attributes:
         operation: the operation.
@@ -45,10 +45,10 @@ class OldJournals(Step):
         Raises:
             StepError: the age is none, or there are no journals, or nowhere to archive them to.
         """
-        age = quantity("Age", self._age, context, parse_interval) / _NANOSECONDS
+        age_s = quantity("Age", self._age, context, parse_interval) / _NANOSECONDS
         if self._services.journal_retention is None:
             raise StepError("there are no journals: the configuration has no TransactionLog")
         try:
-            await self._services.journal_retention.mark_by_age(self.operation, age)
+            await self._services.journal_retention.mark_by_age(self.operation, age_s)
         except JournalError as error:
             raise StepError(str(error)) from None

@@ -12,13 +12,14 @@ from actions.module import Trigger
 from actions.requests import RequestedAction
 
 if TYPE_CHECKING:
-    from actions.services import ActionHandle, ActionServices
+    from actions.action import Action
+    from actions.services import ActionServices
 
 
 class OnAdmin(Trigger):
     """Runs on a request for its path below /amps/administrator/actions."""
 
-    def provision(self, services: ActionServices, action: ActionHandle) -> None:
+    def provision(self, services: ActionServices, action: Action) -> None:
         """Register the action for requests to the admin interface."""
         get = self.options.get
         path = get("Path") or ""

@@ -7,7 +7,7 @@ from server.util.encoding import text_to_bytes
 
 
 class OnAlert(OnTrackedRecords):
-    """Runs once for each record, and says in a variable which of the two happened."""
+    """Runs once for each record, with a variable for the cause."""
 
     def timeout_variables(self) -> dict[str, bytes]:
         """Return the variable of a record that matched for too long."""

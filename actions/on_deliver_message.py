@@ -12,7 +12,8 @@ from server.util.encoding import text_to_bytes
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from actions.services import ActionHandle, ActionServices
+    from actions.action import Action
+    from actions.services import ActionServices
     from server.topics.subscriptions.client import ClientIdentity
     from server.topics.subscriptions.delivery.envelope import Envelope
 
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 class OnDeliverMessage(Trigger):
     """Runs for each message that a client is sent: once per client, for all its subscriptions."""
 
-    def provision(self, services: ActionServices, action: ActionHandle) -> None:
+    def provision(self, services: ActionServices, action: Action) -> None:
         """Watch deliveries."""
 
         def watch(

@@ -1,4 +1,4 @@
-"""amps-action-on-disconnect-client: a client has gone."""
+"""amps-action-on-disconnect-client: a client has disconnected."""
 
 from actions.clients import OnClient
 

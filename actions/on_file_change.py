@@ -1,6 +1,6 @@
-"""amps-action-on-file-change: a file has been written, made or removed.
+"""amps-action-on-file-change: a file has been written, created or removed.
 
-AMPS has no such module. It is for files that something outside the server brings: a new list of
+AMPS has no such module. It is for files that other programs provide: a new list of
 instruments, a certificate, the configuration itself.
 """
 
@@ -15,7 +15,8 @@ from server.util.encoding import text_to_bytes
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from actions.services import ActionHandle, ActionServices
+    from actions.action import Action
+    from actions.services import ActionServices
     from config_schema.spec import Options
 
 
@@ -29,7 +30,7 @@ class OnFileChange(Trigger):
         super().__init__(options)
         self._stop_watching: Callable[[], None] | None = None
 
-    def provision(self, services: ActionServices, action: ActionHandle) -> None:
+    def provision(self, services: ActionServices, action: Action) -> None:
         """Watch the file."""
         path = self.options.get("Path") or ""
         self._stop_watching = services.file_watch.watch(
@@ -40,6 +41,6 @@ class OnFileChange(Trigger):
         )
 
     def close(self) -> None:
-        """Watch no more."""
+        """Stop watching."""
         if self._stop_watching is not None:
             self._stop_watching()

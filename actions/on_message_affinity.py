@@ -19,8 +19,9 @@ from server.util.encoding import text_to_bytes
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from actions.action import Action
     from actions.message_affinity import AffinityAssignment, AffinityOwner
-    from actions.services import ActionHandle, ActionServices
+    from actions.services import ActionServices
     from config_schema.spec import Options
     from server.topics.subscriptions.client import ClientIdentity
     from server.topics.subscriptions.delivery.record_delivery import RecordMessage
@@ -46,7 +47,7 @@ class OnMessageAffinity(OnRecords):
         ] = {}  # to the control topic
         self._is_posting_paused = False
 
-    def provision(self, services: ActionServices, action: ActionHandle) -> None:
+    def provision(self, services: ActionServices, action: Action) -> None:
         """Follow the records, and the subscriptions to the control topic."""
         super().provision(services, action)
         for record in self.matching_records():
@@ -70,22 +71,22 @@ class OnMessageAffinity(OnRecords):
         if client.message_type != self.options.get("MessageType"):
             return
         if self._selects_control_topic(details["topic"] or ""):
-            who = client.number, client.client_name
-            self._control_subscriptions.setdefault(who, set()).add(details["sub_id"])
-            self._affinities.add_client(who)
+            owner = client.number, client.client_name
+            self._control_subscriptions.setdefault(owner, set()).add(details["sub_id"])
+            self._affinities.add_client(owner)
             self._post_pending()
         else:  # it may have replaced one to the control topic
             self._on_unsubscribe(client, details)
 
     def _on_unsubscribe(self, client: ClientIdentity, details: Mapping[str, str | None]) -> None:
-        who = client.number, client.client_name
-        subscriptions = self._control_subscriptions.get(who)
+        owner = client.number, client.client_name
+        subscriptions = self._control_subscriptions.get(owner)
         if subscriptions is None:
             return
         subscriptions.discard(details["sub_id"])
         if not subscriptions:
-            del self._control_subscriptions[who]
-            self._affinities.remove_client(who, _UNSUBSCRIBE)
+            del self._control_subscriptions[owner]
+            self._affinities.remove_client(owner, _UNSUBSCRIBE)
             self._post_pending()
 
     def _selects_control_topic(self, topic: str) -> bool:

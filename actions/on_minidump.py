@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING
 from actions.module import Trigger
 
 if TYPE_CHECKING:
-    from actions.services import ActionHandle, ActionServices
+    from actions.action import Action
+    from actions.services import ActionServices
 
 
 class OnMinidump(Trigger):
     """Runs when a minidump has been written."""
 
-    def provision(self, services: ActionServices, action: ActionHandle) -> None:
+    def provision(self, services: ActionServices, action: Action) -> None:
         """Listen for it."""
         services.minidump_listeners.append(action)

@@ -28,7 +28,7 @@ class OnOofMessage(OnRecords):
         return matching_types(self.options.get("MessageType") or "", self.services)
 
     def on_oof(self, topic: str, body: bytes, message: RecordMessage) -> None:
-        """Run, if the record left for a reason that is asked for."""
+        """Run, if the record left for a selected reason."""
         if message.reason not in _REASONS[(self.options.get("Type") or "all").strip().lower()]:
             return
         previous = message.previous or b""

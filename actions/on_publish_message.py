@@ -14,7 +14,8 @@ from server.topics.subscriptions.delivery.envelope import iso_timestamp
 from server.util.encoding import text_to_bytes
 
 if TYPE_CHECKING:
-    from actions.services import ActionHandle, ActionServices
+    from actions.action import Action
+    from actions.services import ActionServices
     from config_schema.spec import Options
     from server.engine.internal_client import InternalClient
     from server.topics.subscriptions.delivery.envelope import Envelope
@@ -30,7 +31,7 @@ class OnPublishMessage(Trigger):
         self._client: InternalClient | None = None
         self._subscription: Subscription | None = None
 
-    def provision(self, services: ActionServices, action: ActionHandle) -> None:
+    def provision(self, services: ActionServices, action: Action) -> None:
         """Subscribe."""
         get = self.options.get
         source = (get("MessageSource") or "all").strip().lower()
@@ -56,7 +57,7 @@ class _PublishSink:
         source: `local`, `replicated` or `all`: where the messages have been published.
     """
 
-    def __init__(self, action: ActionHandle, source: str) -> None:
+    def __init__(self, action: Action, source: str) -> None:
         self._action = action
         self._skipped_origin = {"local": True, "replicated": False}.get(source)
 

@@ -19,7 +19,8 @@ from actions.schedule import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from actions.services import ActionHandle, ActionServices
+    from actions.action import Action
+    from actions.services import ActionServices
     from config_schema.spec import Options
     from server.util.clock import Clock
 
@@ -55,7 +56,7 @@ class OnSchedule(Trigger):
             self._clock.wall_offset_s if self._is_interval else 0.0
         )
 
-    def provision(self, services: ActionServices, action: ActionHandle) -> None:
+    def provision(self, services: ActionServices, action: Action) -> None:
         """Read the schedule; it counts from the start of the instance."""
         try:
             self._clock: Clock = services.engine.clock
@@ -70,8 +71,8 @@ class OnSchedule(Trigger):
     @property
     def _name(self) -> str:
         """The name of the schedule in the log: its Name, or its text."""
-        given = (self.options.get(option) for option in ("Name", "Every", "Crontab"))
-        return next(filter(None, given), "")
+        names = (self.options.get(option) for option in ("Name", "Every", "Crontab"))
+        return next(filter(None, names), "")
 
     def start(self) -> None:
         """Begin to wait for the first firing."""
@@ -80,7 +81,7 @@ class OnSchedule(Trigger):
         self._set_timer(self._schedule.next_after(self._schedule_now()))
 
     def close(self) -> None:
-        """Wait no more."""
+        """Stop waiting for firings."""
         if self._cancel_timer is not None:
             self._cancel_timer()
             self._cancel_timer = self._next_due = None
@@ -119,13 +120,13 @@ class OnSchedule(Trigger):
         if now < due:
             self._set_timer(due)
             return
-        following = self._schedule.next_after(due)
-        self._set_timer(following if following > now else self._schedule.next_after(now))
+        next_due = self._schedule.next_after(due)
+        self._set_timer(next_due if next_due > now else self._schedule.next_after(now))
         self._action.post({}, self._cause)
 
 
 def _nothing() -> None:
-    """Forget no clock."""
+    """Do nothing: there is no clock listener."""
 
 
 def read_schedule(options: Options) -> Schedule:

@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING
 from actions.module import Trigger
 
 if TYPE_CHECKING:
-    from actions.services import ActionHandle, ActionServices
+    from actions.action import Action
+    from actions.services import ActionServices
 
 
 class OnShutdown(Trigger):
-    """Runs when everything else is still there."""
+    """Runs while everything else is still in operation."""
 
-    def provision(self, services: ActionServices, action: ActionHandle) -> None:
+    def provision(self, services: ActionServices, action: Action) -> None:
         """Register the action as a shutdown callback."""
         services.shutdown_callbacks.append(partial(action.perform, {}))

@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING
 from actions.module import ModuleProvisionError, Trigger
 
 if TYPE_CHECKING:
-    from actions.services import ActionHandle, ActionServices
+    from actions.action import Action
+    from actions.services import ActionServices
 
 
 class OnSignal(Trigger):
     """Runs when the process receives a signal."""
 
-    def provision(self, services: ActionServices, action: ActionHandle) -> None:
+    def provision(self, services: ActionServices, action: Action) -> None:
         """Handle the signal."""
         number = signal_of(self.options.get("Signal") or "")
         try:

@@ -11,7 +11,8 @@ from server.topics.subscriptions.delivery.record_delivery import EXPIRED
 from server.util.encoding import text_to_bytes
 
 if TYPE_CHECKING:
-    from actions.services import ActionHandle, ActionServices
+    from actions.action import Action
+    from actions.services import ActionServices
     from config_schema.spec import Options
     from server.queues.topic.browser import UnacknowledgedMessage
     from server.topics.subscriptions.delivery.record_delivery import RecordMessage
@@ -23,15 +24,15 @@ _TIME_LIMIT: Final = "time_limit"
 class OnSowExpireMessage(OnRecords):
     """Runs for each record that expires from a topic.
 
-    Of a queue it hears of all messages that leave without having been acknowledged, however often
-    they have been tried (AMPS User Guide, On SOW Message Expiration).
+    For a queue it runs for all messages that leave without having been acknowledged, after any
+    number of deliveries (AMPS User Guide, On SOW Message Expiration).
     """
 
     def __init__(self, options: Options) -> None:
         super().__init__(options)
         self._remove_listener: Callable[[], None] | None = None
 
-    def provision(self, services: ActionServices, action: ActionHandle) -> None:
+    def provision(self, services: ActionServices, action: Action) -> None:
         """Subscribe to the topic, or listen to the queue."""
         queues = services.engine.topics.queues
         topic, message_type = self.options.get("Topic"), self.options.get("MessageType")
@@ -42,31 +43,31 @@ class OnSowExpireMessage(OnRecords):
         self.services, self.action = services, action
         name = queue.name
         self._remove_listener = queue.browser.add_removal_callback(
-            lambda farewell: self._on_unacknowledged(name, farewell)
+            lambda message: self._on_unacknowledged(name, message)
         )
 
     def close(self) -> None:
-        """Hear of nothing any more."""
+        """Unsubscribe, and remove the queue's callback."""
         super().close()
         if self._remove_listener is not None:
             self._remove_listener()
             self._remove_listener = None
 
     def on_oof(self, topic: str, body: bytes, message: RecordMessage) -> None:
-        """Run, if the record expired, and for a reason that is asked for."""
+        """Run, if the record expired, and for a selected reason."""
         if message.reason == EXPIRED:
             self._post_if_selected((_TIME_LIMIT,), removed_record_variables(topic, body, message))
 
-    def _on_unacknowledged(self, queue: str, farewell: UnacknowledgedMessage) -> None:
-        values = message_variables(queue, farewell.body)
-        values["AMPS_CORRELATION_ID"] = text_to_bytes(farewell.correlation_id)
-        self._post_if_selected(farewell.removal.reasons, values)
+    def _on_unacknowledged(self, queue: str, message: UnacknowledgedMessage) -> None:
+        values = message_variables(queue, message.body)
+        values["AMPS_CORRELATION_ID"] = text_to_bytes(message.correlation_id)
+        self._post_if_selected(message.removal.reasons, values)
 
     def _post_if_selected(self, reasons: Iterable[str], values: dict[str, bytes]) -> None:
-        """Run, if one of the reasons is asked for."""
-        wanted = self.options.get("Reason")
-        if wanted is not None:
-            words = {word.strip().lower() for word in wanted.split(",")}
-            if words.isdisjoint(reasons):
+        """Run, if one of the reasons is selected."""
+        option = self.options.get("Reason")
+        if option is not None:
+            selected_reasons = {reason.strip().lower() for reason in option.split(",")}
+            if selected_reasons.isdisjoint(reasons):
                 return
         self.action.post(values | {"AMPS_REASON": text_to_bytes(",".join(reasons))})

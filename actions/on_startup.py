@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING
 from actions.module import Trigger
 
 if TYPE_CHECKING:
-    from actions.services import ActionHandle, ActionServices
+    from actions.action import Action
+    from actions.services import ActionServices
 
 
 class OnStartup(Trigger):
     """Runs when everything else has started."""
 
-    def provision(self, services: ActionServices, action: ActionHandle) -> None:
+    def provision(self, services: ActionServices, action: Action) -> None:
         """Register the action as a startup callback."""
         services.startup_callbacks.append(partial(action.perform, {}))

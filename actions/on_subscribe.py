@@ -4,6 +4,6 @@ from actions.subscriptions import OnSubscription
 
 
 class OnSubscribe(OnSubscription):
-    """Runs when a client subscribes, whichever command it uses for that."""
+    """Runs when a client subscribes, by any command."""
 
     events = ("subscribe", "delta_subscribe", "sow_and_subscribe", "sow_and_delta_subscribe")

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class ChangeProxiedTransfer(Step):
-    """Sets it for one queue, until it is set otherwise or the instance ends.
+    """Sets proxied transfer for one queue, until it is set otherwise or the instance ends.
 
     Attributes:
         enabled: the new setting.

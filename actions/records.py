@@ -14,7 +14,8 @@ from server.storage.sow.query.query import QuerySpec
 from server.storage.sow.records import to_nanoseconds
 
 if TYPE_CHECKING:
-    from actions.services import ActionHandle, ActionServices
+    from actions.action import Action
+    from actions.services import ActionServices
     from config_schema.spec import Options
     from server.engine.internal_client import InternalClient
     from server.storage.sow.records import Record
@@ -38,21 +39,21 @@ class OnRecords(Trigger):
         super().__init__(options)
         self._subscriptions: list[tuple[InternalClient, Subscription]] = []
 
-    def provision(self, services: ActionServices, action: ActionHandle) -> None:
+    def provision(self, services: ActionServices, action: Action) -> None:
         """Subscribe to the topics, as far as there are any with records."""
         self.services = services
         self.action = action
         literal = not services.engine.settings.regex_topics
         topic = self.options.get(self.topic_option) or ""
         selector = select_topics(topic, literal=literal)
-        found = [
+        message_types = [
             name
             for name in self.message_types()
             if services.engine.sow_registry.select(name, selector)
         ]
-        if not found:
+        if not message_types:
             services.engine.log.emit("29-0110", action=action.name, topic=topic)
-        for name in found:
+        for name in message_types:
             client = services.make_client(action.name, name)
             try:
                 subscription = client.subscribe(topic, self, self._filter, "oof")
@@ -79,31 +80,31 @@ class OnRecords(Trigger):
         engine, text = self.services.engine, self._filter
         filter_ = None if not text else parse(text, ContextKind.FILTER, engine.settings.functions)
         selector = select_topics(self.options.get(self.topic_option) or "", literal=True)
-        found: list[Record] = []
+        matching: list[Record] = []
         for name in self.message_types():
             for selected in engine.sow_registry.select(name, selector):
                 now = to_nanoseconds(engine.clock.now())
                 query = selected.source.query(
                     QuerySpec(filter=filter_, topic_predicate=selected.name_filter), now
                 )
-                found += [record for records in query for record in records]
-        return sorted(found, key=lambda one: one.timestamp)
+                matching += [record for records in query for record in records]
+        return sorted(matching, key=lambda candidate: candidate.timestamp)
 
     def current_body(self, topic: str, key: str) -> bytes | None:
         """Return the current body of a record; None if it is gone."""
-        keeper = self.services.engine.sow_registry.find(
+        source = self.services.engine.sow_registry.find(
             self.options.get("MessageType") or "", topic
         )
-        if keeper is None:
+        if source is None:
             return None
-        record = keeper.table.get(keeper.table.make_identity(key, topic))
+        record = source.table.get(source.table.make_identity(key, topic))
         return None if record is None else record.body
 
     def on_message(self, topic: str, body: bytes, envelope: Envelope) -> None:
         """Handle a message of a topic without records; a pattern may match some of these."""
 
     def on_record(self, topic: str, body: bytes, message: RecordMessage) -> None:
-        """Handle a record that matches, newly or still."""
+        """Handle a record that matches, also if it matched before."""
 
     def on_oof(self, topic: str, body: bytes, message: RecordMessage) -> None:
         """Handle a record that does not match any more."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class RequestedAction:
-    """One of them.
+    """An action that runs on a request.
 
     Attributes:
         path: the last part of its path.

@@ -37,9 +37,9 @@ def reset_entitlement(
     """
     engine.security_switches.forget_permissions(transport, user)
     engine.topics.invalidate()  # disconnects affected clients below; checks others again
-    whose = [f"user {user!r}"] if user is not None else []
-    whose += [f"transport {transport}"] if transport is not None else []
-    engine.log.emit("25-0002", what="entitlement", whose=" on ".join(whose) or None)
+    scope = [f"user {user!r}"] if user is not None else []
+    scope += [f"transport {transport}"] if transport is not None else []
+    engine.log.emit("25-0002", what="entitlement", whose=" on ".join(scope) or None)
     for session in list(engine.sessions):
         if (
             session.is_logged_on

@@ -107,7 +107,7 @@ class ActionRunner:
         ]
 
     def _state_of(self, spec: ActionSpec, action: Action) -> ActionState:
-        due = (trigger.next_run for trigger, owner, _ in self._triggers if owner is action)
+        next_runs = (trigger.next_run for trigger, owner, _ in self._triggers if owner is action)
         return ActionState(
             tuple(_trigger_state(use) for use in spec.triggers),
             tuple(step.use.module for step in spec.steps),
@@ -117,20 +117,20 @@ class ActionRunner:
             action.pending_runs,
             action.last_run,
             action.last_failed_run,
-            min((moment for moment in due if moment is not None), default=None),
+            min((time_s for time_s in next_runs if time_s is not None), default=None),
         )
 
     async def start(self) -> None:
         """Start the triggers, such as schedules, and run the actions of the startup event."""
         for trigger, _, _ in self._triggers:
             trigger.start()
-        for run in self._services.startup_callbacks:
-            await run()
+        for callback in self._services.startup_callbacks:
+            await callback()
 
     async def run_shutdown_actions(self) -> None:
         """Run the actions of the shutdown event, before the instance stops."""
-        for run in self._services.shutdown_callbacks:
-            await run()
+        for callback in self._services.shutdown_callbacks:
+            await callback()
 
     async def close(self) -> None:
         """Stop receiving events, wait a limited time for runs to finish, and cancel the rest."""
@@ -160,7 +160,7 @@ class ActionRunner:
 
 
 def _trigger_state(use: ModuleUse) -> TriggerState:
-    return TriggerState(use.module, tuple((one.name, one.value) for one in use.options))
+    return TriggerState(use.module, tuple((option.name, option.value) for option in use.options))
 
 
 def _title(triggers: Sequence[ModuleUse]) -> str:

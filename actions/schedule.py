@@ -1,4 +1,4 @@
-"""When a scheduled action runs: a text becomes a schedule, which turns a moment into the next.
+"""Schedules of actions: a text is parsed into a schedule, which maps a moment to the next firing.
 
 Schedules are pure: nothing here sleeps or reads a clock, so next year's firings can be
 listed today.
@@ -58,7 +58,7 @@ class ScheduleError(ValueError):
 
 
 class Schedule(Protocol):
-    """Answers one question about time."""
+    """Computes firings."""
 
     def next_after(self, moment: datetime) -> datetime:
         """Return the first firing later than `moment`, which must carry a time zone.
@@ -96,10 +96,10 @@ class CalendarSchedule:
         while True:
             # In UTC, because adding to a local time may change which of two equal times it is.
             later = firing.astimezone(UTC) + timedelta(microseconds=1)
-            found = self.trigger.get_next_fire_time(None, later)
-            if not isinstance(found, datetime):
+            next_fire = self.trigger.get_next_fire_time(None, later)
+            if not isinstance(next_fire, datetime):
                 raise OverflowError(f"the calendar ends before the schedule fires after {moment}")
-            firing = found
+            firing = next_fire
             if not (self.fires_once and firing.fold):
                 return firing
 
@@ -172,11 +172,13 @@ def parse_crontab(text: str, local: tzinfo) -> Schedule:
     days = [{"day": day, "day_of_week": weekday}]
     if not fields[2].startswith("*") and not fields[4].startswith("*"):
         days = [{"day": day}, {"day_of_week": weekday}]
-    choices = [{"minute": minute, "hour": hour, "month": month, **chosen} for chosen in days]
-    possible = [choice for choice in choices if _ever_fires(choice)]
-    if not possible:
+    choices = [
+        {"minute": minute, "hour": hour, "month": month, **day_fields} for day_fields in days
+    ]
+    valid_choices = [choice for choice in choices if _ever_fires(choice)]
+    if not valid_choices:
         raise ScheduleError(f"{quoted(text)} never comes: no month of its list has that day")
-    triggers = [CronTrigger(second=0, timezone=local, **choice) for choice in possible]
+    triggers = [CronTrigger(second=0, timezone=local, **choice) for choice in valid_choices]
     trigger = triggers[0] if len(triggers) == 1 else OrTrigger(triggers)
     return CalendarSchedule(trigger, fires_once=not fields[1].startswith("*"))
 
@@ -206,35 +208,35 @@ def _weekday(name: str, text: str) -> str:
 
 def _cron_values(text: str, rule: _CronField) -> str:
     """Return the values of a field in apscheduler's notation, where Monday is 0."""
-    chosen: set[int] = set()
+    values: set[int] = set()
     for part in text.split(","):
         span, slash, step = part.partition("/")
         if slash and not (step.isascii() and step.isdigit() and int(step) > 0):
             raise _bad_field(text, rule)
         first, last = _span(span, bool(slash), rule, text)
-        chosen.update(range(first, last + 1, int(step or "1")))
+        values.update(range(first, last + 1, int(step or "1")))
     if rule.name == "day of the week":
-        chosen = {(day - 1) % 7 for day in chosen}
-    return ",".join(str(value) for value in sorted(chosen))
+        values = {(day - 1) % 7 for day in values}
+    return ",".join(str(number) for number in sorted(values))
 
 
-def _span(span: str, stepped: bool, rule: _CronField, text: str) -> tuple[int, int]:
+def _span(span: str, has_step: bool, rule: _CronField, text: str) -> tuple[int, int]:
     if span == "*":
         return rule.lowest, rule.highest
     low, dash, high = span.partition("-")
     first = _number(low, rule, text)
-    last = _number(high, rule, text) if dash else rule.highest if stepped else first
+    last = _number(high, rule, text) if dash else rule.highest if has_step else first
     if last < first:
         raise _bad_field(text, rule)
     return first, last
 
 
-def _number(word: str, rule: _CronField, text: str) -> int:
-    if word.upper() in rule.names:
-        return rule.names.index(word.upper()) + rule.first_name
-    if not (word.isascii() and word.isdigit() and rule.lowest <= int(word) <= rule.highest):
+def _number(value: str, rule: _CronField, text: str) -> int:
+    if value.upper() in rule.names:
+        return rule.names.index(value.upper()) + rule.first_name
+    if not (value.isascii() and value.isdigit() and rule.lowest <= int(value) <= rule.highest):
         raise _bad_field(text, rule)
-    return int(word)
+    return int(value)
 
 
 def _bad_field(text: str, rule: _CronField) -> ScheduleError:

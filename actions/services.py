@@ -9,11 +9,13 @@ from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Protocol, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 if TYPE_CHECKING:
+    from actions.action import Action
     from actions.context import ActionContext
     from actions.requests import RequestedAction
+    from server.app.wiring.transport_table import TransportTable
     from server.engine.engine import Engine
     from server.engine.internal_client import InternalClient
     from server.engine.maintenance.journal_retention import JournalRetention
@@ -27,24 +29,6 @@ _Result = TypeVar("_Result")
 
 _HELPER_THREADS: Final = 8
 """Maximum number of steps that can wait for the operating system concurrently."""
-
-
-class TransportControl(Protocol):
-    """The transports of the instance."""
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """The names of the transports that can be opened and closed."""
-
-    @property
-    def open_from_start(self) -> Mapping[str, bool]:
-        """The transports that open at the start, each mapped to whether it is open now."""
-
-    async def enable(self, name: str) -> None:
-        """Open a transport, if it is not open."""
-
-    async def disable(self, name: str) -> None:
-        """Close a transport and disconnect its clients, if it is open."""
 
 
 class ActionThreads:
@@ -70,7 +54,7 @@ class SignalDispatcher:
     """Dispatches signals of the process to handlers.
 
     A start can take long, and the event loop does not run meanwhile. Signals are recorded from the
-    beginning: the start checks between its steps for signals that ask for a stop; the others
+    beginning: the start checks between its steps for signals that request a stop; the others
     are dispatched as soon as their handlers are added.
     """
 
@@ -96,7 +80,7 @@ class SignalDispatcher:
         """Return if the start may continue.
 
         Raises:
-            StopRequestedError: a signal has asked for a stop.
+            StopRequestedError: a signal has requested a stop.
         """
         for number in self._recorded_signals:
             if number in self._stop_signals:
@@ -125,29 +109,6 @@ class SignalDispatcher:
             handler()
 
 
-class ActionHandle(Protocol):
-    """The action that a trigger runs."""
-
-    @property
-    def name(self) -> str:
-        """The name of the action, for the log."""
-
-    @property
-    def is_busy(self) -> bool:
-        """True if so many runs are queued that triggers should hold back further ones."""
-
-    def post(self, values: Mapping[str, bytes], cause: str | None = None) -> None:
-        """Schedule a run of the action.
-
-        Args:
-            values: the context variables of the event.
-            cause: the event, for the log; None for the name of the trigger.
-        """
-
-    async def perform(self, values: Mapping[str, bytes]) -> None:
-        """Run the action, and wait until it has finished."""
-
-
 @dataclass(slots=True)
 class ActionServices:
     """The services of an instance.
@@ -156,7 +117,7 @@ class ActionServices:
         engine: sessions and topics, the log and the clock.
         make_client: creates a client inside the server; takes its name and its message type.
         transports: the transports.
-        stop_instance: stops the instance; takes the name of the requester.
+        stop_instance: stops the instance; takes the cause, for the log.
         rotate_logs: continues the log files in their next files.
         write_minidump: writes a minidump and returns its path, None if minidumps are disabled;
             blocks on the disk.
@@ -180,7 +141,7 @@ class ActionServices:
 
     engine: Engine
     make_client: Callable[[str, str], InternalClient]
-    transports: TransportControl
+    transports: TransportTable
     stop_instance: Callable[[str], None]
     rotate_logs: Callable[[], None]
     write_minidump: Callable[[], Path | None]
@@ -193,8 +154,8 @@ class ActionServices:
     helper_threads: ActionThreads = field(default_factory=ActionThreads)
     signals: SignalDispatcher = field(default_factory=SignalDispatcher)
     counters: Counter[str] = field(default_factory=Counter)
-    event_listeners: dict[str, list[ActionHandle]] = field(default_factory=dict)
-    minidump_listeners: list[ActionHandle] = field(default_factory=list)
+    event_listeners: dict[str, list[Action]] = field(default_factory=dict)
+    minidump_listeners: list[Action] = field(default_factory=list)
     requested_actions: list[RequestedAction] = field(default_factory=list)
     startup_callbacks: list[Callable[[], Awaitable[None]]] = field(default_factory=list)
     shutdown_callbacks: list[Callable[[], Awaitable[None]]] = field(default_factory=list)

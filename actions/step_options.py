@@ -23,5 +23,5 @@ class StepOptions:
         self._rules = {option.name: option for option in rule.options}
 
     def rule(self, name: str) -> OptionRule:
-        """Return the rule of an option, which says by its kind how values are escaped in it."""
+        """Return the rule of an option; its kind determines the escaping of values."""
         return self._rules[name]

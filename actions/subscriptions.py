@@ -11,7 +11,8 @@ from server.util.encoding import text_to_bytes
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from actions.services import ActionHandle, ActionServices
+    from actions.action import Action
+    from actions.services import ActionServices
     from config_schema.spec import Options
     from server.topics.subscriptions.client import ClientIdentity
 
@@ -25,7 +26,7 @@ class OnSubscription(Trigger):
 
     events: ClassVar[tuple[str, ...]]
 
-    def provision(self, services: ActionServices, action: ActionHandle) -> None:
+    def provision(self, services: ActionServices, action: Action) -> None:
         """Listen for the events."""
         topics = watched_topics(self.options, services)
         message_type = self.options.get("MessageType")

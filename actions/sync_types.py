@@ -22,7 +22,7 @@ _NANOSECONDS: Final = 1e9
 
 
 class ChangeSyncType(Step):
-    """Looks how old the oldest entry is that a destination has not acknowledged."""
+    """Changes sync types by the age of the oldest entry that a destination has not acknowledged."""
 
     def __init__(self, options: StepOptions) -> None:
         super().__init__(options)
@@ -35,12 +35,12 @@ class ChangeSyncType(Step):
         self._clock = services.engine.clock
         self._started_s = self._clock.steady()
 
-    def change_sync_types(self, replication: ReplicationState, age: int) -> None:
+    def change_sync_types(self, replication: ReplicationState, age_us: int) -> None:
         """Change it for the destinations concerned.
 
         Args:
             replication: has them.
-            age: of the oldest entry that decides, in microseconds.
+            age_us: of the oldest entry that decides, in microseconds.
         """
         raise NotImplementedError
 
@@ -50,10 +50,10 @@ class ChangeSyncType(Step):
         Raises:
             StepError: an interval is none.
         """
-        age = quantity("Age", self._age, context, parse_interval)
-        grace = 0
+        age_ns = quantity("Age", self._age, context, parse_interval)
+        grace_ns = 0
         if self._grace_period is not None:
-            grace = quantity("GracePeriod", self._grace_period, context, parse_interval)
-        is_early = self._clock.steady() < self._started_s + grace / _NANOSECONDS
+            grace_ns = quantity("GracePeriod", self._grace_period, context, parse_interval)
+        is_early = self._clock.steady() < self._started_s + grace_ns / _NANOSECONDS
         if self._replication is not None and not is_early:
-            self.change_sync_types(self._replication, age // _NANOSECONDS_IN_MICROSECOND)
+            self.change_sync_types(self._replication, age_ns // _NANOSECONDS_IN_MICROSECOND)

@@ -25,7 +25,8 @@ from server.util.encoding import text_to_bytes
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from actions.services import ActionHandle, ActionServices
+    from actions.action import Action
+    from actions.services import ActionServices
     from config_schema.spec import Options
     from server.topics.subscriptions.delivery.envelope import Envelope
     from server.topics.subscriptions.delivery.record_delivery import RecordMessage
@@ -56,7 +57,7 @@ class _TrackedRecord:
 class OnTrackedRecords(OnRecords):
     """Runs when a record has matched a filter for a duration; without one, as soon as it matches.
 
-    A subclass may want to hear of those that stop matching before that, too.
+    A subclass may also handle records that stop matching before that.
     """
 
     def __init__(self, options: Options) -> None:
@@ -74,14 +75,14 @@ class OnTrackedRecords(OnRecords):
         """Further variables of a run for one that stopped matching; None for no run."""
         return None
 
-    def provision(self, services: ActionServices, action: ActionHandle) -> None:
+    def provision(self, services: ActionServices, action: Action) -> None:
         """Subscribe, and track the records that match already."""
         super().provision(services, action)
         self._clock = services.engine.clock
         self._track_matching_records()
 
     def close(self) -> None:
-        """Unsubscribe and wait no more."""
+        """Unsubscribe, and cancel the timer."""
         super().close()
         if self._cancel_timer is not None:
             self._cancel_timer()
@@ -89,31 +90,31 @@ class OnTrackedRecords(OnRecords):
 
     def on_record(self, topic: str, body: bytes, message: RecordMessage) -> None:  # noqa: ARG002 - see `Sink`
         """Track the record, unless it is tracked already."""
-        entry = topic, message.key
-        tracked = self._tracked.get(entry)
+        record_key = topic, message.key
+        tracked = self._tracked.get(record_key)
         if tracked is not None:
             tracked.update(message.envelope)
-        elif entry not in self._timed_out_keys:
-            tracked = self._tracked[entry] = _TrackedRecord(self._clock.steady(), "", "")
+        elif record_key not in self._timed_out_keys:
+            tracked = self._tracked[record_key] = _TrackedRecord(self._clock.steady(), "", "")
             tracked.update(message.envelope)
             self._set_timer()
 
     def on_oof(self, topic: str, body: bytes, message: RecordMessage) -> None:
-        """Track the record no more."""
-        entry = topic, message.key
-        self._timed_out_keys.discard(entry)
-        tracked = self._tracked.pop(entry, None)
-        more = self.stop_variables()
-        if tracked is not None and more is not None:
+        """Stop tracking the record."""
+        record_key = topic, message.key
+        self._timed_out_keys.discard(record_key)
+        tracked = self._tracked.pop(record_key, None)
+        stop_variables = self.stop_variables()
+        if tracked is not None and stop_variables is not None:
             if message.reason == MATCH:  # the others leave the record as it was
                 tracked.update(message.envelope)
-            self.action.post(self._variables(entry, body, tracked) | more)
+            self.action.post(self._variables(record_key, body, tracked) | stop_variables)
 
     def _track_matching_records(self) -> None:
         for record in self.matching_records():
-            updated = to_seconds(record.timestamp) - self._clock.wall_offset_s
-            since = SteadySeconds(min(updated, self._clock.steady()))
-            self._tracked[record.topic, record.key] = _TrackedRecord(since, "", record.bookmark)
+            updated_s = to_seconds(record.timestamp) - self._clock.wall_offset_s
+            since_s = SteadySeconds(min(updated_s, self._clock.steady()))
+            self._tracked[record.topic, record.key] = _TrackedRecord(since_s, "", record.bookmark)
         self._set_timer()
 
     def _set_timer(self) -> None:
@@ -124,22 +125,24 @@ class OnTrackedRecords(OnRecords):
 
     def _on_timer(self) -> None:
         self._cancel_timer = None
-        latest = self._clock.steady() - self._duration_s
+        cutoff_s = self._clock.steady() - self._duration_s
         while self._tracked:
-            entry, tracked = next(iter(self._tracked.items()))
-            if tracked.since_s > latest:
+            record_key, tracked = next(iter(self._tracked.items()))
+            if tracked.since_s > cutoff_s:
                 break
-            del self._tracked[entry]
-            self._timed_out_keys.add(entry)
-            body = self.current_body(*entry)
+            del self._tracked[record_key]
+            self._timed_out_keys.add(record_key)
+            body = self.current_body(*record_key)
             if body is not None:
-                self.action.post(self._variables(entry, body, tracked) | self.timeout_variables())
+                self.action.post(
+                    self._variables(record_key, body, tracked) | self.timeout_variables()
+                )
         self._set_timer()
 
     def _variables(
-        self, entry: tuple[str, str], body: bytes, tracked: _TrackedRecord
+        self, record_key: tuple[str, str], body: bytes, tracked: _TrackedRecord
     ) -> dict[str, bytes]:
-        topic, key = entry
+        topic, key = record_key
         return message_variables(topic, body) | {
             "AMPS_BOOKMARK": text_to_bytes(tracked.bookmark),
             "AMPS_TIMESTAMP": text_to_bytes(

@@ -10,8 +10,9 @@ from server.transports.listener import TransportError
 
 if TYPE_CHECKING:
     from actions.context import ActionContext
-    from actions.services import ActionServices, TransportControl
+    from actions.services import ActionServices
     from actions.step_options import StepOptions
+    from server.app.wiring.transport_table import TransportTable
 
 
 class SwitchTransport(Step):
@@ -27,7 +28,7 @@ class SwitchTransport(Step):
         """Keep a reference to the transports."""
         self._transports = services.transports
 
-    async def switch_transport(self, transports: TransportControl, name: str) -> None:
+    async def switch_transport(self, transports: TransportTable, name: str) -> None:
         """Switch one transport.
 
         Raises:
@@ -36,7 +37,7 @@ class SwitchTransport(Step):
         raise NotImplementedError
 
     async def run(self, context: ActionContext) -> None:
-        """Switch the transports that are meant.
+        """Switch the configured transports.
 
         Raises:
             StepError: one of them does not exist or cannot be switched.

@@ -39,7 +39,7 @@ _OWN_PATHS: Final = frozenset(("AMPS_FILE_PATH", "AMPS_MINIDUMP_PATH"))
 _SLASH: Final = re.compile(r"/(?![^{}]*\}\})")
 """A slash that is not part of a variable's name."""
 
-_UNFIT_IN_ARGUMENT: Final = re.compile(rb"[\x00-\x1f'\"\\`]")
+_INVALID_IN_ARGUMENT: Final = re.compile(rb"[\x00-\x1f'\"\\`]")
 _WORD: Final = re.compile(rb"[\w.:/@+\x80-\xff-]*")
 _JSON_ESCAPES: Final = {
     **{code: b"\\u%04x" % code for code in range(0x20)},
@@ -85,13 +85,13 @@ class FileTemplate(VariableTemplate):
             if name not in _OWN_PATHS:
                 self.check_value(name, value)
             pieces += [text_to_bytes(text), self.escape(value)]
-        found = b"".join([*pieces, text_to_bytes(template.tail)])
-        if template.parts and found in (b"", b".", b".."):
+        expanded = b"".join([*pieces, text_to_bytes(template.tail)])
+        if template.parts and expanded in (b"", b".", b".."):
             names = ", ".join(name for _, name in template.parts)
             raise StepError(
-                f"{bytes_to_text(found)!r} as the value of {names} would leave its path"
+                f"{bytes_to_text(expanded)!r} as the value of {names} would leave its path"
             )
-        return found
+        return expanded
 
     def check_value(self, name: str, value: bytes) -> None:
         """Refuse a value that cannot be part of a name.
@@ -132,7 +132,7 @@ class ArgumentTemplate(FileTemplate):
     def check_value(self, name: str, value: bytes) -> None:
         """See `FileTemplate`."""
         super().check_value(name, value)
-        if _UNFIT_IN_ARGUMENT.search(value):
+        if _INVALID_IN_ARGUMENT.search(value):
             raise StepError(f"the value of {name} has a quote or the like: {_shown(value)}")
 
 
@@ -156,7 +156,7 @@ class TopicTemplate(VariableTemplate):
 
     def __init__(self, text: str) -> None:
         super().__init__(text)
-        fixed = "".join([*(before for before, _ in self.parts), self.tail])
+        fixed = "".join([*(preceding for preceding, _ in self.parts), self.tail])
         self.is_literal = bool(self.parts) and not has_regex_characters(fixed)
 
     def expand(self, context: ActionContext) -> bytes:
@@ -175,8 +175,8 @@ class JsonTemplate(VariableTemplate):
         super().__init__(text)
         self._in_string: list[bool] = []
         is_open = False
-        for before, _ in self.parts:
-            is_open = _ends_in_string(before, is_open)
+        for preceding, _ in self.parts:
+            is_open = _ends_in_string(preceding, is_open)
             self._in_string.append(is_open)
 
     def expand(self, context: ActionContext) -> bytes:
@@ -193,8 +193,8 @@ class XmlTemplate(VariableTemplate):
         super().__init__(text)
         self._in_cdata: list[bool] = []
         is_open = False
-        for before, _ in self.parts:
-            for edge in _CDATA_EDGE.findall(before):
+        for preceding, _ in self.parts:
+            for edge in _CDATA_EDGE.findall(preceding):
                 is_open = edge != "]]>"
             self._in_cdata.append(is_open)
 
@@ -204,7 +204,7 @@ class XmlTemplate(VariableTemplate):
         def value(number: int, name: str) -> bytes:
             if self._in_cdata[number]:
                 return context[name].replace(b"]]>", b"]]]]><![CDATA[>")
-            return _XML_ESCAPED.sub(lambda found: _XML_ESCAPES[found[0]], context[name])
+            return _XML_ESCAPED.sub(lambda match: _XML_ESCAPES[match[0]], context[name])
 
         return self.expand_with(value)
 
@@ -225,8 +225,8 @@ class FixTemplate(VariableTemplate):
         self._blanks = bytes.maketrans(separators, b" " * len(separators))
         self._in_value: list[bool] = []
         field = b""
-        for before, _ in self.parts:
-            for octet in text_to_bytes(before):
+        for preceding, _ in self.parts:
+            for octet in text_to_bytes(preceding):
                 field = b"" if octet in separators else field + bytes([octet])
             self._in_value.append(b"=" in field)
 
@@ -289,9 +289,9 @@ def _with_bytes(text: str) -> str:
     """Replace variables like AMPS_BYTE_01 by their bytes: these are fixed text, not values."""
     template = VariableTemplate(text)
     pieces = []
-    for before, name in template.parts:
+    for preceding, name in template.parts:
         byte = byte_of(name)
-        pieces += [before, f"{{{{{name}}}}}" if byte is None else bytes_to_text(byte)]
+        pieces += [preceding, f"{{{{{name}}}}}" if byte is None else bytes_to_text(byte)]
     return "".join([*pieces, template.tail])
 
 
@@ -309,7 +309,7 @@ def _ends_in_string(text: str, is_open: bool) -> bool:
 
 
 def _in_json(value: bytes) -> bytes:
-    return _JSON_ESCAPED.sub(lambda found: _JSON_ESCAPES[found[0][0]], value)
+    return _JSON_ESCAPED.sub(lambda match: _JSON_ESCAPES[match[0][0]], value)
 
 
 def _as_json(value: bytes) -> bytes:

@@ -12,7 +12,7 @@ measured (docs/performance.md). Some modules beside them are not compiled, for t
   classes cannot be;
 - `amperage.wire.header`, `server.storage.journal.format.entry`,
   `server.storage.sow.slab.slab_format` and `server.storage.sow.keys.key_source`: they consist of
-  msgspec structs, enums and runtime-checkable protocols, which do not get faster;
+  msgspec structs, enums and protocols, which do not get faster;
 - the other modules of `server.engine` and `server.engine.commands`: they run once per read, or for
   commands that are rare compared with publishes and subscribes, which arrive by the hundred
   thousand.

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 
 from benchmarks.harness import Server, amperage, mosquitto, nats, relay, tool
 from benchmarks.tables import print_table
+from benchmarks.works import MIXED
 
 ROUNDS = 3
 SECONDS = ("-warm", "0.3", "-secs", "1.2")
@@ -25,6 +26,8 @@ SUBSCRIPTIONS = 1000
 CONNECTIONS = 2000
 EVERYBODY = frozenset({"amps", "nats", "mqtt", "raw"})
 US_ONLY = frozenset({"amps"})
+PATTERNED = frozenset({"amps", "nats"})
+"""Those with subscriptions by pattern that the load generator can say."""
 
 _AMPS_LOGON = b'{"c":"logon","cid":"1","client_name":"idle-%06d","mt":"json","a":"processed"}'
 _MQTT_CONNECT = b"\x10\x17\x00\x04MQTT\x04\x02\x00\x00\x00\x0bidle-%06d"
@@ -66,6 +69,10 @@ WORKS = (
     Work("1 to 1, 256 B", ("-size", "256")),
     Work("1 to 1, 1 KB", ("-size", "1024")),
     Work("1 to 10, 256 B", ("-subs", "10", "-window", "4096")),
+    Work("1 to 1, 256 B, mixed", ("-size", "256", *MIXED), protocols=PATTERNED),
+    Work("1 to 1, 1 KB, mixed", ("-size", "1024", *MIXED), protocols=PATTERNED),
+    Work("1 to 10, 256 B, mixed", ("-subs", "10", "-window", "4096", *MIXED), protocols=PATTERNED),
+    Work("10 publishers, 256 B, mixed", ("-pubs", "10", *MIXED), protocols=PATTERNED),
     Work("1 to 1, one filter", ("-filter", "eq"), protocols=US_ONLY),
     Work("1,000 filters, 10 connections", (*_FILTERED, "-subconns", "10"), protocols=US_ONLY),
     Work("1,000 filters, 1,000 connections", _FILTERED, protocols=US_ONLY),

@@ -36,6 +36,8 @@ _FAN_OUT: Final = ("-subs", "10", "-window", "4096")
 _FIVE: Final = ("-filter", "five", "-sel", "0.01")
 _ALONE: Final = ("-subs", "0")
 _PERSISTED: Final = (*_ALONE, "-ack", "persisted")
+MIXED: Final = ("-topics", "100", "-mixed", "1")
+"""Mixed traffic: each message to one of 100 topics, with a quarter to 1.75 times the size."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +98,18 @@ WORKS: Final[Mapping[str, Work]] = {
         Work("filters-10k", "10,000 filters, 10 connections", _filters(10_000, 10)),
         Work("filters-100k", "100,000 filters, 10 connections", _filters(100_000, 10)),
         Work("filtered-clients", "1,000 filters, 1,000 connections", _filters(1_000, 1_000)),
+        Work("plain-mixed", "1 to 1, 256 B, mixed", MIXED),
+        Work("plain-mixed-1k", "1 to 1, 1 KB, mixed", MIXED, size=1024),
+        Work("fan-out-mixed", "1 to 10, 256 B, mixed", (*_FAN_OUT, *MIXED)),
+        Work("five-mixed", "five predicates, 1% match, 256 B, mixed", (*_FIVE, *MIXED)),
+        Work("log-mixed", "in the log, persisted acks, 256 B, mixed", (*_PERSISTED, *MIXED), _LOG),
+        Work(
+            "log-mixed-1k",
+            "in the log, persisted acks, 1 KB, mixed",
+            (*_PERSISTED, *MIXED),
+            _LOG,
+            1024,
+        ),
         Work("log", "in the log, persisted acks, 256 B", _PERSISTED, _LOG),
         Work("log-1k", "in the log, persisted acks, 1 KB", _PERSISTED, _LOG, 1024),
         Work("records", "records in a file, 256 B", _ALONE, _RECORDS),

@@ -16,7 +16,7 @@ from config_schema.redaction import (
     HIDDEN,
     RULES,
     SECRET,
-    found,
+    find_secrets,
     is_secret_name,
     masked,
     without_values,
@@ -79,9 +79,9 @@ def redact_command_line(words: Sequence[str], values: Collection[str] = ()) -> s
 
 def secrets(text: str) -> set[str]:
     """Return the secrets that `shown` redacts, to search for them in other texts."""
-    raw = set(found(text, _RULES))
-    each = {one.strip().strip("\"'") for one in (*raw, *map(unescape, raw))}
-    return each - {""}
+    raw = set(find_secrets(text, _RULES))
+    unquoted = {secret.strip().strip("\"'") for secret in (*raw, *map(unescape, raw))}
+    return unquoted - {""}
 
 
 def _without_definitions(words: Sequence[str]) -> Iterator[str]:

@@ -117,13 +117,13 @@ class ConfigDocument:
     @property
     def files(self) -> tuple[str, ...]:
         """The files that it was read from: the configuration file and the included files."""
-        found = {self.path: None}
+        files = {self.path: None}
         pending = [self.root]
         while pending:
             node = pending.pop()
-            found[node.location.file] = None
+            files[node.location.file] = None
             pending += node.children
-        return tuple(found)
+        return tuple(files)
 
 
 def load(
@@ -139,7 +139,7 @@ def load(
 
     Returns:
         The expanded configuration; None if a file is not XML or too large. `problems` holds the
-        reason for that, or for a part that could not be expanded (`complete` is false then).
+        reason for that, or for a part that could not be expanded (`is_complete` is false then).
     """
     variables = Variables(path, defines=defines, environ=environ)
     reader = _DocumentLoader(variables, problems)
@@ -224,19 +224,19 @@ class _DocumentLoader:
             raise _LimitReachedError(location, f"elements are nested more than {MAX_DEPTH} deep")
         self._element_count += 1
         if self._element_count > MAX_ELEMENTS:
-            found = f"more than {MAX_ELEMENTS:,} elements"
-            raise _LimitReachedError(location, f"the configuration has {found}")
+            excess = f"more than {MAX_ELEMENTS:,} elements"
+            raise _LimitReachedError(location, f"the configuration has {excess}")
         if len(element.attrib) > MAX_ATTRIBUTES:
             raise _LimitReachedError(location, f"more than {MAX_ATTRIBUTES} attributes")
         for name, value in element.attrib.items():
             expanded = self._expand(value, location, f"{_name(element)}/@{name}")
             if expanded != value:
                 element.set(name, expanded)
-        children, text, whole = self._walk_content(element, file, depth)
+        children, text, is_whole = self._walk_content(element, file, depth)
         attributes = _attributes(element)
-        whole = whole and not any(map(has_reference, (text, *attributes.values())))
+        is_whole = is_whole and not any(map(has_reference, (text, *attributes.values())))
         return ConfigNode(
-            _name(element), text, attributes, tuple(children), location, is_incomplete=not whole
+            _name(element), text, attributes, tuple(children), location, is_incomplete=not is_whole
         )
 
     def _walk_content(
@@ -252,7 +252,7 @@ class _DocumentLoader:
         if texts[0] != (element.text or ""):
             element.text = texts[0]
         nodes: list[ConfigNode] = []
-        whole = True
+        is_whole = True
         for child in list(element):
             tail = self._expand(child.tail, location, label)
             if tail != (child.tail or ""):
@@ -261,17 +261,17 @@ class _DocumentLoader:
             if not isinstance(child.tag, str):  # a comment or a processing instruction
                 continue
             if _name(child) == _INCLUDE:
-                included, all_there = self._include(child, file, depth + 1)
+                included, is_included_whole = self._include(child, file, depth + 1)
                 nodes += included
-                whole = whole and all_there
+                is_whole = is_whole and is_included_whole
             else:
                 nodes.append(self._walk(child, file, depth + 1))
         text = "".join(text for text in texts if not text.isspace()).strip()
         if len(text) > MAX_TEXT:
-            found = f"its text has {len(text):,} characters"
-            self._error(location, label, f"{found}, and no more than {MAX_TEXT:,} are read")
-            whole = False
-        return nodes, text[:MAX_TEXT], whole
+            size = f"its text has {len(text):,} characters"
+            self._error(location, label, f"{size}, and no more than {MAX_TEXT:,} are read")
+            is_whole = False
+        return nodes, text[:MAX_TEXT], is_whole
 
     def _include(
         self, directive: etree._Element, file: _File, depth: int
@@ -292,22 +292,22 @@ class _DocumentLoader:
             return [], False
         if depth > MAX_DEPTH:
             raise _LimitReachedError(location, f"files are included more than {MAX_DEPTH} deep")
-        nodes, _, whole = self._walk_content(included.element, included, depth)
+        nodes, _, is_whole = self._walk_content(included.element, included, depth)
         _splice(directive, included.element, name if wants_comment else None)
-        return nodes, whole
+        return nodes, is_whole
 
     def _wants_comment(self, directive: etree._Element, location: Location, label: str) -> bool:
-        wanted = self._comment_default
+        wants_comment = self._comment_default
         for name, value in _attributes(directive).items():
             if name != "comment":
                 hint = "the one attribute here is comment"
                 self._error(location, label, f"unknown attribute {quoted(name)}", hint)
                 continue
             try:
-                wanted = parse_bool(self._expand(value, location, "Include/@comment"))
+                wants_comment = parse_bool(self._expand(value, location, "Include/@comment"))
             except UnitError as error:
                 self._error(location, "Include/@comment", str(error))
-        return wanted
+        return wants_comment
 
     def _open_included(
         self, name: str, location: Location, label: str, file: _File

@@ -24,7 +24,7 @@ class Location:
 
 
 class HasLocation(Protocol):
-    """Anything that has a location in the configuration: a node, a part of the spec."""
+    """An object with a location in the configuration: a node, a part of the spec."""
 
     @property
     def location(self) -> Location:

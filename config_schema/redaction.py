@@ -76,7 +76,7 @@ _SECRET_NAME: Final = re.compile(
     re.IGNORECASE,
 )
 
-_SHORTEST: Final = 4
+_MIN_SECRET_LENGTH: Final = 4
 """Minimum length of a value to search for: shorter ones are parts of many words."""
 
 
@@ -92,7 +92,7 @@ def masked(text: str, rules: Sequence[re.Pattern[str]] = RULES) -> str:
     return text
 
 
-def found(text: str, rules: Iterable[re.Pattern[str]] = RULES) -> Iterator[str]:
+def find_secrets(text: str, rules: Iterable[re.Pattern[str]] = RULES) -> Iterator[str]:
     """Return the secrets that each of the rules finds in a text."""
     for rule in rules:
         for match in rule.finditer(text):
@@ -100,13 +100,18 @@ def found(text: str, rules: Iterable[re.Pattern[str]] = RULES) -> Iterator[str]:
 
 
 def without_values(text: str, values: Collection[str]) -> str:
-    """Redact values that are known to be secret; names of elements stay, whatever they are.
+    """Redact values that are known to be secret; names of elements stay.
 
     Args:
         text: any text: a configuration, or a sentence that quotes it, possibly shortened.
         values: the values of secret variables.
     """
-    spellings = {one for value in values for one in _spellings(value) if len(value) >= _SHORTEST}
+    spellings = {
+        spelling
+        for value in values
+        for spelling in _spellings(value)
+        if len(value) >= _MIN_SECRET_LENGTH
+    }
     if not spellings:
         return text
     longest_first = sorted(spellings, key=len, reverse=True)
@@ -125,7 +130,7 @@ def _spellings(value: str) -> Iterator[str]:
 
 def _without_beginning(text: str, values: Iterable[str]) -> str:
     """Redact the end of a text, if one of the values begins with it."""
-    lengths = range(len(text), _SHORTEST - 1, -1)
+    lengths = range(len(text), _MIN_SECRET_LENGTH - 1, -1)
     for value in values:
         for length in lengths:
             if text.endswith(value[:length]) and len(value) > length:

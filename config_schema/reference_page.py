@@ -2,8 +2,8 @@
 
     python -m config_schema.reference_page docs/configuration.md man/amps-config.5
 
-Both are written from the same chapters, so that they say the same. The output depends on the
-schema alone: running it twice gives the same bytes, and a test compares the committed files.
+Both are written from the same chapters, so that they have the same content. The output depends on
+the schema alone: running it twice gives the same bytes, and a test compares the committed files.
 """
 
 import re

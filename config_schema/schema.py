@@ -201,8 +201,8 @@ def _appinfo(element: XsdElement) -> Iterator[Element]:
 
 
 def _only(notes: Mapping[str, list[str]], name: str) -> str | None:
-    found = notes.get(name)
-    return found[0] if found else None
+    note = notes.get(name)
+    return note[0] if note else None
 
 
 def _reason(annotation: str | None) -> str | None:

@@ -74,9 +74,11 @@ class Coverage:
     def __init__(self, selections: Iterable[TopicPattern]) -> None:
         self._patterns = tuple(selections)
         self._names = {
-            (one.name, one.message_type) for one in self._patterns if not one.is_expression
+            (pattern.name, pattern.message_type)
+            for pattern in self._patterns
+            if not pattern.is_expression
         }
-        self._expressions = [one for one in self._patterns if one.is_expression]
+        self._expressions = [pattern for pattern in self._patterns if pattern.is_expression]
 
     def covers(self, part: PatternIntersection) -> bool:
         """Return true if all topics of `part` are certain to be selected."""
@@ -87,16 +89,16 @@ class Coverage:
         if self._includes(selected):
             yield (selected,)
             return
-        for one in self._patterns:
-            if selected.includes(one):
-                yield (one,)
-            elif one.is_expression and one.overlaps(selected):
-                yield (selected, one)
+        for pattern in self._patterns:
+            if selected.includes(pattern):
+                yield (pattern,)
+            elif pattern.is_expression and pattern.overlaps(selected):
+                yield (selected, pattern)
 
     def _includes(self, selection: TopicPattern) -> bool:
         key = (selection.name, selection.message_type)
         literally = not selection.is_expression and key in self._names
-        return literally or any(one.includes(selection) for one in self._expressions)
+        return literally or any(expression.includes(selection) for expression in self._expressions)
 
 
 class _NameCondition(Struct, frozen=True):
@@ -121,9 +123,9 @@ class _NameCondition(Struct, frozen=True):
 
     def excludes(self, other: "_NameCondition") -> bool:
         """Return true if no name is accepted by both."""
-        for one, another in ((self, other), (other, self)):
-            if one.at_start and one.at_end:
-                return not another.accepts(one.text)
+        for exact, other_condition in ((self, other), (other, self)):
+            if exact.at_start and exact.at_end:
+                return not other_condition.accepts(exact.text)
         texts = (self.text, other.text)
         shorter, longer = sorted(texts, key=len)
         if self.at_start and other.at_start:
@@ -133,11 +135,11 @@ class _NameCondition(Struct, frozen=True):
 
 @lru_cache(maxsize=1024)
 def _shape(expression: str) -> _NameCondition | None:
-    found = _SHAPE.fullmatch("" if expression in _ANY_NAME else expression)
-    if found is None:
+    match = _SHAPE.fullmatch("" if expression in _ANY_NAME else expression)
+    if match is None:
         return None
     return _NameCondition(
-        _ESCAPED.sub(r"\1", found["text"]),
-        at_start=found["start"] is not None and found["before"] is None,
-        at_end=found["end"] is not None and found["after"] is None,
+        _ESCAPED.sub(r"\1", match["text"]),
+        at_start=match["start"] is not None and match["before"] is None,
+        at_end=match["end"] is not None and match["after"] is None,
     )

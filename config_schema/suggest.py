@@ -8,7 +8,7 @@ from typing import Final
 
 from config_schema import schema
 
-_CLOSE: Final = 0.7
+_MIN_SIMILARITY: Final = 0.7
 """Minimum similarity of two words, as difflib measures it; `InetAdr` and `InetAddr` have 0.93."""
 
 _MAX_LISTED: Final = 8
@@ -37,7 +37,7 @@ _RETIRED: Final[Mapping[str, str]] = {
 """Elements that the language has no longer, with their replacements."""
 
 
-def nearest(word: str, known: Iterable[str], closeness: float = _CLOSE) -> str | None:
+def nearest(word: str, known: Iterable[str], closeness: float = _MIN_SIMILARITY) -> str | None:
     """Return the known word that `word` was probably meant to be, or None; case does not matter."""
     if len(word) > _MAX_COMPARED_LENGTH:
         return None
@@ -60,12 +60,12 @@ def for_element(name: str, parent_path: str) -> str | None:
     if name in _RETIRED:
         return _RETIRED[name]
     allowed = [*schema.children(parent_path), *schema.synonyms(parent_path)]
-    meant = nearest(name, allowed)
+    suggestion = nearest(name, allowed)
     places = _places(name, parent_path)
-    if places and not (meant and meant.casefold() == name.casefold()):
+    if places and not (suggestion and suggestion.casefold() == name.casefold()):
         return f"{name} belongs inside {_either(places)}"
-    if meant:
-        return f"did you mean {meant}?"
+    if suggestion:
+        return f"did you mean {suggestion}?"
     if 0 < len(allowed) <= _MAX_LISTED:
         return f"expected {_either(allowed)}"
     return None
@@ -83,7 +83,10 @@ def is_misplaced_or_misspelt(name: str, parent_path: str) -> bool:
     allowed = [*schema.children(parent_path), *schema.synonyms(parent_path)]
     if nearest(name, allowed) is not None:
         return True
-    neighbours = [parent_path.rpartition("/")[0], *(f"{parent_path}/{one}" for one in allowed)]
+    neighbours = [
+        parent_path.rpartition("/")[0],
+        *(f"{parent_path}/{child_name}" for child_name in allowed),
+    ]
     return any(name in schema.children(path) for path in neighbours)
 
 
@@ -99,11 +102,13 @@ def _places(name: str, parent_path: str) -> list[str]:
 
 def _steps(start: str, end: str) -> int:
     """Count the steps from one element to another through the tree."""
-    here, there = start.split("/"), end.split("/")
+    start_steps, end_steps = start.split("/"), end.split("/")
     shared = 0
-    while shared < min(len(here), len(there)) and here[shared] == there[shared]:
+    while (
+        shared < min(len(start_steps), len(end_steps)) and start_steps[shared] == end_steps[shared]
+    ):
         shared += 1
-    return len(here) + len(there) - 2 * shared
+    return len(start_steps) + len(end_steps) - 2 * shared
 
 
 def _either(names: list[str]) -> str:

@@ -259,19 +259,19 @@ def quoted(text: str) -> str:
     return f"'{shown}'" if len(shown) <= 60 else f"'{shown[:57]}...'"
 
 
-def _quantity(text: str, units: Mapping[str, int], bare: str, what: str, expected: str) -> int:
+def _quantity(text: str, units: Mapping[str, int], bare: str, kind: str, expected: str) -> int:
     match = _QUANTITY.fullmatch(text.strip().lower())
     factor = units.get(match[2] or bare) if match else None
     if match is None or factor is None:
-        raise UnitError(f"{quoted(text)} is not {what}: {expected}")
+        raise UnitError(f"{quoted(text)} is not {kind}: {expected}")
     exact = Decimal(match[1]) * factor
     value = int(exact)
     if value > MAX_INT64:
-        raise UnitError(f"{quoted(text)} is too large to be {what}")
+        raise UnitError(f"{quoted(text)} is too large to be {kind}")
     if value == 0 and exact:
-        raise UnitError(f"{quoted(text)} is too small to be {what}")
+        raise UnitError(f"{quoted(text)} is too small to be {kind}")
     if value != exact and factor == 1:
-        raise UnitError(f"{quoted(text)} is not {what}: there is no fraction of the smallest unit")
+        raise UnitError(f"{quoted(text)} is not {kind}: there is no fraction of the smallest unit")
     return value
 
 

@@ -127,8 +127,10 @@ def _check_versions(root: ConfigNode, problems: Problems) -> None:
     ):
         for node in root.all(name):
             if not node.is_incomplete and _version(node.text) > _version(AMPS_VERSION):
-                found = f"this server implements {AMPS_VERSION}"
-                report(node, _label(root, node), f"asks for AMPS {node.text} or later; {found}")
+                implemented = f"this server implements {AMPS_VERSION}"
+                report(
+                    node, _label(root, node), f"asks for AMPS {node.text} or later; {implemented}"
+                )
 
 
 def _version(text: str) -> list[int]:
@@ -192,8 +194,8 @@ def _wrong_children(element: _Element) -> Iterator[_Violation]:
             yield _Violation(child, label, "unknown element", hint)
         elif doc and not doc.repeatable and earlier is not child:
             name = "" if earlier.written_tag == child.written_tag else f" as {earlier.written_tag}"
-            found = f"it is already at {earlier.location}{name}"
-            yield _Violation(child, label, f"given twice: {found}")
+            duplicate = f"it is already at {earlier.location}{name}"
+            yield _Violation(child, label, f"given twice: {duplicate}")
     for name, doc in listed.items():
         if doc.required and name not in first and not element.node.is_incomplete:
             expected = f": expected {_content(doc)}"
@@ -212,8 +214,8 @@ def _content(doc: ElementDoc) -> str:
 
 def _unknown_attributes(element: _Element) -> Iterator[_Violation]:
     for name in element.node.attributes:
-        meant = suggest.nearest(name, schema.children(element.path))
-        hint = f"write it as an element, <{meant}>" if meant else None
+        suggestion = suggest.nearest(name, schema.children(element.path))
+        hint = f"write it as an element, <{suggestion}>" if suggestion else None
         yield _violation(element, f"unknown attribute {quoted(name)}", hint)
 
 
@@ -227,10 +229,10 @@ def _bad_value(element: _Element) -> _Violation:
         text = _wrong_word(text, doc)
     choices = ", ".join(doc.values)
     listed = f" ({choices})" if any(value not in doc.expected for value in doc.values) else ""
-    given = f"{quoted(text)} is not accepted" if text else "is empty"
-    meant = suggest.nearest(text, doc.values)
-    hint = f"did you mean {meant}?" if meant else None
-    return _violation(element, f"{given}: expected {doc.expected}{listed}", hint)
+    problem_text = f"{quoted(text)} is not accepted" if text else "is empty"
+    suggestion = suggest.nearest(text, doc.values)
+    hint = f"did you mean {suggestion}?" if suggestion else None
+    return _violation(element, f"{problem_text}: expected {doc.expected}{listed}", hint)
 
 
 def _wrong_word(text: str, doc: ElementDoc) -> str:

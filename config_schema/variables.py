@@ -79,11 +79,11 @@ class Variables:
         missing = [quoted(name) for name in names if name not in self._values]
         if not missing:
             return
-        what, them = f"variable {missing[0]} is", "it"
+        subject, pronoun = f"variable {missing[0]} is", "it"
         if len(missing) > 1:
-            what, them = f"variables {' and '.join(missing)} are", "them"
+            subject, pronoun = f"variables {' and '.join(missing)} are", "them"
         raise VariableError(
-            f"{what} not defined; set {them} in the environment or start with -DNAME=value"
+            f"{subject} not defined; set {pronoun} in the environment or start with -DNAME=value"
         )
 
     def _value(self, name: str) -> str:

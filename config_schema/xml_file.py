@@ -17,7 +17,7 @@ from config_schema.problems import Location
 from config_schema.units import quoted
 
 MAX_FILE_BYTES: Final = 64 * 1024 * 1024
-"""No single file may be larger, whatever ConfigCycleDetectionThreshold allows."""
+"""The maximum size of a single file, even if ConfigCycleDetectionThreshold allows more."""
 
 _BYTE_ORDER_MARKS: Final = (  # the longer ones first: the UTF-16 mark begins the UTF-32 one
     (codecs.BOM_UTF8, "utf-8"),

@@ -69,8 +69,8 @@ def _missing(column: pa.Array, field: pa.Field, path: str) -> str | None:
         return path
     if pa.types.is_struct(field.type):
         members = zip(column.drop_null().flatten(), field.type, strict=True)
-        found = (_missing(one, member, f"{path}.{member.name}") for one, member in members)
-        return next((place for place in found if place is not None), None)
+        places = (_missing(values, member, f"{path}.{member.name}") for values, member in members)
+        return next((place for place in places if place is not None), None)
     if pa.types.is_map(field.type):
         return _missing(column.drop_null().items, field.type.item_field, f"{path}.value")
     if pa.types.is_list(field.type):

@@ -48,7 +48,15 @@ ColumnBuffers = tuple[bytearray, bytes | bytearray, bytearray | None]
 
 
 class ColumnRequest(NamedTuple):
-    """A column, as compiled readers take it."""
+    """A column, as compiled readers take it.
+
+    Attributes:
+        name: the key of its values, encoded.
+        kind: the kind of its values.
+        width: of a value, in bytes: 1, 2, 4 or 8 for WHOLE, 4 or 8 for REAL, 1 for TRUTH, 8 for
+            MOMENT, 4 for DAY, 16 for PART; 0 for the others.
+        members: the columns of an OBJECT.
+    """
 
     name: bytes
     kind: Kind
@@ -112,8 +120,8 @@ class FilledColumn:
         if self.kind is Kind.TRUTH:
             values = _bits(values)
         buffers = [values] if offsets is None else [offsets, values]
-        there = None if 0 not in valid else pa.py_buffer(_bits(valid))
-        return pa.Array.from_buffers(kind, len(valid), [there, *map(pa.py_buffer, buffers)])
+        validity = None if 0 not in valid else pa.py_buffer(_bits(valid))
+        return pa.Array.from_buffers(kind, len(valid), [validity, *map(pa.py_buffer, buffers)])
 
     def decode_column(
         self, data: bytes, valid: bytearray, places: bytes | bytearray, odd: set[int]

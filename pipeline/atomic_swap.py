@@ -19,7 +19,7 @@ _CANNOT: Final = (errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP, errno.EPERM)
 _libc: Final = ctypes.CDLL(None, use_errno=True)
 
 
-def exchange(one: Path, other: Path) -> bool:
+def exchange(folder: Path, other_folder: Path) -> bool:
     """Exchange two folders atomically.
 
     Returns:
@@ -30,12 +30,15 @@ def exchange(one: Path, other: Path) -> bool:
     """
     if not hasattr(_libc, "renameat2"):
         return False
-    if _libc.renameat2(_HERE, os.fsencode(one), _HERE, os.fsencode(other), _EXCHANGE) == 0:
+    if (
+        _libc.renameat2(_HERE, os.fsencode(folder), _HERE, os.fsencode(other_folder), _EXCHANGE)
+        == 0
+    ):
         return True
     number = ctypes.get_errno()
     if number in _CANNOT:
         return False
-    raise OSError(number, os.strerror(number), str(one), None, str(other))
+    raise OSError(number, os.strerror(number), str(folder), None, str(other_folder))
 
 
 def can_exchange(directory: Path) -> bool:
@@ -54,20 +57,20 @@ def can_exchange(directory: Path) -> bool:
         other.rmdir()
 
 
-def swap_folder(made: Path, place: Path) -> None:
+def swap_folder(new_folder: Path, place: Path) -> None:
     """Put a folder into a place that another one may have.
 
     Where the file system cannot exchange them, the place is empty for a moment.
 
     Args:
-        made: the folder; the other one, if any, is here afterwards, or beside it.
+        new_folder: the folder; the other one, if any, is here afterwards, or beside it.
         place: the place.
 
     Raises:
         OSError: that failed.
     """
     if not place.exists():
-        made.rename(place)
-    elif not exchange(made, place):
-        place.rename(made.with_name(uuid.uuid4().hex))
-        made.rename(place)
+        new_folder.rename(place)
+    elif not exchange(new_folder, place):
+        place.rename(new_folder.with_name(uuid.uuid4().hex))
+        new_folder.rename(place)

@@ -106,7 +106,10 @@ class BodyFormat:
             header: batch.column(column).to_pylist()
             for header, column in self._header_columns.items()
         }
-        shortest = min((one for one in headers.get("expiration", ()) if one is not None), default=0)
+        shortest = min(
+            (lifetime for lifetime in headers.get("expiration", ()) if lifetime is not None),
+            default=0,
+        )
         if shortest < 0:
             raise PipelineError(
                 f"schema: column {self._header_columns['expiration']!r} is {shortest} in some row;"

@@ -62,7 +62,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         The exit status.
     """
     try:
-        with _ending():
+        with _signal_handlers():
             options = _parser().parse_args(arguments)
             _hide_passwords(sys.argv[1:] if arguments is None else arguments)
             conf = dict(options.conf + options.more)
@@ -71,7 +71,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except PipelineError as problem:
         return _failed(str(problem))
     except ModuleNotFoundError as error:
-        return _failed(_lacking(error))
+        return _failed(_missing_module_text(error))
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
@@ -97,7 +97,7 @@ class _EndedError(BaseException):
 
 
 @contextmanager
-def _ending() -> Iterator[None]:
+def _signal_handlers() -> Iterator[None]:
     """Raise an exception on a signal, so that partial files, and Spark's, are removed."""
     if current_thread() is not main_thread():  # signals are delivered to the main thread only
         yield
@@ -124,7 +124,7 @@ def _failed(text: str) -> int:
     return 1
 
 
-def _lacking(error: ModuleNotFoundError) -> str:
+def _missing_module_text(error: ModuleNotFoundError) -> str:
     """Return advice about a module that is not installed: Spark's modules come with an extra."""
     name = (error.name or "").partition(".")[0]
     if name not in _OF_SPARK:
@@ -138,9 +138,9 @@ def _lacking(error: ModuleNotFoundError) -> str:
 def _cause(error: Exception) -> str:
     """Return the cause of an error, without Spark's traces."""
     lines = str(error).splitlines() or [type(error).__name__]
-    told = [line[found.end() :] for line in lines if (found := _OURS.search(line))]
-    told += [_OF_JAVA.sub("", line) for line in lines[1:2] if _OF_JAVA.match(line)]
-    return told[0] if told else f"{type(error).__name__}: {lines[0]}"
+    messages = [line[match.end() :] for line in lines if (match := _OURS.search(line))]
+    messages += [_OF_JAVA.sub("", line) for line in lines[1:2] if _OF_JAVA.match(line)]
+    return messages[0] if messages else f"{type(error).__name__}: {lines[0]}"
 
 
 def _hide_passwords(words: Sequence[str]) -> None:

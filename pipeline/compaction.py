@@ -26,7 +26,7 @@ MERGE_FACTOR: Final = 8
 """Files of similar size that are merged into one; sizes within this factor are similar."""
 MERGE_SIZE_LIMIT: Final = 128 << 20
 """Size in bytes from which a file is not merged any more."""
-_GROUP: Final = 64 << 20
+_ROW_GROUP_BYTES: Final = 64 << 20
 """Bytes in memory per row group."""
 
 
@@ -34,7 +34,7 @@ class CompactedTable(JobTarget):
     """A directory of files in folders, which are compacted; see `JobTarget`."""
 
     def compact(self, state: JobState) -> int:
-        """Merge small files, wherever there are enough of them.
+        """Merge the small files of each folder that has enough of them.
 
         Args:
             state: the state of the table.
@@ -45,13 +45,13 @@ class CompactedTable(JobTarget):
         Raises:
             PipelineError: a file is not valid. Nothing has changed.
         """
-        gone = 0
+        removed = 0
         for folder in list(_folders(self.path)):
             while (group := _due(folder)) and can_exchange(self.work_folder):
                 together = _made_again(folder, group, self.work_folder)
                 self.swap_folder(together.parent, folder, together.name, state)
-                gone += len(group)
-        return gone
+                removed += len(group)
+        return removed
 
 
 def _folders(path: Path) -> Iterator[Path]:
@@ -103,18 +103,18 @@ def _made_again(folder: Path, group: Sequence[Path], work: Path) -> Path:
     Raises:
         PipelineError: rows are missing.
     """
-    made = work / uuid.uuid4().hex
-    made.mkdir(parents=True)
+    new_folder = work / uuid.uuid4().hex
+    new_folder.mkdir(parents=True)
     for path in folder.iterdir():
         if path not in group:
-            os.link(path, made / path.name)
+            os.link(path, new_folder / path.name)
     run = group[0].name.partition("-")[0]
-    together = made / f"{run}-{uuid.uuid4().hex}.parquet"
+    together = new_folder / f"{run}-{uuid.uuid4().hex}.parquet"
     _join(group, together)
-    there = pq.read_metadata(together).num_rows
+    row_count = pq.read_metadata(together).num_rows
     expected = sum(pq.read_metadata(path).num_rows for path in group)
-    if there != expected:
-        raise PipelineError(f"{folder}: {expected} rows of {len(group)} files became {there}")
+    if row_count != expected:
+        raise PipelineError(f"{folder}: {expected} rows of {len(group)} files became {row_count}")
     return together
 
 
@@ -136,13 +136,13 @@ def _batches(files: Iterable[Path]) -> Iterator[pa.RecordBatch]:
 
 def _large(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.Table]:
     """Yield the same rows in tables of the size of a row group."""
-    waiting: list[pa.RecordBatch] = []
+    pending: list[pa.RecordBatch] = []
     size = 0
     for batch in batches:
-        waiting.append(batch)
+        pending.append(batch)
         size += batch.nbytes
-        if size >= _GROUP:
-            yield pa.Table.from_batches(waiting, schema)
-            waiting, size = [], 0
-    if waiting:
-        yield pa.Table.from_batches(waiting, schema)
+        if size >= _ROW_GROUP_BYTES:
+            yield pa.Table.from_batches(pending, schema)
+            pending, size = [], 0
+    if pending:
+        yield pa.Table.from_batches(pending, schema)

@@ -67,15 +67,18 @@ def plain_reader(
         return by_value(schema)
     fields = to_arrow_schema(schema, timezone="UTC")
     columns = [
-        compiled.column(field, one.dataType) for field, one in zip(fields, schema, strict=True)
+        compiled.column(field, schema_field.dataType)
+        for field, schema_field in zip(fields, schema, strict=True)
     ]
-    found = [column for column in columns if column is not None]
-    if not found:
+    compiled_columns = [column for column in columns if column is not None]
+    if not compiled_columns:
         return by_value(schema)
     plain, rest = StructType(), StructType()
-    for one, column in zip(schema, columns, strict=True):
-        (rest if column is None else plain).add(one)
-    filler = ColumnFiller(found, compiled.make_reader([column.request for column in found]))
+    for schema_field, column in zip(schema, columns, strict=True):
+        (rest if column is None else plain).add(schema_field)
+    filler = ColumnFiller(
+        compiled_columns, compiled.make_reader([column.request for column in compiled_columns])
+    )
     return _PlainReader(
         schema.names,
         _FastReader(plain.names, filler, by_value(plain), compiled.prepare),
@@ -100,11 +103,11 @@ class _PlainReader:
         self._slow_reader = slow_reader
 
     def columns(self, bodies: PackedBodies) -> dict[str, pa.Array]:
-        found = self._fast_reader.columns(bodies)
+        compiled_columns = self._fast_reader.columns(bodies)
         if self._slow_reader is None:
-            return found
-        found |= self._slow_reader.columns(bodies)
-        return {name: found[name] for name in self._names}
+            return compiled_columns
+        compiled_columns |= self._slow_reader.columns(bodies)
+        return {name: compiled_columns[name] for name in self._names}
 
 
 class _FastReader:
@@ -175,9 +178,16 @@ class _CompiledReader:
             return FilledColumn(field, plain) if self._can_read(field.name) else None
         if not (self._reads_structs and isinstance(kind, StructType) and kind.fields):
             return None
-        members = [self.column(field.type[number], one.dataType) for number, one in enumerate(kind)]
-        found = [member for member in members if member is not None]
-        return FilledColumn(field, OBJECT, found) if len(found) == len(members) else None
+        members = [
+            self.column(field.type[number], schema_field.dataType)
+            for number, schema_field in enumerate(kind)
+        ]
+        compiled_columns = [member for member in members if member is not None]
+        return (
+            FilledColumn(field, OBJECT, compiled_columns)
+            if len(compiled_columns) == len(members)
+            else None
+        )
 
 
 def _compiled(kind: MessageType, rule: TimeRule) -> _CompiledReader | None:
@@ -188,13 +198,13 @@ def _compiled(kind: MessageType, rule: TimeRule) -> _CompiledReader | None:
         return _CompiledReader(
             reads_times=not rule.reads_fix,
             reads_structs=True,
-            make_reader=lambda wanted: MsgpackColumnReader(wanted, rule.unit),
+            make_reader=lambda requests: MsgpackColumnReader(requests, rule.unit),
         )
     if isinstance(kind, BsonType):
         return _CompiledReader(
             reads_times=not rule.reads_fix,
             reads_structs=True,
-            make_reader=lambda wanted: BsonColumnReader(wanted, rule.unit),
+            make_reader=lambda requests: BsonColumnReader(requests, rule.unit),
             can_read=lambda name: "\0" not in name,
         )
     return None
@@ -212,7 +222,7 @@ def _of_fix(kind: FixType, rule: TimeRule) -> _CompiledReader:
     return _CompiledReader(
         reads_times=not rule.unit,
         reads_structs=False,
-        make_reader=lambda wanted: FixColumnReader(wanted, separator, fix_times=rule.reads_fix),
+        make_reader=lambda requests: FixColumnReader(requests, separator, fix_times=rule.reads_fix),
         can_read=no_tag.isdisjoint,
         prepare=prepared,
     )

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
-_SHOWN: Final = 5
+_MAX_SHOWN_TOPICS: Final = 5
 """The number of topics named in an error about a missing one."""
 
 
@@ -67,8 +67,8 @@ class EntrySource:
         for log in snapshot(self.path, self.archive):
             try:
                 PlannedLog(log).span(bookmark)
-            except PipelineError as one:
-                problem = one
+            except PipelineError as error:
+                problem = error
             else:
                 return
         if problem is not None:
@@ -100,7 +100,7 @@ class EntrySource:
         if not self.is_export:
             return topics_of(self.path, self.archive)
         # Both Spark and Delta use these folder names.
-        return (unquote(one.name.removeprefix("topic=")) for one in self.path.glob("topic=*"))
+        return (unquote(folder.name.removeprefix("topic=")) for folder in self.path.glob("topic=*"))
 
     def entries(self, spark: SparkSession, *names: str) -> DataFrame:
         """Return the entries, including deletions.
@@ -131,17 +131,17 @@ class EntrySource:
         reader = reader.options(**{name: text for name, text in options.items() if text})
         if not names:
             return reader.load(str(self.path))
-        wanted = [one for one in names if one != BODY]
+        names_to_read = [name for name in names if name != BODY]
         if BODY in names:
             schema = StructType(
                 [
                     StructField(BODY, BinaryType()),
-                    *(StructField(one, METADATA[one]) for one in wanted),
+                    *(StructField(name, METADATA[name]) for name in names_to_read),
                 ]
             )
             return reader.schema(schema).load(str(self.path))
-        schema = StructType([StructField(f"_{one}", METADATA[one]) for one in wanted])
-        return reader.schema(schema).load(str(self.path)).toDF(*wanted)
+        schema = StructType([StructField(f"_{name}", METADATA[name]) for name in names_to_read])
+        return reader.schema(schema).load(str(self.path)).toDF(*names_to_read)
 
     def _export_frame(self, spark: SparkSession, names: tuple[str, ...]) -> DataFrame:
         for option, text in (("bookmark", self.bookmark), ("filter", self.filter)):
@@ -180,10 +180,10 @@ def _similar(topic: str, known: Set[str]) -> str:
     if not known:
         return "it has none at all"
     by_form = {name.lower(): name for name in sorted(known)}
-    near = get_close_matches(topic.lower(), by_form, n=_SHOWN)
+    near = get_close_matches(topic.lower(), by_form, n=_MAX_SHOWN_TOPICS)
     if near:
         return f"like it are: {', '.join(by_form[form] for form in near)}"
-    shown = sorted(known)[:_SHOWN]
+    shown = sorted(known)[:_MAX_SHOWN_TOPICS]
     more = f" and {len(known) - len(shown)} more" if len(known) > len(shown) else ""
     return f"none is like it, it has: {', '.join(shown)}{more}"
 
@@ -215,7 +215,7 @@ def state_of(spark: SparkSession, source: EntrySource, moment: datetime | None =
         published.unionByName(deletes)
         .groupBy(*keys_of)
         .agg(F.max_by(F.struct(*published.columns), "txid").alias("last"))
-        .select(*keys_of, *(f"last.{one}" for one in (*others, "command")))
+        .select(*keys_of, *(f"last.{name}" for name in (*others, "command")))
         .where(F.col("command") != "sow_delete")
     )
     everything = replace(source, topic="", filter="", message_type="")

@@ -74,8 +74,8 @@ def _files(ours: Distribution) -> Iterator[tuple[Path, str]]:
 def _libraries(needing: Distribution, seen: set[str]) -> Iterator[Distribution]:
     """Yield the libraries that a distribution requires, without its extras, recursively."""
     for requirement in needing.requires or ():
-        found = _NAME.match(requirement)
-        name = "" if found is None else re.sub(r"[-_.]+", "-", found[0]).lower()
+        match = _NAME.match(requirement)
+        name = "" if match is None else re.sub(r"[-_.]+", "-", match[0]).lower()
         if name in seen or name in _OF_SPARK or "extra ==" in requirement:
             continue
         seen.add(name)

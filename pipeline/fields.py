@@ -113,7 +113,7 @@ class ValueReader:
         convert = _Converter(kind, module, timestamps)
         self._fields = to_arrow_schema(schema, timezone="UTC")
         self._column_builders = [
-            convert.column_builder(one.dataType, (one.name,)) for one in schema
+            convert.column_builder(field.dataType, (field.name,)) for field in schema
         ]
         self._extract = convert.extractor()
 
@@ -185,19 +185,21 @@ class _Converter:
     ) -> Callable[[Sequence[Value]], Any]:
         """Return the function that builds a struct from its members."""
         begin = len(self._paths)
-        members = {one.name: self.column_builder(one.dataType, (*path, one.name)) for one in kind}
+        members = {
+            field.name: self.column_builder(field.dataType, (*path, field.name)) for field in kind
+        }
         number = len(self._structs)
         self._structs.append(StructMembers(path, slice(begin, len(self._paths))))
 
         def struct(values: Sequence[Any]) -> dict[str, Any] | None:
-            found = {name: member(values) for name, member in members.items()}
-            if any(value is not None for value in found.values()):
-                return found
+            fields = {name: member(values) for name, member in members.items()}
+            if any(value is not None for value in fields.values()):
+                return fields
             if self._module not in NESTED:
                 return None
             instead = values[len(self._paths) + number]
             if instead is None or isinstance(instead, dict):
-                return None if instead is None else found
+                return None if instead is None else fields
             raise _unfit(".".join(path), f"Expected `object | null`, got {instead!r}", instead)
 
         return struct
@@ -218,13 +220,13 @@ class _Converter:
             self._time_slots.append(slot)
         if isinstance(innermost, BinaryType):
             return lambda values: _as_bytes(values[slot], name)
-        wanted = field_type(kind, name, own_times=True)
+        target_type = field_type(kind, name, own_times=True)
         lenient = field_type(kind, name, own_times=True, lenient=True, from_text=True)
         if isinstance(innermost, DecimalType):
             return lambda values: self._convert(
-                _as_number(values[slot], name), wanted, lenient, name
+                _as_number(values[slot], name), target_type, lenient, name
             )
-        return lambda values: self._convert(values[slot], wanted, lenient, name)
+        return lambda values: self._convert(values[slot], target_type, lenient, name)
 
     def _document_builder(
         self, kind: DataType, path: tuple[str, ...]
@@ -242,14 +244,14 @@ class _Converter:
                 " read; use string"
             )
         self._decode_tree = self._kind.tree
-        wanted = field_type(kind, name, own_times=True)
+        target_type = field_type(kind, name, own_times=True)
         lenient = field_type(kind, name, own_times=True, lenient=True, from_text=True)
 
         def document(values: Sequence[Any]) -> Any:
-            found = values[-1]
+            value = values[-1]
             for step in path:
-                found = found.get(step) if isinstance(found, dict) else None
-            return self._convert(found, wanted, lenient, name)
+                value = value.get(step) if isinstance(value, dict) else None
+            return self._convert(value, target_type, lenient, name)
 
         return document
 
@@ -349,7 +351,7 @@ def _has_moments(value: object) -> bool:
 def _as_bytes(value: Any, column: str) -> Any:
     """Return the bytes of a value in the message, which may not be valid text."""
     if isinstance(value, list):
-        return [_as_bytes(one, column) for one in value]
+        return [_as_bytes(item, column) for item in value]
     if isinstance(value, dict):
         raise _unfit(column, "Expected `bytes | null`, got `object`", value)
     return None if value is None else str(value).encode("utf-8", "surrogateescape")
@@ -358,7 +360,7 @@ def _as_bytes(value: Any, column: str) -> Any:
 def _as_number(value: Any, column: str) -> Any:
     """Return a value unchanged; PipelineError: it is a text, but not a number."""
     if isinstance(value, list):
-        return [_as_number(one, column) for one in value]
+        return [_as_number(item, column) for item in value]
     if isinstance(value, str) and numeral(value) is None:
         raise _unfit(column, "Expected `decimal | null`, got `str`", value)
     return value

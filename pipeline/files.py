@@ -1,6 +1,6 @@
 """Output files of a job: complete, or absent.
 
-A job writes its files into a folder beside the target, so that no reader of the target, by whatever
+A job writes its files into a folder beside the target, so that no reader of the target, by any
 method, finds a partial file. Then it stores a list of the moves to make, and makes them. If it dies
 in between, the next run finds the list and makes the remaining moves. A new file appears in its
 place atomically. Where files replace others, their whole folder is exchanged for a new one: a
@@ -162,7 +162,7 @@ class JobTarget:
         store(self._state_path, msgspec.json.encode(state))
 
     def is_used(self) -> bool:
-        """Return whether the directory has exported files, whatever its state says."""
+        """Return whether the directory has exported files, even if it has no state."""
         return self.checkpoint_folder.exists()
 
     def append_staged(self, state: JobState) -> int:
@@ -193,20 +193,20 @@ class JobTarget:
             place, *inside = Path(name).parts
             made = self._relative_path(self.staging_folder / place)
             swaps.setdefault(place, FolderSwap(made, place, str(Path(*inside))))
-        gone = {path.name for path in self.path.glob("topic=*")} - swaps.keys()
-        self.commit(RunCommit([], sorted(gone), state, list(swaps.values())))
+        removed_folders = {path.name for path in self.path.glob("topic=*")} - swaps.keys()
+        self.commit(RunCommit([], sorted(removed_folders), state, list(swaps.values())))
         return len(staged)
 
-    def swap_folder(self, made: Path, place: Path, mark: str, state: JobState) -> None:
+    def swap_folder(self, new_folder: Path, place: Path, mark: str, state: JobState) -> None:
         """Replace a folder by another one.
 
         Args:
-            made: the new folder, below `work_folder`.
+            new_folder: the new folder, below `work_folder`.
             place: its place.
             mark: the name of a file in it that is not in the old one.
             state: the state to store.
         """
-        swap = FolderSwap(self._relative_path(made), self._relative_path(place), mark)
+        swap = FolderSwap(self._relative_path(new_folder), self._relative_path(place), mark)
         self.commit(RunCommit([], [], state, [swap]))
 
     def commit(self, commit: RunCommit) -> None:

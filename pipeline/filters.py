@@ -37,10 +37,12 @@ OPTION: Final = "where"
 PUSHDOWN: Final = "pushdown"
 """The option that made Spark push filters down."""
 
-_WITHOUT_VALUE: Final[dict[str, Any]] = {one.__name__: one for one in (IsNull, IsNotNull)}
+_WITHOUT_VALUE: Final[dict[str, Any]] = {
+    spark_filter.__name__: spark_filter for spark_filter in (IsNull, IsNotNull)
+}
 _WITH_VALUE: Final[dict[str, Any]] = {
-    one.__name__: one
-    for one in (
+    spark_filter.__name__: spark_filter
+    for spark_filter in (
         EqualNullSafe,
         EqualTo,
         GreaterThan,
@@ -58,8 +60,8 @@ _PLAIN: Final = (bool, int, float, str, type(None))
 
 def write_filters(filters: Iterable[Filter]) -> str:
     """Serialize the filters that can be serialized; Spark applies all of them anyway."""
-    written = (_written(one) for one in filters)
-    return json.dumps([one for one in written if one is not None])
+    written = (_written(spark_filter) for spark_filter in filters)
+    return json.dumps([spark_filter for spark_filter in written if spark_filter is not None])
 
 
 def read_filters(text: str) -> list[Filter]:
@@ -69,7 +71,7 @@ def read_filters(text: str) -> list[Filter]:
         PipelineError: the text does not come from `write_filters`.
     """
     try:
-        return [_read(one) for one in json.loads(text)]
+        return [_read(spark_filter) for spark_filter in json.loads(text)]
     except (ValueError, KeyError, TypeError, IndexError):
         raise option_error(
             OPTION, text, "it is made by pipeline.read(spark, where=...); give filters there"
@@ -92,18 +94,18 @@ def refuse_pushdown(text: str) -> None:
         )
 
 
-def _written(one: Filter) -> list[Any] | None:
-    if isinstance(one, Not):
-        inner = _written(one.child)
+def _written(spark_filter: Filter) -> list[Any] | None:
+    if isinstance(spark_filter, Not):
+        inner = _written(spark_filter.child)
         return None if inner is None else ["Not", inner]
-    name = type(one).__name__
-    path = list(getattr(one, "attribute", ()))
+    name = type(spark_filter).__name__
+    path = list(getattr(spark_filter, "attribute", ()))
     if name in _WITHOUT_VALUE:
         return [name, path]
     if name not in _WITH_VALUE:
         return None
-    value: Any = getattr(one, "value", None)
-    values = [_plain(each) for each in (value if isinstance(one, In) else (value,))]
+    value: Any = getattr(spark_filter, "value", None)
+    values = [_plain(each) for each in (value if isinstance(spark_filter, In) else (value,))]
     return None if None in values else [name, path, values]
 
 
@@ -120,8 +122,8 @@ def _read(written: list[Any]) -> Filter:
         return Not(_read(rest[0]))
     path = tuple(rest[0])
     if name in _WITHOUT_VALUE:
-        made: Filter = _WITHOUT_VALUE[name](path)
-        return made
+        filter_: Filter = _WITHOUT_VALUE[name](path)
+        return filter_
     values = [datetime.fromisoformat(value) if kind else value for value, *kind in rest[1]]
     compared: Filter = _WITH_VALUE[name](path, tuple(values) if name == In.__name__ else values[0])
     return compared

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 BatchHandler = Callable[["DataFrame", int], None]
 
 _MARK: Final = "py4j.protocol.Py4JJavaError: "
-_LONGEST: Final = 1500
+_MAX_ERROR_LENGTH: Final = 1500
 """Characters that the stack of any Java thread can process."""
 
 
@@ -30,17 +30,17 @@ class BatchError(Exception):
     """An error in Java while a micro-batch was processed, without Java's stack traces."""
 
 
-def shorten_java_errors(take: BatchHandler) -> BatchHandler:
+def shorten_java_errors(process_batch: BatchHandler) -> BatchHandler:
     """Shorten the errors of Java.
 
     Args:
-        take: processes a micro-batch, given its rows and its number.
+        process_batch: processes a micro-batch, given its rows and its number.
     """
 
-    @wraps(take)
+    @wraps(process_batch)
     def call(batch: DataFrame, number: int) -> None:
         try:
-            take(batch, number)
+            process_batch(batch, number)
         except Py4JJavaError as error:
             raise BatchError(_brief(str(error))) from None
 
@@ -53,4 +53,4 @@ def _brief(text: str) -> str:
     They begin with the text by which Spark recognizes errors of Java.
     """
     lines = [line for line in text.splitlines() if line and not line[0].isspace()]
-    return _MARK + "\n".join(lines)[:_LONGEST]
+    return _MARK + "\n".join(lines)[:_MAX_ERROR_LENGTH]

@@ -32,7 +32,7 @@ BodyDecoder: TypeAlias = Callable[[bytes], Any]
 TYPED_MODULES: Final = ("json", "bson", "msgpack", "bflat")
 """Modules of message types with typed values."""
 
-_MOST = 2**63
+_LONG_END = 2**63
 
 
 class NothingToInferError(PipelineError):
@@ -75,7 +75,7 @@ def infer_schema(
         NothingToInferError: there are no fields, or a field has values of several types.
         PipelineError: a field has the name of another column, or a message cannot be decoded.
     """
-    found: DataType = NullType()
+    inferred: DataType = NullType()
     for body in bodies:
         try:
             value = decode(body)
@@ -83,19 +83,19 @@ def infer_schema(
             raise PipelineError(
                 f"option sample: a message is no {message_type}: {error}; it is {body[:200]!r}"
             ) from None
-        found = _joined(found, _type_of(value), "the body")
-    if not isinstance(found, StructType) or not found.fields:
+        inferred = _joined(inferred, _type_of(value), "the body")
+    if not isinstance(inferred, StructType) or not inferred.fields:
         raise NothingToInferError(
             "option sample: the topic has no messages with fields to infer a schema from;"
             " give one with .schema()"
         )
-    for name in found.names:
+    for name in inferred.names:
         if name == BODY or (name.startswith("_") and name[1:] in METADATA):
             raise PipelineError(
                 f"option sample: the messages have a field {name!r}, and a column of that name is"
                 " not read of the fields; give a schema without it with .schema()"
             )
-    return _settled(found)
+    return _settled(inferred)
 
 
 def _type_of(value: object) -> DataType:
@@ -105,7 +105,7 @@ def _type_of(value: object) -> DataType:
         case bool():
             return BooleanType()
         case int():
-            return LongType() if -_MOST <= value < _MOST else DoubleType()
+            return LongType() if -_LONG_END <= value < _LONG_END else DoubleType()
         case float():
             return DoubleType()
         case str():
@@ -120,24 +120,24 @@ def _type_of(value: object) -> DataType:
     raise AssertionError(f"{value!r} is no JSON value")
 
 
-def _joined(one: DataType, other: DataType, where: str) -> DataType:
-    if one == other or isinstance(other, NullType):
-        return one
-    if isinstance(one, NullType):
-        return other
-    if {type(one), type(other)} == {LongType, DoubleType}:
+def _joined(kind: DataType, other_kind: DataType, where: str) -> DataType:
+    if kind == other_kind or isinstance(other_kind, NullType):
+        return kind
+    if isinstance(kind, NullType):
+        return other_kind
+    if {type(kind), type(other_kind)} == {LongType, DoubleType}:
         return DoubleType()
-    if isinstance(one, ArrayType) and isinstance(other, ArrayType):
-        return ArrayType(_joined(one.elementType, other.elementType, where))
-    if isinstance(one, StructType) and isinstance(other, StructType):
-        fields = {field.name: field.dataType for field in one}
-        for field in other:
+    if isinstance(kind, ArrayType) and isinstance(other_kind, ArrayType):
+        return ArrayType(_joined(kind.elementType, other_kind.elementType, where))
+    if isinstance(kind, StructType) and isinstance(other_kind, StructType):
+        fields = {field.name: field.dataType for field in kind}
+        for field in other_kind:
             known = fields.get(field.name, NullType())
             fields[field.name] = _joined(known, field.dataType, f"field {field.name!r}")
         return StructType([StructField(name, kind) for name, kind in fields.items()])
     raise NothingToInferError(
-        f"option sample: {where} is {one.simpleString()} in one message and"
-        f" {other.simpleString()} in another; give a schema with .schema(), or read the bodies"
+        f"option sample: {where} is {kind.simpleString()} in one message and"
+        f" {other_kind.simpleString()} in another; give a schema with .schema(), or read the bodies"
     )
 
 

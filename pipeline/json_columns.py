@@ -62,8 +62,10 @@ class _Column(FilledColumn):
         if plain is None and isinstance(kind, StructType) and kind.fields:
             plain = OBJECT
             members = [
-                _Column(field.type[number], one.dataType, f"{path}.{one.name}", times)
-                for number, one in enumerate(kind)
+                _Column(
+                    field.type[number], schema_field.dataType, f"{path}.{schema_field.name}", times
+                )
+                for number, schema_field in enumerate(kind)
             ]
         super().__init__(field, plain or _PART, members)
         self._decode = _decoder(kind, path, times, lenient=False)
@@ -114,11 +116,11 @@ class JsonReader:
     def __init__(self, schema: StructType, times: TimeRule) -> None:
         fields = to_arrow_schema(schema, timezone="UTC")
         self._columns = [
-            _Column(field, one.dataType, one.name, times)
-            for field, one in zip(fields, schema, strict=True)
+            _Column(field, schema_field.dataType, schema_field.name, times)
+            for field, schema_field in zip(fields, schema, strict=True)
         ]
-        wanted = [column.request for column in self._columns]
-        self._filler = ColumnFiller(self._columns, JsonColumnReader(wanted))
+        requests = [column.request for column in self._columns]
+        self._filler = ColumnFiller(self._columns, JsonColumnReader(requests))
         self._part_reader = JsonColumnReader(
             [ColumnRequest(column.field.name.encode(), *_PART) for column in self._columns]
         )
@@ -140,15 +142,17 @@ class JsonReader:
 
     def _decode_odd_rows(self, bodies: PackedBodies, odd: Sequence[int]) -> Iterator[list[Any]]:
         """Yield a row for each odd body."""
-        chosen = bodies.select(odd)
-        found, malformed = self._part_reader.read(chosen.data, chosen.starts, chosen.ends)
+        odd_bodies = bodies.select(odd)
+        columns, malformed = self._part_reader.read(
+            odd_bodies.data, odd_bodies.starts, odd_bodies.ends
+        )
         if malformed:
             number = odd[malformed[0]]
             raise _unfit(number, bodies[number], _malformation(bodies[number]))
-        borders = [np.frombuffer(places, np.int64).reshape(-1, 2) for _, places, _ in found]
+        borders = [np.frombuffer(places, np.int64).reshape(-1, 2) for _, places, _ in columns]
         for row, number in enumerate(odd):
             values: list[Any] = []
-            for column, (valid, _, _), places in zip(self._columns, found, borders, strict=True):
+            for column, (valid, _, _), places in zip(self._columns, columns, borders, strict=True):
                 start, end = places[row]
                 try:
                     part = bodies.data[start:end]
@@ -159,9 +163,9 @@ class JsonReader:
 
 
 def _decoder(kind: DataType, path: str, times: TimeRule, *, lenient: bool) -> JsonBodyDecoder:
-    wanted = field_type(kind, path, own_times=not times.is_iso, lenient=lenient)
+    target_type = field_type(kind, path, own_times=not times.is_iso, lenient=lenient)
     make = hook(times, from_text=False)
-    decode = msgspec.json.Decoder(wanted, dec_hook=make).decode
+    decode = msgspec.json.Decoder(target_type, dec_hook=make).decode
     if not lenient:
         return decode
 
@@ -174,7 +178,7 @@ def _decoder(kind: DataType, path: str, times: TimeRule, *, lenient: bool) -> Js
             if part[:1] == b'"':
                 raise
             # Python's own parser accepts NaN and Infinity.
-            return msgspec.convert(json.loads(bytes(part)), wanted, dec_hook=make)
+            return msgspec.convert(json.loads(bytes(part)), target_type, dec_hook=make)
 
     return decode_leniently
 

@@ -21,8 +21,8 @@ class StderrLog:
 
     def emit(self, message_id: str, /, **fields: object) -> None:
         """Write an entry."""
-        said = ", ".join(f"{name} {value}" for name, value in fields.items())
-        print(f"{message_id}: {said}", file=sys.stderr)
+        text = ", ".join(f"{name} {value}" for name, value in fields.items())
+        print(f"{message_id}: {text}", file=sys.stderr)
 
     def enabled(self, _message_id: str, /) -> bool:
         """Return True: every entry is logged."""

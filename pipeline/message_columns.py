@@ -15,15 +15,15 @@ from amperage.client import Message
 from amperage.client.blocks import MessageBlock, block_of
 from pipeline.packed_bodies import PackedBodies
 
-_ENOUGH_BYTES: Final = 32 << 20
+_MIN_BATCH_BYTES: Final = 32 << 20
 TIMESTAMP: Final = pa.timestamp("us", tz="UTC")
 
 _BOOKMARK: Final = r"^(?P<client>[0-9]+)\|(?P<sequence>[0-9]+)\|$"
-_MOST: Final = 2**63 - 1
+_MAX_LONG: Final = 2**63 - 1
 
 _COMPACT: Final = "YYYYMMDDThhmmss.ffffffZ"
 _EXTENDED: Final = "YYYY-MM-DDThh:mm:ss.ffffffZ"
-_PLACES: Final = [place for place, one in enumerate(_EXTENDED) if one not in "-:"]
+_PLACES: Final = [place for place, buffer in enumerate(_EXTENDED) if buffer not in "-:"]
 """The indexes in `_EXTENDED` of the characters of `_COMPACT`."""
 
 
@@ -90,7 +90,7 @@ class MessageColumns:
         """
         parts = pc.extract_regex(self.header_column("bookmark"), _BOOKMARK)
         numbers = pc.struct_field(parts, "sequence").cast(pa.uint64())
-        fits = pc.less_equal(numbers, pa.scalar(_MOST, pa.uint64()))
+        fits = pc.less_equal(numbers, pa.scalar(_MAX_LONG, pa.uint64()))
         sequence = pc.if_else(fits, numbers, None).cast(pa.int64())
         clients = pc.struct_field(parts, "client")
         return pa.StructArray.from_arrays([clients, sequence], ["client", "sequence"])
@@ -103,17 +103,17 @@ def gathered(arriving: Iterable[Sequence[MessageBlock]], rows: int) -> Iterator[
         arriving: blocks, in batches as they arrive.
         rows: the number of messages that is enough.
     """
-    waiting: list[MessageBlock] = []
+    pending: list[MessageBlock] = []
     count = size = 0
     for blocks in arriving:
-        waiting += blocks
+        pending += blocks
         count += sum(map(len, blocks))
         size += sum(len(block.data) for block in blocks)
-        if count >= rows or size >= _ENOUGH_BYTES:
-            yield MessageColumns(waiting)
-            waiting, count, size = [], 0, 0
-    if waiting:
-        yield MessageColumns(waiting)
+        if count >= rows or size >= _MIN_BATCH_BYTES:
+            yield MessageColumns(pending)
+            pending, count, size = [], 0, 0
+    if pending:
+        yield MessageColumns(pending)
 
 
 def _header(block: MessageBlock, name: str) -> pa.Array:
@@ -130,10 +130,10 @@ def _header(block: MessageBlock, name: str) -> pa.Array:
 
 def _moments(texts: pa.Array) -> pa.Array:
     """Return the timestamps in some texts, of which none is NULL."""
-    made = _compact_moments(texts)
-    if made is None:
-        made = pa.array([datetime.fromisoformat(text.as_py()) for text in texts], TIMESTAMP)
-    return made
+    moments = _compact_moments(texts)
+    if moments is None:
+        moments = pa.array([datetime.fromisoformat(text.as_py()) for text in texts], TIMESTAMP)
+    return moments
 
 
 def _compact_moments(texts: pa.Array) -> pa.Array | None:
@@ -147,7 +147,7 @@ def _compact_moments(texts: pa.Array) -> pa.Array | None:
     extended[:, _PLACES] = characters
     buffers = [np.arange(len(texts) + 1, dtype=np.int32) * len(_EXTENDED), extended]
     strings = pa.Array.from_buffers(
-        pa.string(), len(texts), [None, *(pa.py_buffer(one) for one in buffers)]
+        pa.string(), len(texts), [None, *(pa.py_buffer(buffer) for buffer in buffers)]
     )
     try:
         return strings.cast(TIMESTAMP)

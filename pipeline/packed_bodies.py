@@ -75,8 +75,8 @@ class PackedBodies(Sequence[memoryview]):
 
     def select(self, places: Iterable[int]) -> Self:
         """Return the bodies at some indexes."""
-        chosen = np.fromiter(places, np.int64)
-        return type(self)(self.data, self.starts[chosen], self.ends[chosen])
+        selected = np.fromiter(places, np.int64)
+        return type(self)(self.data, self.starts[selected], self.ends[selected])
 
     def __len__(self) -> int:
         return len(self.starts)
@@ -85,15 +85,15 @@ class PackedBodies(Sequence[memoryview]):
         return map(self._view.__getitem__, map(slice, self.starts.tolist(), self.ends.tolist()))
 
     @overload
-    def __getitem__(self, place: int) -> memoryview: ...
+    def __getitem__(self, index: int) -> memoryview: ...
 
     @overload
-    def __getitem__(self, place: slice) -> list[memoryview]: ...
+    def __getitem__(self, index: slice) -> list[memoryview]: ...
 
-    def __getitem__(self, place: int | slice) -> memoryview | list[memoryview]:
-        if isinstance(place, slice):
-            return [self[one] for one in range(*place.indices(len(self)))]
-        return self._view[self.starts[place] : self.ends[place]]
+    def __getitem__(self, index: int | slice) -> memoryview | list[memoryview]:
+        if isinstance(index, slice):
+            return [self[number] for number in range(*index.indices(len(self)))]
+        return self._view[self.starts[index] : self.ends[index]]
 
 
 def _binary(offsets: npt.NDArray[np.int32], data: bytes) -> pa.Array:

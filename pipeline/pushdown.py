@@ -4,7 +4,7 @@ A pushed filter may pass too many rows: filters that are not exact are handed ba
 applies them as well. It must never drop a row that Spark would keep. The rules for that, with
 columns read by `pipeline.fields` from JSON:
 
-- To the server the empty text is NULL, to Spark it is a text. Wherever an empty text could make
+- To the server the empty text is NULL, to Spark it is a text. If an empty text could make
   Spark's filter true, the pushed filter has `OR /a IS NULL`, and is handed back.
 - A column of texts holds texts only, so that the server compares bytes with bytes, as Spark does; a
   column of integers holds integers only, and the server compares them exactly.
@@ -93,12 +93,12 @@ def push_down(filters: Sequence[Filter], schema: StructType) -> PushdownResult:
     """
     tests: list[tree.Expr] = []
     handed_back: list[Filter] = []
-    for one in filters:
-        test = _test(one, schema)
+    for spark_filter in filters:
+        test = _test(spark_filter, schema)
         if test is not None:
             tests.append(test.expression)
         if test is None or not test.is_exact:
-            handed_back.append(one)
+            handed_back.append(spark_filter)
     return PushdownResult(all_of(tests), handed_back)
 
 
@@ -113,11 +113,11 @@ def all_of(tests: Iterable[tree.Expr]) -> str | None:
             return to_text(tree.And(several))
 
 
-def _test(one: Filter, schema: StructType) -> _ServerFilter | None:
+def _test(spark_filter: Filter, schema: StructType) -> _ServerFilter | None:
     """Return a filter in the server's language; None if it cannot be translated."""
-    negated = isinstance(one, Not)
+    negated = isinstance(spark_filter, Not)
     # Each has an attribute, and a value if it compares, but their base class does not declare them.
-    inner: Any = one.child if isinstance(one, Not) else one
+    inner: Any = spark_filter.child if isinstance(spark_filter, Not) else spark_filter
     path: tuple[str, ...] = inner.attribute
     kind = _leaf(path, schema)
     if kind is None:

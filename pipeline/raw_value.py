@@ -17,7 +17,7 @@ from server.message_types.base import BodyError
 NESTED: Final = frozenset({"bson", "msgpack"})
 """The message types, by their modules, with nested objects and arrays."""
 
-_SHOWN: Final = 200
+_MAX_SHOWN_LENGTH: Final = 200
 
 
 class StructMembers(NamedTuple):
@@ -46,7 +46,7 @@ def decoded(tree: Callable[[bytes], Any], body: bytes) -> Any:
         return tree(body)
     except BodyError as error:
         raise PipelineError(
-            f"schema: a message does not fit: {error}; it is {body[:_SHOWN]!r}"
+            f"schema: a message does not fit: {error}; it is {body[:_MAX_SHOWN_LENGTH]!r}"
         ) from None
 
 
@@ -83,15 +83,16 @@ def with_parts(
         without = [
             number
             for number, name in enumerate(struct_names)
-            if name in body and not any(one is not None for one in values[structs[number].slots])
+            if name in body
+            and not any(value is not None for value in values[structs[number].slots])
         ]
         if not slots and not without:
             return values
         document = decoded(tree, body)
         for slot in slots:
-            found = _at(document, paths[slot])
-            if isinstance(found, (dict, list)):
-                values[slot] = found
+            value = _at(document, paths[slot])
+            if isinstance(value, (dict, list)):
+                values[slot] = value
         for number in without:
             values[len(names) + number] = _at(document, structs[number].path)
         return values

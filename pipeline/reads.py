@@ -90,10 +90,10 @@ def _filters(spark: SparkSession, where: str | Column, schema: StructType) -> st
     try:
         spark.read.format(FilterListener.name()).schema(schema).load().where(where).collect()
     except PySparkException as error:
-        _, mark, told = str(error).partition(_MARK)
+        _, mark, document = str(error).partition(_MARK)
         if not mark:
             raise
-        return dumps(JSONDecoder().raw_decode(told)[0])
+        return dumps(JSONDecoder().raw_decode(document)[0])
     finally:
         if before is None:
             spark.conf.unset(_PUSH_DOWN)

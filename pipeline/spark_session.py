@@ -32,7 +32,7 @@ _THIS_MACHINE: Final = "local[*]"
 _GATEWAY: Final = "PYSPARK_GATEWAY_PORT"
 """The variable in which spark-submit passes the port of its Java."""
 
-_LONGEST: Final = 60
+_MAX_SOCKET_DIRECTORY_LENGTH: Final = 60
 """Maximum bytes of a directory for sockets: a socket path has at most 107, with its name."""
 
 
@@ -64,7 +64,9 @@ def _temporary_files(directory: Path) -> dict[str, str]:
     return {
         "spark.driver.defaultJavaOptions": f'-Djava.io.tmpdir="{directory}/java-tmp"',
         "spark.python.unix.domain.socket.dir": str(directory),
-        "spark.python.unix.domain.socket.enabled": str(len(str(directory)) < _LONGEST).lower(),
+        "spark.python.unix.domain.socket.enabled": str(
+            len(str(directory)) < _MAX_SOCKET_DIRECTORY_LENGTH
+        ).lower(),
     }
 
 
@@ -73,16 +75,16 @@ def start(
 ) -> SparkSession:
     """Start a session; see `pipeline.session`."""
     builder = SparkSession.builder
-    asked = dict(conf)
+    requested = dict(conf)
     if name is not None:
-        asked["spark.app.name"] = name
+        requested["spark.app.name"] = name
     if master is not None:
-        asked["spark.master"] = master
+        requested["spark.master"] = master
     if ui is not None:
-        asked["spark.ui.enabled"] = str(ui).lower()
+        requested["spark.ui.enabled"] = str(ui).lower()
     is_new = SparkSession.getActiveSession() is None and "SPARK_REMOTE" not in os.environ
-    chosen = (_defaults(asked) if is_new else {}) | asked
-    for key, value in chosen.items():
+    settings_to_apply = (_defaults(requested) if is_new else {}) | requested
+    for key, value in settings_to_apply.items():
         builder = builder.config(key, value)
     spark = builder.getOrCreate()
     if is_new:
@@ -101,26 +103,29 @@ def _stop(spark: SparkSession) -> None:
         spark.stop()
 
 
-def _defaults(asked: Mapping[str, str]) -> dict[str, str]:
+def _defaults(requested: Mapping[str, str]) -> dict[str, str]:
     """Return the settings that neither the caller nor spark-submit has given."""
-    given = {**_submitted(), **asked}
+    submitted = {**_submitted(), **requested}
     directory = scratch_directory()
     home = java_home(directory)
     if home is not None:
         os.environ["JAVA_HOME"] = str(home)
-    master = given.get("spark.master", _THIS_MACHINE)
-    chosen = settings(directory) | {
+    master = submitted.get("spark.master", _THIS_MACHINE)
+    settings_to_apply = settings(directory) | {
         "spark.app.name": "amperage",
         "spark.master": master,
         "spark.ui.enabled": "false",
     }
     if master.startswith("local"):
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-        chosen |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
-        chosen |= _temporary_files(directory)
+        settings_to_apply |= {
+            "spark.driver.host": "127.0.0.1",
+            "spark.driver.bindAddress": "127.0.0.1",
+        }
+        settings_to_apply |= _temporary_files(directory)
     if _GATEWAY not in os.environ:
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    return {key: value for key, value in chosen.items() if key not in given}
+    return {key: value for key, value in settings_to_apply.items() if key not in submitted}
 
 
 def _submitted() -> dict[str, str]:

@@ -27,33 +27,35 @@ def make_catalogue(
     topics = list(_topics(read_configuration(config)))
     common = {name: str(value) for name, value in options.items()}
     times = Counter(topic.name for topic in topics)
-    made = []
+    view_names = []
     for topic in topics:
         name = topic.name if times[topic.name] == 1 else f"{topic.name}!{topic.message_type}"
-        given = {
+        view_options = {
             **common,
             "server": with_message_type(server, topic.message_type),
             "topic": topic.name,
         }
-        reader = spark.read.format(AmpsDataSource.name()).schema(_schema(given, topic, sample))
-        reader.load(**given).createOrReplaceTempView(f"`{name.replace('`', '``')}`")
-        made.append(name)
-    return made
+        reader = spark.read.format(AmpsDataSource.name()).schema(
+            _schema(view_options, topic, sample)
+        )
+        reader.load(**view_options).createOrReplaceTempView(f"`{name.replace('`', '``')}`")
+        view_names.append(name)
+    return view_names
 
 
 def _topics(spec: InstanceSpec) -> Iterator[TopicRef]:
     """Yield the topics with records that the configuration names."""
-    for one in spec.sow:
-        match one:
+    for topic in spec.sow:
+        match topic:
             case TopicSpec(pattern=None) | ViewSpec() | ConflatedTopicSpec(topic_format=None):
-                yield one.ref
+                yield topic.ref
 
 
-def _schema(given: Mapping[str, str], topic: TopicRef, sample: int) -> StructType:
+def _schema(view_options: Mapping[str, str], topic: TopicRef, sample: int) -> StructType:
     """Return the fields of records, if they can be inferred; else the schema of whole bodies."""
     if topic.message_type in TYPED_MODULES:
         try:
-            return AmpsDataSource({**given, "sample": str(sample)}).schema()
+            return AmpsDataSource({**view_options, "sample": str(sample)}).schema()
         except NothingToInferError:
             pass
     return default_schema(topic.message_type)

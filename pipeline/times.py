@@ -72,8 +72,8 @@ def time_rule(message_type: str, timestamps: str | None) -> TimeRule:
         message_type: the type.
         timestamps: one of `TIMESTAMPS`, to override the type's rule.
     """
-    chosen = timestamps or _BY_TYPE.get(message_type, "iso")
-    return TimeRule(_UNITS.get(chosen, 0), chosen == "fix", message_type in _ONLY_TEXTS)
+    rule_name = timestamps or _BY_TYPE.get(message_type, "iso")
+    return TimeRule(_UNITS.get(rule_name, 0), rule_name == "fix", message_type in _ONLY_TEXTS)
 
 
 def to_moment(value: TimeValue, rule: TimeRule) -> datetime:
@@ -88,8 +88,8 @@ def to_moment(value: TimeValue, rule: TimeRule) -> datetime:
     if number is not None:
         return _since_epoch(number, rule.unit)
     if isinstance(value, str):
-        found = _from_fix(value) if rule.reads_fix else None
-        return msgspec.convert(value, datetime) if found is None else found
+        moment = _from_fix(value) if rule.reads_fix else None
+        return msgspec.convert(value, datetime) if moment is None else moment
     raise ValueError(_no_time(value, rule))
 
 
@@ -105,8 +105,8 @@ def to_date(value: TimeValue, rule: TimeRule) -> date:
     if number is not None:
         return _since_epoch(number, rule.unit).date()
     if isinstance(value, str):
-        found = _from_fix(value) if rule.reads_fix else None
-        return msgspec.convert(value, date) if found is None else found.date()
+        moment = _from_fix(value) if rule.reads_fix else None
+        return msgspec.convert(value, date) if moment is None else moment.date()
     raise ValueError(_no_time(value, rule))
 
 

@@ -78,27 +78,27 @@ STRICT: Final = Tolerance()
 """The default."""
 
 
-def read_tolerance(given: Mapping[str, str]) -> Tolerance:
+def read_tolerance(options: Mapping[str, str]) -> Tolerance:
     """Read the options.
 
     Args:
-        given: all options, by their names in lower case.
+        options: all options, by their names in lower case.
 
     Raises:
         PipelineError: an option has an invalid value, or the configuration cannot be used.
     """
-    mode = given.get("mode", FAILFAST)
+    mode = options.get("mode", FAILFAST)
     if mode.lower() not in _MODES:
         raise option_error("mode", mode, f"expected {FAILFAST}, {PERMISSIVE} or {DROP}")
-    timestamps = given.get("timestamps")
+    timestamps = options.get("timestamps")
     if timestamps is not None and timestamps.lower() not in TIMESTAMPS:
         *others, last = TIMESTAMPS
         raise option_error("timestamps", timestamps, f"expected {', '.join(others)} or {last}")
-    column = given.get("corrupt_record_column", _CORRUPT_RECORD)
+    column = options.get("corrupt_record_column", _CORRUPT_RECORD)
     if not column.strip():
         raise option_error("corrupt_record_column", column, "it is empty")
     timestamps = timestamps and timestamps.lower()
-    return Tolerance(_MODES[mode.lower()], column, timestamps, _environment(given.get("config")))
+    return Tolerance(_MODES[mode.lower()], column, timestamps, _environment(options.get("config")))
 
 
 def _environment(config: str | None) -> Environment | None:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import ssl
-from collections.abc import Callable
 
 from amperage.client.aio_commands import AsyncCommands
-from amperage.client.aio_connection import AioConnection, Waiters, open_connection
+from amperage.client.aio_connection import AioConnection, open_connection
 from amperage.client.arguments import client_name, handler
 from amperage.client.authentication import (
     Authenticator,
@@ -20,7 +19,6 @@ from amperage.client.logon import LogonDialogue
 from amperage.client.protocol import ClientProtocol
 from amperage.client.publish_store import PublishStore
 from amperage.client.sequence_numbers import AsyncRefusalListener, PublishSequence
-from amperage.client.time_limit import TimeLimit
 from amperage.client.uri import ServerUri, parse_uri
 from amperage.wire.header import Header
 
@@ -58,7 +56,6 @@ class AsyncClient(AsyncCommands):
         self._ssl_context = ssl_context
         self._on_refused = on_refused
         self._uri: ServerUri | None = None
-        self._waiters = Waiters()
         self._connected_pair: tuple[AioConnection, ClientProtocol] | None = None
 
     def __repr__(self) -> str:
@@ -68,24 +65,25 @@ class AsyncClient(AsyncCommands):
     async def connect(self, uri: str | ServerUri, *, timeout: float | None = None) -> None:
         """Connect to a server. Call `logon` next."""
         await self.close()
-        where = uri if isinstance(uri, ServerUri) else parse_uri(uri)
+        server_uri = uri if isinstance(uri, ServerUri) else parse_uri(uri)
         numbering = PublishSequence(PublishStore(), self._on_refused) if self._on_refused else None
-        protocol = ClientProtocol(numbering, where.protocol)
+        protocol = ClientProtocol(numbering, server_uri.protocol)
         connection = await open_connection(
-            lambda: AioConnection(protocol, where, self._waiters),
-            where,
+            lambda: AioConnection(protocol, server_uri, self._waiters),
+            server_uri,
             self._resolve_timeout(timeout),
             self._ssl_context,
         )
-        self._uri = where
+        self._uri = server_uri
         self._connected_pair = connection, protocol
 
     async def close(self) -> None:
         """Close the connection and end all streams. A closed client can connect again."""
-        if self._connected_pair is not None:
-            self._send_acks()
-            self._connection.end(None)
-            self._connected_pair = None
+        if self._connected_pair is None:
+            return
+        self._send_acks()
+        (connection, _), self._connected_pair = self._connected_pair, None
+        connection.end(None)
 
     async def logon(
         self,
@@ -110,20 +108,6 @@ class AsyncClient(AsyncCommands):
             await self.close()
             raise
 
-    async def _wait_until(
-        self,
-        arrived: Callable[[], bool],
-        limit: TimeLimit,
-        what: str,
-        *,
-        is_urgent: bool = True,
-    ) -> None:
-        if arrived():
-            return
-        connection = None if self._connected_pair is None else self._connected_pair[0]
-        with self._waiters.count_waiter(connection, is_urgent=is_urgent):
-            await self._waiters.wait_until(arrived, limit, what)
-
     @property
     def _connection(self) -> AioConnection:
         if self._connected_pair is None:
@@ -136,11 +120,11 @@ class AsyncClient(AsyncCommands):
             raise not_connected()
         return self._connected_pair[1]
 
-    async def _write(self) -> None:
-        await self._connection.write(self._timeout)
+    def _write(self) -> int:
+        return self._connection.write_output()
 
-    def _write_soon(self) -> None:
-        self._connection.write_output()
+    async def _wait_until_written(self, mark: int) -> None:
+        await self._connection.wait_until_written(mark, self._timeout)
 
     def _set_silence_timeout(self, allowed: float) -> None:
         self._connection.set_silence_timeout(allowed)

@@ -7,7 +7,7 @@ responsible for:
   all streams together (`amperage.client.backpressure`), the socket is not read until a reader waits
   again and at most half of them are left. While a command waits for its answer, reading continues,
   because the answer arrives after those messages; otherwise heartbeats are sent unrequested. In the
-  other direction, `write` waits while the transport's write buffer is full.
+  other direction, `wait_until_written` waits while the transport's write buffer is full.
 - Closing. However the connection ends, all waiting tasks are woken, with the reason.
 """
 
@@ -16,8 +16,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import ssl
-from collections.abc import Callable, Coroutine, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any
 
 from amperage.client.backpressure import StreamBacklog
@@ -29,76 +28,8 @@ from amperage.client.protocol import ClientProtocol
 from amperage.client.sockets import apply_options, connect_error, no_connection
 from amperage.client.time_limit import TimeLimit
 from amperage.client.uri import ServerUri
+from amperage.client.waiters import Waiters
 from amperage.wire.header import Header
-
-
-class Waiters:
-    """The waiting tasks of a client, on all its connections.
-
-    Attributes:
-        urgent_count: the number of tasks that wait for anything other than messages of a stream.
-    """
-
-    def __init__(self) -> None:
-        self._conditions: dict[asyncio.Future[None], Callable[[], bool]] = {}
-        self._tasks: set[asyncio.Task[None]] = set()
-        self.urgent_count = 0
-
-    async def wait_until(
-        self,
-        arrived: Callable[[], bool],
-        limit: TimeLimit,
-        what: str,
-    ) -> None:
-        """Wait until a condition is met.
-
-        Args:
-            arrived: the condition.
-            limit: the timeout.
-            what: the name of the expected event, for the error.
-
-        Raises:
-            TimedOutError: the condition was not met in time.
-        """
-        if arrived():
-            return
-        future = asyncio.get_running_loop().create_future()
-        self._conditions[future] = arrived
-        try:
-            async with asyncio.timeout(limit.remaining_s):
-                await future
-        except TimeoutError:
-            raise limit.timeout_error(what) from None
-        finally:
-            del self._conditions[future]
-
-    def start_task(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        """Run a coroutine in a new task, and wake the tasks that wait for its effect."""
-        task = asyncio.get_running_loop().create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._on_task_done)
-        return task
-
-    def _on_task_done(self, task: asyncio.Task[None]) -> None:
-        self._tasks.discard(task)
-        self.wake()
-
-    @contextmanager
-    def count_waiter(self, connection: AioConnection | None, *, is_urgent: bool) -> Iterator[None]:
-        """Count a waiting task. An urgent one resumes reading on a connection that is paused."""
-        self.urgent_count += is_urgent
-        if connection is not None:
-            connection.adjust_reading()
-        try:
-            yield
-        finally:
-            self.urgent_count -= is_urgent
-
-    def wake(self) -> None:
-        """Wake the tasks whose conditions are met."""
-        for future, arrived in self._conditions.items():
-            if not future.done() and arrived():
-                future.set_result(None)
 
 
 class AioConnection(asyncio.Protocol):
@@ -121,6 +52,7 @@ class AioConnection(asyncio.Protocol):
     ) -> None:
         self._protocol = protocol
         self._waiters = waiters
+        waiters.on_wait = self.adjust_reading
         self._on_end = on_end
         self._uri = uri
         self._channel = channel_for(uri)
@@ -187,6 +119,7 @@ class AioConnection(asyncio.Protocol):
                 lambda: channel.is_open or self._is_ended,
                 TimeLimit(None),
                 "the opening of the connection",
+                is_urgent=True,
             )
         if self._end_error is not None:
             raise no_connection(self._uri, self._end_error)
@@ -196,42 +129,50 @@ class AioConnection(asyncio.Protocol):
         while dialogue.answer is None:
             await asyncio.to_thread(dialogue.prepare)
             request = dialogue.send_logon()
-            await self.write(timeout)
+            if mark := self.write_output():
+                await self.wait_until_written(mark, timeout)
             await self._waiters.wait_until(
                 lambda: request.is_done,  # noqa: B023 - called before the next round
                 TimeLimit(timeout),
                 "the answer to logon",
+                is_urgent=True,
             )
             dialogue.process_answer(request)
         if self._end_error is not None:  # after the answer
             raise again(self._end_error)
         return dialogue.answer
 
-    async def write(self, timeout: float) -> None:
-        """Write the output; wait while the transport's write buffer is full."""
-        self.write_output()
-        if self._is_writable.is_set():
-            return
+    async def wait_until_written(self, _mark: int, timeout: float) -> None:
+        """Wait until the transport's write buffer has room; see `write_output`.
+
+        Raises:
+            TimedOutError: the server did not read in time.
+        """
         try:
             async with asyncio.timeout(timeout):
                 await self._is_writable.wait()
         except TimeoutError:
             raise TimedOutError(f"room to write did not come within {timeout:g} seconds") from None
 
-    def write_output(self) -> None:
-        """Write the output, without waiting if the transport's write buffer is full."""
+    def write_output(self) -> int:
+        """Write the output, without waiting if the transport's write buffer is full.
+
+        Returns:
+            The mark to pass to `wait_until_written`; 0 if the transport's write buffer has room.
+        """
         if self._transport is None or self._is_ended:
-            return
+            return 0
         output, channel = self._protocol.output, self._channel
         if channel is None:
             if output:
                 self._transport.write(bytes(output))
                 output.clear()
-            return
-        if output and channel.is_open:
-            self._transport.write(channel.encode(bytes(output)))
-            output.clear()
-        self._transport.write(channel.take_replies())
+        else:
+            if output and channel.is_open:
+                self._transport.write(channel.encode(bytes(output)))
+                output.clear()
+            self._transport.write(channel.take_replies())
+        return 0 if self._is_writable.is_set() else 1
 
     def end(self, error: ClientError | None) -> None:
         """Close the connection and wake the waiting tasks.
@@ -249,6 +190,8 @@ class AioConnection(asyncio.Protocol):
         if self._transport is not None:
             self._transport.close()
         self._is_writable.set()
+        if self._waiters.on_wait == self.adjust_reading:
+            self._waiters.on_wait = None  # it would keep this object
         self._waiters.wake()
         if error is not None and self._on_end is not None:
             self._on_end(error)
@@ -265,11 +208,11 @@ class AioConnection(asyncio.Protocol):
         if self._transport is None or self._is_ended:
             return
         self._backlog.adjust(self._protocol.queued_messages)
-        holds_back = self._backlog.is_over_limit and not self._waiters.urgent_count
-        if self._is_reading_paused and not holds_back:
+        must_pause = self._backlog.is_over_limit and not self._waiters.urgent_count
+        if self._is_reading_paused and not must_pause:
             self._is_reading_paused = False
             self._transport.resume_reading()
-        elif holds_back and not self._is_reading_paused:
+        elif must_pause and not self._is_reading_paused:
             self._is_reading_paused = True
             self._transport.pause_reading()
 
@@ -297,11 +240,11 @@ class AioConnection(asyncio.Protocol):
         if self._channel is None:
             self._protocol.receive(data)
             return
-        for piece in self._channel.decode(data):
-            self._protocol.receive(piece)
+        for decoded in self._channel.decode(data):
+            self._protocol.receive(decoded)
 
-    def _schedule_silence_check(self, delay: float, silence_allowed: float) -> None:
-        self._silence_timer = self._loop.call_later(delay, self._check_silence, silence_allowed)
+    def _schedule_silence_check(self, delay: float, allowed: float) -> None:
+        self._silence_timer = self._loop.call_later(delay, self._check_silence, allowed)
 
     def _check_silence(self, allowed: float) -> None:
         left = self._last_received_s + allowed - self._loop.time()
@@ -339,7 +282,7 @@ async def open_connection(
     connection: AioConnection | None = None
     try:
         async with asyncio.timeout(timeout):
-            transport, connection = await _reach(make, uri, ssl_context)
+            transport, connection = await _try_addresses(make, uri, ssl_context)
             raw_socket = transport.get_extra_info("socket")
             if isinstance(raw_socket, socket.socket):
                 apply_options(raw_socket, uri)
@@ -360,7 +303,7 @@ async def open_connection(
     return connection
 
 
-async def _reach(
+async def _try_addresses(
     make: Callable[[], AioConnection], uri: ServerUri, ssl_context: ssl.SSLContext | None
 ) -> tuple[asyncio.Transport, AioConnection]:
     """Try the host's addresses one by one, so that the last failure is raised unchanged."""
@@ -371,9 +314,9 @@ async def _reach(
     if uri.is_encrypted:
         tls["ssl"] = ssl_context or ssl.create_default_context()
         tls["server_hostname"] = uri.host
-    found = await loop.getaddrinfo(uri.host, uri.port, type=socket.SOCK_STREAM)
+    addresses = await loop.getaddrinfo(uri.host, uri.port, type=socket.SOCK_STREAM)
     failure = OSError(f"{uri.host} has no address")
-    for *_, address in found:
+    for *_, address in addresses:
         try:
             return await loop.create_connection(make, str(address[0]), uri.port, **tls)
         except OSError as error:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import suppress
-from typing import NamedTuple, Protocol, Self
+from typing import NamedTuple, Self
 
 from amperage.client.arguments import seconds
 from amperage.client.errors import ClientError, ConnectionLostError
@@ -14,35 +14,20 @@ from amperage.client.streams import BaseStream
 from amperage.client.time_limit import TimeLimit
 
 
-class WaitFunction(Protocol):
-    """Waits until a condition is met; see `AsyncCommands`."""
-
-    async def __call__(
-        self,
-        arrived: Callable[[], bool],
-        limit: TimeLimit,
-        what: str,
-        *,
-        is_urgent: bool = True,
-    ) -> None:
-        """Wait until the condition is met."""
-
-
 class AsyncStreamOwner(NamedTuple):
     """The functions of a client that its streams call.
 
     Attributes:
-        wait_until: waits until a condition is met.
+        wait_for_message: waits for the next message of a stream, or its end; raises `TimedOutError`
+            if neither arrives in time.
         settle_message: reports the outcome of a queue message to the queue; see
             `Commands.settle_message`.
-        send_acks: sends the batched acknowledgements of queue messages.
         unsubscribe: ends the subscription or query with an id; the second argument is a timeout in
             seconds.
     """
 
-    wait_until: WaitFunction
+    wait_for_message: Callable[[Callable[[], bool], TimeLimit], Awaitable[None]]
     settle_message: Callable[[StreamInbox, Message, str | None], None]
-    send_acks: Callable[[], None]
     unsubscribe: Callable[[str, float | None], Awaitable[None]]
 
 
@@ -87,10 +72,7 @@ class AsyncMessageStream(BaseStream):
         self._mark_processed()
         limit = TimeLimit(None if timeout is None else seconds("timeout", timeout))
         while (message := self._take_message()) is None and not self._is_exhausted():
-            self._owner.send_acks()
-            await self._owner.wait_until(
-                self._has_message_or_ended, limit, "the next message", is_urgent=False
-            )
+            await self._owner.wait_for_message(self._has_message_or_ended, limit)
         return message
 
     async def batch(self, timeout: float | None = None) -> list[Message]:

@@ -17,7 +17,7 @@ from amperage.client.limits import MAX_BODY_SIZE
 MessageBody = bytes | bytearray | memoryview | str
 """The types of a message's body. A text is sent as UTF-8."""
 
-_LARGEST: Final = (1 << 63) - 1
+_MAX_NUMBER: Final = (1 << 63) - 1
 
 
 def body_bytes(body: MessageBody) -> bytes:
@@ -78,8 +78,8 @@ def number(name: str, value: int | None) -> int | None:
         return None
     if not isinstance(value, int) or isinstance(value, bool):
         raise TypeError(f"{name}: expected int, not {_kind(value)}")
-    if not 0 <= value <= _LARGEST:
-        raise ValueError(f"{name}: expected 0 to {_LARGEST}, not {value}")
+    if not 0 <= value <= _MAX_NUMBER:
+        raise ValueError(f"{name}: expected 0 to {_MAX_NUMBER}, not {value}")
     return value
 
 
@@ -167,20 +167,20 @@ def call_blocking_callback(name: str, callback: Callable[..., object], *argument
         raise TypeError(f"{name}: expected a plain function, not one that returns a coroutine")
 
 
-def methods(name: str, value: object, wanted: Iterable[str]) -> None:
+def methods(name: str, value: object, method_names: Iterable[str]) -> None:
     """Check an object by the methods that the client calls, or None.
 
     Args:
         name: the name of the argument.
         value: the object.
-        wanted: the names of the methods.
+        method_names: the names of the methods.
 
     Raises:
         TypeError: it lacks a method, or one is a coroutine function, which would not be awaited.
     """
     if value is None:
         return
-    names = tuple(wanted)
+    names = tuple(method_names)
     missing = [method for method in names if not callable(getattr(value, method, None))]
     if missing:
         raise TypeError(

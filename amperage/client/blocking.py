@@ -91,14 +91,14 @@ class Client(BlockingCommands):
             ConnectError: the connection cannot be established.
         """
         self.close()
-        where = uri if isinstance(uri, ServerUri) else parse_uri(uri)
+        server_uri = uri if isinstance(uri, ServerUri) else parse_uri(uri)
         numbering = PublishSequence(PublishStore(), self._on_refused) if self._on_refused else None
-        protocol = ClientProtocol(numbering, where.protocol)
+        protocol = ClientProtocol(numbering, server_uri.protocol)
         connection = BlockingConnection(
-            protocol, where, self._guard, self._resolve_timeout(timeout), self._ssl_context
+            protocol, server_uri, self._guard, self._resolve_timeout(timeout), self._ssl_context
         )
         self._guard.on_fork = connection.abandon_after_fork
-        self._uri = where
+        self._uri = server_uri
         self._connected_pair = connection, protocol
         self._reader_thread = threading.Thread(
             target=_read, args=(connection, self._guard), name=f"amps {self.name}", daemon=True
@@ -176,13 +176,14 @@ class Client(BlockingCommands):
         return self._connected_pair[1]
 
     def _write(self) -> int:
-        return self._connection.send_output()
+        return self._connection.write_output()
 
     def _wait_until_written(self, mark: int) -> None:
         self._connection.wait_until_written(mark, self._timeout)
 
     def _set_silence_timeout(self, allowed: float) -> None:
-        self._connection.set_silence_timeout(allowed)
+        with self._guard.exclusive():
+            self._connection.set_silence_timeout(allowed)
 
 
 _JOIN_TIMEOUT_S = 1.0

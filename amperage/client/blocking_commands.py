@@ -1,116 +1,30 @@
 """The commands of a blocking client.
 
-Subclasses own the connections: `amperage.client.blocking.Client` has one, and
+`amperage.client.aio_commands` has the same ones, with `await`; `tests/client/test_shells_alike.py`
+compares the two. Subclasses own the connections: `amperage.client.blocking.Client` has one, and
 `amperage.client.ha.HAClient` reconnects as often as necessary.
 """
 
 # ruff: noqa: A002 - a filter is called filter
 from __future__ import annotations
 
-import time
-from abc import abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
-from typing import Self, TypeVar
+from collections.abc import Iterable
 
 from amperage.client.arguments import MessageBody, all_bodies
+from amperage.client.blocking_shell import BlockingShell
 from amperage.client.blocking_stream import MessageStream, StreamOwner
-from amperage.client.command_shell import CommandShell, inbox_of
-from amperage.client.commands import MESSAGES_PER_WRITE, AckType, chunks
-from amperage.client.errors import (
-    NotConnectedError,
-    TimedOutError,
-    again,
-)
+from amperage.client.command_shell import inbox_of
+from amperage.client.commands import AckType, chunks
 from amperage.client.limits import MAX_MISSED_HEARTBEATS
-from amperage.client.message import Message
-from amperage.client.pending_requests import PendingRequest, StreamInbox
-from amperage.client.protocol import ClientProtocol
+from amperage.client.pending_requests import PendingRequest
 from amperage.client.queue_acks import DEFAULT_DELAY
-from amperage.client.sequence_numbers import PublishSequence
-from amperage.client.state_lock import ClientLock
-from amperage.client.time_limit import TimeLimit
 from amperage.wire.header import Header
 
-_T = TypeVar("_T")
 
-
-class BlockingCommands(CommandShell):
-    """The commands of a blocking client after its logon. They can be called in any thread.
-
-    Args:
-        timeout: default timeout of a call, in seconds.
-    """
-
-    def __init__(self, timeout: float) -> None:
-        super().__init__(timeout)
-        self._guard = ClientLock()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_exception: object) -> None:
-        self.close()
-
-    @abstractmethod
-    def close(self) -> None:
-        """Close the connection and end all streams. A closed client can connect again."""
-
-    @abstractmethod
-    def _write(self) -> int:
-        """Write as much output as the socket accepts. The caller holds the lock.
-
-        Returns:
-            The mark to pass to `_wait_until_written`; 0 if everything was written.
-        """
-
-    @abstractmethod
-    def _wait_until_written(self, mark: int) -> None:
-        """Wait until all output up to a mark is written. The caller does not hold the lock."""
+class BlockingCommands(BlockingShell):
+    """The commands of a blocking client after its logon. They can be called in any thread."""
 
     # Publishing
-
-    def publish(
-        self,
-        topic: str,
-        body: MessageBody,
-        *,
-        delta: bool = False,
-        correlation_id: str | None = None,
-        expiration: int | None = None,
-        sow_key: str | None = None,
-        sequence: int | None = None,
-    ) -> None:
-        """Publish a message, without waiting for an answer; `flush` waits for the answers.
-
-        Args:
-            topic: the topic.
-            body: the message, as bytes or text.
-            delta: whether the body is a delta: only the fields that changed, and the key.
-            correlation_id: passed on to subscribers; base64 characters only.
-            expiration: the record's lifetime in seconds.
-            sow_key: the record's key, for topics with keys set by publishers.
-            sequence: the message's sequence number for this client name. A server that has received
-                the number before drops the message as a duplicate. With a publish store, the store
-                assigns the numbers.
-
-        Raises:
-            PublishStoreFullError: the publish store is full, and had no room within the timeout.
-        """
-        self._wait_for_store_room()
-        with self._guard.exclusive():
-            self._protocol.publish(
-                topic,
-                body,
-                delta=delta,
-                correlation_id=correlation_id,
-                expiration=expiration,
-                sow_key=sow_key,
-                sequence=sequence,
-            )
-            mark = self._write()
-        if mark:
-            self._wait_until_written(mark)
 
     def delta_publish(
         self,
@@ -141,32 +55,6 @@ class BlockingCommands(CommandShell):
             self._wait_for_store_room()
             self._send_command(
                 lambda protocol: protocol.publish_all(topic, chunk, delta=delta)  # noqa: B023 - called at once
-            )
-
-    def publish_columns(
-        self,
-        topics: Sequence[str],
-        bodies: Sequence[bytes],
-        fields: Mapping[str, Sequence[str | int | None]],
-        *,
-        delta: bool = False,
-    ) -> None:
-        """Publish many messages with individual headers and few writes; see `publish`.
-
-        Args:
-            topics: the topic of each message.
-            bodies: the messages.
-            fields: the other header fields of each message, by the names of `publish`'s arguments;
-                None omits a field.
-            delta: whether the bodies are deltas.
-        """
-        for start in range(0, len(bodies), MESSAGES_PER_WRITE):
-            some = slice(start, start + MESSAGES_PER_WRITE)
-            chosen = {name: values[some] for name, values in fields.items()}
-            part = (topics[some], bodies[some], chosen)
-            self._wait_for_store_room()
-            self._send_command(
-                lambda protocol: protocol.publish_columns(*part, delta=delta)  # noqa: B023 - as above
             )
 
     def confirmed_publish(
@@ -231,11 +119,6 @@ class BlockingCommands(CommandShell):
             self._wait_for_store(numbering, limit)
         self._execute_command(lambda protocol: protocol.flush(), limit)
         protocol.refusals.raise_if_any()
-
-    def _wait_for_store(self, numbering: PublishSequence, limit: TimeLimit) -> None:
-        """Wait until all published messages are answered, or can no longer be answered."""
-        settled = self._store_settled_condition(numbering)
-        self._wait_until(settled.is_met, limit, settled.description)
 
     # Subscriptions and queries
 
@@ -474,19 +357,6 @@ class BlockingCommands(CommandShell):
         """
         self._execute_command(lambda protocol: protocol.flush_acks(), timeout)
 
-    def _settle_message(self, inbox: StreamInbox, message: Message, options: str | None) -> None:
-        """Report the outcome of a queue message; see `Commands.settle_message`."""
-        self._send_command(
-            lambda protocol: protocol.settle_message(inbox, message, options, time.monotonic())
-        )
-
-    def _send_acks(self) -> None:
-        """Send the batched acknowledgements of queue messages, without waiting."""
-        with suppress(NotConnectedError), self._guard.exclusive():
-            if self._protocol.acks_due is not None:
-                self._protocol.send_acks()
-                self._write()  # the reading thread writes the rest if the socket is full
-
     def heartbeat(self, interval: int, *, timeout: float | None = None) -> None:
         """Start to exchange heartbeats, so that either peer detects when the other is gone.
 
@@ -495,61 +365,9 @@ class BlockingCommands(CommandShell):
             timeout: seconds to wait for the answer.
         """
         self._execute_command(lambda protocol: protocol.heartbeat(interval), timeout)
-        with self._guard.exclusive():
-            self._set_silence_timeout(float(interval * MAX_MISSED_HEARTBEATS))
+        self._set_silence_timeout(float(interval * MAX_MISSED_HEARTBEATS))
 
-    # Waiting
-
-    def _wait_for_message(self, has_news: Callable[[], bool], limit: TimeLimit) -> None:
-        """Wait for the next message of a stream, or its end.
-
-        Raises:
-            TimedOutError: neither arrived in time.
-        """
-        self._send_acks()
-        self._wait_until(has_news, limit, "the next message", is_urgent=False)
-
-    def _wait_until(
-        self,
-        arrived: Callable[[], bool],
-        limit: TimeLimit,
-        what: str,
-        *,
-        is_urgent: bool = True,
-    ) -> None:
-        """Wait until a condition is met.
-
-        Args:
-            arrived: the condition: it tests a request or an inbox.
-            limit: the timeout.
-            what: the name of the expected event, for the error.
-            is_urgent: whether to read on even if too many messages wait in streams.
-
-        Raises:
-            TimedOutError: the condition was not met in time.
-        """
-        if not arrived():
-            self._guard.wait_until(arrived, limit, what, is_urgent=is_urgent)
-
-    def _send_command(self, command: Callable[[ClientProtocol], _T]) -> _T:
-        """Pass a command to the protocol, write it, and return the protocol's result."""
-        with self._guard.exclusive():
-            result = command(self._protocol)
-            mark = self._write()
-        if mark:
-            self._wait_until_written(mark)
-        return result
-
-    def _execute_command(
-        self, command: Callable[[ClientProtocol], PendingRequest], timeout: float | TimeLimit | None
-    ) -> PendingRequest:
-        """Send a command and wait for its answer; raise the error if the server refuses it."""
-        limit = self._time_limit(timeout)
-        request = self._send_command(command)
-        self._wait_until(lambda: request.is_done, limit, f"the answer to {request.command_name}")
-        if request.error is not None:
-            raise again(request.error)
-        return request
+    # Streams
 
     def _make_stream(self, request: PendingRequest) -> MessageStream:
         return MessageStream(self._stream_owner, inbox_of(request))
@@ -561,13 +379,3 @@ class BlockingCommands(CommandShell):
             self._settle_message,
             lambda stream_id, timeout: self.unsubscribe(stream_id, timeout=timeout),
         )
-
-    def _wait_for_store_room(self) -> None:
-        """Wait until the publish store, if there is one, has room."""
-        if (store := self._find_full_store()) is None:
-            return
-        has_room = self._store_room_condition(store)
-        try:
-            self._wait_until(has_room.is_met, self._time_limit(None), has_room.description)
-        except TimedOutError:
-            raise self._store_full_error(store) from None

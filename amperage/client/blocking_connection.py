@@ -1,8 +1,8 @@
 """One connection of a blocking client, with one reading thread and any number of writing threads.
 
 A thread passes its command to the protocol and writes it itself, as far as the socket accepts it.
-The reading thread runs `pump`: it reads, answers heartbeats, and writes the remaining output. It
-stops reading while streams buffer too many messages (`amperage.client.backpressure`), unless a
+The reading thread runs `run_until`: it reads, answers heartbeats, and writes the remaining output.
+It stops reading while streams buffer too many messages (`amperage.client.backpressure`), unless a
 command waits for its answer, which arrives after those messages. It sends heartbeats meanwhile.
 For a client that only publishes, it reads the acknowledgements of some milliseconds in one batch,
 unless a call waits for one: waking a thread for each would cost more than the messages.
@@ -41,11 +41,11 @@ _MAX_POLL_S: Final = 3600.0
 """Maximum seconds of a poll. Events end it early, so shorter polls would have no benefit."""
 _WRITE_POLL_S: Final = 1.0
 """Seconds between checks for the end of the connection, in a thread that waits to write."""
-_DOZE: Final = 0.005
+_READ_BATCH_PAUSE_S: Final = 0.005
 """Seconds between reads while no thread waits, so that acknowledgements are read in batches."""
-_HELD_BACK_PAUSE: Final = 0.05
+_PAUSED_READ_CHECK_S: Final = 0.05
 """Seconds between checks, while reading is paused, for messages taken from streams."""
-_PATIENCE: Final = 2.0
+_STARVED_WARNING_S: Final = 2.0
 """Seconds before a warning about a stream that waits while other streams are full."""
 
 _log: Final = logging.getLogger("amperage.client")
@@ -86,9 +86,8 @@ class BlockingConnection:
         self._backlog = StreamBacklog()
         self._last_received_s = self._last_heartbeat_s = time.monotonic()
         self._silence_timeout_s: float | None = None
-        self._starved_since_s: float | None = (
-            None  # when a stream began to wait while others are full
-        )
+        # When a stream began to wait while others are full.
+        self._starved_since_s: float | None = None
         self._is_end_requested = False
         self._is_batching_reads = False
         self._poll_ends_s = float("inf")  # the end of the current poll; events end it earlier
@@ -151,7 +150,7 @@ class BlockingConnection:
 
     # For any thread that holds the lock
 
-    def send_output(self) -> int:
+    def write_output(self) -> int:
         """Write as much output as the socket accepts.
 
         Returns:
@@ -185,8 +184,8 @@ class BlockingConnection:
         self._protocol.close(
             NotConnectedError("the connection belongs to the process that forked this one")
         )
-        for its in (self._socket, self._wakeup_sender, self._wakeup_receiver):
-            its.close()
+        for owned_socket in (self._socket, self._wakeup_sender, self._wakeup_receiver):
+            owned_socket.close()
 
     # For any thread that does not hold the lock
 
@@ -199,7 +198,7 @@ class BlockingConnection:
         self._wake_up()
 
     def wait_until_written(self, mark: int, timeout: float) -> None:
-        """Wait until all output up to a mark has been written; see `send_output`.
+        """Wait until all output up to a mark has been written; see `write_output`.
 
         Raises:
             TimedOutError: the server did not read in time.
@@ -253,15 +252,15 @@ class BlockingConnection:
         self._backlog.adjust(self._protocol.queued_messages, len(data))
         self._write_socket()
         has_all = len(data) < _READ_SIZE
-        nobody_waits = not self._protocol.has_inboxes and not self._guard.has_waiters
-        self._is_batching_reads = has_all and nobody_waits
+        has_no_waiters = not self._protocol.has_inboxes and not self._guard.has_waiters
+        self._is_batching_reads = has_all and has_no_waiters
 
     def _process_input(self, data: bytes) -> None:
         if self._channel is None:
             self._protocol.receive(data)
             return
-        for piece in self._channel.decode(data):
-            self._protocol.receive(piece)
+        for decoded in self._channel.decode(data):
+            self._protocol.receive(decoded)
 
     def _wake_paused_reader(self) -> None:
         """Wake the reading thread, if it pauses, when another thread begins to wait."""
@@ -287,7 +286,7 @@ class BlockingConnection:
             self._starved_since_s = None
         elif self._starved_since_s is None:
             self._starved_since_s = now
-        elif now - self._starved_since_s > _PATIENCE:
+        elif now - self._starved_since_s > _STARVED_WARNING_S:
             self._starved_since_s = float("inf")
             _log.warning(
                 "a stream waits for messages, but the server is not read: %d messages wait in"
@@ -338,9 +337,9 @@ class BlockingConnection:
         if deadline is not None:
             ends.append(deadline - now)
         if self._is_reading_paused():
-            ends.append(_HELD_BACK_PAUSE)
+            ends.append(_PAUSED_READ_CHECK_S)
         elif self._is_batching_reads:
-            ends.append(_DOZE)
+            ends.append(_READ_BATCH_PAUSE_S)
         elif self._silence_timeout_s is not None:
             silent_until = self._last_received_s + self._silence_timeout_s
             if now >= silent_until:

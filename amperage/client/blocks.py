@@ -86,16 +86,16 @@ def block_of_records(batch: Header, content: bytes) -> MessageBlock:
     Raises:
         ProtocolError: the content is not a sequence of records.
     """
-    found = read_records(content)
-    if found is None:
+    columns = read_records(content)
+    if columns is None:
         return block_of(list(split_batch(batch, content)))
-    starts, ends, texts = found
+    starts, ends, texts = columns
     common = {"topic": batch.topic, "timestamp": batch.timestamp}
     return MessageBlock(
         content,
         starts,
         ends,
-        {name: BlockTexts(*columns) for name, columns in texts.items()},
+        {name: BlockTexts(*text_columns) for name, text_columns in texts.items()},
         {name: text for name, text in common.items() if text is not None},
     )
 
@@ -111,10 +111,13 @@ def block_of_publications(frames: list[Frame], first: int) -> tuple[str, Message
         The subscription ids of the first publications, and a block of those with the same ids; None
         if the first frame must be processed separately.
     """
-    found = read_publications(frames, first)
-    if found is None:
+    columns = read_publications(frames, first)
+    if columns is None:
         return None
-    ids, data, starts, ends, texts = found
+    ids, data, starts, ends, texts = columns
     return ids.decode(), MessageBlock(
-        data, starts, ends, {name: BlockTexts(*columns) for name, columns in texts.items()}
+        data,
+        starts,
+        ends,
+        {name: BlockTexts(*text_columns) for name, text_columns in texts.items()},
     )

@@ -42,15 +42,15 @@ _RANGE: Final = re.compile(r"[\[(].*:(?P<end>[^:]*[\])])")
 
 _PLACES: Final = re.compile(r"(?:^|,)\s*places=\[(?P<places>[\d|,]+)\]")
 
-_PUBLISHERS_KEPT: Final = 65_536
+_MAX_PUBLISHERS: Final = 65_536
 """The maximum number of publishers stored. The publisher inactive for longest is evicted."""
 
-_HOLES_OF_ONE: Final = 1_000
-_HOLES_KEPT: Final = 200_000
+_MAX_PUBLISHER_HOLES: Final = 1_000
+_MAX_HOLES: Final = 200_000
 """The maximum numbers of holes stored per publisher, and in total. The numbers in evicted holes
 count as received. Subscriptions with filters have many holes that are never filled."""
 
-_LARGEST: Final = 2**64
+_SEQUENCE_END: Final = 2**64
 
 _MAX_PLACES: Final = 16
 """The maximum number of logs with a stored place."""
@@ -58,7 +58,7 @@ _MAX_PLACES: Final = 16
 _MAX_NAMED: Final = 256
 """The maximum number of publishers with a message among the resume points."""
 
-_LATELY: Final = 10_000
+_RECENT_MESSAGES: Final = 10_000
 """The number of messages (up to twice as many) for which a publisher counts as recently active."""
 
 
@@ -141,9 +141,11 @@ class BookmarkTrail:
         self.on_safe: Callable[[SafePoint], None] | None = None
         self._recent_publishers: set[str] = (
             set()
-        )  # publishers of the last messages, at most `_LATELY`
-        self._older_publishers: set[str] = set()  # publishers of the `_LATELY` messages before
-        self._messages_until_rotation = _LATELY
+        )  # publishers of the last messages, at most `_RECENT_MESSAGES`
+        self._older_publishers: set[str] = (
+            set()
+        )  # publishers of the `_RECENT_MESSAGES` messages before
+        self._messages_until_rotation = _RECENT_MESSAGES
         self._latest: dict[str, int] = {}  # publisher -> sequence; the last active one comes last
         # publisher -> skipped ranges, as their first and last numbers, ascending
         self._holes: dict[str, list[tuple[int, int]]] = {}
@@ -200,12 +202,12 @@ class BookmarkTrail:
             self._messages_until_rotation -= 1
             if not self._messages_until_rotation:
                 self._older_publishers, self._recent_publishers = self._recent_publishers, set()
-                self._messages_until_rotation = _LATELY
+                self._messages_until_rotation = _RECENT_MESSAGES
         self._received = bookmark
         return True
 
     def _evict_inactive_publisher(self) -> None:
-        if len(self._latest) > _PUBLISHERS_KEPT:
+        if len(self._latest) > _MAX_PUBLISHERS:
             silent = next(iter(self._latest))
             self._drop_holes(silent)
             del self._latest[silent]
@@ -213,7 +215,7 @@ class BookmarkTrail:
     def _fill_hole(self, publisher: str, sequence: int) -> bool:
         """Remove a number from the skipped ranges; return whether it was in one."""
         holes = self._holes.get(publisher, [])
-        place = bisect_right(holes, (sequence, _LARGEST)) - 1
+        place = bisect_right(holes, (sequence, _SEQUENCE_END)) - 1
         if place < 0 or holes[place][1] < sequence:
             return False
         first, last = holes[place]
@@ -228,10 +230,10 @@ class BookmarkTrail:
         holes = self._holes[publisher] = self._holes.pop(publisher, [])  # moves it to the end
         holes.append((first, last))
         self._hole_count += 1
-        if len(holes) > 2 * _HOLES_OF_ONE:
-            self._hole_count -= len(holes) - _HOLES_OF_ONE
-            del holes[:-_HOLES_OF_ONE]
-        if self._hole_count > _HOLES_KEPT:
+        if len(holes) > 2 * _MAX_PUBLISHER_HOLES:
+            self._hole_count -= len(holes) - _MAX_PUBLISHER_HOLES
+            del holes[:-_MAX_PUBLISHER_HOLES]
+        if self._hole_count > _MAX_HOLES:
             self._drop_holes(next(iter(self._holes)))
 
     def _drop_holes(self, publisher: str) -> None:
@@ -293,14 +295,14 @@ class BookmarkTrail:
 
     def copy(self) -> Self:
         """Return a copy of the trail, without callbacks."""
-        other = copy(self)
-        other._places = dict(self._places)  # noqa: SLF001 - of the same class
-        other._latest = dict(self._latest)  # noqa: SLF001 - as above
-        other._holes = {one: list(holes) for one, holes in self._holes.items()}  # noqa: SLF001 - as above
-        other._recent_publishers = set(self._recent_publishers)  # noqa: SLF001 - as above
-        other._older_publishers = set(self._older_publishers)  # noqa: SLF001 - as above
-        other.on_done = other.on_safe = None
-        return other
+        trail = copy(self)
+        trail._places = dict(self._places)  # noqa: SLF001 - of the same class
+        trail._latest = dict(self._latest)  # noqa: SLF001 - as above
+        trail._holes = {publisher: list(holes) for publisher, holes in self._holes.items()}  # noqa: SLF001 - as above
+        trail._recent_publishers = set(self._recent_publishers)  # noqa: SLF001 - as above
+        trail._older_publishers = set(self._older_publishers)  # noqa: SLF001 - as above
+        trail.on_done = trail.on_safe = None
+        return trail
 
 
 class BookmarkStorage(Protocol):

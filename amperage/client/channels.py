@@ -119,9 +119,9 @@ class LegacyChannel:
 
     def decode(self, data: bytes) -> Iterator[bytes]:
         """Translate messages to frames."""
-        pieces = [data] if self._compression is None else self._compression.decode(data)
-        for piece in pieces:
-            for header, body in self._caller.feed(piece):
+        parts = [data] if self._compression is None else self._compression.decode(data)
+        for part in parts:
+            for header, body in self._caller.feed(part):
                 yield frame(header, body)
             if self._caller.error is not None:
                 raise ProtocolError(f"the server sent what is no message: {self._caller.error}")

@@ -78,10 +78,12 @@ class Commands(ABC):
         """Send a command that is answered, when all the awaited acknowledgements have arrived."""
 
     @abstractmethod
-    def _open_inbox(self, header: Header, handed_out: Iterable[AckType] | None) -> PendingRequest:
+    def _open_inbox(
+        self, header: Header, delivered_acks: Iterable[AckType] | None
+    ) -> PendingRequest:
         """Send a command that opens an inbox.
 
-        Acknowledgements of the types in `handed_out` are put into it between the messages.
+        Acknowledgements of the types in `delivered_acks` are put into it between the messages.
         """
 
     @abstractmethod
@@ -175,11 +177,11 @@ class Commands(ABC):
     ) -> None:
         """Publish many messages to one topic: all of them, or none if one is invalid."""
         self._check_open()
-        made = [
+        encoded_bodies = [
             body if type(body) is bytes and len(body) <= MAX_BODY_SIZE else body_bytes(body)
             for body in all_bodies(bodies)
         ]
-        self._publish_all(topic, made, delta)
+        self._publish_all(topic, encoded_bodies, delta)
 
     def publish_columns(
         self,

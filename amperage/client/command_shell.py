@@ -28,7 +28,7 @@ class WaitCondition(NamedTuple):
 
 
 class CommandShell(ABC):
-    """The common base of `BlockingCommands` and `AsyncCommands`.
+    """The common base of `BlockingShell` and `AsyncShell`.
 
     Args:
         timeout: default timeout of a call, in seconds.

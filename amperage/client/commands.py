@@ -178,17 +178,17 @@ def with_fields(
         ValueError: a header is larger than the servers' limit, or a number is out of range.
         TypeError: a value is not text, or not a number.
     """
-    made = list(starts)
+    headers = list(starts)
     for name, values in fields.items():
         key = b',"%b":' % _FIELDS_OF_PUBLISHES[name]
         check: Callable[[str, Any], Any] = number if name == "expiration" else text
-        made = [
+        headers = [
             start if value is None else b"%b%b%b" % (start, key, json_text(check(name, value)))
-            for start, value in zip(made, values, strict=True)
+            for start, value in zip(headers, values, strict=True)
         ]
-    if max(map(len, made), default=0) > MAX_COMMAND_HEADER_SIZE:
+    if max(map(len, headers), default=0) > MAX_COMMAND_HEADER_SIZE:
         raise ValueError(f"the header of a publish has more than {MAX_COMMAND_HEADER_SIZE} bytes")
-    return made
+    return headers
 
 
 def subscribe_header(

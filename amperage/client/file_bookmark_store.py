@@ -29,7 +29,7 @@ _MAGIC: Final = b"AMPRBMK2"
 _EARLIER: Final = b"AMPRBMK1"  # has only `_DONE` records, without their letter
 _KIND: Final = Struct("<cH")  # kind; length of the subscription's id, which follows
 _BEGUN, _DONE, _HAD, _LAST, _SAFE = b"B", b"D", b"H", b"L", b"S"
-_SPARE: Final = 1 << 20
+_MIN_REWRITE_GROWTH: Final = 1 << 20
 """Bytes that a file may grow, in addition to doubling, before it is rewritten."""
 _MAX_AHEAD: Final = 16
 """The maximum number of resume points that wait for the messages before them to be processed."""
@@ -100,7 +100,7 @@ class FileBookmarkStore:
             self._read_record(_DONE + record if is_earlier else record, is_earlier=is_earlier)
         if is_earlier:
             self._log.rewrite(self._all_records())
-        self._rewrite_size = self._log.size + _SPARE
+        self._rewrite_size = self._log.size + _MIN_REWRITE_GROWTH
 
     def __enter__(self) -> Self:
         return self
@@ -170,9 +170,11 @@ class FileBookmarkStore:
     def _write_record(self, record: bytes) -> None:
         try:
             if self._log.size > self._rewrite_size:
-                self._rewrite_size = 2 * self._log.size + _SPARE  # no immediate retry if it fails
+                self._rewrite_size = (
+                    2 * self._log.size + _MIN_REWRITE_GROWTH
+                )  # no immediate retry if it fails
                 self._log.rewrite(self._all_records())
-                self._rewrite_size = 2 * self._log.size + _SPARE
+                self._rewrite_size = 2 * self._log.size + _MIN_REWRITE_GROWTH
             else:
                 self._log.append([record])
         except StoreError as problem:
@@ -233,7 +235,7 @@ def _had(text: str) -> PublisherProgress:
     publisher, latest, holes = text.split("|")
     pairs = (hole.partition("-") for hole in holes.split(",") if hole)
     return PublisherProgress(
-        publisher, int(latest), tuple((int(one), int(other)) for one, _, other in pairs)
+        publisher, int(latest), tuple((int(first), int(last)) for first, _, last in pairs)
     )
 
 

@@ -30,7 +30,7 @@ _NUMBER: Final = Struct("<cQ")  # kind, number
 _ADDED, _PERSISTED, _REFUSED, _LAST = b"M", b"P", b"R", b"L"
 _logger: Final = logging.getLogger("amperage.client")
 
-_SPARE: Final = 1 << 20
+_MIN_REWRITE_GROWTH: Final = 1 << 20
 """Bytes that a file may have, in addition to twice the stored messages, before it is rewritten."""
 
 
@@ -121,7 +121,7 @@ class FilePublishStore(PublishStore):
         The server drops it as a duplicate.
         """
         try:
-            if self._log.size > 2 * self._bytes + _SPARE:
+            if self._log.size > 2 * self._bytes + _MIN_REWRITE_GROWTH:
                 self._log.rewrite(self._all_records())
             else:
                 self._log.append([_NUMBER.pack(kind, sequence)])

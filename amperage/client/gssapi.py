@@ -56,16 +56,16 @@ class GssBuffer(ctypes.Structure):
     @classmethod
     def from_bytes(cls, content: bytes) -> GssBuffer:
         """Return a buffer for input."""
-        kept = ctypes.create_string_buffer(content, len(content) or 1)
-        made = cls(len(content), ctypes.addressof(kept))
-        made.memory_owner = kept  # keeps the memory alive as long as the buffer
-        return made
+        memory = ctypes.create_string_buffer(content, len(content) or 1)
+        buffer = cls(len(content), ctypes.addressof(memory))
+        buffer.memory_owner = memory  # keeps the memory alive as long as the buffer
+        return buffer
 
     def take_bytes(self) -> bytes:
         """Return the output, and free the library's memory."""
-        found = ctypes.string_at(self.value, self.length) if self.value else b""
+        output = ctypes.string_at(self.value, self.length) if self.value else b""
         library().gss_release_buffer(byref(c_uint32()), byref(self))
-        return found
+        return output
 
 
 class _Element(ctypes.Structure):
@@ -112,16 +112,16 @@ def library() -> ctypes.CDLL:
         GssError: the library is missing or too old.
     """
     try:
-        found = ctypes.CDLL(LIBRARY)
+        cdll = ctypes.CDLL(LIBRARY)
         for name, arguments in _FUNCTIONS.items():
-            function = getattr(found, name)
+            function = getattr(cdll, name)
             function.argtypes, function.restype = arguments, c_uint32
     except (OSError, AttributeError) as problem:
         raise GssError(
             f"Kerberos needs {LIBRARY} of MIT Kerberos 1.11 or later "
             f"(Debian: libgssapi-krb5-2): {problem}"
         ) from None
-    return found
+    return cdll
 
 
 def call(name: str, *arguments: object) -> int:
@@ -152,19 +152,19 @@ def _explain(major: int, minor: int) -> str:
 
 
 def _words(status: int, kind: int) -> str:
-    found: list[str] = []
+    texts: list[str] = []
     more = c_uint32()
-    while len(found) < 8:  # there are one or two
+    while len(texts) < 8:  # there are one or two
         text = GssBuffer()
         problem = library().gss_display_status(
             byref(c_uint32()), status, kind, byref(KERBEROS), byref(more), byref(text)
         )
         if problem & _ERRORS:
             break
-        found.append(text.take_bytes().decode(errors="replace").strip().rstrip("."))
+        texts.append(text.take_bytes().decode(errors="replace").strip().rstrip("."))
         if not more.value:
             break
-    return "; ".join(found)
+    return "; ".join(texts)
 
 
 class GssHandle:
@@ -298,12 +298,12 @@ class SecurityContext:
         Raises:
             GssError: one of the two peers does not accept the other.
         """
-        said = GssBuffer()
+        output = GssBuffer()
         given = GssBuffer.from_bytes(token)
         try:
-            major = self._advance(self._handle, given, said)
+            major = self._advance(self._handle, given, output)
         finally:
-            answer = said.take_bytes()
+            answer = output.take_bytes()
         self.is_complete = not major & _CONTINUE_NEEDED
         return answer
 
@@ -320,7 +320,7 @@ def initiate(spn: str, credential: GssHandle | None) -> SecurityContext:
     """
     target = service_name(spn)
 
-    def advance(context: GssHandle, token: GssBuffer, said: GssBuffer) -> int:
+    def advance(context: GssHandle, token: GssBuffer, output: GssBuffer) -> int:
         return call(
             "gss_init_sec_context",
             None if credential is None else credential.pointer,
@@ -332,7 +332,7 @@ def initiate(spn: str, credential: GssHandle | None) -> SecurityContext:
             None,
             byref(token) if token.length else None,
             None,
-            byref(said),
+            byref(output),
             None,
             None,
         )

@@ -25,15 +25,15 @@ from amperage.client.commands import LogonParameters
 from amperage.client.commands import logon_options as checked_logon_options
 from amperage.client.errors import TimedOutError, again
 from amperage.client.file_publish_store import check_client_name
-from amperage.client.ha_arguments import check_ha_arguments
+from amperage.client.ha_arguments import SessionOptions, check_ha_arguments
 from amperage.client.limits import DEFAULT_HEARTBEAT, DEFAULT_TIMEOUT, MAX_MISSED_HEARTBEATS
 from amperage.client.publish_store import PublishStorage, PublishStore, warn_unpersisted_messages
-from amperage.client.reconnect_thread import ReconnectThread, SessionOptions
+from amperage.client.reconnect_thread import ReconnectThread
 from amperage.client.reconnection import Reconnection
 from amperage.client.recovery import RecoveringProtocol
 from amperage.client.sequence_numbers import RefusalListener
 from amperage.client.servers import Server, ServerChooser
-from amperage.client.states import StateListener
+from amperage.client.states import ConnectionState, StateListener
 from amperage.client.store_claims import claim_stores, release_stores
 from amperage.client.time_limit import TimeLimit
 from amperage.client.uri import ServerUri
@@ -135,16 +135,18 @@ class HAClient(BlockingCommands):
         claim_stores(self, publish_store=self.publish_store, bookmark_store=self.bookmark_store)
         protocol = RecoveringProtocol(self.publish_store, self.bookmark_store, self._on_refused)
         self._reconnection.restart()
-        keeper = ReconnectThread(self._guard, protocol, self._reconnection, self._session_options)
+        reconnect_thread = ReconnectThread(
+            self._guard, protocol, self._reconnection, self._session_options, self._server
+        )
         if self._heartbeat is not None:
             protocol.set_heartbeat(self._heartbeat)
-            keeper.silence_timeout_s = float(self._heartbeat * MAX_MISSED_HEARTBEATS)
-        self._session = keeper, protocol
-        self._finalizer = weakref.finalize(self, keeper.request_stop)
+            reconnect_thread.silence_timeout_s = float(self._heartbeat * MAX_MISSED_HEARTBEATS)
+        self._session = reconnect_thread, protocol
+        self._finalizer = weakref.finalize(self, reconnect_thread.request_stop)
         self._finalizer.atexit = False
-        keeper.start()
+        reconnect_thread.start()
         self._wait_until(
-            lambda: keeper.connection is not None or protocol.is_closed,
+            lambda: reconnect_thread.connection is not None or protocol.is_closed,
             self._time_limit(timeout),
             "a session",
         )
@@ -161,12 +163,13 @@ class HAClient(BlockingCommands):
         if self._session is None:
             return
         self._send_acks()
-        (keeper, _), self._session = self._session, None
-        self._server = keeper.server
+        (reconnect_thread, _), self._session = self._session, None
+        self._server = reconnect_thread.server
         if self._finalizer is not None:
             self._finalizer.detach()
-        keeper.stop()
+        reconnect_thread.stop()
         release_stores(self, self.publish_store, self.bookmark_store)
+        reconnect_thread.notify_state(ConnectionState.CLOSED, self._server)
         warn_unpersisted_messages(self.name, self.publish_store)
 
     @property
@@ -220,12 +223,12 @@ class HAClient(BlockingCommands):
 
     def _write(self) -> int:
         connection = self._current_session()[0].connection
-        return 0 if connection is None else connection.send_output()
+        return 0 if connection is None else connection.write_output()
 
     def _wait_until_written(self, mark: int) -> None:
-        keeper = self._current_session()[0]
-        if keeper.connection is not None:
-            keeper.connection.wait_until_written(mark, self._timeout)
+        reconnect_thread = self._current_session()[0]
+        if reconnect_thread.connection is not None:
+            reconnect_thread.connection.wait_until_written(mark, self._timeout)
 
     def _set_silence_timeout(self, allowed: float) -> None:
         self._current_session()[0].set_silence_timeout(allowed)

@@ -1,6 +1,6 @@
 """A queue of pending calls of an application's handler, made one after the other.
 
-The blocking client makes them with `make_all`. The asyncio clients make them in a task, which
+The blocking client makes them with `call_all`. The asyncio clients make them in a task, which
 awaits the result of each call before the next.
 """
 

@@ -175,8 +175,8 @@ class PendingRequest:
     def describe(self) -> str:
         """Return a short description of the command, for people."""
         header = self.header
-        wanted = f" where {header.filter}" if header.filter else ""
-        return f"{self.command_name} {header.topic}{wanted}"
+        condition = f" where {header.filter}" if header.filter else ""
+        return f"{self.command_name} {header.topic}{condition}"
 
     def succeed(self, ack: Header) -> None:
         """Use one acknowledgement in place of each awaited one that is missing."""

@@ -239,14 +239,14 @@ class ClientProtocol(Commands):
         body: bytes = b"",
         *,
         awaited: tuple[str, ...],
-        handed_out: Iterable[str] = (),
-        noted: Iterable[AckType] = (),
+        delivered_acks: Iterable[str] = (),
+        handled_acks: Iterable[AckType] = (),
         inbox: StreamInbox | None = None,
     ) -> PendingRequest:
         self._check_open()
         command_id = header.command_id = header.command_id or self._next_id()
-        expected = dict.fromkeys((*awaited, *handed_out))
-        header.acks = ",".join(dict.fromkeys((*expected, *noted)))
+        expected = dict.fromkeys((*awaited, *delivered_acks))
+        header.acks = ",".join(dict.fromkeys((*expected, *handled_acks)))
         encoded(header)  # raises for an invalid header, before the request is stored
         request = PendingRequest(
             header,
@@ -330,15 +330,15 @@ class ClientProtocol(Commands):
     def _open_inbox(
         self,
         header: Header,
-        handed_out: Iterable[AckType] | None,
-        noted: Iterable[AckType] = (),
+        delivered_acks: Iterable[AckType] | None,
+        handled_acks: Iterable[AckType] = (),
     ) -> PendingRequest:
         """Send a command with an inbox: a new one, or the existing one of the command's id.
 
         Args:
             header: the command.
-            handed_out: the acknowledgements that the caller receives between the messages.
-            noted: the acknowledgements that the protocol itself needs.
+            delivered_acks: the acknowledgements that the caller receives between the messages.
+            handled_acks: the acknowledgements that the protocol itself needs.
         """
         if header.order_by is not None and self._wire_protocol != AMPS:
             raise ValueError(f"order_by: the protocol {self._wire_protocol} has no field for it")
@@ -352,8 +352,8 @@ class ClientProtocol(Commands):
         request = self._send(
             header,
             awaited=("processed",),
-            handed_out=stream_ack_types(header.command, handed_out),
-            noted=noted,
+            delivered_acks=stream_ack_types(header.command, delivered_acks),
+            handled_acks=handled_acks,
             inbox=inbox,
         )
         if request.opens_inbox:
@@ -377,7 +377,7 @@ class ClientProtocol(Commands):
         """Return a frame reader.
 
         With numbering, the server may acknowledge each message; such acknowledgements differ only
-        by the number, and are read in runs.
+        by the number, and are read in batches.
         """
         return FrameReader() if self.numbering is None else FrameBatchReader()
 
@@ -385,31 +385,31 @@ class ClientProtocol(Commands):
         reader = self._reader
         frames: list[Frame] = []
         while True:
-            some = reader.feed(data)
-            if (run := reader.take_batch()) is not None:
-                frames += _worth_taking(run)
-            frames += some
+            frames_after_batch = reader.feed(data)
+            if (batch := reader.take_batch()) is not None:
+                frames += _worth_taking(batch)
+            frames += frames_after_batch
             if not reader.has_more:
                 return frames
             data = b""
 
     def _process_frames_as_blocks(self, frames: list[Frame]) -> None:
         """Process frames; deliver publications in blocks to the inboxes that take blocks."""
-        place = 0
-        while place < len(frames):
-            found = block_of_publications(frames, place)
-            if found is None:
-                self._process_frame(frames[place])
-                place += 1
+        index = 0
+        while index < len(frames):
+            publications = block_of_publications(frames, index)
+            if publications is None:
+                self._process_frame(frames[index])
+                index += 1
                 continue
-            ids, block = found
+            ids, block = publications
             inbox = self._inboxes.get(ids)
             if inbox is not None and inbox.blocks is not None:
                 inbox.blocks.append(block)
             else:
-                for parts in frames[place : place + len(block)]:
+                for parts in frames[index : index + len(block)]:
                     self._process_frame(parts)
-            place += len(block)
+            index += len(block)
 
     def _process_frame(self, parts: Frame) -> None:
         header, body = decode_frame(*parts)
@@ -574,10 +574,10 @@ class ClientProtocol(Commands):
             del self._requests[command_id]
 
 
-def _worth_taking(run: FrameBatch) -> list[Frame]:
-    """Return the frames of a run; of acks that can be conflated, only the last."""
-    frames = list(run.frames())
-    if run.digits:
+def _worth_taking(batch: FrameBatch) -> list[Frame]:
+    """Return the frames of a batch; of acks that can be conflated, only the last."""
+    frames = list(batch.frames())
+    if batch.digits:
         ack = decode_frame(*frames[-1])[0]
         is_conflatable = ack.command_id is None and ack.acks == "persisted"
         if ack.command == "ack" and is_conflatable and ack.status == "success":

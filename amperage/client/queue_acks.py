@@ -13,13 +13,13 @@ from collections import deque
 from dataclasses import dataclass
 from typing import Final
 
-_MAX_TOGETHER: Final = 80
+_DEFAULT_BATCH_SIZE: Final = 80
 """Default batch size. Larger batches gain little."""
 
 DEFAULT_DELAY: Final = 0.1
 """Seconds that an acknowledgement waits for its batch to fill."""
 
-_CONFIRMED_TOGETHER: Final = 1000
+_ACKS_PER_FLUSH: Final = 1000
 """Acknowledgements between two flush commands, which confirm that they are stored."""
 
 _EFFECTIVE: Final = re.compile(r"(?:^|,)\s*max_backlog=(\d+)")
@@ -41,7 +41,7 @@ class AckRules:
 
     def batch_for(self, backlog: int) -> int:
         """Return the batch size for a subscription with a backlog of so many messages."""
-        return min(self.batch or _MAX_TOGETHER, max(1, backlog // 2))
+        return min(self.batch or _DEFAULT_BATCH_SIZE, max(1, backlog // 2))
 
 
 class AckBatches:
@@ -99,7 +99,7 @@ class UnconfirmedAcks:
     @property
     def needs_flush(self) -> bool:
         """Whether enough have been sent since the last flush command to send another."""
-        return self._ack_count - self._flushed_count >= _CONFIRMED_TOGETHER
+        return self._ack_count - self._flushed_count >= _ACKS_PER_FLUSH
 
     def record_flush(self, command_id: str) -> None:
         """Record that a flush command was sent, which confirms everything sent before."""
@@ -119,5 +119,5 @@ class UnconfirmedAcks:
 
 def effective_backlog(options: str | None) -> int | None:
     """Return the backlog granted in the server's acknowledgement of a subscription to queues."""
-    found = _EFFECTIVE.search(options or "")
-    return int(found[1]) if found else None
+    match = _EFFECTIVE.search(options or "")
+    return int(match[1]) if match else None

@@ -11,50 +11,26 @@ the client, because continuing without the effect of the function would be wrong
 from __future__ import annotations
 
 import logging
-import ssl
 import threading
 import time
-from dataclasses import dataclass
 from typing import Final
 
 from amperage.client.arguments import call_blocking_callback
-from amperage.client.authentication import Authenticator
 from amperage.client.blocking_connection import BlockingConnection
-from amperage.client.commands import LogonParameters
 from amperage.client.errors import ClientError, GaveUpError, NotConnectedError
+from amperage.client.ha_arguments import SessionOptions
 from amperage.client.logon import LogonDialogue
 from amperage.client.reconnection import Reconnection
 from amperage.client.recovery import RecoveringProtocol
 from amperage.client.servers import Server
 from amperage.client.state_lock import ClientLock
-from amperage.client.states import ConnectionEvent, ConnectionState, StateListener
+from amperage.client.states import ConnectionEvent, ConnectionState
 from amperage.client.uri import ServerUri
 
 _JOIN_TIMEOUT_S: Final = 1.0
 """Seconds to wait for the thread: it may connect, or its handler may wait for `stop`'s caller."""
 
 _log: Final = logging.getLogger("amperage.client")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SessionOptions:
-    """The options for connecting and logging on.
-
-    Attributes:
-        name: the client name.
-        timeout: seconds to wait for the connection, and for each answer of the logon.
-        authenticator: provides the credentials for servers without an authenticator of their own.
-        ssl_context: for tcps and wss.
-        logon_options: the options of each logon.
-        on_state: a callback for changes of state.
-    """
-
-    name: str
-    timeout: float
-    authenticator: Authenticator
-    ssl_context: ssl.SSLContext | None
-    logon_options: LogonParameters
-    on_state: StateListener | None
 
 
 class ReconnectThread:
@@ -65,6 +41,7 @@ class ReconnectThread:
         protocol: the protocol that survives connections.
         reconnection: the schedule of the attempts to connect.
         options: the options for connecting and logging on.
+        server: the server of the last connection; None if there was none.
 
     Attributes:
         connection: the connection of the session; None while there is no session.
@@ -78,9 +55,10 @@ class ReconnectThread:
         protocol: RecoveringProtocol,
         reconnection: Reconnection,
         options: SessionOptions,
+        server: ServerUri | None,
     ) -> None:
         self.connection: BlockingConnection | None = None
-        self.server: ServerUri | None = None
+        self.server = server
         self.silence_timeout_s: float | None = None
         self._guard = guard
         self._protocol = protocol
@@ -107,7 +85,6 @@ class ReconnectThread:
             self._guard.wake()
         if not self._guard.is_reader_thread:
             self._thread.join(_JOIN_TIMEOUT_S)
-        self.notify_state(ConnectionState.CLOSED, self.server)
 
     def request_stop(self) -> None:
         """End soon, because the client was garbage-collected; takes no lock."""
@@ -118,9 +95,10 @@ class ReconnectThread:
 
     def set_silence_timeout(self, allowed: float) -> None:
         """Start to end a connection after `allowed` seconds of silence."""
-        self.silence_timeout_s = allowed
-        if self.connection is not None:
-            self.connection.set_silence_timeout(allowed)
+        with self._guard.exclusive():
+            self.silence_timeout_s = allowed
+            if self.connection is not None:
+                self.connection.set_silence_timeout(allowed)
 
     def notify_state(
         self, state: ConnectionState, server: ServerUri | None, error: ClientError | None = None

@@ -1,8 +1,9 @@
 """The schedule of the attempts to connect: when to try which server.
 
-    due = plan.due_in(now)        seconds until the next attempt
-    ...try plan.server...
-    plan.failed(now, error)  or  plan.succeeded()  and later  plan.lost()
+    reconnection.seconds_until_due(now)
+    ...connect to reconnection.server...
+    reconnection.record_failure(now, error)
+        or  reconnection.record_success()  and later  reconnection.record_session_end()
 
 The callers supply the clock, sleep, and connect.
 """

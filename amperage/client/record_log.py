@@ -28,7 +28,7 @@ survive a crash of the process; with "always", they also survive a failure of th
 _MARK: Final = b"\xabREC"
 _HEAD: Final = Struct("<4sII")  # mark, length of the content, checksum of length and content
 _LENGTH: Final = Struct("<I")
-_LARGEST: Final = 256 * 1024 * 1024
+_MAX_RECORD_SIZE: Final = 256 * 1024 * 1024
 
 
 class RecordLog:
@@ -208,19 +208,19 @@ def _record_end(data: bytes, position: int) -> int | None:
         return None
     mark, length, checksum = _HEAD.unpack_from(data, position)
     end = start + length
-    if mark != _MARK or not 0 < length <= _LARGEST or end > len(data):
+    if mark != _MARK or not 0 < length <= _MAX_RECORD_SIZE or end > len(data):
         return None
-    found = zlib.crc32(data[start:end], zlib.crc32(_LENGTH.pack(length)))
-    return end if found == checksum else None
+    computed_checksum = zlib.crc32(data[start:end], zlib.crc32(_LENGTH.pack(length)))
+    return end if computed_checksum == checksum else None
 
 
 def _has_record_behind(data: bytes, position: int) -> bool:
     """Return whether there is an intact record anywhere after a position."""
-    place = data.find(_MARK, position + 1)
-    while place >= 0:
-        if _record_end(data, place) is not None:
+    position_found = data.find(_MARK, position + 1)
+    while position_found >= 0:
+        if _record_end(data, position_found) is not None:
             return True
-        place = data.find(_MARK, place + 1)
+        position_found = data.find(_MARK, position_found + 1)
     return False
 
 
@@ -234,11 +234,12 @@ def _read_all(file: int) -> bytes:
 
 def _other_kind(data: bytes, magic: bytes) -> str:
     """Describe a file with another magic text, whose last character is the format's version."""
-    found, known = data[len(magic) - 1 : len(magic)], magic[-1:]
-    if data.startswith(magic[:-1]) and found > known:
+    version, known_version = data[len(magic) - 1 : len(magic)], magic[-1:]
+    if data.startswith(magic[:-1]) and version > known_version:
         return (
-            f"has version {found.decode('ascii', 'replace')} of its format, and this program reads"
-            f" {known.decode()}: a later Amperage has written it, and it is left as it is"
+            f"has version {version.decode('ascii', 'replace')} of its format, and this program"
+            f" reads {known_version.decode()}: a later Amperage has written it, and it is left as"
+            " it is"
         )
     return "is no file of this kind of store"
 

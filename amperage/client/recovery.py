@@ -4,7 +4,7 @@
                     |  requests, inboxes
                     |  PublishStore, BookmarkStore       kept while there is none
 
-`close(error)` ends a connection, `logged_on` begins a session on the next. Between the two,
+`close(error)` ends a connection, `begin_session` begins a session on the next. Between the two,
 commands are accepted and nothing is sent. When a session begins, the protocol sends, in this order:
 
 1. the heartbeat command, if heartbeats were requested;
@@ -178,8 +178,8 @@ class RecoveringProtocol(ClientProtocol):
     def _open_inbox(
         self,
         header: Header,
-        handed_out: Iterable[AckType] | None,
-        noted: Iterable[AckType] = (),
+        delivered_acks: Iterable[AckType] | None,
+        handled_acks: Iterable[AckType] = (),
     ) -> PendingRequest:
         named, is_known = header.sub_id, header.sub_id in self._inboxes
         trail: BookmarkTrail | None = None
@@ -188,8 +188,8 @@ class RecoveringProtocol(ClientProtocol):
             header.bookmark = trail.resume_from
             header.short_options = ",".join(filter(None, (header.options, _PLACES)))
             header.long_options = None
-            noted = (*noted, "persisted")
-        request = super()._open_inbox(header, handed_out, noted)
+            handled_acks = (*handled_acks, "persisted")
+        request = super()._open_inbox(header, delivered_acks, handled_acks)
         if request.inbox is not None and not is_known:
             if trail is not None and named is not None:  # no later run resumes a generated id
                 self._bookmarks.keep(named, trail)

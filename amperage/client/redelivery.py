@@ -16,7 +16,7 @@ from typing import Final
 
 from amperage.client.message import Message
 
-_REMEMBERED: Final = 10_000
+_MAX_SETTLED_MESSAGES: Final = 10_000
 """Settled messages to remember per subscription. Copies of older ones have arrived long before."""
 
 _FINAL: Final = (None, "expire")
@@ -64,7 +64,7 @@ class Redelivery:
         self._newest_copies.pop(identity, None)
         if options in _FINAL:
             self._outcomes[identity] = options
-            if len(self._outcomes) > _REMEMBERED:
+            if len(self._outcomes) > _MAX_SETTLED_MESSAGES:
                 self._outcomes.popitem(last=False)
 
     def is_settled(self, message: Message) -> bool:

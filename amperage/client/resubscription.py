@@ -51,10 +51,10 @@ def changed(definition: Header, change: Header) -> Header:
     """
     if replaces(change):
         return change
-    kept = [text for name, text in _options(definition.options) if name != "pause"]
+    remaining_options = [text for name, text in _options(definition.options) if name != "pause"]
     if "pause" in _names(change):
-        kept.append("pause")
-    return replace(definition, short_options=",".join(kept) or None, long_options=None)
+        remaining_options.append("pause")
+    return replace(definition, short_options=",".join(remaining_options) or None, long_options=None)
 
 
 def again(definition: Header, *, bookmark: str | None, after_query: bool) -> Header:
@@ -69,8 +69,12 @@ def again(definition: Header, *, bookmark: str | None, after_query: bool) -> Hea
     Returns:
         The header of the command.
     """
-    kept = [text for name, text in _options(definition.options) if name not in _CHANGES]
-    header = replace(definition, short_options=",".join(kept) or None, long_options=None)
+    remaining_options = [
+        text for name, text in _options(definition.options) if name not in _CHANGES
+    ]
+    header = replace(
+        definition, short_options=",".join(remaining_options) or None, long_options=None
+    )
     if bookmark is None:
         return header
     header.bookmark = bookmark

@@ -176,7 +176,7 @@ def with_message_type(text: str, message_type: str) -> str:
     given = parse_uri(text).message_type
     parts = urlsplit(text)
     if parts.scheme == "unix":
-        others = [one for one in parse_qsl(parts.query) if one[0] != _MESSAGE_TYPE]
+        others = [pair for pair in parse_qsl(parts.query) if pair[0] != _MESSAGE_TYPE]
         return urlunsplit(parts._replace(query=urlencode([*others, (_MESSAGE_TYPE, message_type)])))
     path = parts.path.rstrip("/")
     if given is not None:

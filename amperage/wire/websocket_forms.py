@@ -149,7 +149,7 @@ class SplitForm:
             frames.append((self._header, bytes(self._body)))
             self._header, self._body = None, b""
 
-    def write(self, frames: bytes, *, as_text: bool) -> Iterator[WebsocketMessage]:  # noqa: ARG002 - the peer has said what it wants
+    def write(self, frames: bytes, *, as_text: bool) -> Iterator[WebsocketMessage]:  # noqa: ARG002 - the peer chooses
         """Yield header and body of each frame or record of a batch. See `WebsocketForm.write`."""
         for start, end in contents(frames):
             body_start = header_end(frames, start, end)

@@ -105,7 +105,7 @@ def _instance(root: ElementReader) -> InstanceSpec:
         environment=root.text("Environment"),
         mini_dump_directory=mini_dump_directory(root),
         mini_dump_file_mask=root.mask("MiniDumpFileMask") or FILE_MODE,
-        sow_stats_interval=root.quantity("SOWStatsInterval", INTERVAL, least="1ns"),
+        sow_stats_interval=root.quantity("SOWStatsInterval", INTERVAL, minimum="1ns"),
         regex_topic_support=scope.regex_topics,
         config_validation=root.flag("ConfigValidation", default=True),
         limits=compile_limits(root),

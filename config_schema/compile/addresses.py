@@ -54,10 +54,10 @@ def check_exposure(
     """
     claims = [
         claim
-        for one in transports
-        if one.initial_state_enabled
-        and is_exposed(one.inet_addr, one.tls, one.authentication, authentication)
-        and (claim := _transport_claim(one)) is not None
+        for transport in transports
+        if transport.initial_state_enabled
+        and is_exposed(transport.inet_addr, transport.tls, transport.authentication, authentication)
+        and (claim := _transport_claim(transport)) is not None
     ]
     if admin is not None and admin.inet_addr is not None:
         address = admin.inet_addr
@@ -103,14 +103,17 @@ def _port(claim: _Claim) -> int:
     return claim.address.port if isinstance(claim.address, InetAddr) else 0
 
 
-def _overlap(one: InetAddr | str, other: InetAddr | str) -> bool:
-    if isinstance(one, str) or isinstance(other, str):
-        return one == other
-    if one.port != other.port or one.port == 0:
+def _overlap(address: InetAddr | str, other_address: InetAddr | str) -> bool:
+    if isinstance(address, str) or isinstance(other_address, str):
+        return address == other_address
+    if address.port != other_address.port or address.port == 0:
         return False
-    if "any" not in (one.family, other.family) and one.family != other.family:
+    if (
+        "any" not in (address.family, other_address.family)
+        and address.family != other_address.family
+    ):
         return False
-    hosts = {_bound_to(one), _bound_to(other)}
+    hosts = {_bound_to(address), _bound_to(other_address)}
     return len(hosts) == 1 or None in hosts
 
 

@@ -28,7 +28,7 @@ def compile_conflated_topic(reader: ElementReader, scope: Scope) -> ConflatedTop
         name=name,
         message_type=message_type,
         underlying=underlying,
-        interval=reader.quantity("Interval", INTERVAL, "5s", least="100ms"),
+        interval=reader.quantity("Interval", INTERVAL, "5s", minimum="100ms"),
         filter=reader.expression("Filter", ExpressionKind.STABLE_FILTER),
         hash_indexes=compile_hash_indexes(reader),
         enrichment=enrichment.expressions("Field", ExpressionKind.CONFLATED_ENRICHMENT)

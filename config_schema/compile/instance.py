@@ -31,7 +31,7 @@ _HEADER_VALUE: Final = re.compile(r"[\t\x20-\x7e\x80-\xff]*")
 _OF_THE_CONNECTION: Final = frozenset(
     ("connection", "content-encoding", "content-length", "date", "transfer-encoding")
 )
-DEFAULT_MINI_DUMP_DIRECTORY: Final = "/tmp"  # noqa: S108 - what the documentation of AMPS says
+DEFAULT_MINI_DUMP_DIRECTORY: Final = "/tmp"  # noqa: S108 - the default in the AMPS documentation
 DEFAULT_SESSION_OPTIONS: Final = "max-age=86400; path=/; HttpOnly"
 
 
@@ -47,7 +47,7 @@ def compile_name(root: ElementReader) -> str:
 
 
 def mini_dump_directory(root: ElementReader) -> str | None:
-    """Return where minidumps go; None if they are disabled."""
+    """Return the directory of minidumps; None if they are disabled."""
     text = root.text("MiniDumpDirectory") or DEFAULT_MINI_DUMP_DIRECTORY
     return None if text.lower() == "disabled" else text
 
@@ -60,7 +60,7 @@ def compile_admin(root: ElementReader, scope: Scope) -> AdminSpec | None:
     return AdminSpec(
         inet_addr=reader.address("InetAddr"),
         file_name=reader.text("FileName") or ":memory:",
-        interval=reader.quantity("Interval", INTERVAL, "10s", least="1s"),
+        interval=reader.quantity("Interval", INTERVAL, "10s", minimum="1s"),
         www_authenticate=www_authenticate(reader) or "Negotiate",
         authentication=compile_authentication(reader, scope),
         entitlement=compile_entitlement(reader, scope),
@@ -169,7 +169,7 @@ def compile_tuning(root: ElementReader, destinations: Sequence[DestinationSpec])
         numa_enabled=numa.flag("Enabled", default=True) if numa else True,
         min_sync_destinations=_min_sync(replication, destinations) if replication else None,
         queue_delivery_flush_interval=queue.quantity(
-            "QueueDeliveryFlushInterval", INTERVAL, "250us", least="1us"
+            "QueueDeliveryFlushInterval", INTERVAL, "250us", minimum="1us"
         )
         if queue
         else 250_000,

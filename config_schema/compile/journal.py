@@ -32,12 +32,12 @@ def compile_transaction_log(root: ElementReader, scope: Scope) -> TransactionLog
         journal_directory=directory,
         journal_archive_directory=archive,
         preallocated_journal_files=reader.quantity(
-            "PreallocatedJournalFiles", COUNT, "2", least="1"
+            "PreallocatedJournalFiles", COUNT, "2", minimum="1"
         ),
         journal_size=_journal_size(reader),
         topics=tuple(scope.journaled.values()),
         flush_interval=reader.quantity(
-            "FlushInterval", INTERVAL, "100ms", least="1us", most="1000ms"
+            "FlushInterval", INTERVAL, "100ms", minimum="1us", maximum="1000ms"
         ),
         o_direct=reader.flag("O_DIRECT", default=True),
         inactive_client_ack_expiration=reader.quantity("InactiveClientAckExpiration", INTERVAL),

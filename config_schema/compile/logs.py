@@ -70,7 +70,7 @@ def _target(reader: ElementReader) -> LogTargetSpec:
         exclude_errors=_message_ids(reader, "ExcludeErrors"),
         file_name=reader.text("FileName") if protocol in _TO_FILE else None,
         rotation_threshold=reader.quantity(
-            "RotationThreshold", parse_rotation_threshold, least="1B"
+            "RotationThreshold", parse_rotation_threshold, minimum="1B"
         ),
         ident=reader.text("Ident"),
         options=_syslog_options(reader),

@@ -57,8 +57,10 @@ def _library_rule(reader: ElementReader, library: str) -> LibraryRule | None:
             tag="Library",
         )
         return None
-    meant = nearest(base, [*libraries, *LIBRARIES_OF_AMPS], _SLIP_OF_THE_PEN)
-    examined = f"did you mean {meant}?" if meant else reader.catalogue.examine_library(library)
+    suggestion = nearest(base, [*libraries, *LIBRARIES_OF_AMPS], _SLIP_OF_THE_PEN)
+    examined = (
+        f"did you mean {suggestion}?" if suggestion else reader.catalogue.examine_library(library)
+    )
     if isinstance(examined, LibraryRule):
         return examined
     reader.error(f"library {quoted(library)} is not available", examined, tag="Library")
@@ -147,8 +149,8 @@ def _suggestion(name: str, kind: ModuleKind, reader: ElementReader, scope: Scope
     builtin = built_in(reader, kind)
     loaded = [known for known, rule in scope.modules.items() if rule and kind in rule.uses]
     known = [*builtin, *loaded]
-    meant = nearest(name, known) if kind not in (ModuleKind.ON, ModuleKind.DO) else None
-    likely = [meant] if meant else _alike(name, known)
+    suggestion = nearest(name, known) if kind not in (ModuleKind.ON, ModuleKind.DO) else None
+    likely = [suggestion] if suggestion else _alike(name, known)
     if likely:
         return f"did you mean {' or '.join(likely)}?"
     elsewhere = next((other for other in ModuleKind if name in built_in(reader, other)), None)
@@ -169,12 +171,16 @@ def _alike(name: str, known: list[str]) -> list[str]:
     shared = {candidate: len(words & _words(candidate)) for candidate in known}
     best = max(shared.values(), default=0)
     if best:
-        found = [candidate for candidate, count in shared.items() if count == best]
-        if len(found) > 1:
-            found.sort(key=lambda candidate: len(_words(candidate) - words))
-            found = [c for c in found if len(_words(c) - words) == len(_words(found[0]) - words)]
-        if len(found) <= 2:
-            return found
+        candidates = [candidate for candidate, count in shared.items() if count == best]
+        if len(candidates) > 1:
+            candidates.sort(key=lambda candidate: len(_words(candidate) - words))
+            candidates = [
+                c
+                for c in candidates
+                if len(_words(c) - words) == len(_words(candidates[0]) - words)
+            ]
+        if len(candidates) <= 2:
+            return candidates
     ending = nearest(_ending(name), [_ending(candidate) for candidate in known])
     return [candidate for candidate in known if ending and _ending(candidate) == ending][:1]
 
@@ -220,9 +226,9 @@ def _check_symbol(reader: ElementReader, library: LibraryRule | None) -> None:
     symbol = reader.text("Symbol")
     if library is None or not symbol or not library.lacks_symbol(symbol):
         return
-    meant = nearest(symbol, library.symbols or ())
+    suggestion = nearest(symbol, library.symbols or ())
     reader.error(
         f"{library.name} has no function {quoted(symbol)}",
-        f"did you mean {meant}?" if meant else None,
+        f"did you mean {suggestion}?" if suggestion else None,
         tag="Symbol",
     )

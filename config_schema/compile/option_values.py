@@ -53,26 +53,26 @@ class OptionValue:
         """The value."""
         return self.option.value
 
-    def refuse(self, what: str, hint: str | None = None) -> None:
-        """Report that the value is not `what`, a text that ends with the expected form."""
-        self.option.error(f"{quoted(self.text)} is not {what}", hint)
+    def refuse(self, expectation: str, hint: str | None = None) -> None:
+        """Report that the value is not `expectation`, a text that ends with the expected form."""
+        self.option.error(f"{quoted(self.text)} is not {expectation}", hint)
 
 
-def check_value(given: OptionValue) -> None:
+def check_value(option_value: OptionValue) -> None:
     """Check the value of one option."""
-    if not given.text:
-        if given.rule.required or given.rule.value not in _MAY_BE_EMPTY:
-            given.option.error(f"is empty: expected {given.rule.help}")
-    elif given.rule.check is not None:
-        problem = given.rule.check(given.text)
+    if not option_value.text:
+        if option_value.rule.required or option_value.rule.value not in _MAY_BE_EMPTY:
+            option_value.option.error(f"is empty: expected {option_value.rule.help}")
+    elif option_value.rule.check is not None:
+        problem = option_value.rule.check(option_value.text)
         if problem is not None:
-            given.option.error(problem)
-    elif given.rule.value in _EXPRESSIONS:
-        _check_expression(given.option, _EXPRESSIONS[given.rule.value])
-    elif VARIABLE.search(given.text) is None:
-        check = _CHECKS.get(given.rule.value)
+            option_value.option.error(problem)
+    elif option_value.rule.value in _EXPRESSIONS:
+        _check_expression(option_value.option, _EXPRESSIONS[option_value.rule.value])
+    elif VARIABLE.search(option_value.text) is None:
+        check = _CHECKS.get(option_value.rule.value)
         if check is not None:
-            check(given)
+            check(option_value)
 
 
 def _check_expression(option: ElementReader, kind: ExpressionKind) -> None:
@@ -85,120 +85,120 @@ def _check_expression(option: ElementReader, kind: ExpressionKind) -> None:
 
 
 def _parsed_by(parse: Callable[[str], object]) -> Callable[[OptionValue], None]:
-    def check_quantity(given: OptionValue) -> None:
+    def check_quantity(option_value: OptionValue) -> None:
         try:
-            parse(given.text)
+            parse(option_value.text)
         except UnitError as error:
-            given.option.error(str(error))
+            option_value.option.error(str(error))
 
     return check_quantity
 
 
-def _check_percentage(given: OptionValue) -> None:
+def _check_percentage(option_value: OptionValue) -> None:
     try:
-        if PERCENTAGE(given.text) > 100:  # no figure exceeds 100%
-            given.refuse("a percentage: expected 0% to 100%")
+        if PERCENTAGE(option_value.text) > 100:  # no figure exceeds 100%
+            option_value.refuse("a percentage: expected 0% to 100%")
     except UnitError as error:
-        given.option.error(str(error))
+        option_value.option.error(str(error))
 
 
-def _check_choice(given: OptionValue) -> None:
-    _check_words(given, [given.text])
+def _check_choice(option_value: OptionValue) -> None:
+    _check_words(option_value, [option_value.text])
 
 
-def _check_choices(given: OptionValue) -> None:
-    _check_words(given, [word.strip() for word in given.text.split(",")])
+def _check_choices(option_value: OptionValue) -> None:
+    _check_words(option_value, [word.strip() for word in option_value.text.split(",")])
 
 
-def _check_words(given: OptionValue, words: Sequence[str]) -> None:
-    choices = given.rule.choices
+def _check_words(option_value: OptionValue, words: Sequence[str]) -> None:
+    choices = option_value.rule.choices
     for word in words:
         if word.lower() not in choices:
-            given.option.error(
+            option_value.option.error(
                 f"{quoted(word)} is not accepted: expected {', '.join(choices)}",
                 did_you_mean(word, choices),
             )
 
 
-def _check_signal(given: OptionValue) -> None:
-    name = given.text.upper()
+def _check_signal(option_value: OptionValue) -> None:
+    name = option_value.text.upper()
     names = [known.name for known in signal.Signals]
     if name not in names:
-        given.refuse(
+        option_value.refuse(
             "the name of a signal: expected one such as SIGUSR1", did_you_mean(name, names)
         )
     elif name in _RESERVED_SIGNALS:
-        given.option.error(f"no action can be set for {name}: {_RESERVED_SIGNALS[name]}")
+        option_value.option.error(f"no action can be set for {name}: {_RESERVED_SIGNALS[name]}")
 
 
-def _check_every(given: OptionValue) -> None:
-    catalogue = given.option.catalogue
-    error = catalogue.check_schedule(given.text, "Every")
+def _check_every(option_value: OptionValue) -> None:
+    catalogue = option_value.option.catalogue
+    error = catalogue.check_schedule(option_value.text, "Every")
     if error is not None:
-        crontab = catalogue.check_schedule(given.text, "Crontab") is None
-        given.option.error(
+        crontab = catalogue.check_schedule(option_value.text, "Crontab") is None
+        option_value.option.error(
             error, "a schedule of five fields goes into Crontab" if crontab else None
         )
 
 
-def _check_crontab(given: OptionValue) -> None:
-    catalogue = given.option.catalogue
-    error = catalogue.check_schedule(given.text, "Crontab")
+def _check_crontab(option_value: OptionValue) -> None:
+    catalogue = option_value.option.catalogue
+    error = catalogue.check_schedule(option_value.text, "Crontab")
     if error is not None:
-        every = catalogue.check_schedule(given.text, "Every") is None
-        given.option.error(error, "this form of schedule goes into Every" if every else None)
+        every = catalogue.check_schedule(option_value.text, "Every") is None
+        option_value.option.error(error, "this form of schedule goes into Every" if every else None)
 
 
 def _command_options(command: Literal["subscribe", "sow"]) -> Callable[[OptionValue], None]:
-    def check_options(given: OptionValue) -> None:
-        error = given.option.catalogue.check_command_options(given.text, command)
+    def check_options(option_value: OptionValue) -> None:
+        error = option_value.option.catalogue.check_command_options(option_value.text, command)
         if error is not None:
-            given.option.error(error)
+            option_value.option.error(error)
 
     return check_options
 
 
-def _check_name(given: OptionValue) -> None:
-    if _NAME.fullmatch(given.text) is None:
-        given.refuse(
+def _check_name(option_value: OptionValue) -> None:
+    if _NAME.fullmatch(option_value.text) is None:
+        option_value.refuse(
             "the name of a variable: expected letters, digits and underscores, without the braces"
         )
 
 
-def _check_assignment(given: OptionValue) -> None:
-    name, equals, expression = given.text.partition("=")
+def _check_assignment(option_value: OptionValue) -> None:
+    name, equals, expression = option_value.text.partition("=")
     if not equals or _NAME.fullmatch(name.strip()) is None or not expression.strip():
-        given.refuse("an assignment: expected variable=expression, such as PRICE=/price")
+        option_value.refuse("an assignment: expected variable=expression, such as PRICE=/price")
         return
-    error = given.option.catalogue.check_expression(expression.strip(), ExpressionKind.VALUE)
+    error = option_value.option.catalogue.check_expression(expression.strip(), ExpressionKind.VALUE)
     if error is not None:
-        given.option.error(error)
+        option_value.option.error(error)
 
 
-def _check_translation(given: OptionValue) -> None:
-    if "=" not in given.text:
-        given.refuse("a case: expected original=translated")
+def _check_translation(option_value: OptionValue) -> None:
+    if "=" not in option_value.text:
+        option_value.refuse("a case: expected original=translated")
 
 
-def _check_regex(given: OptionValue) -> None:
-    given.option.checked_pattern()
+def _check_regex(option_value: OptionValue) -> None:
+    option_value.option.checked_pattern()
 
 
-def _check_topic_pattern(given: OptionValue) -> None:
-    if given.scope.is_pattern(given.text):
-        given.option.checked_pattern()
+def _check_topic_pattern(option_value: OptionValue) -> None:
+    if option_value.scope.is_pattern(option_value.text):
+        option_value.option.checked_pattern()
 
 
-def _check_message_type(given: OptionValue) -> None:
-    given.scope.check_message_type(given.option, given.text)
+def _check_message_type(option_value: OptionValue) -> None:
+    option_value.scope.check_message_type(option_value.option, option_value.text)
 
 
-def _check_transport(given: OptionValue) -> None:
-    names = list(given.scope.transports)
-    if given.text not in names:
-        given.option.error(
-            f"there is no transport named {quoted(given.text)}",
-            did_you_mean(given.text, names)
+def _check_transport(option_value: OptionValue) -> None:
+    names = list(option_value.scope.transports)
+    if option_value.text not in names:
+        option_value.option.error(
+            f"there is no transport named {quoted(option_value.text)}",
+            did_you_mean(option_value.text, names)
             or (
                 f"the transports are {', '.join(names)}"
                 if names
@@ -207,104 +207,112 @@ def _check_transport(given: OptionValue) -> None:
         )
 
 
-def _check_stored(given: OptionValue) -> None:
-    _require_stored(given, given.scope.stored.values(), "topic")
+def _check_stored(option_value: OptionValue) -> None:
+    _require_stored(option_value, option_value.scope.stored.values(), "topic")
 
 
-def _check_queue(given: OptionValue) -> None:
-    queues = [topic for topic in given.scope.stored.values() if topic.kind.endswith("Queue")]
-    _require_stored(given, queues, "queue")
+def _check_queue(option_value: OptionValue) -> None:
+    queues = [topic for topic in option_value.scope.stored.values() if topic.kind.endswith("Queue")]
+    _require_stored(option_value, queues, "queue")
 
 
-def _check_records(given: OptionValue) -> None:
-    if not _report_queue(given):
-        _require_stored(given, given.scope.stored.values(), "topic, view or conflated topic")
+def _check_records(option_value: OptionValue) -> None:
+    if not _report_queue(option_value):
+        _require_stored(
+            option_value, option_value.scope.stored.values(), "topic, view or conflated topic"
+        )
 
 
-def _check_record_pattern(given: OptionValue) -> None:
-    if not _report_queue(given):
-        _check_stored_pattern(given)
+def _check_record_pattern(option_value: OptionValue) -> None:
+    if not _report_queue(option_value):
+        _check_stored_pattern(option_value)
 
 
-def _report_queue(given: OptionValue) -> bool:
-    queue = _named_queue(given)
+def _report_queue(option_value: OptionValue) -> bool:
+    queue = _named_queue(option_value)
     if queue is not None:
-        given.option.error(
+        option_value.option.error(
             f"{queue.ref} is a queue, in which every message is a record of its own",
             "expected a topic, view or conflated topic",
         )
     return queue is not None
 
 
-def _check_published(given: OptionValue) -> None:
-    queue = _named_queue(given)
+def _check_published(option_value: OptionValue) -> None:
+    queue = _named_queue(option_value)
     if queue is not None:
-        given.option.warning(
+        option_value.option.warning(
             f"{queue.ref} is a queue: the action would lease its messages and never return them",
             "watch its underlying topic",
         )
-    _check_topic_pattern(given)
+    _check_topic_pattern(option_value)
 
 
-def _named_queue(given: OptionValue) -> SowDefinition | None:
-    stored = given.scope.find_stored(TopicRef(given.text, given.message_type))
+def _named_queue(option_value: OptionValue) -> SowDefinition | None:
+    stored = option_value.scope.find_stored(TopicRef(option_value.text, option_value.message_type))
     return stored if stored is not None and stored.kind.endswith("Queue") else None
 
 
-def _require_stored(given: OptionValue, candidates: Iterable[SowDefinition], what: str) -> None:
-    if given.message_type not in given.scope.message_types:
+def _require_stored(
+    option_value: OptionValue, candidates: Iterable[SowDefinition], kind: str
+) -> None:
+    if option_value.message_type not in option_value.scope.message_types:
         return
-    typed = [topic for topic in candidates if topic.ref.message_type == given.message_type]
-    if not any(topic.covers(given.text) for topic in typed):
-        given.option.error(
-            f"no {what} {TopicRef(given.text, given.message_type)} is defined in SOW",
-            did_you_mean(given.text, [topic.ref.name for topic in typed]),
+    typed = [topic for topic in candidates if topic.ref.message_type == option_value.message_type]
+    if not any(topic.covers(option_value.text) for topic in typed):
+        option_value.option.error(
+            f"no {kind} {TopicRef(option_value.text, option_value.message_type)} is defined in SOW",
+            did_you_mean(option_value.text, [topic.ref.name for topic in typed]),
         )
 
 
-def _check_stored_pattern(given: OptionValue) -> None:
-    if given.scope.is_pattern(given.text) and regex_error(given.text) is not None:
-        given.option.checked_pattern()
-    elif given.message_type in given.scope.message_types and not any(
-        given.scope.find_selected(given.text, given.message_type)
+def _check_stored_pattern(option_value: OptionValue) -> None:
+    if (
+        option_value.scope.is_pattern(option_value.text)
+        and regex_error(option_value.text) is not None
     ):
-        given.option.warning(
-            f"{quoted(given.text)} selects no topic of type {quoted(given.message_type)} in SOW",
-            did_you_mean(given.text, [ref.name for ref in given.scope.stored]),
+        option_value.option.checked_pattern()
+    elif option_value.message_type in option_value.scope.message_types and not any(
+        option_value.scope.find_selected(option_value.text, option_value.message_type)
+    ):
+        option_value.option.warning(
+            f"{quoted(option_value.text)} selects no topic of type "
+            f"{quoted(option_value.message_type)} in SOW",
+            did_you_mean(option_value.text, [ref.name for ref in option_value.scope.stored]),
         )
 
 
-def _check_resource(given: OptionValue) -> None:
-    if _RESOURCE.fullmatch(given.text) is None:
-        given.refuse(
+def _check_resource(option_value: OptionValue) -> None:
+    if _RESOURCE.fullmatch(option_value.text) is None:
+        option_value.refuse(
             "the name of a resource: expected one part of a path, without slashes and blanks"
         )
 
 
-def _check_topic_translation(given: OptionValue) -> None:
-    original, _, translated = given.text.rpartition(":")
+def _check_topic_translation(option_value: OptionValue) -> None:
+    original, _, translated = option_value.text.rpartition(":")
     if original and translated:
-        _check_original(given, original)
+        _check_original(option_value, original)
     else:
-        given.refuse("a translation: expected original:translated")
+        option_value.refuse("a translation: expected original:translated")
 
 
-def _check_conflated_translation(given: OptionValue) -> None:
-    parts = given.text.rsplit(":", 2)
+def _check_conflated_translation(option_value: OptionValue) -> None:
+    parts = option_value.text.rsplit(":", 2)
     if len(parts) < 3 or not all(parts):
-        given.refuse("a translation: expected original:translated:interval")
+        option_value.refuse("a translation: expected original:translated:interval")
         return
-    _check_original(given, parts[0])
+    _check_original(option_value, parts[0])
     try:
         parse_interval(parts[2])
     except UnitError as error:
-        given.option.error(str(error))
+        option_value.option.error(str(error))
 
 
-def _check_original(given: OptionValue, original: str) -> None:
+def _check_original(option_value: OptionValue, original: str) -> None:
     error = regex_error(original)
     if error is not None:
-        given.option.error(f"{quoted(original)} is not a regular expression: {error}")
+        option_value.option.error(f"{quoted(original)} is not a regular expression: {error}")
 
 
 _EXPRESSIONS: Final[Mapping[ValueKind, ExpressionKind]] = {

@@ -73,8 +73,8 @@ def _check_presence(options: ElementReader, rule: ModuleRule, inherited: Collect
     for group in rule.one_of:
         given = [name for name in group if is_given(name)]
         if len(given) != 1:
-            found = f"not both {' and '.join(given)}" if given else "and there is none of them"
-            options.error(f"{rule.name} needs {' or '.join(group)}, {found}")
+            count_text = f"not both {' and '.join(given)}" if given else "and there is none of them"
+            options.error(f"{rule.name} needs {' or '.join(group)}, {count_text}")
     for needed in rule.at_least:
         count = sum(len(options.texts(name)) or name in inherited for name in needed.options)
         if count < needed.count:

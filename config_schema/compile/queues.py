@@ -46,11 +46,11 @@ def compile_queue(reader: ElementReader, scope: Scope) -> QueueSpec:
         underlying_topic=underlying,
         underlying_is_regex=_is_expression(reader, scope),
         default_publish_target=target,
-        lease_period=reader.quantity("LeasePeriod", INTERVAL, least="1ns"),
+        lease_period=reader.quantity("LeasePeriod", INTERVAL, minimum="1ns"),
         semantics=semantics,
-        max_backlog=reader.quantity("MaxBacklog", COUNT, least="1"),
+        max_backlog=reader.quantity("MaxBacklog", COUNT, minimum="1"),
         max_per_subscription_backlog=reader.quantity(
-            "MaxPerSubscriptionBacklog", COUNT, "1", least="1"
+            "MaxPerSubscriptionBacklog", COUNT, "1", minimum="1"
         ),
         expiration=expiration,
         expiration_model=reader.choice("ExpirationModel", EXPIRATION_MODELS, "default"),
@@ -67,7 +67,7 @@ def compile_queue(reader: ElementReader, scope: Scope) -> QueueSpec:
         barrier_expression=reader.expression("BarrierExpression", ExpressionKind.STABLE_FILTER),
         order_key=reader.expression("OrderKey", ExpressionKind.VALUE),
         file_backed_metadata=reader.flag("FileBackedMetadata", default=False),
-        target_queue_depth=reader.quantity("TargetQueueDepth", COUNT, least="1000"),
+        target_queue_depth=reader.quantity("TargetQueueDepth", COUNT, minimum="1000"),
         deferred_ack_expiration=reader.quantity("DeferredAckExpiration", INTERVAL, "1d"),
         initial_owner=_initial_owner(reader),
         group_local_queue_domain=reader.text("GroupLocalQueueDomain"),

@@ -54,9 +54,6 @@ class CompileReport:
         problems: the problems of earlier stages; the compiler's are added.
         is_lenient: true to replace values of the wrong type or out of range, with a warning, as
             ConfigValidation `disabled` requests.
-
-    Attributes:
-        is_lenient: see above.
     """
 
     def __init__(self, problems: Problems, *, is_lenient: bool = False) -> None:
@@ -128,8 +125,8 @@ class ElementReader:
 
     def section_children(self, section: str, tag: str) -> "Iterator[ElementReader]":
         """Return the elements `tag` of the child `section`, which may be absent."""
-        found = self.child(section)
-        return found.children(tag) if found else iter(())
+        section_reader = self.child(section)
+        return section_reader.children(tag) if section_reader else iter(())
 
     def texts(self, tag: str) -> tuple[str, ...]:
         """Return the texts of the children called `tag`, without the empty ones."""
@@ -179,8 +176,8 @@ class ElementReader:
         read: Callable[[str], int],
         default: None = None,
         *,
-        least: str | None = None,
-        most: str | None = None,
+        minimum: str | None = None,
+        maximum: str | None = None,
     ) -> int | None: ...
     @overload
     def quantity(
@@ -189,8 +186,8 @@ class ElementReader:
         read: Callable[[str], int],
         default: str,
         *,
-        least: str | None = None,
-        most: str | None = None,
+        minimum: str | None = None,
+        maximum: str | None = None,
     ) -> int: ...
     def quantity(
         self,
@@ -198,8 +195,8 @@ class ElementReader:
         read: Callable[[str], int],
         default: str | None = None,
         *,
-        least: str | None = None,
-        most: str | None = None,
+        minimum: str | None = None,
+        maximum: str | None = None,
     ) -> int | None:
         """Return a number within limits.
 
@@ -207,20 +204,20 @@ class ElementReader:
             tag: the child.
             read: INTERVAL, SIZE, COUNT or PERCENTAGE.
             default: the text that applies if the element is absent.
-            least: the smallest text allowed.
-            most: the largest text allowed.
+            minimum: the smallest text allowed.
+            maximum: the largest text allowed.
         """
         stand_in = None if default is None else read(default)
         text = self.text(tag)
         if text is None:
             return stand_in
         number = self._parse(tag, text, read, stand_in)
-        if number is not None and least is not None and number < read(least):
-            wrong = f"{quoted(text)} is too small: the least is {least}"
-            return self._report_unusable(tag, wrong, read(least), used=least)
-        if number is not None and most is not None and number > read(most):
-            wrong = f"{quoted(text)} is too large: the most is {most}"
-            return self._report_unusable(tag, wrong, read(most), used=most)
+        if number is not None and minimum is not None and number < read(minimum):
+            wrong = f"{quoted(text)} is too small: the least is {minimum}"
+            return self._report_unusable(tag, wrong, read(minimum), used=minimum)
+        if number is not None and maximum is not None and number > read(maximum):
+            wrong = f"{quoted(text)} is too large: the most is {maximum}"
+            return self._report_unusable(tag, wrong, read(maximum), used=maximum)
         return number
 
     def choice(self, tag: str, words: Sequence[WordT], default: WordT) -> WordT:
@@ -240,9 +237,9 @@ class ElementReader:
         """Return the comma-separated words that the child holds."""
         return [word for part in (self.text(tag) or "").split(",") if (word := part.strip())]
 
-    def refuse_word(self, tag: str, word: str, what: str, words: Sequence[str]) -> None:
-        """Report a word that is none of `words`; `what` is the message's term for these."""
-        wrong = f"{quoted(word)} is not {what}: expected {', '.join(words)}"
+    def refuse_word(self, tag: str, word: str, expectation: str, words: Sequence[str]) -> None:
+        """Report a word that is none of `words`; `expectation` is the message's term for these."""
+        wrong = f"{quoted(word)} is not {expectation}: expected {', '.join(words)}"
         self.error(wrong, did_you_mean(word, words), tag=tag)
 
     def expression(self, tag: str, kind: ExpressionKind) -> str | None:
@@ -344,5 +341,5 @@ class ElementReader:
 
 def did_you_mean(word: str, known: Sequence[str]) -> str | None:
     """Return a hint with the known word that `word` was probably meant to be, if there is one."""
-    meant = nearest(word, known)
-    return f"did you mean {meant}?" if meant else None
+    suggestion = nearest(word, known)
+    return f"did you mean {suggestion}?" if suggestion else None

@@ -100,8 +100,10 @@ def _made_name(
     """Return a name for a destination without a Name, as in the documentation's examples."""
     names = [reader.text("Group")]
     names += [str(address) for transport in transports for address in transport.addresses]
-    given = [name for name in names if name]
-    return next((name for name in given if name not in others), (given or ["destination"])[0])
+    given_names = [name for name in names if name]
+    return next(
+        (name for name in given_names if name not in others), (given_names or ["destination"])[0]
+    )
 
 
 def _topic(reader: ElementReader, scope: Scope) -> ReplicatedTopicSpec:
@@ -223,11 +225,11 @@ def _transport(
 
 
 def _outgoing_tls(reader: ElementReader, kind: OutgoingType) -> TlsSpec | None:
-    given = [tag for tag in TLS_ELEMENTS if reader.text(tag)]
-    if kind == "amps-replication" and not given:
+    given_names = [tag for tag in TLS_ELEMENTS if reader.text(tag)]
+    if kind == "amps-replication" and not given_names:
         return None
     pair = ("Certificate", "PrivateKey")
-    absent = [tag for tag in pair if tag not in given]
+    absent = [tag for tag in pair if tag not in given_names]
     if len(absent) == 1:
         reader.error("is missing: Certificate and PrivateKey go together", tag=absent[0])
     return compile_tls(reader)
@@ -239,7 +241,7 @@ def _check_reachable(
     """Check that a destination without an address can be reached over an incoming connection."""
     if any(transport.has("InetAddr") for transport in reader.children("Transport")):
         return
-    incoming = [one for one in scope.transports.values() if one.is_replication]
+    incoming = [transport for transport in scope.transports.values() if transport.is_replication]
     if not incoming:
         reader.error(
             "has no InetAddr, so the other instance would have to connect here, "
@@ -247,12 +249,14 @@ def _check_reachable(
             "add an InetAddr to its Transport, or a Transport of type amps-replication",
         )
         return
-    given = [one.tls for one in incoming]
-    if not transports or any(_is_enough(one.tls, tls) for one in transports for tls in given):
+    incoming_tls = [transport.tls for transport in incoming]
+    if not transports or any(
+        _is_enough(transport.tls, tls) for transport in transports for tls in incoming_tls
+    ):
         return
-    wanted = transports[0].tls
-    verifies = wanted is not None and wanted.verify_client
-    names = ", ".join(one.name for one in incoming)
+    required_tls = transports[0].tls
+    verifies = required_tls is not None and required_tls.verify_client
+    names = ", ".join(transport.name for transport in incoming)
     reader.warning(
         f"has no InetAddr, so the other instance has to connect here, where {names} at "
         f"{incoming[0].location} does not {'verify certificates' if verifies else 'encrypt'}, as "
@@ -263,11 +267,11 @@ def _check_reachable(
     )
 
 
-def _is_enough(wanted: TlsSpec | None, given: TlsSpec | None) -> bool:
+def _is_enough(required: TlsSpec | None, accepted: TlsSpec | None) -> bool:
     """Return true if an accepted connection is as secure as one to the destination would be."""
-    if wanted is None:
+    if required is None:
         return True
-    return given is not None and (given.verify_client or not wanted.verify_client)
+    return accepted is not None and (accepted.verify_client or not required.verify_client)
 
 
 def _compression(reader: ElementReader) -> str | None:

@@ -58,11 +58,11 @@ def _check_journaled(scope: Scope, report: CompileReport) -> None:
                 "whose messages are not recorded",
                 "record its underlying topic",
             )
-        meant = _meant(ref, scope)
+        selection = _log_selection(ref, scope)
         for other in scope.patterns:
             if other.ref.message_type != ref.message_type:
                 continue
-            if meant.is_expression and _records_none_of(meant, other, scope):
+            if selection.is_expression and _records_none_of(selection, other, scope):
                 report.warning(
                     logged,
                     "Topic/Name",
@@ -70,7 +70,7 @@ def _check_journaled(scope: Scope, report: CompileReport) -> None:
                     f"{other.ref}, which is recorded under its own name only",
                     f"record {quoted(other.ref.name)}",
                 )
-            elif stored is None and not meant.is_expression and other.covers(logged.name):
+            elif stored is None and not selection.is_expression and other.covers(logged.name):
                 report.warning(
                     logged,
                     "Topic/Name",
@@ -80,18 +80,20 @@ def _check_journaled(scope: Scope, report: CompileReport) -> None:
                 )
 
 
-def _records_none_of(meant: TopicPattern, other: SowDefinition, scope: Scope) -> bool:
+def _records_none_of(selection: TopicPattern, other: SowDefinition, scope: Scope) -> bool:
     """Return true if the log is to record a Pattern's topics, by an expression, but does not."""
-    single = (one.ref for one in scope.stored.values() if one.pattern is None)
+    single_refs = (topic.ref for topic in scope.stored.values() if topic.pattern is None)
     return (
         other.pattern is not None
-        and not scope.is_journaled(other.ref.name, meant.message_type)
-        and TopicPattern(other.pattern, meant.message_type, is_expression=True).includes(meant)
-        and not any(meant.includes(_meant(ref, scope)) for ref in single)
+        and not scope.is_journaled(other.ref.name, selection.message_type)
+        and TopicPattern(other.pattern, selection.message_type, is_expression=True).includes(
+            selection
+        )
+        and not any(selection.includes(_log_selection(ref, scope)) for ref in single_refs)
     )
 
 
-def _meant(ref: TopicRef, scope: Scope) -> TopicPattern:
+def _log_selection(ref: TopicRef, scope: Scope) -> TopicPattern:
     """Return the selection of the transaction log that the name of a topic means."""
     return TopicPattern.from_name(ref.name, ref.message_type, regex_topics=scope.regex_topics)
 
@@ -101,13 +103,13 @@ def _check_queues(specs: Sequence[SowSpec], scope: Scope, report: CompileReport)
     for spec in specs:
         if not isinstance(spec, QueueSpec) or spec.underlying_is_regex:
             continue
-        made = scope.find_stored(TopicRef(spec.underlying_topic, spec.message_type))
-        if made is not None and made.kind in _NEVER_RECORDED:
+        underlying = scope.find_stored(TopicRef(spec.underlying_topic, spec.message_type))
+        if underlying is not None and underlying.kind in _NEVER_RECORDED:
             report.warning(
                 spec,
                 f"{spec.kind}/UnderlyingTopic",
-                f"{made.ref} is the {made.kind} at {made.node.location}, whose messages are not "
-                "recorded: none will enter the queue",
+                f"{underlying.ref} is the {underlying.kind} at {underlying.node.location}, "
+                "whose messages are not recorded: none will enter the queue",
                 "feed the queue from its underlying topic",
             )
 

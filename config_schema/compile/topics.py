@@ -54,8 +54,10 @@ def compile_topic(reader: ElementReader, scope: Scope) -> TopicSpec:
         recovery_point=_recovery_point(reader),
         expiration_enabled=enabled,
         expiration=expiration,
-        slab_size=reader.quantity("SlabSize", SIZE, "5MB", least="1B", most="1GB"),
-        initial_slab_count=reader.quantity("InitialSlabCount", COUNT, "1", least="1", most="1024"),
+        slab_size=reader.quantity("SlabSize", SIZE, "5MB", minimum="1B", maximum="1GB"),
+        initial_slab_count=reader.quantity(
+            "InitialSlabCount", COUNT, "1", minimum="1", maximum="1024"
+        ),
         expected_key_count_hint=reader.quantity("ExpectedKeyCountHint", COUNT),
         hash_indexes=compile_hash_indexes(reader),
         indexes=reader.expressions("Index", ExpressionKind.PATH),
@@ -84,7 +86,7 @@ def compile_expiration(reader: ElementReader) -> tuple[bool, int | None]:
 
 
 def _recovery_point(reader: ElementReader) -> Literal["epoch", "now"] | int:
-    """Compile where recovery begins; a time as nanoseconds since 1970."""
+    """Compile the start of recovery; a time as nanoseconds since 1970."""
     text = reader.text("RecoveryPoint") or "epoch"
     match text.lower():
         case "epoch":
@@ -111,7 +113,7 @@ def _history(reader: ElementReader) -> HistorySpec | None:
         return None
     history.required("Window")
     history.required("Granularity")
-    window = history.quantity("Window", INTERVAL, "0s", least="1ns")
+    window = history.quantity("Window", INTERVAL, "0s", minimum="1ns")
     granularity = history.quantity("Granularity", INTERVAL, "0s")
     if granularity > window:
         history.warning(

@@ -31,7 +31,7 @@ _FIX_SESSION: Final = "fix-session"
 
 TLS_PROTOCOLS: Final = ("SSLv2", "SSLv3", "TLSv1", "TLSv1.1", "TLSv1.2", "TLSv1.3")
 DEFAULT_TLS_PROTOCOLS: Final = ("TLSv1.2", "TLSv1.3")
-"""AMPS has TLSv1.1 besides, which has to be asked for here."""
+"""AMPS has TLSv1.1 as well, which has to be requested here."""
 
 ANY_ORIGIN: Final = "*"
 """AccessControlAllowOrigin for pages of all sites."""
@@ -64,7 +64,7 @@ def compile_protocols(root: ElementReader, scope: Scope) -> tuple[ProtocolSpec, 
         if base != "websocket":
             tags = ("WWWAuthenticate", "TrustedAdmin", "HTTPHeader", "AccessControlAllowOrigin")
             reader.warn_no_effect(tags, "it is for protocols made from websocket")
-        elif reader.flag("TrustedAdmin", default=False) and not _asks_who_comes(root):
+        elif reader.flag("TrustedAdmin", default=False) and not _requires_logon(root):
             reader.warning(
                 "has no effect: nobody has to log on to the admin interface",
                 "give the Admin section an Authentication",
@@ -82,7 +82,7 @@ def compile_protocols(root: ElementReader, scope: Scope) -> tuple[ProtocolSpec, 
     return tuple(scope.protocols.values())
 
 
-def _asks_who_comes(root: ElementReader) -> bool:
+def _requires_logon(root: ElementReader) -> bool:
     """Return true if the admin interface requires a logon."""
     admin = root.child("Admin")
     return admin is not None and (root.has("Authentication") or admin.has("Authentication"))
@@ -159,13 +159,18 @@ def compile_transports(root: ElementReader, scope: Scope) -> tuple[TransportSpec
         scope.transports.setdefault(spec.name, spec)
         transports.append(spec)
     if not root.has("Authentication"):
-        _check_who_replicates(root, transports)
+        _check_replication_credentials(root, transports)
     return tuple(transports)
 
 
-def _check_who_replicates(root: ElementReader, transports: Sequence[TransportSpec]) -> None:
+def _check_replication_credentials(
+    root: ElementReader, transports: Sequence[TransportSpec]
+) -> None:
     """Warn of a transport for replication that checks no credentials, where another one does."""
-    checking = next((one for one in transports if not accepts_any_client(one.authentication)), None)
+    checking = next(
+        (transport for transport in transports if not accepts_any_client(transport.authentication)),
+        None,
+    )
     for reader, spec in zip(
         root.section_children("Transports", "Transport"), transports, strict=True
     ):
@@ -337,15 +342,15 @@ def _tls_protocols(reader: ElementReader) -> tuple[str, ...]:
     for word in words:
         if word.lower() not in known:
             reader.refuse_word("SecureSocketProtocols", word, "accepted", TLS_PROTOCOLS)
-    found = tuple(known[word.lower()] for word in words if word.lower() in known)
-    broken = [name for name in found if name not in DEFAULT_TLS_PROTOCOLS]
+    protocols = tuple(known[word.lower()] for word in words if word.lower() in known)
+    broken = [name for name in protocols if name not in DEFAULT_TLS_PROTOCOLS]
     if broken:
         reader.warning(
             f"allows {' '.join(broken)}, which can be broken",
             f"leave the element out: the default is {' '.join(DEFAULT_TLS_PROTOCOLS)}",
             tag="SecureSocketProtocols",
         )
-    return found
+    return protocols
 
 
 def _filters(reader: ElementReader, scope: Scope) -> tuple[ModuleUse, ...]:
@@ -369,11 +374,11 @@ def compile_entitlement(reader: ElementReader, scope: Scope) -> ModuleUse | None
 def compile_limits(reader: ElementReader) -> SlowClientLimits:
     """Compile the slow-client elements of the instance or of a transport."""
     return SlowClientLimits(
-        message_memory_limit=reader.quantity("MessageMemoryLimit", SIZE, least="1B"),
+        message_memory_limit=reader.quantity("MessageMemoryLimit", SIZE, minimum="1B"),
         message_disk_limit=reader.quantity("MessageDiskLimit", SIZE),
         message_disk_path=reader.text("MessageDiskPath"),
-        client_message_age_limit=reader.quantity("ClientMessageAgeLimit", INTERVAL, least="1ns"),
+        client_message_age_limit=reader.quantity("ClientMessageAgeLimit", INTERVAL, minimum="1ns"),
         client_max_capacity=reader.quantity(
-            "ClientMaxCapacity", PERCENTAGE, least="1%", most="100%"
+            "ClientMaxCapacity", PERCENTAGE, minimum="1%", maximum="100%"
         ),
     )

@@ -21,14 +21,14 @@ def find_underlying(
         scope: the definitions so far.
         same_type: true if the derived topic must have its message type.
     """
-    found = scope.find_stored(ref)
-    if found is None and ref.name and ref.message_type in scope.message_types:
+    definition = scope.find_stored(ref)
+    if definition is None and ref.name and ref.message_type in scope.message_types:
         reader.error(
             f"topic {quoted(ref.name)} of type {quoted(ref.message_type)} has not been defined "
             "before this place",
             _hint(ref, scope, same_type=same_type),
         )
-    return found
+    return definition
 
 
 def _hint(ref: TopicRef, scope: Scope, *, same_type: bool) -> str:

@@ -1,4 +1,4 @@
-"""Views: which topics they are made from, and that every field names one of those.
+"""Views: their underlying topics, and a check that each field names one of these.
 
 Source: AMPS User Guide, Configuring Views in a SOW and Defining Views and Aggregations.
 """

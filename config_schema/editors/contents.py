@@ -16,9 +16,9 @@ def is_container(doc: ElementDoc) -> bool:
 
 def shared_contents() -> ElementContents:
     """List the contents of all containers, each once, named after the first place that has it."""
-    found: dict[tuple[ElementDoc, ...], tuple[ElementDoc, str]] = {}
+    contents: dict[tuple[ElementDoc, ...], tuple[ElementDoc, str]] = {}
     for doc in elements().values():
         if is_container(doc):
             name = doc.path.removeprefix(f"{ROOT}/").replace("/", ".")
-            found.setdefault(nested_elements(doc), (doc, f"in.{name}"))
-    return found
+            contents.setdefault(nested_elements(doc), (doc, f"in.{name}"))
+    return contents

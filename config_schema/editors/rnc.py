@@ -23,8 +23,8 @@ _OR: Final = "\n   | "
 def relax_ng() -> str:
     """Write the schema."""
     lines = [_HEAD, f"variable = {_pattern(VARIABLE)}", ""]
-    for one in value_types():
-        lines += [*_type(one), ""]
+    for value_type in value_types():
+        lines += [*_type(value_type), ""]
     contents = shared_contents()
     for doc, name in contents.values():
         lines += [f"{name} =", *_contents(doc, contents), ""]
@@ -32,12 +32,12 @@ def relax_ng() -> str:
     return "\n".join(lines)
 
 
-def _type(one: ValueType) -> Iterator[str]:
-    if one.documentation:
-        yield f"## {one.documentation}"
-    choices = [f'"{word}"' for word in one.words]
-    choices += [_pattern(pattern) for pattern in one.patterns]
-    yield f"type.{one.name} = {' | '.join([*choices, 'variable'])}"
+def _type(value_type: ValueType) -> Iterator[str]:
+    if value_type.documentation:
+        yield f"## {value_type.documentation}"
+    choices = [f'"{word}"' for word in value_type.words]
+    choices += [_pattern(pattern) for pattern in value_type.patterns]
+    yield f"type.{value_type.name} = {' | '.join([*choices, 'variable'])}"
 
 
 def _pattern(pattern: str) -> str:

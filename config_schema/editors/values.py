@@ -34,11 +34,11 @@ class ValueType:
 
 def value_types() -> list[ValueType]:
     """List the types that elements have, each once, in the order of the schema."""
-    found: dict[str, ElementDoc] = {}
+    docs_by_type: dict[str, ElementDoc] = {}
     for doc in elements().values():
         if doc.type_name:
-            found.setdefault(doc.type_name, doc)
-    return [_value_type(name, doc) for name, doc in found.items()]
+            docs_by_type.setdefault(doc.type_name, doc)
+    return [_value_type(name, doc) for name, doc in docs_by_type.items()]
 
 
 def _value_type(name: str, doc: ElementDoc) -> ValueType:
@@ -47,9 +47,11 @@ def _value_type(name: str, doc: ElementDoc) -> ValueType:
         raise TypeError(f"{name} is the type of a text")
     patterns = list(_patterns(declared))
     if doc.values:
-        word = "|".join(map(_any_case, doc.values))
+        any_word = "|".join(map(_any_case, doc.values))
         between = r"\s*[,\s]\s*"
-        patterns.append(f"({word})({between}({word}))*" if _LIST in doc.expected else word)
+        patterns.append(
+            f"({any_word})({between}({any_word}))*" if _LIST in doc.expected else any_word
+        )
     elif not patterns:
         patterns = [r"[\s\S]*\S[\s\S]*" if _must_not_be_empty(declared) else _ANYTHING]
     words = doc.values if _LIST not in doc.expected else ()
@@ -58,7 +60,7 @@ def _value_type(name: str, doc: ElementDoc) -> ValueType:
 
 def _patterns(declared: XsdSimpleType) -> list[str]:
     if isinstance(declared, XsdUnion):
-        return [one for member in declared.member_types for one in _patterns(member)]
+        return [pattern for member in declared.member_types for pattern in _patterns(member)]
     if declared.patterns is not None:
         return list(declared.patterns.regexps)
     return []

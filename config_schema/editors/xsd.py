@@ -43,8 +43,8 @@ _INCLUDE: Final = """  <xs:element name="Include">
 def xml_schema() -> str:
     """Write the schema."""
     lines = [_HEAD]
-    for one in value_types():
-        lines += _type(one)
+    for value_type in value_types():
+        lines += _type(value_type)
     lines.append(_INCLUDE)
     contents = shared_contents()
     for doc, name in contents.values():
@@ -53,13 +53,13 @@ def xml_schema() -> str:
     return "\n".join([*lines, "</xs:schema>", ""])
 
 
-def _type(one: ValueType) -> Iterator[str]:
-    yield f'  <xs:simpleType name="{one.name}">'
-    yield from _annotation([one.documentation], "    ")
+def _type(value_type: ValueType) -> Iterator[str]:
+    yield f'  <xs:simpleType name="{value_type.name}">'
+    yield from _annotation([value_type.documentation], "    ")
     yield "    <xs:union>"
-    if one.words:
-        yield from _restriction([f'<xs:enumeration value="{word}"/>' for word in one.words])
-    for pattern in (*one.patterns, VARIABLE):
+    if value_type.words:
+        yield from _restriction([f'<xs:enumeration value="{word}"/>' for word in value_type.words])
+    for pattern in (*value_type.patterns, VARIABLE):
         yield from _restriction([f'<xs:pattern value="{escape(pattern)}"/>'])
     yield from ("    </xs:union>", "  </xs:simpleType>")
 

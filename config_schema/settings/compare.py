@@ -22,7 +22,7 @@ _STEPS: Final = ("Action/Do", "Action/If")
 _ORDERED: Final = (*_STEPS, "Transport/TransportFilter", "Destination/Transport")
 """Entries with an order that has an effect."""
 
-_SHORT: Final = 4
+_MAX_WHOLE_ITEMS: Final = 4
 """Of a list longer than this, only the items that the other list lacks are shown."""
 
 
@@ -81,16 +81,16 @@ def compare(old: SettingsEntry, new: SettingsEntry) -> list[SettingChange]:
 def _compare(
     old: SettingsEntry, new: SettingsEntry, around: tuple[SettingsEntry, ...]
 ) -> Iterator[SettingChange]:
-    way = (*around, new)
+    path = (*around, new)
     if old.path != new.path:
         kinds = [ChangeSide(_tag(entry), entry.location) for entry in (old, new)]
-        yield SettingChange("changed", new.path, "", way, kinds[0], kinds[1], old, new)
+        yield SettingChange("changed", new.path, "", path, kinds[0], kinds[1], old, new)
         return
     for key in dict.fromkeys([*new.settings, *old.settings]):
         before, after = old.settings.get(key), new.settings.get(key)
         if before is None or after is None or before.value != after.value:
-            yield _changed(key, before, after, old, new, way)
-    yield from _compare_entries(old, new, way)
+            yield _changed(key, before, after, old, new, path)
+    yield from _compare_entries(old, new, path)
 
 
 def _changed(
@@ -99,23 +99,23 @@ def _changed(
     after: Setting | None,
     old: SettingsEntry,
     new: SettingsEntry,
-    way: tuple[SettingsEntry, ...],
+    path: tuple[SettingsEntry, ...],
 ) -> SettingChange:
     setting = after or before
     if setting is None:
         raise AssertionError("one of the two has it")
     sides = _side(before, after, old), _side(after, before, new)
-    return SettingChange("changed", setting.path, key, way, *sides, old, new)
+    return SettingChange("changed", setting.path, key, path, *sides, old, new)
 
 
 def _side(setting: Setting | None, other: Setting | None, entry: SettingsEntry) -> ChangeSide:
     if setting is None:
         return ChangeSide(NOT_SET_TEXT, entry.location, is_default=True)
     text, items = setting.text, setting.items
-    if other is not None and max(len(items), len(other.items)) > _SHORT:
-        own = _without(items, other.items)
-        if own or _without(other.items, items):
-            items, text = own, ", ".join(item.text for item in own) or "without these"
+    if other is not None and max(len(items), len(other.items)) > _MAX_WHOLE_ITEMS:
+        own_items = _without(items, other.items)
+        if own_items or _without(other.items, items):
+            items, text = own_items, ", ".join(item.text for item in own_items) or "without these"
     where = next((item.location for item in items if item.location), None)
     written = next((item.location for item in setting.items if item.location), entry.location)
     return ChangeSide(text, where or written, is_default=not setting.is_written)
@@ -129,41 +129,41 @@ def _without(
 
 
 def _compare_entries(
-    old: SettingsEntry, new: SettingsEntry, way: tuple[SettingsEntry, ...]
+    old: SettingsEntry, new: SettingsEntry, path: tuple[SettingsEntry, ...]
 ) -> Iterator[SettingChange]:
     pairs = _pair(old.entries, new.entries)
     known = {id(before) for before, _ in pairs if before}
-    gone = [entry for entry in old.entries if id(entry) not in known]
+    removed_entries = [entry for entry in old.entries if id(entry) not in known]
     for before, after in pairs:
         if before is None:
             side = ChangeSide(_title(after), after.location)
-            yield SettingChange("added", after.path, "", (*way, after), None, side, None, after)
+            yield SettingChange("added", after.path, "", (*path, after), None, side, None, after)
         else:
-            yield from _compare(before, after, way)
-    for entry in gone:
+            yield from _compare(before, after, path)
+    for entry in removed_entries:
         side = ChangeSide(_title(entry), entry.location)
-        yield SettingChange("removed", entry.path, "", (*way, entry), side, None, entry, None)
-    yield from _reordered(old.entries, pairs, way)
+        yield SettingChange("removed", entry.path, "", (*path, entry), side, None, entry, None)
+    yield from _reordered(old.entries, pairs, path)
 
 
 def _pair(
     old: Sequence[SettingsEntry], new: Sequence[SettingsEntry]
 ) -> list[tuple[SettingsEntry | None, SettingsEntry]]:
     """Return each new entry with its old counterpart or None; an old entry is paired only once."""
-    found: dict[int, SettingsEntry] = {}
+    counterparts: dict[int, SettingsEntry] = {}
     free = {id(entry): entry for entry in old}
-    most = max((len(entry.identities) for entry in (*old, *new)), default=0)
-    for level in range(most):
-        waiting: defaultdict[Hashable, list[SettingsEntry]] = defaultdict(list)
+    max_identities = max((len(entry.identities) for entry in (*old, *new)), default=0)
+    for level in range(max_identities):
+        unpaired: defaultdict[Hashable, list[SettingsEntry]] = defaultdict(list)
         for entry in free.values():
             if level < len(entry.identities):
-                waiting[_key(entry, level)].append(entry)
+                unpaired[_key(entry, level)].append(entry)
         for entry in new:
-            same = waiting[_key(entry, level)] if level < len(entry.identities) else []
-            if same and id(entry) not in found:
-                found[id(entry)] = same.pop(0)
-                del free[id(found[id(entry)])]
-    return [(found.get(id(entry)), entry) for entry in new]
+            same = unpaired[_key(entry, level)] if level < len(entry.identities) else []
+            if same and id(entry) not in counterparts:
+                counterparts[id(entry)] = same.pop(0)
+                del free[id(counterparts[id(entry)])]
+    return [(counterparts.get(id(entry)), entry) for entry in new]
 
 
 def _key(entry: SettingsEntry, level: int) -> Hashable:
@@ -174,7 +174,7 @@ def _key(entry: SettingsEntry, level: int) -> Hashable:
 def _reordered(
     old: Sequence[SettingsEntry],
     pairs: Sequence[tuple[SettingsEntry | None, SettingsEntry]],
-    way: tuple[SettingsEntry, ...],
+    entry_path: tuple[SettingsEntry, ...],
 ) -> Iterator[SettingChange]:
     """Report entries in a different order, where the order has an effect."""
     positions = {id(entry): position for position, entry in enumerate(old)}
@@ -188,7 +188,9 @@ def _reordered(
             texts = [_in_order([after for _, after in order]) for order in (earlier, members)]
             before_side = ChangeSide(texts[0], earlier[0][0].location)
             after_side = ChangeSide(texts[1], members[0][1].location)
-            yield SettingChange("reordered", path, "", way, before_side, after_side, None, None)
+            yield SettingChange(
+                "reordered", path, "", entry_path, before_side, after_side, None, None
+            )
 
 
 def _order_counts(entry: SettingsEntry) -> bool:
@@ -210,16 +212,18 @@ def _in_order(entries: Sequence[SettingsEntry]) -> str:
     """Return the names of entries; entries with the same name are shown with their options."""
     names = [_title(entry) for entry in entries]
     return ", ".join(
-        name if names.count(name) == 1 else f"{name}: {_told(entry)}"
+        name if names.count(name) == 1 else f"{name}: {_distinguishing_values(entry)}"
         for name, entry in zip(names, entries, strict=True)
     )
 
 
-def _told(entry: SettingsEntry) -> str:
+def _distinguishing_values(entry: SettingsEntry) -> str:
     """Return the values that distinguish steps or transports with one name; no possible secrets."""
-    tells = ("Options/",) if entry.path.endswith(_STEPS) else ("InetAddr",)
-    told = (one.text for one in entry.settings.values() if one.key.startswith(tells))
-    return " ".join(told)
+    prefixes = ("Options/",) if entry.path.endswith(_STEPS) else ("InetAddr",)
+    values = (
+        setting.text for setting in entry.settings.values() if setting.key.startswith(prefixes)
+    )
+    return " ".join(values)
 
 
 def _title(entry: SettingsEntry) -> str:

@@ -231,112 +231,121 @@ class _SpecWalker:
 
     def build_entry(self, part: Any, node: ConfigNode, path: str) -> SettingsEntry:
         """Build the entry of a part."""
-        found, place = _Contents(), _EntryElement(node, path)
+        contents, element = _Contents(), _EntryElement(node, path)
         if isinstance(part, ActionSpec):
-            self._add_action(part, place, found)
+            self._add_action(part, element, contents)
         elif isinstance(part, ModuleUse):
-            self._add_module_use(part, _USES_BY_TAG[node.tag], place, found)
+            self._add_module_use(part, _USES_BY_TAG[node.tag], element, contents)
         else:
-            self._add_part(part, place, found)
-        entries = tuple(found.entries)
-        entry = SettingsEntry(path, (), _name(part), node.location, part, found.settings, entries)
+            self._add_part(part, element, contents)
+        entries = tuple(contents.entries)
+        entry = SettingsEntry(
+            path, (), _name(part), node.location, part, contents.settings, entries
+        )
         return replace(entry, identities=_identities(part, entry))
 
-    def _add_part(self, part: Any, place: _EntryElement, found: _Contents) -> None:
+    def _add_part(self, part: Any, element: _EntryElement, contents: _Contents) -> None:
         """Read every attribute of a part."""
         for attribute in fields(part):
             tag = tag_of(type(part), attribute.name)
             value = getattr(part, attribute.name)
-            if attribute.name == "location" or not tag or _says_nothing(value, place, tag):
+            if attribute.name == "location" or not tag or _says_nothing(value, element, tag):
                 continue
             if isinstance(value, ModuleUse):
                 self._add_module_use(
-                    value, _USED_AS[attribute.name], self._module_use_element(place, tag), found
+                    value,
+                    _USED_AS[attribute.name],
+                    self._module_use_element(element, tag),
+                    contents,
                 )
             elif isinstance(value, SlowClientLimits | TlsSpec):
-                self._add_part(value, place, found)
+                self._add_part(value, element, contents)
             elif isinstance(value, TuningSpec | ExternalsSpec):
-                self._add_part(value, place.child_element(tag), found)
+                self._add_part(value, element.child_element(tag), contents)
             elif isinstance(value, _ALONE):
-                inner = place.child_element(tag)
-                found.entries.append(self.build_entry(value, inner.node, inner.path))
+                inner = element.child_element(tag)
+                contents.entries.append(self.build_entry(value, inner.node, inner.path))
             elif isinstance(value, Options):
-                self._add_own_options(part, value, place, found)
+                self._add_own_options(part, value, element, contents)
             elif isinstance(value, tuple) and _several(value):
-                found.entries += self._build_entries(value, place, tag)
+                contents.entries += self._build_entries(value, element, tag)
             else:
-                _add_setting(part, value, place, tag, found)
+                _add_setting(part, value, element, tag, contents)
 
-    def _module_use_element(self, place: _EntryElement, tag: str) -> _EntryElement:
+    def _module_use_element(self, element: _EntryElement, tag: str) -> _EntryElement:
         """Find the element that names a module to use: at this place, or for the whole instance."""
-        inner = place.child_element(tag)
+        inner = element.child_element(tag)
         return (
             inner
-            if place.node.find(tag)
+            if element.node.find(tag)
             else replace(inner, node=self._root.find(tag) or inner.node)
         )
 
     def _build_entries(
-        self, parts: Sequence[Any], place: _EntryElement, tag: str
+        self, parts: Sequence[Any], element: _EntryElement, tag: str
     ) -> Iterator[SettingsEntry]:
         """Build the entries of a repeatable part, each with the element it was made from."""
         section, _, _ = tag.rpartition("/") if tag != "SOW" else (tag, "", "")
-        inner = place.child_element(section)
-        made: dict[Location, list[ConfigNode]] = {}
+        inner = element.child_element(section)
+        nodes_by_location: dict[Location, list[ConfigNode]] = {}
         for child in reversed(inner.node.children):
             if tag == "SOW" or child.tag == tag.rpartition("/")[2]:
-                made.setdefault(child.location, []).append(child)
+                nodes_by_location.setdefault(child.location, []).append(child)
         for part in parts:
-            node = made[part.location].pop()
+            node = nodes_by_location[part.location].pop()
             yield self.build_entry(part, node, f"{inner.path}/{node.tag}")
 
-    def _add_action(self, part: ActionSpec, place: _EntryElement, found: _Contents) -> None:
+    def _add_action(self, part: ActionSpec, element: _EntryElement, contents: _Contents) -> None:
         """Read the triggers and steps of an action, in the order of the file."""
         triggers, steps = iter(part.triggers), iter(part.steps)
-        for child in place.node.children:
+        for child in element.node.children:
             if child.tag in _USES_BY_TAG:
                 use = next(triggers) if child.tag == "On" else next(steps).use
-                found.entries.append(self.build_entry(use, child, f"{place.path}/{child.tag}"))
+                contents.entries.append(self.build_entry(use, child, f"{element.path}/{child.tag}"))
 
     def _add_module_use(
-        self, use: ModuleUse, kind: ModuleKind, place: _EntryElement, found: _Contents
+        self, use: ModuleUse, kind: ModuleKind, element: _EntryElement, contents: _Contents
     ) -> None:
         """Read the use of a module: its name, and its options with their defaults."""
-        _add_setting(use, use.module, place, "Module", found)
+        _add_setting(use, use.module, element, "Module", contents)
         rule = rule_of(use.module, kind, self._catalogue, self._modules)
         rules = {option.name: option for option in rule.options} if rule else {}
-        loaded = next((one.options for one in self._modules if one.name == use.module), Options())
-        inner = place.child_element("Options")
-        _add_options(use.options, rules, inner, found)
+        loaded = next(
+            (module.options for module in self._modules if module.name == use.module), Options()
+        )
+        inner = element.child_element("Options")
+        _add_options(use.options, rules, inner, contents)
         for name, option in rules.items():
             absent = not use.options.all(name) and not loaded.all(name)
             if absent and option.default is not None:
                 item = SettingValue(default_of(option), option.default, None)
-                found.add_setting(
+                contents.add_setting(
                     inner.setting_key(name), f"{inner.path}/{name}", [item], is_written=False
                 )
 
     def _add_own_options(
-        self, part: Any, options: Options, place: _EntryElement, found: _Contents
+        self, part: Any, options: Options, element: _EntryElement, contents: _Contents
     ) -> None:
         """Read the options of a message type, or of a library that is loaded."""
         rules: Mapping[str, OptionRule] = {}
         if isinstance(part, ModuleSpec):
             library = self._catalogue.libraries.get(part.library_name)
             rules = {rule.name: rule for rule in library.options} if library else {}
-        own = [option for option in options if place.node.find(option.name)]
-        inner = [option for option in options if not place.node.find(option.name)]
-        _add_options(Options(tuple(own)), rules, place, found)
-        _add_options(Options(tuple(inner)), rules, place.child_element("Options"), found)
+        own_options = [option for option in options if element.node.find(option.name)]
+        inner_options = [option for option in options if not element.node.find(option.name)]
+        _add_options(Options(tuple(own_options)), rules, element, contents)
+        _add_options(
+            Options(tuple(inner_options)), rules, element.child_element("Options"), contents
+        )
 
 
 def _joined(path: str, tag: str) -> str:
     return "/".join(filter(None, (path, tag)))
 
 
-def _says_nothing(value: object, place: _EntryElement, tag: str) -> bool:
+def _says_nothing(value: object, element: _EntryElement, tag: str) -> bool:
     """Return true if an element has no effect, or if a part or block is absent."""
-    path = f"{place.path}/{tag}"
+    path = f"{element.path}/{tag}"
     if schema.effect(path) is not None:
         return True
     is_block = path not in schema.elements() or (schema.children(path) and tag != "HashIndex")
@@ -348,7 +357,7 @@ def _several(parts: tuple[object, ...]) -> bool:
 
 
 def _add_options(
-    options: Options, rules: Mapping[str, OptionRule], place: _EntryElement, found: _Contents
+    options: Options, rules: Mapping[str, OptionRule], element: _EntryElement, contents: _Contents
 ) -> None:
     for name in dict.fromkeys(option.name for option in options):
         items = [
@@ -356,43 +365,46 @@ def _add_options(
             for option in options
             if option.name == name
         ]
-        found.add_setting(place.setting_key(name), f"{place.path}/{name}", items)
+        contents.add_setting(element.setting_key(name), f"{element.path}/{name}", items)
 
 
 def _add_setting(
-    part: object, value: Any, place: _EntryElement, tag: str, found: _Contents
+    part: object, value: Any, element: _EntryElement, tag: str, contents: _Contents
 ) -> None:
-    path, nodes = f"{place.path}/{tag}", _nodes(part, place.node, tag)
+    path, nodes = f"{element.path}/{tag}", _nodes(part, element.node, tag)
     if isinstance(part, ViewSpec) and part.joins and tag == "UnderlyingTopic":
         return  # the joins determine it
     if isinstance(value, tuple | frozenset):
         values = list(value) if isinstance(value, tuple) else sorted(value)
         texts = [node.text for node in nodes] if len(nodes) == len(values) else []
-        words = [
-            text or format_setting_value(path, one) for text, one in zip_longest(texts, values)
+        item_texts = [
+            text or format_setting_value(path, item_value)
+            for text, item_value in zip_longest(texts, values)
         ]
-        places = [node.location for node in nodes]
+        locations = [node.location for node in nodes]
     else:
         values = [value]
-        words = [nodes[0].text if nodes else format_default_value(path, value)]
-        places = [node.location for node in nodes]
-    if len(places) != len(values):
-        places = places[:1] * len(values)
+        item_texts = [nodes[0].text if nodes else format_default_value(path, value)]
+        locations = [node.location for node in nodes]
+    if len(locations) != len(values):
+        locations = locations[:1] * len(values)
     items = (
-        SettingValue(_meaning(part, tag, one), text, where)
-        for one, text, where in zip_longest(values, words, places)
+        SettingValue(_meaning(part, tag, item_value), text, location)
+        for item_value, text, location in zip_longest(values, item_texts, locations)
     )
-    found.add_setting(place.setting_key(tag), path, items, is_written=bool(nodes))
+    contents.add_setting(element.setting_key(tag), path, items, is_written=bool(nodes))
 
 
 def _nodes(part: object, node: ConfigNode, tag: str) -> list[ConfigNode]:
     """Find the elements that a setting was written as; an empty element counts as absent."""
-    found = [node]
+    nodes = [node]
     for step in tag.split("/"):
-        found = [child for one in found for child in one.all(step)]
-    if not found and isinstance(part, DestinationSpec) and tag == "Compression":
-        return [inner for one in node.all("Transport") for inner in _nodes(one, one, tag)][:1]
-    return [one for one in found if one.text or one.children]
+        nodes = [child for element in nodes for child in element.all(step)]
+    if not nodes and isinstance(part, DestinationSpec) and tag == "Compression":
+        return [
+            inner for element in node.all("Transport") for inner in _nodes(element, element, tag)
+        ][:1]
+    return [element for element in nodes if element.text or element.children]
 
 
 def _meaning(part: object, tag: str, value: Any) -> Hashable:
@@ -408,8 +420,8 @@ def _meaning(part: object, tag: str, value: Any) -> Hashable:
         return value, part.known_by
     if isinstance(value, str) and tag in _PATHS:
         return posixpath.normpath(value)
-    meant: Hashable = value
-    return meant
+    meaning: Hashable = value
+    return meaning
 
 
 def _identities(part: object, entry: SettingsEntry) -> tuple[Hashable, ...]:
@@ -429,7 +441,9 @@ def _identities(part: object, entry: SettingsEntry) -> tuple[Hashable, ...]:
     if isinstance(part, ActionSpec):
         triggers = tuple(use.module for use in part.triggers)
         steps = tuple(step.use.module for step in part.steps)
-        exactly = tuple(one.fingerprint for one in entry.entries if one.path.endswith("/On"))
+        exactly = tuple(
+            trigger.fingerprint for trigger in entry.entries if trigger.path.endswith("/On")
+        )
         return entry.fingerprint, (exactly, steps), (triggers, steps), (exactly,), triggers, steps
     return (type(part).__name__,)
 

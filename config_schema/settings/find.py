@@ -9,12 +9,12 @@ from config_schema.document import ConfigNode
 from config_schema.schema import ROOT, ElementDoc, elements
 from config_schema.units import quoted
 
-_CLOSE: Final = 0.6
+_MIN_SIMILARITY: Final = 0.6
 _MAX_SUGGESTED: Final = 3
 
 
 class UnknownElementError(ValueError):
-    """There is no such element; the text says which were probably meant."""
+    """There is no such element; the text has similar ones."""
 
 
 def find_elements(name: str) -> list[ElementDoc]:
@@ -33,11 +33,11 @@ def find_elements(name: str) -> list[ElementDoc]:
     """
     steps = [step.casefold() for step in name.strip().strip("/").split("/")]
     whole = steps[0] == ROOT.casefold()
-    found = [doc for doc in elements().values() if _ends_with(doc, steps, whole=whole)]
-    if not found:
+    matches = [doc for doc in elements().values() if _ends_with(doc, steps, whole=whole)]
+    if not matches:
         raise UnknownElementError(_unknown(name, steps))
-    named = [doc for doc in found if doc.name.casefold() == steps[-1]]
-    return named or found
+    named = [doc for doc in matches if doc.name.casefold() == steps[-1]]
+    return named or matches
 
 
 def at_line(root: ConfigNode, files: Sequence[str], file: str, line: int) -> tuple[str, ConfigNode]:
@@ -56,28 +56,30 @@ def at_line(root: ConfigNode, files: Sequence[str], file: str, line: int) -> tup
     Raises:
         UnknownElementError: the configuration has no such file, or nothing there.
     """
-    wanted = _file(files, file) if file else files[0]
-    found = [(path, node) for path, node in _walk(root, root.tag) if node.location.file == wanted]
-    before = [(path, node) for path, node in found if node.location.line <= line]
+    wanted_file = _file(files, file) if file else files[0]
+    matches = [
+        (path, node) for path, node in _walk(root, root.tag) if node.location.file == wanted_file
+    ]
+    before = [(path, node) for path, node in matches if node.location.line <= line]
     if not before:
-        raise UnknownElementError(f"{wanted} has no element at or before line {line}")
+        raise UnknownElementError(f"{wanted_file} has no element at or before line {line}")
     last = max(node.location.line for _, node in before)
     return next(pair for pair in reversed(before) if pair[1].location.line == last)
 
 
 def nodes_at(root: ConfigNode, path: str) -> list[ConfigNode]:
     """List the elements of a tree in canonical names that are at a canonical path."""
-    found = [root] if path.partition("/")[0] == root.tag else []
+    matches = [root] if path.partition("/")[0] == root.tag else []
     for step in path.split("/")[1:]:
-        found = [child for node in found for child in node.all(step)]
-    return found
+        matches = [child for node in matches for child in node.all(step)]
+    return matches
 
 
 def _ends_with(doc: ElementDoc, steps: Sequence[str], *, whole: bool) -> bool:
-    own = doc.path.split("/")
-    if len(steps) > len(own) or (whole and len(steps) != len(own)):
+    own_steps = doc.path.split("/")
+    if len(steps) > len(own_steps) or (whole and len(steps) != len(own_steps)):
         return False
-    above = [step.casefold() for step in own[-len(steps) : -1]]
+    above = [step.casefold() for step in own_steps[-len(steps) : -1]]
     names = {doc.name.casefold(), *(synonym.casefold() for synonym in doc.synonyms)}
     return above == list(steps[:-1]) and steps[-1] in names
 
@@ -87,7 +89,7 @@ def _unknown(name: str, steps: Sequence[str]) -> str:
     for doc in elements().values():
         for known in (doc.name, *doc.synonyms):
             by_name.setdefault(known.casefold(), known)
-    alike = get_close_matches(steps[-1], by_name, n=_MAX_SUGGESTED, cutoff=_CLOSE)
+    alike = get_close_matches(steps[-1], by_name, n=_MAX_SUGGESTED, cutoff=_MIN_SIMILARITY)
     if steps[-1] in by_name and len(steps) > 1:
         paths = [doc.path for doc in find_elements(steps[-1])]
         places = get_close_matches(name.strip("/"), paths, n=_MAX_SUGGESTED, cutoff=0)
@@ -109,11 +111,11 @@ def _either(names: Sequence[str]) -> str:
 
 def _file(files: Sequence[str], file: str) -> str:
     """Return the file as problems name it, given its path or the end of it."""
-    meant = os.path.realpath(file)
-    same = [path for path in files if os.path.realpath(path) == meant]
-    found = same or [path for path in files if path.endswith(f"/{file}")]
-    if len(found) == 1:
-        return found[0]
+    real_path = os.path.realpath(file)
+    same = [path for path in files if os.path.realpath(path) == real_path]
+    matches = same or [path for path in files if path.endswith(f"/{file}")]
+    if len(matches) == 1:
+        return matches[0]
     raise UnknownElementError(
         f"{quoted(file)} is none of the files of the configuration: {', '.join(files)}"
     )

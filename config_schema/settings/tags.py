@@ -1,4 +1,4 @@
-"""Which element an attribute of an instance's description comes from.
+"""The element that each attribute of an instance's description comes from.
 
 Attributes are named like elements, in snake case; the exceptions are listed here. A path such as
 `Projection/Field` leads through elements that hold nothing else.
@@ -116,5 +116,5 @@ def tag_of(part: type, attribute: str) -> str:
     Returns:
         Its path within the part's element; "" where another attribute stands for the element.
     """
-    own = _TAGS.get(part, {}).get(attribute)
-    return "".join(map(str.capitalize, attribute.split("_"))) if own is None else own
+    own_tag = _TAGS.get(part, {}).get(attribute)
+    return "".join(map(str.capitalize, attribute.split("_"))) if own_tag is None else own_tag

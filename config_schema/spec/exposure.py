@@ -20,7 +20,7 @@ def accepts_any_client(*uses: ModuleUse | None) -> bool:
     Args:
         uses: the Authentication elements that may apply; the first one that is there does.
     """
-    use = next((one for one in uses if one is not None), None)
+    use = next((candidate for candidate in uses if candidate is not None), None)
     return use is None or use.module in ACCEPTING_MODULES
 
 

@@ -60,7 +60,7 @@ class ExternalsSpec:
 
 @dataclass(frozen=True, slots=True)
 class InstanceSpec:
-    """Everything that a configuration file says, resolved and checked.
+    """The content of a configuration, resolved and checked.
 
     Intervals are nanoseconds, sizes bytes. `sow` keeps the file's order, which decides precedence
     among overlapping patterns. Source: AMPS User Guide, Instance-Level Configuration.

@@ -80,16 +80,18 @@ Destination's Name; with neither, by its address.
 """
 
 
-def is_known(known_by: KnownBy, meant: str, name: str, group: str) -> bool:
+def is_known(known_by: KnownBy, group_name: str, name: str, group: str) -> bool:
     """Return true if a Destination is for an instance.
 
     Args:
         known_by: the key that identifies the instance.
-        meant: the Group of the Destination, or its substitute.
+        group_name: the Group of the Destination, or its substitute.
         name: the name of the instance.
         group: the group of the instance.
     """
-    return known_by == "address" or group == meant or (known_by == "name" and name == meant)
+    return (
+        known_by == "address" or group == group_name or (known_by == "name" and name == group_name)
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Where the instance writes its event log."""
+"""The targets of the event log."""
 
 from dataclasses import dataclass
 from typing import Literal, Self
@@ -12,7 +12,7 @@ LogProtocol = Literal["stdout", "stderr", "file", "gzip", "syslog"]
 class LogTargetSpec:
     """One logging Target: the entries of `level`, `levels` or `include_errors`, minus excludes.
 
-    `level` is the lowest level wanted (None: no level), `levels` are wanted besides. The error
+    `level` is the lowest level to write (None: no level), `levels` are written as well. The error
     lists hold message ids or regular expressions over them. `rotation_threshold` is bytes. `ident`,
     `options` and `facility` belong to syslog, `file_name` to file and gzip.
     Source: AMPS User Guide, Configuring Logging.

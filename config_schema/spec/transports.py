@@ -1,4 +1,4 @@
-"""Where clients and upstream instances connect."""
+"""The transports that clients and upstream instances connect to."""
 
 from dataclasses import dataclass
 from typing import Literal

@@ -8,7 +8,6 @@ description of an instance, so that they can run before anything is started
 their descriptions.
 
     description.py   the description of an instance for its peers; it can be sent
-    selection.py     the topics that a name or a regular expression selects
     link.py          one link: the topics that a source sends, and their treatment at the other end
     checks.py        the checks of a link, named as in ExcludeValidation
     routes.py        the instances that a destination leads to

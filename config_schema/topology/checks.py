@@ -32,7 +32,7 @@ def check_link(
     source: InstanceDescription,
     destination: Destination,
     downstream: InstanceDescription,
-    back: Sequence[Destination] | None = None,
+    return_destinations: Sequence[Destination] | None = None,
 ) -> list[TopologyFinding]:
     """Validate the replication of an instance against the receiving instance.
 
@@ -40,22 +40,24 @@ def check_link(
         source: the instance that sends.
         destination: its Destination.
         downstream: the instance that the Destination leads to.
-        back: its destinations that lead to the source. By default those for the Group of the
-            source: any instance of a group may be the one connected.
+        return_destinations: its destinations that lead to the source. By default those for the
+            Group of the source: any instance of a group may be the one connected.
 
     Returns:
         The findings, in the order of the Destination's topics.
     """
-    if back is None:
-        back = [one for one in downstream.destinations if one.is_for(source)]
-    link = TopologyLink(source, downstream, back)
-    found: list[TopologyFinding] = []
+    if return_destinations is None:
+        return_destinations = [
+            candidate for candidate in downstream.destinations if candidate.is_for(source)
+        ]
+    link = TopologyLink(source, downstream, return_destinations)
+    findings: list[TopologyFinding] = []
     for topic in destination.topics:
         sent = DestinationTopic(link, topic)
         for name, check in _CHECKS.items():
             if name in _MANDATORY or name not in topic.excluded:
-                found += check(sent)
-    return found
+                findings += check(sent)
+    return findings
 
 
 def refusal(destination: Destination, downstream: InstanceDescription) -> TopologyFinding | None:
@@ -77,29 +79,34 @@ def refusal(destination: Destination, downstream: InstanceDescription) -> Topolo
     return TopologyFinding("group", problem, downstream.location)
 
 
-def _nothing_back(sent: DestinationTopic, subject: str) -> TopologyFinding:
+def _missing_return(sent: DestinationTopic, subject: str) -> TopologyFinding:
     """Report that no Destination leads back from the receiving instance."""
-    source, there = sent.link.source, sent.link.downstream
-    wrong = next((one for one in there.destinations if _seems_meant(one, source)), None)
-    if wrong is None:
-        at, but = there.location, ""
+    source, downstream = sent.link.source, sent.link.downstream
+    mismatch = next(
+        (candidate for candidate in downstream.destinations if _leads_to(candidate, source)),
+        None,
+    )
+    if mismatch is None:
+        location, mismatch_text = downstream.location, ""
         hint = f"add one there, with the Group {source.group}"
     else:
-        at = wrong.location
-        but = f" ({quoted(wrong.name)} at {at} is for the Group {quoted(wrong.group)})"
+        location = mismatch.location
+        mismatch_text = (
+            f" ({quoted(mismatch.name)} at {location} is for the Group {quoted(mismatch.group)})"
+        )
         hint = f"set its Group to {source.group}"
     message = (
-        f"{subject}, which has no Destination that leads back to {quoted(source.name)}{but}: "
-        "what is published there does not come here"
+        f"{subject}, which has no Destination that leads back to {quoted(source.name)}"
+        f"{mismatch_text}: what is published there does not come here"
     )
-    return _finding(sent, "replicate", at, message, hint)
+    return _finding(sent, "replicate", location, message, hint)
 
 
-def _seems_meant(destination: Destination, instance: InstanceDescription) -> bool:
+def _leads_to(destination: Destination, instance: InstanceDescription) -> bool:
     """Return true if a destination would lead to an instance, if that had its Group."""
-    at = instance.listens
+    listener = instance.listens
     return destination.name == instance.name or (
-        at is not None and any(meets(address, at) for address in destination.addresses)
+        listener is not None and any(meets(address, listener) for address in destination.addresses)
     )
 
 
@@ -119,35 +126,37 @@ def _finding(
 
 
 def _txlog(sent: DestinationTopic) -> Iterator[TopologyFinding]:
-    there = sent.link.downstream
+    downstream = sent.link.downstream
     lacking = [
         part for part in sent.recorded_topics if not sent.link.downstream_logged.covers(part)
     ]
     if not lacking:
         return
-    log = there.log_location
-    where = "has no transaction log" if log is None else f"does not record {_them(lacking)} ({log})"
+    log = downstream.log_location
+    lack = (
+        "has no transaction log" if log is None else f"does not record {_pronoun(lacking)} ({log})"
+    )
     yield _finding(
         sent,
         "txlog",
-        log or there.location,
-        f"{_parts(lacking)} {_is(lacking)} replicated to {_instance(there)}, which {where}",
-        f"add {_them(lacking)} to the TransactionLog there",
+        log or downstream.location,
+        f"{_parts(lacking)} {_is(lacking)} replicated to {_instance(downstream)}, which {lack}",
+        f"add {_pronoun(lacking)} to the TransactionLog there",
     )
 
 
 def _replicate(sent: DestinationTopic) -> Iterator[TopologyFinding]:
     return_destinations = sent.link.return_destinations
-    there = sent.link.downstream
+    downstream = sent.link.downstream
     sources = [*sent.recorded_topics, *((queue.selection,) for queue in sent.shared_queues)]
     lacking = list(
         dict.fromkeys(part for part in sources if not sent.link.returned_topics.covers(part))
     )
     if not lacking:
         return
-    subject = f"{_parts(lacking)} {_is(lacking)} replicated to {_instance(there)}"
+    subject = f"{_parts(lacking)} {_is(lacking)} replicated to {_instance(downstream)}"
     if not return_destinations:
-        yield _nothing_back(sent, subject)
+        yield _missing_return(sent, subject)
         return
     yield _finding(
         sent,
@@ -156,7 +165,7 @@ def _replicate(sent: DestinationTopic) -> Iterator[TopologyFinding]:
         f"{subject}, and not replicated back by its Destination"
         f" {quoted(return_destinations[0].name)} "
         f"({return_destinations[0].location})",
-        f"add {_them(lacking)} to that Destination as a Topic",
+        f"add {_pronoun(lacking)} to that Destination as a Topic",
     )
 
 
@@ -164,33 +173,33 @@ def _sow(sent: DestinationTopic) -> Iterator[TopologyFinding]:
     for topic in sent.record_topics:
         if sent.link.find_downstream_records(topic) is not None:
             continue
-        there = sent.link.find_downstream_topic(topic)
+        definition = sent.link.find_downstream_topic(topic)
         instance = sent.link.downstream
-        what = (
+        difference = (
             f"{_instance(instance)} keeps no records of it"
-            if there is None
-            else f"a {there.kind} in {quoted(instance.name)} ({there.location})"
+            if definition is None
+            else f"a {definition.kind} in {quoted(instance.name)} ({definition.location})"
         )
         yield _finding(
             sent,
             "sow",
-            instance.location if there is None else there.location,
-            f"{_topic(topic)} is a Topic of SOW here ({topic.location}), and {what}",
+            instance.location if definition is None else definition.location,
+            f"{_topic(topic)} is a Topic of SOW here ({topic.location}), and {difference}",
             "define it as a Topic in SOW there too",
         )
 
 
 def _keys(sent: DestinationTopic) -> Iterator[TopologyFinding]:
     for topic in sent.record_topics:
-        there = sent.link.find_downstream_records(topic)
-        if there is not None and there.identity != topic.identity:
+        definition = sent.link.find_downstream_records(topic)
+        if definition is not None and definition.identity != topic.identity:
             yield _finding(
                 sent,
                 "keys",
-                there.location,
+                definition.location,
                 f"records of {_topic(topic)} have {_identity(topic)} here ({topic.location}), "
-                f"and {_identity(there)} in {quoted(sent.link.downstream.name)} "
-                f"({there.location}): one message would be different records",
+                f"and {_identity(definition)} in {quoted(sent.link.downstream.name)} "
+                f"({definition.location}): one message would be different records",
                 "give both the same, in the same order",
             )
 
@@ -212,19 +221,21 @@ def _cascade(sent: DestinationTopic) -> Iterator[TopologyFinding]:
 
 
 def _replicate_filter(sent: DestinationTopic) -> Iterator[TopologyFinding]:
-    wanted = sent.topic.filter
-    if wanted is None:
+    sent_filter = sent.topic.filter
+    if sent_filter is None:
         return
     for destination, topic in sent.onward_topics():
-        if destination in sent.link.return_destinations and topic.filter != wanted:
-            has = "no Filter" if topic.filter is None else f"the Filter {quoted(topic.filter)}"
+        if destination in sent.link.return_destinations and topic.filter != sent_filter:
+            filter_text = (
+                "no Filter" if topic.filter is None else f"the Filter {quoted(topic.filter)}"
+            )
             yield _finding(
                 sent,
                 "replicate_filter",
                 topic.location,
                 f"{quoted(sent.topic.selection.name)} is replicated to "
-                f"{_instance(sent.link.downstream)} with the Filter {quoted(wanted)}, "
-                f"and comes back with {has} ({topic.location})",
+                f"{_instance(sent.link.downstream)} with the Filter {quoted(sent_filter)}, "
+                f"and comes back with {filter_text} ({topic.location})",
                 "use the same Filter there",
             )
 
@@ -232,52 +243,52 @@ def _replicate_filter(sent: DestinationTopic) -> Iterator[TopologyFinding]:
 def _queue(sent: DestinationTopic) -> Iterator[TopologyFinding]:
     instance = sent.link.downstream
     for queue in sent.shared_queues:
-        there = sent.link.find_downstream_topic(queue)
-        if there is not None and there.kind == queue.kind:
+        definition = sent.link.find_downstream_topic(queue)
+        if definition is not None and definition.kind == queue.kind:
             continue
-        what = (
+        difference = (
             f"{_instance(instance)} has no queue of this name"
-            if there is None
-            else f"a {there.kind} in {quoted(instance.name)} ({there.location})"
+            if definition is None
+            else f"a {definition.kind} in {quoted(instance.name)} ({definition.location})"
         )
         yield _finding(
             sent,
             "queue",
-            instance.location if there is None else there.location,
-            f"{_topic(queue)} is a {queue.kind} here ({queue.location}), and {what}",
+            instance.location if definition is None else definition.location,
+            f"{_topic(queue)} is a {queue.kind} here ({queue.location}), and {difference}",
             f"define it as a {queue.kind} there too, or replicate the underlying topic alone",
         )
 
 
 def _queue_underlying(sent: DestinationTopic) -> Iterator[TopologyFinding]:
     for queue in sent.shared_queues:
-        there = sent.link.find_downstream_topic(queue)
-        if there is None or there.kind != queue.kind:
+        definition = sent.link.find_downstream_topic(queue)
+        if definition is None or definition.kind != queue.kind:
             continue  # the check before reports this
         differing = [
             f"{element} {_value(mine)} here and {_value(theirs)} there"
-            for element, mine, theirs in _definitions(queue, there)
+            for element, mine, theirs in _definitions(queue, definition)
             if mine != theirs
         ]
         if differing:
             yield _finding(
                 sent,
                 "queue_underlying",
-                there.location,
+                definition.location,
                 f"the {queue.kind} {_topic(queue)} has {', '.join(differing)} "
-                f"({queue.location}, {there.location}): it would have different messages",
+                f"({queue.location}, {definition.location}): it would have different messages",
                 "define it alike on both sides",
             )
 
 
 def _definitions(
-    queue: SowDescription, there: SowDescription
+    queue: SowDescription, definition: SowDescription
 ) -> Iterator[tuple[str, str | None, str | None]]:
     """Return the values that must be equal for two queues to be one."""
-    yield "the UnderlyingTopic", queue.underlying_topic, there.underlying_topic
-    yield "the Filter", queue.filter, there.filter
-    if queue.domain == there.domain:  # else they are two queues of one name
-        yield "the InitialOwner", queue.initial_owner, there.initial_owner
+    yield "the UnderlyingTopic", queue.underlying_topic, definition.underlying_topic
+    yield "the Filter", queue.filter, definition.filter
+    if queue.domain == definition.domain:  # else they are two queues of one name
+        yield "the InitialOwner", queue.initial_owner, definition.initial_owner
 
 
 def _queue_passthrough(sent: DestinationTopic) -> Iterator[TopologyFinding]:
@@ -285,7 +296,7 @@ def _queue_passthrough(sent: DestinationTopic) -> Iterator[TopologyFinding]:
     group = source.group
     instance = sent.link.downstream
     for destination, replicated in sent.link.onward_destinations:
-        if _leads_straight_back(destination, sent.link):
+        if _leads_only_back(destination, sent.link):
             continue
         if any(matches(pattern, group) for pattern in destination.pass_through):
             continue
@@ -303,7 +314,7 @@ def _queue_passthrough(sent: DestinationTopic) -> Iterator[TopologyFinding]:
             )
 
 
-def _leads_straight_back(destination: Destination, link: TopologyLink) -> bool:
+def _leads_only_back(destination: Destination, link: TopologyLink) -> bool:
     """Return whether a destination of the other end leads to the source, and nowhere else.
 
     Of instances of one group, any may be meant by a destination of that group. It is the source if
@@ -314,12 +325,12 @@ def _leads_straight_back(destination: Destination, link: TopologyLink) -> bool:
         return False
     if source.group != link.downstream.group or destination.name == source.name:
         return True
-    at = source.listens
+    listener = source.listens
     return (
         len(link.return_destinations) == 1
         and len(destination.addresses) == 1
-        and at is not None
-        and meets(destination.addresses[0], at)
+        and listener is not None
+        and meets(destination.addresses[0], listener)
     )
 
 
@@ -356,7 +367,7 @@ def _value(text: str | None) -> str:
 
 def _parts(parts: Sequence[PatternIntersection]) -> str:
     """Name topics in a finding: 'a' and 2 more topics of type 'json'."""
-    names = [" with ".join(quoted(one.name) for one in part) for part in parts]
+    names = [" with ".join(quoted(pattern.name) for pattern in part) for part in parts]
     message_type = quoted(parts[0][0].message_type)
     more = len(names) - _MAX_NAMED
     listed = ", ".join(names[:_MAX_NAMED])
@@ -365,7 +376,7 @@ def _parts(parts: Sequence[PatternIntersection]) -> str:
     return f"{listed} of type {message_type}"
 
 
-def _them(parts: Sequence[PatternIntersection]) -> str:
+def _pronoun(parts: Sequence[PatternIntersection]) -> str:
     return "it" if len(parts) == 1 else "them"
 
 

@@ -167,7 +167,9 @@ def describe(spec: InstanceSpec) -> InstanceDescription:
             for topic in (log.topics if log else ())
         ),
         stored=tuple(_stored(sow, spec.group) for sow in spec.sow),
-        destinations=tuple(_destination(one, regex) for one in spec.replication),
+        destinations=tuple(
+            _destination(destination_spec, regex) for destination_spec in spec.replication
+        ),
         downgrades=any(map(_downgrades, spec.actions)),
         admin=None if spec.admin is None else _admin(spec.admin),
     )

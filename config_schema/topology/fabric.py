@@ -16,7 +16,7 @@ from config_schema.topology.description import (
     InstanceDescription,
 )
 from config_schema.topology.findings import TopologyFinding
-from config_schema.topology.routes import ReplicationRoute, meets, route
+from config_schema.topology.routes import ReplicationRoute, find_route, meets
 from config_schema.units import quoted
 
 
@@ -31,22 +31,24 @@ def check_topology(instances: Sequence[InstanceDescription]) -> list[TopologyFin
         The findings. Errors prevent instances from being connected, or from being run beside each
         other; warnings are about settings that can be intended, and seldom are.
     """
-    if not any(one.destinations for one in instances):
+    if not any(instance.destinations for instance in instances):
         return []
-    members = [one for one in instances if one.replicates]
+    members = [instance for instance in instances if instance.replicates]
     routes = [
-        route(one, destination, [other for other in members if other is not one])
-        for one in members
-        for destination in one.destinations
+        find_route(instance, destination, [other for other in members if other is not instance])
+        for instance in members
+        for destination in instance.destinations
     ]
-    found = [*_same_names(members)]
-    for way in routes:
-        found += _astray(way)
-        for downstream in way.instances:
-            found += _link(way, downstream, _back(way.source, downstream, routes))
-    found += _sync_pairs(routes)
-    found += _one_way_rings(routes)
-    return found
+    findings = [*_same_names(members)]
+    for route in routes:
+        findings += _unmatched_addresses(route)
+        for downstream in route.instances:
+            findings += _link(
+                route, downstream, _return_destinations(route.source, downstream, routes)
+            )
+    findings += _sync_pairs(routes)
+    findings += _one_way_rings(routes)
+    return findings
 
 
 def _finding(
@@ -62,35 +64,35 @@ def _finding(
 
 
 def _same_names(members: Sequence[InstanceDescription]) -> Iterator[TopologyFinding]:
-    for one, another in combinations(members, 2):
-        if one.name == another.name:
+    for instance, namesake in combinations(members, 2):
+        if instance.name == namesake.name:
             yield _finding(
                 "name",
                 Severity.ERROR,
-                another.location,
+                namesake.location,
                 "AMPSConfig/Name",
-                one.location,
-                f"{quoted(one.name)} is also the name of the instance at {one.location}: "
+                instance.location,
+                f"{quoted(instance.name)} is also the name of the instance at {instance.location}: "
                 "instances that replicate are told apart by their names",
                 "give each a Name of its own",
             )
 
 
-def _astray(way: ReplicationRoute) -> Iterator[TopologyFinding]:
+def _unmatched_addresses(route: ReplicationRoute) -> Iterator[TopologyFinding]:
     """Report addresses that lead to none of the given configurations."""
-    destination = way.destination
-    for address in way.unmatched:
-        meant = way.instances[0] if way.instances else None
-        if meant is not None and meant.name == destination.name:
-            place, listens = _listening(meant)
+    destination = route.destination
+    for address in route.unmatched:
+        instance = route.instances[0] if route.instances else None
+        if instance is not None and instance.name == destination.name:
+            location, listens = _listening(instance)
             yield _finding(
                 "address",
                 Severity.WARNING,
                 address.location,
                 "Transport/InetAddr",
-                place,
-                f"{address} is not where {quoted(meant.name)} takes replication, "
-                f"which {listens} ({place})",
+                location,
+                f"{address} is not where {quoted(instance.name)} takes replication, "
+                f"which {listens} ({location})",
                 "use the port of its transport of type amps-replication, unless it is mapped to "
                 "this one",
             )
@@ -100,19 +102,19 @@ def _astray(way: ReplicationRoute) -> Iterator[TopologyFinding]:
                 Severity.WARNING,
                 address.location,
                 "Transport/InetAddr",
-                way.source.location,
+                route.source.location,
                 f"none of these configurations takes replication at {address}, where the "
-                f"Destination {quoted(destination.name)} of {quoted(way.source.name)} leads: "
+                f"Destination {quoted(destination.name)} of {quoted(route.source.name)} leads: "
                 "it has not been validated",
                 "correct the address, or give the configuration of that instance too",
             )
-    if not destination.addresses and not way.instances:
+    if not destination.addresses and not route.instances:
         yield _finding(
             "address",
             Severity.WARNING,
             destination.location,
             "Destination/Transport",
-            way.source.location,
+            route.source.location,
             f"the Destination {quoted(destination.name)} waits for an instance of the group "
             f"{quoted(destination.group)} to connect, and none of these configurations is for one "
             "that does",
@@ -126,39 +128,39 @@ def _listening(instance: InstanceDescription) -> tuple[Location, str]:
     return instance.listens.location, f"listens at {instance.listens}"
 
 
-def _back(
+def _return_destinations(
     source: InstanceDescription, downstream: InstanceDescription, routes: Sequence[ReplicationRoute]
 ) -> list[Destination]:
     """Return the destinations that lead back; where one leads is unknown, its Group decides."""
     return [
-        way.destination
-        for way in routes
-        if way.source is downstream
+        route.destination
+        for route in routes
+        if route.source is downstream
         and (
-            any(one is source for one in way.instances)
-            or (not way.instances and way.destination.is_for(source))
+            any(instance is source for instance in route.instances)
+            or (not route.instances and route.destination.is_for(source))
         )
     ]
 
 
 def _link(
-    way: ReplicationRoute, downstream: InstanceDescription, back: Sequence[Destination]
+    route: ReplicationRoute, downstream: InstanceDescription, back: Sequence[Destination]
 ) -> Iterator[TopologyFinding]:
-    refused = refusal(way.destination, downstream)
+    refused = refusal(route.destination, downstream)
     if refused is not None:
         yield refused
         return  # the messages are for another instance
-    if downstream.listens is None and not way.destination.addresses:
-        yield _taking_nothing(way, downstream)
-    yield from _encryption(way.destination, downstream)
-    yield from check_link(way.source, way.destination, downstream, back)
+    if downstream.listens is None and not route.destination.addresses:
+        yield _missing_listener(route, downstream)
+    yield from _encryption(route.destination, downstream)
+    yield from check_link(route.source, route.destination, downstream, back)
 
 
-def _taking_nothing(way: ReplicationRoute, downstream: InstanceDescription) -> TopologyFinding:
+def _missing_listener(route: ReplicationRoute, downstream: InstanceDescription) -> TopologyFinding:
     return _finding(
         "link",
         Severity.ERROR,
-        way.destination.location,
+        route.destination.location,
         "Destination/Transport",
         downstream.location,
         f"waits for {quoted(downstream.name)} ({downstream.location}) to connect, which has no "
@@ -192,31 +194,39 @@ def _encryption(
 
 def _sync_pairs(routes: Sequence[ReplicationRoute]) -> Iterator[TopologyFinding]:
     """Report failover pairs with acknowledgements that guarantee less, or wait for ever."""
-    ways = {(way.source.location, one.location): way for way in routes for one in way.instances}
-    for (source, downstream), way in ways.items():
-        back = ways.get((downstream, source))
-        if back is None:
+    routes_by_ends = {
+        (forward.source.location, instance.location): forward
+        for forward in routes
+        for instance in forward.instances
+    }
+    for (source, downstream), forward in routes_by_ends.items():
+        backward = routes_by_ends.get((downstream, source))
+        if backward is None:
             continue
         finding = partial(
             _finding,
             "sync",
             Severity.WARNING,
-            way.destination.location,
+            forward.destination.location,
             "Destination/SyncType",
-            back.destination.location,
+            backward.destination.location,
         )
-        if way.source.group == back.source.group and not way.destination.is_sync:
+        if forward.source.group == backward.source.group and not forward.destination.is_sync:
             yield finding(
-                f"async, and {quoted(back.source.name)} ({back.source.location}) is of the same "
-                f"Group {quoted(way.source.group)}, to which clients fail over: what has been "
-                "acknowledged to them may not be there yet",
+                f"async, and {quoted(backward.source.name)} ({backward.source.location}) is of "
+                f"the same Group {quoted(forward.source.group)}, to which clients fail over: "
+                "what has been acknowledged to them may not be there yet",
                 "make it sync, or give the instances different Groups",
             )
-        if way.destination.is_sync and back.destination.is_sync and not way.source.downgrades:
+        if (
+            forward.destination.is_sync
+            and backward.destination.is_sync
+            and not forward.source.downgrades
+        ):
             yield finding(
-                f"sync both ways between {quoted(way.source.name)} and "
-                f"{quoted(back.source.name)} ({back.destination.location}): while that instance "
-                "is down, publishers here are acknowledged nothing",
+                f"sync both ways between {quoted(forward.source.name)} and "
+                f"{quoted(backward.source.name)} ({backward.destination.location}): while that "
+                "instance is down, publishers here are acknowledged nothing",
                 "add an Action with amps-action-do-downgrade-replication, and one that upgrades",
             )
 
@@ -224,17 +234,17 @@ def _sync_pairs(routes: Sequence[ReplicationRoute]) -> Iterator[TopologyFinding]
 def _one_way_rings(routes: Sequence[ReplicationRoute]) -> Iterator[TopologyFinding]:
     """Report three or more instances that replicate in a circle without links back."""
     onward: dict[Location, list[InstanceDescription]] = {}
-    for way in routes:
-        onward.setdefault(way.source.location, []).extend(way.instances)
+    for route in routes:
+        onward.setdefault(route.source.location, []).extend(route.instances)
     seen: set[frozenset[Location]] = set()
-    for way in routes:
-        for downstream in way.instances:
-            ring = _shortest_ring(way.source, downstream, onward)
-            members = frozenset(one.location for one in ring)
+    for route in routes:
+        for downstream in route.instances:
+            ring = _shortest_ring(route.source, downstream, onward)
+            members = frozenset(instance.location for instance in ring)
             if members in seen or not _is_one_way(ring, onward):
                 continue
             seen.add(members)
-            yield _ring(way, ring)
+            yield _ring(route, ring)
 
 
 def _shortest_ring(
@@ -246,12 +256,12 @@ def _shortest_ring(
     paths: list[tuple[InstanceDescription, ...]] = [(start, after)]
     reached = {after.location}
     for path in paths:  # grows during the iteration
-        for one in onward.get(path[-1].location, ()):
-            if one is start:
+        for instance in onward.get(path[-1].location, ()):
+            if instance is start:
                 return path
-            if one.location not in reached:
-                reached.add(one.location)
-                paths.append((*path, one))
+            if instance.location not in reached:
+                reached.add(instance.location)
+                paths.append((*path, instance))
     return ()
 
 
@@ -260,17 +270,19 @@ def _is_one_way(
 ) -> bool:
     links = zip(ring, (*ring[1:], *ring[:1]), strict=True)
     return bool(ring) and not any(
-        back is one for one, another in links for back in onward[another.location]
+        target is instance
+        for instance, next_instance in links
+        for target in onward[next_instance.location]
     )
 
 
-def _ring(way: ReplicationRoute, ring: Sequence[InstanceDescription]) -> TopologyFinding:
-    names = " -> ".join(one.name for one in (*ring, ring[0]))
-    places = ", ".join(f"{quoted(one.name)} at {one.location}" for one in ring[1:])
+def _ring(route: ReplicationRoute, ring: Sequence[InstanceDescription]) -> TopologyFinding:
+    names = " -> ".join(instance.name for instance in (*ring, ring[0]))
+    places = ", ".join(f"{quoted(instance.name)} at {instance.location}" for instance in ring[1:])
     return _finding(
         "ring",
         Severity.WARNING,
-        way.destination.location,
+        route.destination.location,
         "Replication/Destination",
         ring[1].location,
         f"{names} replicate in a circle and not back ({places}): with one of them down, what is "

@@ -53,39 +53,43 @@ class TopologyLink:
     @cached_property
     def returned_topics(self) -> Coverage:
         """The topics that the other end sends back."""
-        return Coverage(topic.selection for one in self.return_destinations for topic in one.topics)
+        return Coverage(
+            topic.selection
+            for destination in self.return_destinations
+            for topic in destination.topics
+        )
 
     @cached_property
     def source_record_topics(self) -> dict[TopicPattern, SowDescription]:
         """The topics of the source that have records, and messages that can be replicated."""
         return {
-            one.selection: one
-            for one in self.source.stored
-            if one.kind == "Topic" and self.source_logged.covers((one.selection,))
+            topic.selection: topic
+            for topic in self.source.stored
+            if topic.kind == "Topic" and self.source_logged.covers((topic.selection,))
         }
 
     @cached_property
     def source_shared_queues(self) -> dict[TopicPattern, SowDescription]:
         """The queues of the source that can be shared."""
-        return {one.selection: one for one in self.source.stored if one.is_shared_queue}
+        return {queue.selection: queue for queue in self.source.stored if queue.is_shared_queue}
 
     @cached_property
     def onward_destinations(self) -> list[tuple[Destination, Coverage]]:
         """The destinations of the other end, each with its topics."""
         return [
-            (one, Coverage(topic.selection for topic in one.topics))
-            for one in self.downstream.destinations
+            (destination, Coverage(topic.selection for topic in destination.topics))
+            for destination in self.downstream.destinations
         ]
 
     @cached_property
     def onward_by_name(self) -> dict[TopicPattern, list[OnwardTopic]]:
         """The onward Topics that name one topic each."""
-        found: dict[TopicPattern, list[OnwardTopic]] = {}
+        onward_topics: dict[TopicPattern, list[OnwardTopic]] = {}
         for destination in self.downstream.destinations:
             for topic in destination.topics:
                 if not topic.selection.is_expression:
-                    found.setdefault(topic.selection, []).append((destination, topic))
-        return found
+                    onward_topics.setdefault(topic.selection, []).append((destination, topic))
+        return onward_topics
 
     @cached_property
     def onward_by_expression(self) -> list[OnwardTopic]:
@@ -103,26 +107,27 @@ class TopologyLink:
 
     def find_downstream_records(self, topic: SowDescription) -> SowDescription | None:
         """Return the Topic at the other end that stores the records of one of the source."""
-        there = self.find_downstream_topic(topic)
-        if there is not None:
-            alike = there.kind == "Topic" and there.pattern == topic.pattern
-            return there if alike else None
+        definition = self.find_downstream_topic(topic)
+        if definition is not None:
+            alike = definition.kind == "Topic" and definition.pattern == topic.pattern
+            return definition if alike else None
         if topic.pattern is not None:
             return None
         covering = (
-            one
-            for one in self._downstream_patterns
-            if one.message_type == topic.message_type and matches(one.pattern or "", topic.name)
+            pattern
+            for pattern in self._downstream_patterns
+            if pattern.message_type == topic.message_type
+            and matches(pattern.pattern or "", topic.name)
         )
         return next(covering, None)
 
     @cached_property
     def _downstream_topics(self) -> dict[TopicPattern, SowDescription]:
-        return {one.selection: one for one in self.downstream.stored}
+        return {topic.selection: topic for topic in self.downstream.stored}
 
     @cached_property
     def _downstream_patterns(self) -> tuple[SowDescription, ...]:
-        return tuple(one for one in self.downstream.stored if one.pattern is not None)
+        return tuple(topic for topic in self.downstream.stored if topic.pattern is not None)
 
 
 @dataclass(frozen=True)

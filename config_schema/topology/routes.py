@@ -31,7 +31,7 @@ class ReplicationRoute(Struct, frozen=True):
     unmatched: tuple[PeerAddress, ...]
 
 
-def route(
+def find_route(
     source: InstanceDescription, destination: Destination, others: Sequence[InstanceDescription]
 ) -> ReplicationRoute:
     """Find the instances that a destination leads to.
@@ -41,20 +41,24 @@ def route(
         destination: the destination.
         others: the instances that it may lead to, without the source.
     """
-    found: dict[str, InstanceDescription] = {}
+    instances: dict[str, InstanceDescription] = {}
     unmatched = []
     for address in destination.addresses:
-        listening = [one for one in others if one.listens and meets(address, one.listens)]
-        meant = _meant(address, destination, listening)
-        found.update((str(one.location), one) for one in meant)
-        if not meant:
+        listening = [
+            instance for instance in others if instance.listens and meets(address, instance.listens)
+        ]
+        candidates = _select_by_host(address, destination, listening)
+        instances.update((str(instance.location), instance) for instance in candidates)
+        if not candidates:
             unmatched.append(address)
-    if not found:
-        named = [one for one in others if one.name == destination.name]
+    if not instances:
+        named = [instance for instance in others if instance.name == destination.name]
         if not destination.addresses:
-            named = named or [one for one in others if _connects(one, source, destination)]
-        found.update((str(one.location), one) for one in named)
-    return ReplicationRoute(source, destination, tuple(found.values()), tuple(unmatched))
+            named = named or [
+                instance for instance in others if _connects(instance, source, destination)
+            ]
+        instances.update((str(instance.location), instance) for instance in named)
+    return ReplicationRoute(source, destination, tuple(instances.values()), tuple(unmatched))
 
 
 def meets(address: PeerAddress, listens: PeerAddress) -> bool:
@@ -71,20 +75,22 @@ def _host(address: PeerAddress) -> str:
     return "localhost" if host in _THIS_MACHINE else host
 
 
-def _meant(
+def _select_by_host(
     address: PeerAddress, destination: Destination, listening: Sequence[InstanceDescription]
 ) -> Sequence[InstanceDescription]:
     """Choose among the instances that listen at the same port, by the strongest criterion first."""
     host = _host(address)
-    tells: tuple[Callable[[InstanceDescription], bool], ...] = (
-        lambda one: one.listens is not None and one.listens.host not in _EVERY_ADDRESS,
-        lambda one: one.name.lower() in (host, host.partition(".")[0]),
-        lambda one: len(destination.addresses) == 1 and one.name == destination.name,
+    criteria: tuple[Callable[[InstanceDescription], bool], ...] = (
+        lambda instance: (
+            instance.listens is not None and instance.listens.host not in _EVERY_ADDRESS
+        ),
+        lambda instance: instance.name.lower() in (host, host.partition(".")[0]),
+        lambda instance: len(destination.addresses) == 1 and instance.name == destination.name,
         destination.is_for,
     )
-    for tell in tells:
+    for criterion in criteria:
         if len(listening) > 1:
-            listening = [one for one in listening if tell(one)] or listening
+            listening = [instance for instance in listening if criterion(instance)] or listening
     return listening
 
 

@@ -20,17 +20,17 @@ from pipeline.amps.offsets import LogOffset, bookmark_of, measured, ranges_of
 from pipeline.amps.options import AmpsOptions
 from pipeline.amps.replay import replayed
 
-_PAUSE: Final = 0.2
+_RETRY_PAUSE_S: Final = 0.2
 """Seconds between two attempts to reach an unavailable server."""
-_IDLE: Final = 0.03
+_MIN_IDLE_WAIT_S: Final = 0.03
 """Seconds to wait if there is nothing, before returning to Spark, which asks again."""
-_MAX_IDLE: Final = 0.25
-_SLOWER: Final = 1.2
+_MAX_IDLE_WAIT_S: Final = 0.25
+_IDLE_BACKOFF_FACTOR: Final = 1.2
 """Back-off: the wait grows while there is nothing, because each request costs the server."""
-_STRIDE: Final = 60.0
+_MAX_ADVANCE_INTERVAL_S: Final = 60.0
 """Seconds after which a stream advances past messages of other topics: that is a micro-batch."""
-_ROWS_KEPT: Final = 10_000
-_BYTES_KEPT: Final = 1 << 20
+_MAX_KEPT_ROWS: Final = 10_000
+_MAX_KEPT_BYTES: Final = 1 << 20
 """Limits of a micro-batch sent to its task as rows, so that no task has to connect for it."""
 
 
@@ -53,7 +53,7 @@ class BatchPlanner:
         self._end_position: str | None = None
         self._unreachable_since_s: float | None = None
         self._last_advance_s = time.monotonic()
-        self._idle_wait_s = _IDLE
+        self._idle_wait_s = _MIN_IDLE_WAIT_S
         self._planned_measure: LogMeasure | None = None
 
     def stop_at_end(self) -> None:
@@ -83,15 +83,15 @@ class BatchPlanner:
                 raise explained(self._options, error, bookmark_of(start)) from None
             self._unreachable_since_s = None
             if end is not start:
-                self._last_advance_s, self._idle_wait_s = time.monotonic(), _IDLE
+                self._last_advance_s, self._idle_wait_s = time.monotonic(), _MIN_IDLE_WAIT_S
                 return end
             if not self._stops_at_end:
                 time.sleep(self._idle_wait_s)
-                self._idle_wait_s = min(self._idle_wait_s * _SLOWER, _MAX_IDLE)
+                self._idle_wait_s = min(self._idle_wait_s * _IDLE_BACKOFF_FACTOR, _MAX_IDLE_WAIT_S)
                 return start
             if self._end_position is not None and self._has_reached_end(start):
                 return start
-            time.sleep(_IDLE)
+            time.sleep(_MIN_IDLE_WAIT_S)
 
     def measure_backlog(self) -> LogMeasure | None:
         """Return the amount after the last planned micro-batch; None if it is unknown.
@@ -110,10 +110,10 @@ class BatchPlanner:
     def small_batch_messages(self, end: LogOffset) -> list[list[Message]] | None:
         """Return the messages of each range of a micro-batch if few; otherwise tasks read them."""
         ranges = ranges_of(end)
-        if end["bytes"] > _BYTES_KEPT or sum(one.rows for one in ranges) > _ROWS_KEPT:
+        if end["bytes"] > _MAX_KEPT_BYTES or sum(range_.rows for range_ in ranges) > _MAX_KEPT_ROWS:
             return None
         try:
-            return [self._read_range(one.span) for one in ranges]
+            return [self._read_range(range_.span) for range_ in ranges]
         except ClientError:  # tasks wait for an unavailable server, and report the error
             self.close()
             return None
@@ -131,7 +131,7 @@ class BatchPlanner:
         if is_now(place):  # it would move at each start, and skip the messages published until then
             self._planned_measure = self._measure_range(NOW, NOW)
             return measured(self._planned_measure)
-        found = self._measure_range(
+        measured_range = self._measure_range(
             self._start_positions.get(place, place),
             self._end_position or NOW,
             rows=limits.max_rows,
@@ -139,15 +139,23 @@ class BatchPlanner:
             parts=self._options.partitions,
         )
         if "|" not in place:
-            self._start_positions.setdefault(place, found.begin)
-        if found.lost_text and self._options.fail_on_data_loss:
-            raise data_loss(self._options, place, found.lost_text)
-        self._planned_measure = found
-        if found.rows and (self._stops_at_end or limits.is_enough(found, self._last_advance_s)):
-            return measured(found)
-        is_due = self._stops_at_end or time.monotonic() - self._last_advance_s >= _STRIDE
-        if not found.rows and is_due and found.end not in (place, self._start_positions.get(place)):
-            return measured(found)
+            self._start_positions.setdefault(place, measured_range.begin)
+        if measured_range.lost_text and self._options.fail_on_data_loss:
+            raise data_loss(self._options, place, measured_range.lost_text)
+        self._planned_measure = measured_range
+        if measured_range.rows and (
+            self._stops_at_end or limits.is_enough(measured_range, self._last_advance_s)
+        ):
+            return measured(measured_range)
+        is_due = (
+            self._stops_at_end or time.monotonic() - self._last_advance_s >= _MAX_ADVANCE_INTERVAL_S
+        )
+        if (
+            not measured_range.rows
+            and is_due
+            and measured_range.end not in (place, self._start_positions.get(place))
+        ):
+            return measured(measured_range)
         return start
 
     def _has_reached_end(self, start: LogOffset) -> bool:
@@ -201,4 +209,4 @@ class BatchPlanner:
         self._unreachable_since_s = self._unreachable_since_s or now
         if now - self._unreachable_since_s > self._options.timeout:
             raise explained(self._options, error) from None
-        time.sleep(_PAUSE)
+        time.sleep(_RETRY_PAUSE_S)

@@ -23,15 +23,15 @@ from pipeline.errors import option_error
 
 MAX_BATCH_ROWS: Final = 10_000
 """Messages per micro-batch, unless the user sets a limit: its offset names all of them."""
-_MAX_BYTES: Final = 8 << 20
+_MAX_BATCH_BYTES: Final = 8 << 20
 """Bytes of bodies per micro-batch, which are sent to the tasks."""
-_TOGETHER: Final = 80
+_MAX_COMMAND_BOOKMARKS: Final = 80
 """Bookmarks per command."""
-_PAUSE: Final = 0.2
+_RETRY_PAUSE_S: Final = 0.2
 """Seconds between two attempts to reach an unavailable server."""
-_WAIT: Final = 1.0
+_EMPTY_QUEUE_WAIT_S: Final = 1.0
 """Seconds without a message after which the queue is taken to be empty."""
-_SHORTEST, _LONGEST = 0.2, 60.0
+_MIN_RENEWAL_INTERVAL_S, _MAX_RENEWAL_INTERVAL_S = 0.2, 60.0
 """Seconds between two renewals."""
 
 
@@ -74,8 +74,8 @@ class QueueConsumer:
             try:
                 client = self._open_client()
                 self._lease_renewal.remove(bookmarks)
-                for some in _some(bookmarks):
-                    client.acknowledge(self._options.read_topic, some)
+                for batch in _command_batches(bookmarks):
+                    client.acknowledge(self._options.read_topic, batch)
                 client.flush_acks()
             except UNREACHABLE_ERRORS as error:
                 self._handle_disconnect(error)
@@ -86,12 +86,12 @@ class QueueConsumer:
                 return
 
     def take_messages(
-        self, most: int | None, held: Collection[str], *, waits: bool
+        self, max_messages: int | None, held: Collection[str], *, waits: bool
     ) -> list[Message]:
         """Return messages that have arrived, and renew their leases from now on.
 
         Args:
-            most: the maximum number.
+            max_messages: the maximum number.
             held: the bookmarks of messages taken before, which the server may deliver again.
             waits: whether to wait briefly for a message if there is none.
 
@@ -99,11 +99,13 @@ class QueueConsumer:
             PipelineError: the topic is no queue, or the server refuses or is unavailable for too
                 long.
         """
-        most = min(most or MAX_BATCH_ROWS, MAX_BATCH_ROWS)
+        max_messages = min(max_messages or MAX_BATCH_ROWS, MAX_BATCH_ROWS)
         while True:
             try:
                 return self._take_arrived(
-                    most, {*held, *self._acked_bookmarks}, _WAIT if waits else 0.0
+                    max_messages,
+                    {*held, *self._acked_bookmarks},
+                    _EMPTY_QUEUE_WAIT_S if waits else 0.0,
                 )
             except UNREACHABLE_ERRORS as error:
                 self._handle_disconnect(error)
@@ -112,8 +114,8 @@ class QueueConsumer:
             except ClientError as error:
                 raise explained(self._options, error) from None
 
-    def _take_arrived(self, most: int, held: Collection[str], wait: float) -> list[Message]:
-        stream = self._open_stream(most)
+    def _take_arrived(self, max_messages: int, held: Collection[str], wait: float) -> list[Message]:
+        stream = self._open_stream(max_messages)
         deadline = time.monotonic() + wait
         while True:
             with suppress(TimedOutError):
@@ -121,18 +123,24 @@ class QueueConsumer:
                 self._lease_renewal.add(self._open_client(), arrived)
                 known = {message.bookmark for message in self._buffered_messages}
                 self._buffered_messages += [
-                    one for one in arrived if one.bookmark not in held and one.bookmark not in known
+                    message
+                    for message in arrived
+                    if message.bookmark not in held and message.bookmark not in known
                 ]
-                again = [one.bookmark for one in arrived if one.bookmark in self._acked_bookmarks]
-                for some in _some(again):
-                    self._open_client().acknowledge(self._options.read_topic, some)
+                again = [
+                    message.bookmark
+                    for message in arrived
+                    if message.bookmark in self._acked_bookmarks
+                ]
+                for batch in _command_batches(again):
+                    self._open_client().acknowledge(self._options.read_topic, batch)
             self._unreachable_since_s = None
             if self._buffered_messages or time.monotonic() >= deadline:
                 break
         size = count = 0
-        for message in self._buffered_messages[:most]:
+        for message in self._buffered_messages[:max_messages]:
             size += len(message.body)
-            if count and size > _MAX_BYTES:
+            if count and size > _MAX_BATCH_BYTES:
                 break
             count += 1
         taken, self._buffered_messages = (
@@ -146,14 +154,14 @@ class QueueConsumer:
             self._client = self._exit_stack.enter_context(session(self._options, "consume"))
         return self._client
 
-    def _open_stream(self, most: int) -> MessageStream:
+    def _open_stream(self, max_messages: int) -> MessageStream:
         if self._stream is None:
             options = self._options
             self._stream = self._open_client().subscribe(
                 options.read_topic,
                 filter=options.filter,
                 options=self._command_options,
-                max_backlog=most,
+                max_backlog=max_messages,
             )
             if self._stream.backlog is None:
                 raise option_error(
@@ -176,7 +184,7 @@ class QueueConsumer:
         self._unreachable_since_s = self._unreachable_since_s or now
         if now - self._unreachable_since_s > self._options.timeout:
             raise explained(self._options, error) from None
-        time.sleep(_PAUSE)
+        time.sleep(_RETRY_PAUSE_S)
 
 
 class _LeaseRenewal:
@@ -191,7 +199,7 @@ class _LeaseRenewal:
         self._lock = threading.Lock()
         self._bookmarks: dict[str, None] = {}
         self._client: Client | None = None
-        self._interval_s = _LONGEST
+        self._interval_s = _MAX_RENEWAL_INTERVAL_S
         self._wakeup_event = threading.Event()
         self._is_stopped = False
         self._thread: threading.Thread | None = None
@@ -242,28 +250,31 @@ class _LeaseRenewal:
                 held, client = list(self._bookmarks), self._client
             if client is None or self._is_stopped:
                 continue
-            with suppress(ClientError):  # the next `take` gets the error as well, and reconnects
-                for some in _some(held):
-                    client.acknowledge(self._queue, some, "extend")
+            with suppress(ClientError):  # `take_messages` gets the error as well, and reconnects
+                for batch in _command_batches(held):
+                    client.acknowledge(self._queue, batch, "extend")
 
 
 def _third(until: str) -> float:
     """Return the seconds between two renewals of a lease that has just begun."""
     ends = datetime.strptime(until, "%Y%m%dT%H%M%S.%f%z")
-    return min(max((ends - datetime.now(UTC)).total_seconds() / 3, _SHORTEST), _LONGEST)
+    return min(
+        max((ends - datetime.now(UTC)).total_seconds() / 3, _MIN_RENEWAL_INTERVAL_S),
+        _MAX_RENEWAL_INTERVAL_S,
+    )
 
 
-def _some(bookmarks: Iterable[str | None]) -> Iterable[Sequence[str]]:
+def _command_batches(bookmarks: Iterable[str | None]) -> Iterable[Sequence[str]]:
     """Yield bookmarks in batches of the size of one command."""
-    rest = (one for one in bookmarks if one is not None)
-    while some := list(islice(rest, _TOGETHER)):
-        yield some
+    rest = (bookmark for bookmark in bookmarks if bookmark is not None)
+    while batch := list(islice(rest, _MAX_COMMAND_BOOKMARKS)):
+        yield batch
 
 
 def reread_message(
     client: Client, options: AmpsOptions, command_options: str | None, bookmark: str
 ) -> Message | None:
-    """Read a message of a queue from the transaction log, wherever it is by now.
+    """Read a message of a queue from the transaction log.
 
     Returns:
         The message, as the queue delivered it; None if the log does not have it any more.

@@ -13,7 +13,7 @@ from pipeline.amps.sink import LOGON_OPTIONS, TaskIdentity, TaskSink
 from pipeline.bodies import OutgoingMessages
 from pipeline.errors import PipelineError
 
-_KEYS_A_COMMAND: Final = 500
+_MAX_COMMAND_KEYS: Final = 500
 
 
 class _Deletion(NamedTuple):
@@ -87,14 +87,14 @@ class Deleter(TaskSink):
     ) -> Iterator[_Deletion]:
         """Yield the commands for some rows, and advance the sequence number."""
         keys = outgoing.headers.get("sow_key")
-        size = 1 if keys is None else _KEYS_A_COMMAND
+        size = 1 if keys is None else _MAX_COMMAND_KEYS
         for first in range(start, end, size):
             last = min(first + size, end)
             self._sequence += last - first
-            some = None if keys is None else keys[first:last]
-            if some is not None and None in some:
+            batch_keys = None if keys is None else keys[first:last]
+            if batch_keys is not None and None in batch_keys:
                 raise PipelineError("schema: column sow_key is NULL in some row")
-            yield _Deletion(topic, some, outgoing.bodies[first], self._sequence)
+            yield _Deletion(topic, batch_keys, outgoing.bodies[first], self._sequence)
 
     def _send_held(self, *, persisted: bool) -> None:
         """Send the held command."""

@@ -17,8 +17,8 @@ from pipeline.amps.log_measure import LogMeasure
 from pipeline.amps.offsets import BatchPlan, LogOffset, bookmark_of, end_of, ranges_of
 from pipeline.amps.options import AmpsOptions
 
-_ROWS_KEPT: Final = 10_000
-_BYTES_KEPT: Final = 8 << 20
+_MAX_KEPT_ROWS: Final = 10_000
+_MAX_KEPT_BYTES: Final = 8 << 20
 """Limits of the rows that may be sent to a task."""
 
 
@@ -54,7 +54,7 @@ class FailoverBatchPlanner:
         for messages in follower.read_messages(bookmark_of(start), limits.max_rows, end_of(start)):
             plan.add([message.bookmark or "" for message in messages])
             size += sum(len(message.body) for message in messages)
-            if plan.rows <= _ROWS_KEPT:
+            if plan.rows <= _MAX_KEPT_ROWS:
                 seen += messages
             if limits.max_bytes is not None and size >= limits.max_bytes:
                 break
@@ -66,7 +66,7 @@ class FailoverBatchPlanner:
         end = plan.offset(self._options.partitions)
         if follower.read_end is not None:
             end["read"] = list(follower.read_end)
-        is_kept = len(seen) == plan.rows and size <= _BYTES_KEPT
+        is_kept = len(seen) == plan.rows and size <= _MAX_KEPT_BYTES
         self._last_batch = (bookmark_of(end), seen) if is_kept else None
         return end
 
@@ -81,4 +81,4 @@ class FailoverBatchPlanner:
         if self._last_batch is None or self._last_batch[0] != bookmark_of(end):
             return None
         left = iter(self._last_batch[1])
-        return [list(islice(left, one.rows)) for one in ranges_of(end)]
+        return [list(islice(left, range_.rows)) for range_ in ranges_of(end)]

@@ -33,15 +33,19 @@ class BatchLimits(NamedTuple):
     min_rows: int = 1
     max_delay_s: float = 0.0
 
-    def is_enough(self, found: LogMeasure, since: float) -> bool:
+    def is_enough(self, available: LogMeasure, since: float) -> bool:
         """Return whether the available messages are enough for a micro-batch.
 
         Args:
-            found: the available messages.
+            available: the available messages.
             since: the monotonic time at which the last one was planned.
         """
-        is_cut = not found.is_whole  # the limit is reached, or the server has stopped counting
-        return is_cut or found.rows >= self.min_rows or time.monotonic() - since >= self.max_delay_s
+        is_cut = not available.is_whole  # the limit is reached, or the server has stopped counting
+        return (
+            is_cut
+            or available.rows >= self.min_rows
+            or time.monotonic() - since >= self.max_delay_s
+        )
 
 
 def default_limit(options: AmpsOptions) -> ReadLimit:

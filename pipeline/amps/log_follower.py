@@ -25,11 +25,11 @@ from pipeline.amps.options import AmpsOptions
 from pipeline.amps.replay import replayed
 from pipeline.errors import PipelineError
 
-_PAUSE: Final = 0.2
+_RETRY_PAUSE_S: Final = 0.2
 """Seconds between two attempts to reach an unavailable server."""
-_COMPARED: Final = 1000
+_MIN_COMPARED_MESSAGES: Final = 1000
 """Messages (up to twice as many) that must be contiguous at another server."""
-_WAIT: Final = 1.0
+_REPLAY_WAIT_S: Final = 1.0
 """Seconds to wait for a replay in progress, before Spark is told that there is nothing yet."""
 
 
@@ -51,7 +51,7 @@ class LogFollower:
         self._stream: MessageStream | None = None
         self._bookmark: str | None = None
         self._unread_messages: list[Message] = []
-        self._last_messages = LastMessages(_COMPARED)
+        self._last_messages = LastMessages(_MIN_COMPARED_MESSAGES)
         self._is_replay_complete = False
         self._unreachable_since_s: float | None = None
 
@@ -86,8 +86,10 @@ class LogFollower:
             return None
         try:
             if self._measuring_client is None:
-                there = replace(self._options, servers=(self._client.server,))
-                self._measuring_client = self._exit_stack.enter_context(session(there, "ask"))
+                options_for_server = replace(self._options, servers=(self._client.server,))
+                self._measuring_client = self._exit_stack.enter_context(
+                    session(options_for_server, "ask")
+                )
             return measure(
                 self._measuring_client,
                 self._options,
@@ -100,13 +102,13 @@ class LogFollower:
             return None
 
     def read_messages(
-        self, place: str, most: int | None, read: MessageEnd | None = None
+        self, place: str, max_messages: int | None, read: MessageEnd | None = None
     ) -> Iterator[list[Message]]:
         """Yield the messages that have arrived after a bookmark.
 
         Args:
             place: the bookmark.
-            most: the maximum number of messages; None for all.
+            max_messages: the maximum number of messages; None for all.
             read: the end of the messages read up to there, if known.
 
         Returns:
@@ -115,10 +117,12 @@ class LogFollower:
         Raises:
             PipelineError: the server refuses, or has been unavailable for too long.
         """
-        given = 0
-        while most is None or given < most:
+        yielded = 0
+        while max_messages is None or yielded < max_messages:
             try:
-                messages = self._next_messages(place, None if most is None else most - given, read)
+                messages = self._next_messages(
+                    place, None if max_messages is None else max_messages - yielded, read
+                )
                 self._unreachable_since_s = None
             except UNREACHABLE_ERRORS as error:
                 self._handle_disconnect(error)
@@ -129,7 +133,7 @@ class LogFollower:
                 raise explained(self._options, error, place) from None
             if not messages:
                 return
-            given += len(messages)
+            yielded += len(messages)
             place = self._bookmark = messages[-1].bookmark or place
             if len(self._options.servers) > 1:
                 self._last_messages.add([message.bookmark or "" for message in messages])
@@ -137,13 +141,13 @@ class LogFollower:
             yield messages
 
     def _next_messages(
-        self, place: str, most: int | None, read: MessageEnd | None
+        self, place: str, max_messages: int | None, read: MessageEnd | None
     ) -> list[Message]:
         if self._stream is None or self._bookmark != place:
             self._stream = self._subscribe(place, read)
         while not self._unread_messages:
             try:
-                arrived = self._stream.batch(0.0 if self._is_replay_complete else _WAIT)
+                arrived = self._stream.batch(0.0 if self._is_replay_complete else _REPLAY_WAIT_S)
             except TimedOutError:
                 if self._stops_at_end and not self._is_replay_complete:
                     continue
@@ -151,7 +155,7 @@ class LogFollower:
             self._unread_messages = [message for message in arrived if message.command != "ack"]
             if len(self._unread_messages) < len(arrived):
                 self._is_replay_complete = True
-        taken = self._unread_messages[:most]
+        taken = self._unread_messages[:max_messages]
         self._unread_messages = self._unread_messages[len(taken) :]
         return taken
 
@@ -189,8 +193,8 @@ class LogFollower:
         replay = replayed(
             client, options, span, command_options=self._command_options, top_n=read.rows
         )
-        found = [message.bookmark or "" for messages in replay for message in messages]
-        if (len(found), digest_of(found)) != (read.rows, read.digest):
+        bookmarks = [message.bookmark or "" for messages in replay for message in messages]
+        if (len(bookmarks), digest_of(bookmarks)) != (read.rows, read.digest):
             raise PipelineError(
                 f"server {options.server}: the instance that is there now does not have the last"
                 f" {read.rows} messages of {options.read_topic!r} that this stream has read up to"
@@ -200,7 +204,7 @@ class LogFollower:
                 " read (the first of the option server that can be reached is taken), or here, with"
                 " the option fail_on_data_loss=false"
             )
-        return found
+        return bookmarks
 
     def _handle_disconnect(self, error: ClientError) -> None:
         """Close, and wait before the next attempt, or give up."""
@@ -209,7 +213,7 @@ class LogFollower:
         self._unreachable_since_s = self._unreachable_since_s or now
         if now - self._unreachable_since_s > self._options.timeout:
             raise explained(self._options, error) from None
-        time.sleep(_PAUSE)
+        time.sleep(_RETRY_PAUSE_S)
 
 
 def _up_to_now(place: str) -> str:

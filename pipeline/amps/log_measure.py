@@ -99,19 +99,19 @@ def measure(
         PipelineError: the topic is not in the log.
         ClientError: the server refuses, or the connection is lost.
     """
-    given = [
+    passed_options = [
         option.strip()
         for option in command_options.split(",")
         if option.strip().partition("=")[0] in _PASSED_ON
     ]
-    wanted = ["count", f"count_parts={min(parts, _MAX_PARTS)}", *given]
+    options_to_send = ["count", f"count_parts={min(parts, _MAX_PARTS)}", *passed_options]
     if size is not None:
-        wanted.append(f"count_bytes={size}")
+        options_to_send.append(f"count_bytes={size}")
     try:
         with client.subscribe(
             options.read_topic,
             filter=options.filter if is_filtered else None,
-            options=",".join(wanted),
+            options=",".join(options_to_send),
             bookmark=span,
             top_n=rows,
             acks=("completed",),
@@ -125,28 +125,28 @@ def measure(
         ) from None
     if ack is None:
         raise ClientError("the server has not said how much there is")
-    told = {
+    values = {
         name: listed or plain for name, listed, plain in _VALUE.findall(ack.header.options or "")
     }
-    if "places" not in told:
+    if "places" not in values:
         raise ClientError(
             "the server does not say how much there is: it does not know the option count of"
             " subscribe; expected Amperage of the same version as the pipeline"
         )
-    cut = (part.rpartition(":") for part in told["parts"].split(","))
+    part_borders = (part.rpartition(":") for part in values["parts"].split(","))
     return LogMeasure(
         int(ack.header.matches or 0),
-        int(told["bytes"]),
-        told["begin"],
-        told["places"],
-        [LogPart(place, int(count)) for place, _, count in cut],
-        int(told["oldest"]) / _MICROSECONDS,
-        _said(told.get("lost", "")),
-        "more" not in told,
+        int(values["bytes"]),
+        values["begin"],
+        values["places"],
+        [LogPart(place, int(count)) for place, _, count in part_borders],
+        int(values["oldest"]) / _MICROSECONDS,
+        _lost_text(values.get("lost", "")),
+        "more" not in values,
     )
 
 
-def _said(lost: str) -> str:
+def _lost_text(lost: str) -> str:
     """Return a readable text for the last removed message that the server reports."""
     if not lost:
         return ""

@@ -52,31 +52,31 @@ class LogRangeReader(DataSourceReader):
         Raises:
             PipelineError: the server refuses, or the log does not go back that far.
         """
-        options, found = self._options, dict[str, int]()
+        options, rows_by_span = self._options, dict[str, int]()
         span = (options.bookmark or "").strip()
         with connected(options, "plan") as client:
             while True:
-                some = measure(
+                measured = measure(
                     client,
                     options,
                     span,
                     command_options=self._ranges.command_options,
                     parts=options.partitions,
                 )
-                if some.lost_text:
+                if measured.lost_text:
                     raise PipelineError(
                         f"option bookmark={options.bookmark!r}: the transaction log does not go"
-                        f" back as far: {some.lost_text}; begin later, or read archived"
+                        f" back as far: {measured.lost_text}; begin later, or read archived"
                         " journals with"
                         " the format amps-journal"
                     )
-                found |= some.ranges() if some.rows else {}
-                if some.is_whole:
+                rows_by_span |= measured.ranges() if measured.rows else {}
+                if measured.is_whole:
                     break
-                span = f"({some.end}:{span.partition(':')[2]}"
-        if not found:  # Spark would start a task all the same, without a partition
+                span = f"({measured.end}:{span.partition(':')[2]}"
+        if not rows_by_span:  # Spark would start a task all the same, without a partition
             return [AmpsRange(MessageRange(span, 0), self._ranges.row_format().batch(()))]
-        return [AmpsRange(MessageRange(one, rows)) for one, rows in found.items()]
+        return [AmpsRange(MessageRange(span, rows)) for span, rows in rows_by_span.items()]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Read one range."""

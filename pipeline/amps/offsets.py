@@ -32,8 +32,8 @@ from server.storage.journal import BookmarkError, parse_bookmark
 
 LogOffset: TypeAlias = dict[str, Any]
 
-_LARGEST: Final = 2**128 - 1
-_DIGITS: Final = 32
+_DIGEST_MASK: Final = 2**128 - 1
+_DIGEST_LENGTH: Final = 32
 
 STEP: Final = 1000
 """A batch is only divided at multiples of this number of messages."""
@@ -125,7 +125,7 @@ def _sum(bookmarks: Iterable[str]) -> int:
 
 
 def _shown(digest: int) -> str:
-    return f"{digest & _LARGEST:0{_DIGITS}x}"
+    return f"{digest & _DIGEST_MASK:0{_DIGEST_LENGTH}x}"
 
 
 def end_of(offset: LogOffset) -> MessageEnd | None:
@@ -139,10 +139,10 @@ def initial(bookmark: str) -> LogOffset:
     return {"bookmark": bookmark, "ranges": {}}
 
 
-def measured(found: LogMeasure) -> LogOffset:
+def measured(measure: LogMeasure) -> LogOffset:
     """Return the end offset of a batch that the server has measured."""
-    ranges = found.ranges() if found.rows else {}
-    return {"bookmark": found.end, "ranges": ranges, "bytes": found.size}
+    ranges = measure.ranges() if measure.rows else {}
+    return {"bookmark": measure.end, "ranges": ranges, "bytes": measure.size}
 
 
 def bookmark_of(offset: LogOffset) -> str:
@@ -213,11 +213,11 @@ class BatchPlan:
         position = 0
         while position < len(bookmarks):
             row = self.rows + position
-            some = bookmarks[position : position + STEP - row % STEP]
+            step_bookmarks = bookmarks[position : position + STEP - row % STEP]
             if row % STEP == 0:
                 self._step_digests.append(0)
-            self._step_digests[-1] += _sum(some)
-            position += len(some)
+            self._step_digests[-1] += _sum(step_bookmarks)
+            position += len(step_bookmarks)
 
     def offset(self, partitions: int) -> LogOffset:
         """Return the end offset of the batch, which has at least one message.

@@ -26,7 +26,7 @@ ORDERS: Final = ("checked", "given", "sorted")
 PRUNES: Final = ("none", "server")
 MAX_VERSION: Final = (1 << 31) - 1
 """The limit of a version in a sequence number; see `pipeline.amps.writer`."""
-_LARGEST: Final = (1 << 31) - 1
+_MAX_COUNT: Final = (1 << 31) - 1
 """The limit of counts: some are 32-bit numbers in Spark."""
 
 _READS: Final = frozenset({"read", "readStream"})
@@ -137,18 +137,18 @@ class AmpsOptions:
         return self.topic or ""
 
 
-def read_options(given: Mapping[str, str], *uses: AccessMode) -> AmpsOptions:
+def read_options(options_by_name: Mapping[str, str], *uses: AccessMode) -> AmpsOptions:
     """Read and check the options of a DataFrame.
 
     Args:
-        given: names in lower case, and texts.
+        options_by_name: names in lower case, and texts.
         uses: the possible uses of the options.
 
     Raises:
         PipelineError: an option is unknown, missing, or has an invalid value.
     """
     values: dict[str, Any] = {}
-    for name, text in given.items():
+    for name, text in options_by_name.items():
         if not is_asked(name):
             continue
         if name in _OF_SINKS and _WRITES.issuperset(uses):
@@ -164,7 +164,7 @@ def read_options(given: Mapping[str, str], *uses: AccessMode) -> AmpsOptions:
             known = ", ".join(sorted(its_uses))
             raise PipelineError(f"option {name}: it is for {known}, and this is {uses[0]}")
         values[_FIELDS.get(name, name)] = convert(name, text)
-    values["tolerance"] = read_tolerance(given)
+    values["tolerance"] = read_tolerance(options_by_name)
     for name in tolerance.NAMES:
         values.pop(name, None)
     login: dict[str, str] = {name: values.pop(name) for name in _LOGIN if name in values}
@@ -189,16 +189,16 @@ def read_options(given: Mapping[str, str], *uses: AccessMode) -> AmpsOptions:
     return options
 
 
-def _check_limits(options: AmpsOptions, given: Mapping[str, Any]) -> None:
+def _check_limits(options: AmpsOptions, options_by_name: Mapping[str, Any]) -> None:
     """Check that the limits of micro-batches are consistent.
 
     Raises:
         PipelineError: they are not.
     """
-    least, most = options.min_rows_per_trigger, options.max_rows_per_trigger
-    if least is not None and most is not None and least > most:
-        raise option_error("min_rows_per_trigger", least, f"max_rows_per_trigger is {most}")
-    if least is None and "max_trigger_delay" in given:
+    min_rows, max_rows = options.min_rows_per_trigger, options.max_rows_per_trigger
+    if min_rows is not None and max_rows is not None and min_rows > max_rows:
+        raise option_error("min_rows_per_trigger", min_rows, f"max_rows_per_trigger is {max_rows}")
+    if min_rows is None and "max_trigger_delay" in options_by_name:
         raise option_error(
             "max_trigger_delay", options.max_trigger_delay, "min_rows_per_trigger is missing"
         )
@@ -219,16 +219,16 @@ def _check_deletions(options: AmpsOptions) -> None:
         raise option_error("commands", options.commands, problem)
 
 
-def _check_identity(options: AmpsOptions, given: Mapping[str, Any]) -> None:
+def _check_identity(options: AmpsOptions, options_by_name: Mapping[str, Any]) -> None:
     """Check that a write with a `write_id` can be told from its other runs.
 
     Raises:
         PipelineError: it cannot.
     """
     if options.write_id is None:
-        if "write_version" in given:
+        if "write_version" in options_by_name:
             raise option_error("write_version", options.write_version, "write_id is missing")
-    elif "write_version" not in given:
+    elif "write_version" not in options_by_name:
         raise option_error(
             "write_id", options.write_id, "write_version is missing: a number for each new write"
         )
@@ -241,9 +241,9 @@ def _as(
 ) -> tuple[ServerUri, ...]:
     """Return the servers with the user and the password of the options."""
     elsewhere = [name for name in ("password_file", "password_env") if name in others]
-    given = elsewhere if password is None else ["password", *elsewhere]
-    if len(given) > 1:
-        raise PipelineError(f"options {' and '.join(given)}: expected one of them")
+    password_options = elsewhere if password is None else ["password", *elsewhere]
+    if len(password_options) > 1:
+        raise PipelineError(f"options {' and '.join(password_options)}: expected one of them")
     if user is not None:
         servers = tuple(replace(server, user=user) for server in servers)
     if password is not None:
@@ -251,18 +251,20 @@ def _as(
     return servers
 
 
-def _login(given: Mapping[str, str], servers: Sequence[ServerUri]) -> ConnectionLogin:
+def _login(options_by_name: Mapping[str, str], servers: Sequence[ServerUri]) -> ConnectionLogin:
     """Return the credentials; reads the password, so that a mistake is reported at once."""
     for name in _CERTIFICATES:
-        if name in given and not any(server.is_encrypted for server in servers):
-            raise option_error(name, given[name], "it is for servers of tcps:// or wss://")
-    if "key_file" in given and "certificate_file" not in given:
-        raise option_error("key_file", given["key_file"], "certificate_file is missing")
+        if name in options_by_name and not any(server.is_encrypted for server in servers):
+            raise option_error(
+                name, options_by_name[name], "it is for servers of tcps:// or wss://"
+            )
+    if "key_file" in options_by_name and "certificate_file" not in options_by_name:
+        raise option_error("key_file", options_by_name["key_file"], "certificate_file is missing")
     try:
-        login = ConnectionLogin(**given).with_current_password()
+        login = ConnectionLogin(**options_by_name).with_current_password()
         login.ssl_context()
     except ClientError as error:
-        raise PipelineError(f"options {', '.join(given)}: {error}") from None
+        raise PipelineError(f"options {', '.join(options_by_name)}: {error}") from None
     return login
 
 
@@ -292,8 +294,8 @@ def _uris(name: str, text: str) -> tuple[ServerUri, ...]:
 def _count(name: str, text: str) -> int:
     if not (text.isascii() and text.isdigit()) or int(text) < 1:
         raise option_error(name, text, "expected a whole number from 1")
-    if int(text) > _LARGEST:
-        raise option_error(name, text, f"expected a whole number from 1 to {_LARGEST}")
+    if int(text) > _MAX_COUNT:
+        raise option_error(name, text, f"expected a whole number from 1 to {_MAX_COUNT}")
     return int(text)
 
 

@@ -32,7 +32,7 @@ from pipeline.amps.resumption import (
 from pipeline.amps.sink import LOGON_OPTIONS, TaskIdentity, TaskSink
 from pipeline.bodies import OutgoingMessages
 
-_UNACKNOWLEDGED: Final = 16 << 20
+_MAX_UNACKNOWLEDGED_BYTES: Final = 16 << 20
 """Bytes that may be unacknowledged, to be sent again if the connection is lost."""
 
 
@@ -48,7 +48,7 @@ class RowStore(PublishStore):
     """
 
     def __init__(self, before_first: int) -> None:
-        super().__init__(_UNACKNOWLEDGED)
+        super().__init__(_MAX_UNACKNOWLEDGED_BYTES)
         self._has_logged_on = False
         super().logged_on(before_first, before_first)
 

@@ -84,8 +84,8 @@ class AmpsQueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
         """Return the limit of a micro-batch."""
-        most = self._options.max_rows_per_trigger
-        return ReadAllAvailable() if most is None else ReadMaxRows(most)
+        max_rows = self._options.max_rows_per_trigger
+        return ReadAllAvailable() if max_rows is None else ReadMaxRows(max_rows)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
         """End when the queue is empty."""
@@ -103,8 +103,8 @@ class AmpsQueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         if self._consumer is None:
             self._consumer = QueueConsumer(self._options, self._command_options)
         self._consumer.acknowledge(done)
-        most = limit.max_rows if isinstance(limit, ReadMaxRows) else None
-        messages = self._consumer.take_messages(most, done, waits=self._stops_when_empty)
+        max_rows = limit.max_rows if isinstance(limit, ReadMaxRows) else None
+        messages = self._consumer.take_messages(max_rows, done, waits=self._stops_when_empty)
         if not messages:
             return start
         self._taken_batch = [message.bookmark or "" for message in messages], messages
@@ -139,12 +139,12 @@ class AmpsQueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
             yield partition.rows
             return
         options = self._options
-        found: list[Message] = []
+        messages: list[Message] = []
         with connected(options, "read", patient=True) as client:
             for bookmark in partition.bookmarks:
                 message = reread_message(client, options, self._command_options, bookmark)
                 if message is not None:
-                    found.append(message)
+                    messages.append(message)
                 elif options.fail_on_data_loss:
                     raise PipelineError(
                         f"the transaction log does not have the message {bookmark} of"
@@ -152,7 +152,7 @@ class AmpsQueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
                         " repeated: journal files have been removed, or the option filter has"
                         " changed; the option fail_on_data_loss=false goes on with what there is"
                     )
-        yield self._row_format().batch(found)
+        yield self._row_format().batch(messages)
 
     def stop(self) -> None:
         """Return all unacknowledged messages to the queue."""

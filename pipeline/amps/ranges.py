@@ -20,7 +20,7 @@ from pipeline.message_columns import MessageColumns, gathered
 from pipeline.rows import RowFormat
 from pipeline.workers import settle
 
-_ROWS_A_BATCH: Final = 10_000
+_BATCH_SIZE: Final = 10_000
 _OTHER_MESSAGES: Final = ("conflation", "rate", "live", "pause")
 """Options of replays that send other messages than the log has, or never end."""
 
@@ -82,40 +82,40 @@ class RangeReader:
             yield partition.rows
             return
         range_, rows = partition.range, self.row_format()
-        found: list[str] = []
+        bookmarks: list[str] = []
         count = 0
         for arrived in self._read_columns(range_):
             count += len(arrived)
             if range_.digest is not None:
-                found += (
+                bookmarks += (
                     bookmark or "" for bookmark in arrived.header_column("bookmark").to_pylist()
                 )
             yield rows.batch(arrived)
         if self._options.fail_on_data_loss:
-            _check(range_, count, found)
+            _check(range_, count, bookmarks)
 
     def _read_columns(self, range_: MessageRange) -> Iterator[MessageColumns]:
         options = self._options
         with connected(options, "read", patient=True, place=range_.begin) as client:
             if not (options.fail_on_data_loss or _has(client, options, range_.end)):
                 return
-            span, most = range_.span, None
+            span, top_n = range_.span, None
             if options.fail_on_data_loss and range_.digest is not None:
                 # At another server, the last of these messages may have another place.
-                span, most = f"[{range_.begin}:{NOW}]", range_.rows
+                span, top_n = f"[{range_.begin}:{NOW}]", range_.rows
             blocks = read_log_blocks(
-                client, options, span, command_options=self.command_options, top_n=most
+                client, options, span, command_options=self.command_options, top_n=top_n
             )
-            yield from gathered(blocks, _ROWS_A_BATCH)
+            yield from gathered(blocks, _BATCH_SIZE)
 
 
-def _check(range_: MessageRange, count: int, found: Sequence[str]) -> None:
+def _check(range_: MessageRange, count: int, bookmarks: Sequence[str]) -> None:
     """Check that a range has the messages of its micro-batch, in any order.
 
     Args:
         range_: the range.
         count: the number of messages read.
-        found: their bookmarks, if the range has a digest.
+        bookmarks: their bookmarks, if the range has a digest.
 
     Raises:
         PipelineError: it has not.
@@ -127,7 +127,7 @@ def _check(range_: MessageRange, count: int, found: Sequence[str]) -> None:
             " options topic or filter have changed since the checkpoint was made; the option"
             " fail_on_data_loss=false goes on with what there is"
         )
-    if range_.digest not in (None, digest_of(found)):
+    if range_.digest not in (None, digest_of(bookmarks)):
         raise PipelineError(
             f"the instance that is there now has other messages behind the first of {range_.span}"
             " than the one where this micro-batch was begun: several publishers were connected to"
@@ -154,7 +154,7 @@ def _has(client: Client, options: AmpsOptions, bookmark: str) -> bool:
     return True
 
 
-def _of_replays(chosen: str, options: AmpsOptions) -> str:
+def _of_replays(text: str, options: AmpsOptions) -> str:
     """Complete the options of a replay.
 
     The server has to refuse a bookmark that is not in the log, instead of beginning elsewhere;
@@ -164,14 +164,14 @@ def _of_replays(chosen: str, options: AmpsOptions) -> str:
     Raises:
         PipelineError: with an option, the server would send other messages than the log has.
     """
-    for part in chosen.split(","):
+    for part in text.split(","):
         if (name := part.strip().partition("=")[0]) in _OTHER_MESSAGES:
             raise option_error("options", options.options, f"{name} is not for what Spark reads")
-    parts = [chosen] if chosen else []
-    if options.has_deletions and "deletions" not in chosen:
+    parts = [text] if text else []
+    if options.has_deletions and "deletions" not in text:
         parts.append("deletions")
-    if "bookmark_not_found" not in chosen:
+    if "bookmark_not_found" not in text:
         parts.append(f"bookmark_not_found={'fail' if options.fail_on_data_loss else 'epoch'}")
-    if len(options.servers) > 1 and "fully_durable" not in chosen:
+    if len(options.servers) > 1 and "fully_durable" not in text:
         parts.append("fully_durable")
     return ",".join(parts)

@@ -108,10 +108,10 @@ class PublishedMessages:
         self._identity = identity
         self._count = count
         self._header_names = [name for name in _COMPARED if name in headers]
-        found = list(self._read_hashes(options.topic))
-        self._unmatched = Counter(found)
+        stored_hashes = list(self._read_hashes(options.topic))
+        self._unmatched = Counter(stored_hashes)
         self._stored_topics: dict[str, frozenset[str]] = {}
-        topics = frozenset(topic for topic, _ in found)
+        topics = frozenset(topic for topic, _ in stored_hashes)
         if options.topic is None:
             self._stored_topics = {topic: frozenset((topic,)) for topic in topics}
         else:

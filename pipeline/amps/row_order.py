@@ -17,7 +17,7 @@ from pipeline.bodies import OutgoingMessages
 
 _BODY: Final = ""
 """The column of the bodies, a name that no header has."""
-_ROWS_A_BATCH: Final = 10_000
+_BATCH_SIZE: Final = 10_000
 
 
 def sorted_messages(batches: Iterator[OutgoingMessages]) -> Iterator[OutgoingMessages]:
@@ -27,7 +27,7 @@ def sorted_messages(batches: Iterator[OutgoingMessages]) -> Iterator[OutgoingMes
         return
     table = pa.Table.from_batches(held)
     ordered = table.sort_by([(name, "ascending") for name in table.column_names])
-    for batch in ordered.to_batches(_ROWS_A_BATCH):
+    for batch in ordered.to_batches(_BATCH_SIZE):
         columns = batch.to_pydict()
         yield OutgoingMessages(columns.pop(_BODY), columns)
 

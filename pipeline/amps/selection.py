@@ -19,9 +19,9 @@ def command_options(options: AmpsOptions, rows: RowFormat) -> str | None:
         options: the options of the user.
         rows: the row format with the columns.
     """
-    given = options.options
-    parts = [] if given is None else [given]
-    names = {part.partition("=")[0].strip() for part in (given or "").split(",")}
+    option_text = options.options
+    parts = [] if option_text is None else [option_text]
+    names = {part.partition("=")[0].strip() for part in (option_text or "").split(",")}
     if "timestamp" in rows.metadata and "timestamp" not in names:
         parts.append("timestamp")
     select = _select(rows, options.message_type) if options.prune == "server" else None
@@ -37,5 +37,5 @@ def _select(rows: RowFormat, message_type: str | None) -> str | None:
     names = rows.fields.names
     if not all(_WRITABLE.fullmatch(name) for name in names):
         return None
-    wanted = ["-/", *(f"+{path_to_text((name,))}" for name in names)]
-    return f"select=[{','.join(wanted)}]"
+    selectors = ["-/", *(f"+{path_to_text((name,))}" for name in names)]
+    return f"select=[{','.join(selectors)}]"

@@ -83,10 +83,10 @@ class AmpsDataSource(DataSource):
 
 def _sample(options: AmpsOptions) -> Iterator[Message]:
     """Yield some records; for a topic without SOW, messages of the transaction log."""
-    topic, some = options.read_topic, options.sample
+    topic, max_rows = options.read_topic, options.sample
     with connected(options, "sample") as client:
         try:
-            yield from client.sow(topic, filter=options.filter, top_n=some)
+            yield from client.sow(topic, filter=options.filter, top_n=max_rows)
         except InvalidTopicError:
-            for messages in replayed(client, options, f"[{EPOCH}:{NOW}]", top_n=some):
+            for messages in replayed(client, options, f"[{EPOCH}:{NOW}]", top_n=max_rows):
                 yield from messages

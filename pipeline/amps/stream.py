@@ -92,12 +92,14 @@ class AmpsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return []
         ranges = ranges_of(end)
         known = self._planner.small_batch_messages(end) if end == self._planned_offset else None
-        if known is None or [len(some) for some in known] != [one.rows for one in ranges]:
-            return [AmpsRange(one) for one in ranges]  # the tasks report missing messages
+        if known is None or [len(messages) for messages in known] != [
+            range_.rows for range_ in ranges
+        ]:
+            return [AmpsRange(range_) for range_ in ranges]  # the tasks report missing messages
         rows = self._range_reader.row_format()
         return [
-            AmpsRange(one, rows.batch(messages))
-            for one, messages in zip(ranges, known, strict=True)
+            AmpsRange(range_, rows.batch(messages))
+            for range_, messages in zip(ranges, known, strict=True)
         ]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:

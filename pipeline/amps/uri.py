@@ -17,11 +17,13 @@ def with_message_type(server: str, message_type: str) -> str:
         PipelineError: a URI is not valid.
     """
     try:
-        return ",".join(uri.with_message_type(one, message_type) for one in several(server))
+        return ",".join(
+            uri.with_message_type(server_uri, message_type) for server_uri in several(server)
+        )
     except ClientError as problem:
         raise PipelineError(f"server: {problem}") from None
 
 
 def several(servers: str) -> list[str]:
     """Return the URIs in a comma-separated text."""
-    return [one.strip() for one in re.split(r",(?=\s*\w+://)", servers)]
+    return [server_uri.strip() for server_uri in re.split(r",(?=\s*\w+://)", servers)]

@@ -182,9 +182,9 @@ def send(
         options, identity
     )
     with sink:
-        for some in messages:
-            sink.send(some)
-            count += len(some.bodies)
+        for outgoing in messages:
+            sink.send(outgoing)
+            count += len(outgoing.bodies)
         sink.finish()
     return WriteReport(count, sink.refusals)
 
@@ -200,12 +200,12 @@ def raise_refusals(options: AmpsOptions, messages: Sequence[WriterCommitMessage 
     Raises:
         PipelineError: it refused some.
     """
-    told = [message.refusals for message in messages if isinstance(message, WriteReport)]
-    refusals = [refusal for one in told for refusal in one]
+    reported = [message.refusals for message in messages if isinstance(message, WriteReport)]
+    refusals = [refusal for report in reported for refusal in report]
     if refusals:
         first = refusals[0]
         count = str(len(refusals))
-        if any(len(one) >= MAX_REPORTED_REFUSALS for one in told):
+        if any(len(report) >= MAX_REPORTED_REFUSALS for report in reported):
             count = f"at least {count}"
         raise PipelineError(
             f"{options.command} to topic {first.topic!r}: the server refused {count} of the"

@@ -163,12 +163,12 @@ class _BatchEvaluator:
             tree = parse(self._text, self._kind, functions)
             message_type = self._environment.message_type(self._message_type)
             self._evaluate = self._compile(with_inferred_types(tree, message_type), functions)
-            asked = {
+            attributes = {
                 functions[node.name].context_attribute
                 for node in walk(tree)
                 if isinstance(node, Call)
             }
-            self._reader = _FieldReader(message_type, slots(tree), asked)
+            self._reader = _FieldReader(message_type, slots(tree), attributes)
         return self._evaluate(self._reader(dict(zip(self._names, arrays, strict=True))))
 
 
@@ -178,13 +178,13 @@ class _FieldReader:
     Args:
         message_type: the message type of the bodies.
         layout: the slots of the expression.
-        asked: the attributes of the context that the expression reads.
+        attributes: the attributes of the context that the expression reads.
     """
 
     def __init__(
-        self, message_type: MessageType, layout: Sequence[Slot], asked: Collection[str | None]
+        self, message_type: MessageType, layout: Sequence[Slot], attributes: Collection[str | None]
     ) -> None:
-        self._context_attributes = frozenset(name for name in asked if name is not None)
+        self._context_attributes = frozenset(name for name in attributes if name is not None)
         self._layout = [slot for slot in layout if isinstance(slot, Reference)]
         self._extractors = {
             of_previous: message_type.extractor(
@@ -215,15 +215,15 @@ class _FieldReader:
     def _make_contexts(
         self, bodies: Sequence[bytes], known: dict[str, pa.Array]
     ) -> list[MessageContext]:
-        given = {name: _attributes(array) for name, array in known.items()}
+        attributes_by_name = {name: _attributes(array) for name, array in known.items()}
         if "message_size" in self._context_attributes:
-            given.setdefault("message_size", [len(body) for body in bodies])
-        if "sow_key_hash" in self._context_attributes and "sow_key" in given:
-            hashes = [key and key_hash(key) for key in given["sow_key"]]
-            given.setdefault("sow_key_hash", hashes)
+            attributes_by_name.setdefault("message_size", [len(body) for body in bodies])
+        if "sow_key_hash" in self._context_attributes and "sow_key" in attributes_by_name:
+            hashes = [key and key_hash(key) for key in attributes_by_name["sow_key"]]
+            attributes_by_name.setdefault("sow_key_hash", hashes)
         contexts = [MessageContext() for _ in bodies]
-        for name in self._context_attributes & given.keys():
-            for context, attribute in zip(contexts, given[name], strict=True):
+        for name in self._context_attributes & attributes_by_name.keys():
+            for context, attribute in zip(contexts, attributes_by_name[name], strict=True):
                 setattr(context, name, attribute)
         return contexts
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from pipeline.views.check import ViewCheck
 
 HELP: Final = "compare the views of a running server with Spark's"
-_SHOWN: Final = 10
+_MAX_SHOWN_DIFFERENCES: Final = 10
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -54,7 +54,7 @@ def run(options: argparse.Namespace, run: JobRun) -> None:
             run.print_json(_as_data(verdict))
             continue
         run.print_text(f"{verdict.view}: {verdict.records} records, {count or 'no'} differences")
-        for difference in verdict.differences[:_SHOWN]:
+        for difference in verdict.differences[:_MAX_SHOWN_DIFFERENCES]:
             run.print_text(f"  {difference.key}")
             run.print_text(f"    server {_text(difference.server)}")
             run.print_text(f"    Spark  {_text(difference.spark)}")
@@ -67,8 +67,12 @@ def _as_data(verdict: ViewCheck) -> dict[str, object]:
         "view": str(verdict.view),
         "records": verdict.records,
         "differences": [
-            {"sow_key": one.key, "server": _json_text(one.server), "spark": _json_text(one.spark)}
-            for one in verdict.differences
+            {
+                "sow_key": difference.key,
+                "server": _json_text(difference.server),
+                "spark": _json_text(difference.spark),
+            }
+            for difference in verdict.differences
         ],
     }
 

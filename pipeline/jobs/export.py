@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 HELP: Final = "write journals, or a topic, to Parquet files by topic and date"
 _JOB: Final = "export"
 _FORMATS: Final = ("parquet", "delta")
-_PAUSE: Final = 10.0
-_MOST: Final = 1_000_000
+_DEFAULT_POLL_INTERVAL_S: Final = 10.0
+_DEFAULT_MAX_ROWS: Final = 1_000_000
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -78,16 +78,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--every",
         type=float,
-        default=_PAUSE,
+        default=_DEFAULT_POLL_INTERVAL_S,
         metavar="SECONDS",
-        help=f"with --follow: how often to look for more; {_PAUSE:g} if left out",
+        help=f"with --follow: how often to look for more; {_DEFAULT_POLL_INTERVAL_S:g} if left out",
     )
     parser.add_argument(
         "--max-rows",
         type=int,
-        default=_MOST,
+        default=_DEFAULT_MAX_ROWS,
         metavar="COUNT",
-        help=f"with --follow: entries to write at a time; {_MOST:,} if left out",
+        help=f"with --follow: entries to write at a time; {_DEFAULT_MAX_ROWS:,} if left out",
     )
     parser.add_argument(
         "--until-caught-up",
@@ -102,40 +102,44 @@ def run(options: argparse.Namespace, run: JobRun) -> None:
     Raises:
         PipelineError: the job failed; nothing has changed.
     """
-    wanted = _wanted(options, run)
-    _check(options, wanted)
+    selection = _selection(options, run)
+    _check(options, selection)
     if run.is_dry:
-        _tell(options, wanted, run)
+        _print_plan(options, selection, run)
         return
-    target = _target(options, wanted)
+    target = _target(options, selection)
     with target.lock():
-        state = target.read_state() or _new_state(wanted, target)
-        _check_state(state, wanted, target)
-        state.columns = _columns(wanted)
+        state = target.read_state() or _new_state(selection, target)
+        _check_state(state, selection, target)
+        state.columns = _columns(selection)
         if options.follow:
             from pipeline.jobs.export_follow import follow
 
-            follow(options, run, wanted, target, state)
-        elif wanted.is_server:
+            follow(options, run, selection, target, state)
+        elif selection.is_server:
             _check_stays_followed(state, target)
-            _export_topic(wanted, run, target, state)
+            _export_topic(selection, run, target, state)
         else:
             from pipeline.jobs.export_journals import export_round, logs_of
 
-            logs = logs_of(wanted)
-            if not export_round(wanted, run, target, state, logs, accepts_gap=options.accept_gap):
+            logs = logs_of(selection)
+            if not export_round(
+                selection, run, target, state, logs, accepts_gap=options.accept_gap
+            ):
                 run.print_text("nothing new")
 
 
-def _target(options: argparse.Namespace, wanted: ExportSelection) -> CompactedTable | DeltaTarget:
+def _target(
+    options: argparse.Namespace, selection: ExportSelection
+) -> CompactedTable | DeltaTarget:
     if options.format == "parquet":
         return CompactedTable(options.target)
     from pipeline.delta import DeltaTarget
 
-    return DeltaTarget(options.target, wanted.partition_columns)
+    return DeltaTarget(options.target, selection.partition_columns)
 
 
-def _wanted(options: argparse.Namespace, run: JobRun) -> ExportSelection:
+def _selection(options: argparse.Namespace, run: JobRun) -> ExportSelection:
     from pipeline.jobs.export_frames import ExportSelection, read_columns
 
     more = {}
@@ -158,8 +162,8 @@ def _wanted(options: argparse.Namespace, run: JobRun) -> ExportSelection:
     )
 
 
-def _check(options: argparse.Namespace, wanted: ExportSelection) -> None:
-    if wanted.is_server and not wanted.topic:
+def _check(options: argparse.Namespace, selection: ExportSelection) -> None:
+    if selection.is_server and not selection.topic:
         raise PipelineError("--topic: missing: which topic of the server")
     if options.until_caught_up and not options.follow:
         raise PipelineError("--until-caught-up: needs --follow")
@@ -169,29 +173,31 @@ def _check(options: argparse.Namespace, wanted: ExportSelection) -> None:
         raise PipelineError(f"--max-rows={options.max_rows}: expected a number from 1")
 
 
-def _tell(options: argparse.Namespace, wanted: ExportSelection, run: JobRun) -> None:
+def _print_plan(options: argparse.Namespace, selection: ExportSelection, run: JobRun) -> None:
     """Print the work that a run without --dry-run would do."""
-    if wanted.is_server:
+    if selection.is_server:
         what = "what is published to" if options.follow else "the records of"
-        run.print_text(f"{without_passwords(wanted.source)}: {what} {wanted.topic}")
+        run.print_text(f"{without_passwords(selection.source)}: {what} {selection.topic}")
         return
     from pipeline.jobs.export_journals import logs_of, range_of
 
     state = read_state(options.target / FOLDER / "state.json") or JobState(_JOB, "", "")
-    for log in logs_of(wanted):
-        first, last = range_of(log, state, wanted, accepts_gap=options.accept_gap)
+    for log in logs_of(selection):
+        first, last = range_of(log, state, selection, accepts_gap=options.accept_gap)
         run.print_text(f"{log.instance}: {max(last - first, 0)} entries to export, up to {last}")
 
 
-def _export_topic(wanted: ExportSelection, run: JobRun, target: JobTarget, state: JobState) -> None:
+def _export_topic(
+    selection: ExportSelection, run: JobRun, target: JobTarget, state: JobState
+) -> None:
     from pipeline.jobs.export_frames import records, write
 
-    count = write(records(run.spark(), wanted), target, wanted)
+    count = write(records(run.spark(), selection), target, selection)
     files = target.replace_with_staged(state)
     run.print_text(f"{count} records in {files} files")
 
 
-def _new_state(wanted: ExportSelection, target: JobTarget) -> JobState:
+def _new_state(selection: ExportSelection, target: JobTarget) -> JobState:
     if target.is_used():
         raise PipelineError(
             f"{target.path}: what was exported there is not remembered any more; export to"
@@ -200,35 +206,35 @@ def _new_state(wanted: ExportSelection, target: JobTarget) -> JobState:
     return JobState(
         _JOB,
         uuid.uuid4().hex,
-        _source(wanted),
-        columns=_columns(wanted),
-        partition_by=wanted.partition_by,
+        _source(selection),
+        columns=_columns(selection),
+        partition_by=selection.partition_by,
         format=target.format,
     )
 
 
-def _source(wanted: ExportSelection) -> str:
-    if wanted.is_server:
-        where = without_passwords(wanted.source)
+def _source(selection: ExportSelection) -> str:
+    if selection.is_server:
+        where = without_passwords(selection.source)
     else:
-        where = str(Path(wanted.source).resolve())
-    return f"{where} topic={wanted.topic} filter={wanted.filter}"
+        where = str(Path(selection.source).resolve())
+    return f"{where} topic={selection.topic} filter={selection.filter}"
 
 
-def _columns(wanted: ExportSelection) -> str:
-    return "" if wanted.columns is None else wanted.columns.json()
+def _columns(selection: ExportSelection) -> str:
+    return "" if selection.columns is None else selection.columns.json()
 
 
-def _check_state(state: JobState, wanted: ExportSelection, target: JobTarget) -> None:
-    if without_passwords(state.source) != _source(wanted):
+def _check_state(state: JobState, selection: ExportSelection, target: JobTarget) -> None:
+    if without_passwords(state.source) != _source(selection):
         raise PipelineError(
             f"{target.path}: holds the export of {without_passwords(state.source)}; "
-            f"export {_source(wanted)} to another directory"
+            f"export {_source(selection)} to another directory"
         )
-    if state.partition_by != wanted.partition_by:
+    if state.partition_by != selection.partition_by:
         raise PipelineError(
             f"{target.path}: its files are divided by {state.partition_by or 'topic and date only'}"
-            f", and --partition-by is {wanted.partition_by or 'not given'}; export to another"
+            f", and --partition-by is {selection.partition_by or 'not given'}; export to another"
             " directory"
         )
     if state.format != target.format:
@@ -236,7 +242,7 @@ def _check_state(state: JobState, wanted: ExportSelection, target: JobTarget) ->
             f"{target.path}: holds {state.format or _FORMATS[0]}; give --format="
             f"{state.format or _FORMATS[0]}, as before, or export to another directory"
         )
-    _check_columns(state, wanted, target)
+    _check_columns(state, selection, target)
 
 
 def _check_stays_followed(state: JobState, target: JobTarget) -> None:
@@ -248,22 +254,22 @@ def _check_stays_followed(state: JobState, target: JobTarget) -> None:
         )
 
 
-def _check_columns(state: JobState, wanted: ExportSelection, target: JobTarget) -> None:
+def _check_columns(state: JobState, selection: ExportSelection, target: JobTarget) -> None:
     """Check that columns were only added, and that existing columns have kept their types."""
     from pyspark.sql.types import StructType
 
-    if bool(state.columns) != (wanted.columns is not None):
+    if bool(state.columns) != (selection.columns is not None):
         has = "fields of messages" if state.columns else "whole messages"
         raise PipelineError(
             f"{target.path}: holds {has}; with or without --columns, as before, or export to"
             " another directory"
         )
-    if wanted.columns is None:
+    if selection.columns is None:
         return
-    kinds = {one.name: one.dataType for one in wanted.columns}
-    for one in StructType.fromJson(json.loads(state.columns)):
-        if kinds.get(one.name) != one.dataType:
+    kinds = {column.name: column.dataType for column in selection.columns}
+    for column in StructType.fromJson(json.loads(state.columns)):
+        if kinds.get(column.name) != column.dataType:
             raise PipelineError(
-                f"{target.path}: has the column {one.name} {one.dataType.simpleString()}, and"
+                f"{target.path}: has the column {column.name} {column.dataType.simpleString()}, and"
                 " --columns has not; columns may be added, or export to another directory"
             )

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 def follow(
     options: argparse.Namespace,
     run: JobRun,
-    wanted: ExportSelection,
+    selection: ExportSelection,
     target: CompactedTable | DeltaTarget,
     state: JobState,
 ) -> None:
@@ -39,7 +39,7 @@ def follow(
     Args:
         options: the arguments of the job `export`.
         run: the run.
-        wanted: the selection to export.
+        selection: the selection to export.
         target: the target, which the caller has locked.
         state: the position of the export.
 
@@ -47,10 +47,10 @@ def follow(
         PipelineError: the job failed. The rows written stay, and the next run resumes.
     """
     with catch_interrupts() as interrupted:
-        if wanted.is_server:
-            _follow_server(options, run, wanted, target, state, interrupted)
+        if selection.is_server:
+            _follow_server(options, run, selection, target, state, interrupted)
         else:
-            _follow_journals(options, run, wanted, target, state, interrupted)
+            _follow_journals(options, run, selection, target, state, interrupted)
     if interrupted.is_set():
         raise KeyboardInterrupt
 
@@ -58,22 +58,22 @@ def follow(
 def _follow_journals(
     options: argparse.Namespace,
     run: JobRun,
-    wanted: ExportSelection,
+    selection: ExportSelection,
     target: CompactedTable | DeltaTarget,
     state: JobState,
     interrupted: Event,
 ) -> None:
     progress = run.start_progress("export", 0)
-    logs = logs_of(wanted)
+    logs = logs_of(selection)
     while not interrupted.is_set():
         count = export_round(
-            wanted,
+            selection,
             run,
             target,
             state,
             logs,
             accepts_gap=options.accept_gap,
-            most=options.max_rows,
+            max_entries=options.max_rows,
         )
         if count:
             target.compact(state)
@@ -82,14 +82,14 @@ def _follow_journals(
         if options.until_caught_up:
             break
         interrupted.wait(options.every)
-        logs = logs_of(wanted)
+        logs = logs_of(selection)
     progress.end()
 
 
 def _follow_server(
     options: argparse.Namespace,
     run: JobRun,
-    wanted: ExportSelection,
+    selection: ExportSelection,
     target: CompactedTable | DeltaTarget,
     state: JobState,
     interrupted: Event,
@@ -104,19 +104,19 @@ def _follow_server(
     if state.runs == 0:  # else a checkpoint made before the first rows would belong to no export
         target.store_state(state)
 
-    def take(frame: DataFrame, batch: int) -> None:
+    def add_batch(frame: DataFrame, batch: int) -> None:
         """Add a micro-batch, unless an earlier run added it before Spark could commit it."""
         if batch <= state.batch:
             return
-        count = write(frame, target, wanted)
+        count = write(frame, target, selection)
         state.batch = batch
         files = target.append_staged(state)
         target.compact(state)
         if count:
             run.print_text(f"{count} entries in {files} files")
 
-    writer = published(run.spark(), wanted, options.max_rows).writeStream.foreachBatch(
-        shorten_java_errors(take)
+    writer = published(run.spark(), selection, options.max_rows).writeStream.foreachBatch(
+        shorten_java_errors(add_batch)
     )
     writer = writer.option("checkpointLocation", str(target.checkpoint_folder.resolve()))
     if options.until_caught_up:

@@ -75,7 +75,11 @@ class ExportSelection:
         if self.columns is None:
             return None
         known = default_schema(None) if self.is_server else _WHOLE
-        more = [StructField(f"_{one.name}", one.dataType) for one in known if one.name != BODY]
+        more = [
+            StructField(f"_{column.name}", column.dataType)
+            for column in known
+            if column.name != BODY
+        ]
         return StructType([*self.columns, *more])
 
     def format_options(self, **more: str) -> dict[str, str]:
@@ -118,19 +122,19 @@ def read_columns(text: str, partition_by: str) -> StructType | None:
 
 
 def journal_entries(
-    spark: SparkSession, wanted: ExportSelection, instance: str, first: int, last: int
+    spark: SparkSession, selection: ExportSelection, instance: str, first: int, last: int
 ) -> DataFrame:
     """Return the entries of one instance after `first` up to `last`, including deletions.
 
     With whole messages, the body of a deletion has the keys of the records, as in the journal. With
     fields, each deleted record is a row with NULL fields.
     """
-    if wanted.schema is None:
-        return _entries(spark, wanted, None, "all", instance, first, last)
+    if selection.schema is None:
+        return _entries(spark, selection, None, "all", instance, first, last)
     published = _entries(
-        spark, wanted, wanted.schema, "publish,delta_publish", instance, first, last
+        spark, selection, selection.schema, "publish,delta_publish", instance, first, last
     )
-    deletes = _entries(spark, wanted, _WHOLE, "sow_delete", instance, first, last)
+    deletes = _entries(spark, selection, _WHOLE, "sow_delete", instance, first, last)
     keys = F.from_json(F.col(BODY).cast("string"), "array<string>")
     deleted = deletes.withColumn("sow_key", F.explode(keys)).drop(BODY)
     named = deleted.toDF(*(f"_{name}" for name in deleted.columns))
@@ -139,57 +143,59 @@ def journal_entries(
 
 def _entries(
     spark: SparkSession,
-    wanted: ExportSelection,
+    selection: ExportSelection,
     schema: StructType | None,
     commands: str,
     instance: str,
     first: int,
     last: int,
 ) -> DataFrame:
-    given = wanted.format_options(
-        archive="" if wanted.archive is None else str(wanted.archive.resolve()),
+    format_options = selection.format_options(
+        archive="" if selection.archive is None else str(selection.archive.resolve()),
         instance=instance,
         commands=commands,
     )
-    given[OPTION] = write_filters(
+    format_options[OPTION] = write_filters(
         [GreaterThan(("txid",), first), LessThanOrEqual(("txid",), last)]
         if schema is None or BODY in schema.names
         else [GreaterThan(("_txid",), first), LessThanOrEqual(("_txid",), last)]
     )
-    reader = spark.read.format("amps-journal").options(**given)
+    reader = spark.read.format("amps-journal").options(**format_options)
     if schema is not None:
         reader = reader.schema(schema)
-    entries = reader.load(str(Path(wanted.source).resolve()))
+    entries = reader.load(str(Path(selection.source).resolve()))
     txid = F.col("txid" if "txid" in entries.columns else "_txid")
     return entries.where((txid > first) & (txid <= last))
 
 
-def records(spark: SparkSession, wanted: ExportSelection) -> DataFrame:
+def records(spark: SparkSession, selection: ExportSelection) -> DataFrame:
     """Return the current records of a topic of a server."""
-    reader = spark.read.format("amps").options(**wanted.format_options(server=wanted.source))
-    return (reader if wanted.schema is None else reader.schema(wanted.schema)).load()
+    reader = spark.read.format("amps").options(**selection.format_options(server=selection.source))
+    return (reader if selection.schema is None else reader.schema(selection.schema)).load()
 
 
-def published(spark: SparkSession, wanted: ExportSelection, most: int) -> DataFrame:
+def published(spark: SparkSession, selection: ExportSelection, max_rows: int) -> DataFrame:
     """Return a stream of the messages published to a topic of a server.
 
     Args:
         spark: the Spark session.
-        wanted: the selection to read.
-        most: rows in a micro-batch.
+        selection: the selection to read.
+        max_rows: rows in a micro-batch.
     """
-    given = wanted.format_options(server=wanted.source, max_rows_per_trigger=str(most))
-    reader = spark.readStream.format("amps").options(**given)
-    return (reader if wanted.schema is None else reader.schema(wanted.schema)).load()
+    format_options = selection.format_options(
+        server=selection.source, max_rows_per_trigger=str(max_rows)
+    )
+    reader = spark.readStream.format("amps").options(**format_options)
+    return (reader if selection.schema is None else reader.schema(selection.schema)).load()
 
 
-def write(frame: DataFrame, target: JobTarget, wanted: ExportSelection) -> int:
+def write(frame: DataFrame, target: JobTarget, selection: ExportSelection) -> int:
     """Write rows into the staging folder of a target.
 
     Args:
         frame: the rows.
         target: the target; its staging folder must not exist yet.
-        wanted: determines the partition columns.
+        selection: determines the partition columns.
 
     Returns:
         The number of rows.
@@ -200,7 +206,7 @@ def write(frame: DataFrame, target: JobTarget, wanted: ExportSelection) -> int:
     dated = frame.withColumn("date", F.date_format(moment, "yyyy-MM-dd"))
     named = dated.withColumnRenamed("_topic", "topic")
     counted = named.observe(seen, F.count(F.lit(1)).alias("rows"))
-    folders = wanted.partition_columns if target.has_partition_folders else []
+    folders = selection.partition_columns if target.has_partition_folders else []
     conf = frame.sparkSession.conf
     before = conf.get(_TIMES)
     conf.set(_TIMES, "TIMESTAMP_MICROS")  # every reader knows it; Spark's default INT96 is older

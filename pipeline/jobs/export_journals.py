@@ -18,25 +18,25 @@ if TYPE_CHECKING:
 
 
 def export_round(
-    wanted: ExportSelection,
+    selection: ExportSelection,
     run: JobRun,
     target: JobTarget,
     state: JobState,
     logs: Sequence[JournalSnapshot],
     *,
     accepts_gap: bool,
-    most: int | None = None,
+    max_entries: int | None = None,
 ) -> int:
     """Export the journal entries that the target does not have yet.
 
     Args:
-        wanted: the selection to export.
+        selection: the selection to export.
         run: provides Spark.
         target: the target, which the caller has locked.
         state: the position of the export; it is updated.
         logs: the journals; later entries are left to the next round.
         accepts_gap: whether entries may be missing.
-        most: the maximum number of entries per instance; None for all.
+        max_entries: the maximum number of entries per instance; None for all.
 
     Returns:
         The number of entries, including those not selected; 0 if nothing is new.
@@ -46,39 +46,42 @@ def export_round(
     """
     ranges = {}
     for log in logs:
-        first, last = range_of(log, state, wanted, accepts_gap=accepts_gap)
+        first, last = range_of(log, state, selection, accepts_gap=accepts_gap)
         if last > first:
-            ranges[log.instance] = (first, last if most is None else min(last, first + most))
+            ranges[log.instance] = (
+                first,
+                last if max_entries is None else min(last, first + max_entries),
+            )
     if not ranges:
         return 0
     spark = run.spark()
     frame = union_frames(
-        [journal_entries(spark, wanted, name, *one) for name, one in ranges.items()]
+        [journal_entries(spark, selection, name, *txids) for name, txids in ranges.items()]
     )
-    count = write(frame, target, wanted)
+    count = write(frame, target, selection)
     state.reached |= {name: last for name, (_, last) in ranges.items()}
     state.marks |= {
-        log.instance: entry_mark(log, ranges[log.instance][1], wanted.archive)
+        log.instance: entry_mark(log, ranges[log.instance][1], selection.archive)
         for log in logs
         if log.instance in ranges
     }
     files = target.append_staged(state)
-    if count or most is None:
+    if count or max_entries is None:
         run.print_text(f"{count} entries in {files} files")
     return sum(last - first for first, last in ranges.values())
 
 
-def logs_of(wanted: ExportSelection) -> list[JournalSnapshot]:
+def logs_of(selection: ExportSelection) -> list[JournalSnapshot]:
     """Return the journals as they are now.
 
     Raises:
         PipelineError: they cannot be read.
     """
-    return snapshot(Path(wanted.source), wanted.archive)
+    return snapshot(Path(selection.source), selection.archive)
 
 
 def range_of(
-    log: JournalSnapshot, state: JobState, wanted: ExportSelection, *, accepts_gap: bool
+    log: JournalSnapshot, state: JobState, selection: ExportSelection, *, accepts_gap: bool
 ) -> tuple[int, int]:
     """Return the txid after which to resume, and the last one."""
     first = log.files[0].first_txid - 1
@@ -88,11 +91,11 @@ def range_of(
         return first, last
     if reached < first and not accepts_gap:
         raise PipelineError(
-            f"{wanted.source}: the entries {reached + 1} to {first} of {log.instance} have not "
+            f"{selection.source}: the entries {reached + 1} to {first} of {log.instance} have not "
             "been exported, and their journals are gone; name the directory where they were "
             "archived (--archive), or go on without them (--accept-gap)"
         )
     mark = state.marks.get(log.instance, UNKNOWN)
     advice = "export to another directory"
-    check_place(log, reached, mark, wanted.archive, "the export", advice)
+    check_place(log, reached, mark, selection.archive, "the export", advice)
     return max(first, reached), last

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from server.storage.sow.topic_records import SowTopicRecords
 
 HELP: Final = "make a SOW topic or a view anew from journals"
-_TOGETHER: Final = 1000
+_BATCH_SIZE: Final = 1000
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -112,12 +112,16 @@ def _rebuild_view(spec: InstanceSpec, options: argparse.Namespace, run: JobRun) 
 
 def _rebuild(spec: InstanceSpec, topic: TopicSpec, log: JournalSnapshot, run: JobRun) -> int:
     """Build the file and return its number of records."""
-    said, damage = SilentLog(), list[JournalNotice]()
+    log_sink, damage = SilentLog(), list[JournalNotice]()
     committer = GroupCommit(lambda call: call())
     opener = TopicOpener(
-        spec, provision_message_types(spec), provision_functions(spec, said), committer, said
+        spec,
+        provision_message_types(spec),
+        provision_functions(spec, log_sink),
+        committer,
+        log_sink,
     )
-    opened = opener.open(topic)
+    opened_topic = opener.open(topic)
     first_txid, last = log.files[0].first_txid, max(file.end_txid or 0 for file in log.files) - 1
     progress = run.start_progress("rebuild", last + 1 - first_txid)
     cursor = JournalCursor(
@@ -125,21 +129,21 @@ def _rebuild(spec: InstanceSpec, topic: TopicSpec, log: JournalSnapshot, run: Jo
         SourceCache(0),
         lambda: last,
         LogSpan(first_txid - 1),
-        _wanted(opened.sow),
+        _wanted(opened_topic.sow),
         EVENTS,
         damage.append,
         log.steps,
     )
     while not cursor.is_caught_up:
         before = cursor.position
-        apply_entry_range(opened.sow, cursor.read_raw_range(_TOGETHER))
+        apply_entry_range(opened_topic.sow, cursor.read_raw_range(_BATCH_SIZE))
         progress.add(cursor.position - before)
     progress.end()
-    _expire(opened.sow, last)
-    records = len(opened.sow.table)
-    opened.commit()
+    _expire(opened_topic.sow, last)
+    records = len(opened_topic.sow.table)
+    opened_topic.commit()
     committer.wait_for_jobs()
-    opened.close()
+    opened_topic.close()
     if damage:
         raise PipelineError(damage[0].text)
     return records

@@ -49,10 +49,10 @@ _COLUMNS: Final = (
     "correlation_id",
     "expiration",
 )
-_TOGETHER: Final = 1000
+_BATCH_SIZE: Final = 1000
 """Messages per flush, which waits until the server has persisted them."""
 
-_SLICE: Final = 0.05
+_SEND_INTERVAL_S: Final = 0.05
 """Seconds: with a rate limit, the messages of this interval are sent together."""
 
 
@@ -231,15 +231,19 @@ class _Replay:
 
     def _publish_all(self, senders: _Senders, frame: DataFrame) -> None:
         self._store_state()  # before the first message: the client names are derived from the state
-        waiting: list[Any] = []
-        step = min(_TOGETHER, max(int(self._rate * _SLICE), 1)) if self._rate else _TOGETHER
+        pending: list[Any] = []
+        step = (
+            min(_BATCH_SIZE, max(int(self._rate * _SEND_INTERVAL_S), 1))
+            if self._rate
+            else _BATCH_SIZE
+        )
         for row in frame.toLocalIterator(prefetchPartitions=True):
-            waiting.append(row)
-            if len(waiting) >= step:
-                self._send_rows(senders, waiting)
-                waiting = []
-        if waiting:
-            self._send_rows(senders, waiting)
+            pending.append(row)
+            if len(pending) >= step:
+                self._send_rows(senders, pending)
+                pending = []
+        if pending:
+            self._send_rows(senders, pending)
 
     def _send_rows(self, senders: _Senders, rows: list[Any]) -> None:
         if self._rate:

@@ -27,7 +27,7 @@ from amperage.client import (
 from amperage.client.uri import ServerUri
 from pipeline.amps.sink import LOGON_OPTIONS
 
-_PATIENCE: Final = 30.0
+_TIMEOUT_S: Final = 30.0
 """Seconds to wait for an answer, and for a server that has gone away to come back."""
 
 
@@ -59,15 +59,15 @@ class ReplaySender(ExitStack):
         self.refused_count = 0
         self.first_refusal = ""
         self._uri = uri
-        self._deleter = Client(f"{name}-deletions", timeout=_PATIENCE)
+        self._deleter = Client(f"{name}-deletions", timeout=_TIMEOUT_S)
         self._store = _EntryStore()
         self._publisher = HAClient(
             [uri],
             name,
-            backoff=Backoff(longest=1.0, seconds=_PATIENCE),
+            backoff=Backoff(longest=1.0, seconds=_TIMEOUT_S),
             publish_store=self._store,
             on_refused=self._on_refused,
-            timeout=_PATIENCE,
+            timeout=_TIMEOUT_S,
             logon_options={"options": LOGON_OPTIONS},
         )
 

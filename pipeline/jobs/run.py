@@ -14,8 +14,8 @@ from server.util.json_lines import json_line
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-_WIDTH: Final = 30
-_INTERVAL: Final = 0.2
+_BAR_WIDTH: Final = 30
+_UPDATE_INTERVAL_S: Final = 0.2
 """Seconds between two updates of the progress display."""
 
 
@@ -55,9 +55,9 @@ class JobRun:
         """Print an object to a program, as a line of JSON."""
         self.print_text(json_line(values).decode().rstrip("\n"))
 
-    def start_progress(self, what: str, total: int) -> ProgressBar:
+    def start_progress(self, label: str, total: int) -> ProgressBar:
         """Return a new progress display."""
-        return ProgressBar(what, total, is_shown=not self.is_quiet and sys.stderr.isatty())
+        return ProgressBar(label, total, is_shown=not self.is_quiet and sys.stderr.isatty())
 
 
 class ProgressBar:
@@ -80,7 +80,7 @@ class ProgressBar:
     def add(self, count: int) -> None:
         """Add to the amount done."""
         self.done_count += count
-        if self._is_shown and time.monotonic() - self._last_drawn_s >= _INTERVAL:
+        if self._is_shown and time.monotonic() - self._last_drawn_s >= _UPDATE_INTERVAL_S:
             self._draw()
 
     def end(self) -> None:
@@ -95,8 +95,8 @@ class ProgressBar:
         text = f"{self.done_count:,} of {self._total:,}" if self._total else f"{self.done_count:,}"
         bar = ""
         if self._total:
-            filled = min(_WIDTH * self.done_count // self._total, _WIDTH)
-            bar = f"[{'#' * filled}{'.' * (_WIDTH - filled)}] "
+            filled = min(_BAR_WIDTH * self.done_count // self._total, _BAR_WIDTH)
+            bar = f"[{'#' * filled}{'.' * (_BAR_WIDTH - filled)}] "
         sys.stderr.write(f"\r{self._label} {bar}{text}, {rate:,.0f}/s\x1b[K")
         sys.stderr.flush()
 

@@ -22,8 +22,8 @@ _EXCEPTION: Final = re.compile(r"(?:\w+\.)+\w+(?:Exception|Error): ")
 _ERRORS: Final = 2
 """The descriptor of standard error, which Java inherits."""
 
-_SOON: Final = 1.0
-"""Seconds of waiting after which the user is told the reason."""
+_NOTICE_DELAY_S: Final = 1.0
+"""Seconds of waiting before the notice is shown."""
 
 
 def started(name: str, master: str, conf: Mapping[str, str], *, shows: bool) -> SparkSession:
@@ -45,7 +45,7 @@ def started(name: str, master: str, conf: Mapping[str, str], *, shows: bool) -> 
     interrupted = signal.getsignal(signal.SIGINT)
     with tempfile.TemporaryFile() as errors:
         try:
-            with _redirected(errors) as terminal, _told_what_for(terminal, shows=shows):
+            with _redirected(errors) as terminal, _start_notice(terminal, shows=shows):
                 return session(name, master=master, conf=conf)
         except PySparkRuntimeError as problem:
             raise PipelineError(f"Spark cannot start: {_reason(errors, problem)}") from None
@@ -69,15 +69,15 @@ def _redirected(errors: IO[bytes]) -> Iterator[int]:
 
 
 @contextmanager
-def _told_what_for(terminal: int, *, shows: bool) -> Iterator[None]:
+def _start_notice(terminal: int, *, shows: bool) -> Iterator[None]:
     """Show a notice on a terminal if the start is slow, and erase it at the end."""
-    told = Event()
+    notice_shown = Event()
 
-    def tell() -> None:
-        told.set()
+    def show() -> None:
+        notice_shown.set()
         os.write(terminal, b"Starting Spark ...")
 
-    timer = Timer(_SOON, tell)
+    timer = Timer(_NOTICE_DELAY_S, show)
     if shows:
         timer.start()
     try:
@@ -86,7 +86,7 @@ def _told_what_for(terminal: int, *, shows: bool) -> Iterator[None]:
         timer.cancel()
         if shows:
             timer.join()
-        if told.is_set():
+        if notice_shown.is_set():
             os.write(terminal, b"\r\x1b[K")
 
 
@@ -94,9 +94,9 @@ def _reason(errors: IO[bytes], problem: Exception) -> str:
     """Return the error that Java printed before it ended."""
     errors.seek(0)
     lines = errors.read().decode("utf-8", "replace").splitlines()
-    said = [line for line in lines if line.strip() and not _CHATTER.search(line)]
-    for line in said:
-        found = _EXCEPTION.search(line)
-        if found:
-            return line[found.end() :]
-    return said[0] if said else str(problem)
+    messages = [line for line in lines if line.strip() and not _CHATTER.search(line)]
+    for line in messages:
+        match = _EXCEPTION.search(line)
+        if match:
+            return line[match.end() :]
+    return messages[0] if messages else str(problem)

@@ -84,11 +84,11 @@ def run(options: argparse.Namespace, run: JobRun) -> None:
     if options.follow:
         follow(options, run, spec, view)
         return
-    for name, given in (
+    for name, used in (
         ("checkpoint", options.checkpoint),
         ("until-caught-up", options.until_caught_up),
     ):
-        if given:
+        if used:
             raise PipelineError(f"--{name}: needs --follow")
     if options.at and not options.journals:
         raise PipelineError("--at: needs --journals: a server is asked for the present")

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from pipeline.jobs.run import ProgressBar
 
-_LOOK: Final = 1
+_POLL_INTERVAL_S: Final = 1
 """Seconds between two polls of the progress."""
 
 
@@ -22,7 +22,7 @@ def watch(query: StreamingQuery, progress: ProgressBar, interrupted: Event) -> N
     seen = -1
     is_over = False
     while not (is_over or interrupted.is_set()):
-        is_over = bool(query.awaitTermination(_LOOK))
+        is_over = bool(query.awaitTermination(_POLL_INTERVAL_S))
         for batch in query.recentProgress:
             if batch.batchId > seen:
                 seen = batch.batchId

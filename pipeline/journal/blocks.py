@@ -1,4 +1,4 @@
-"""Reads a piece of a journal: records in chunks, and the wanted bodies in blocks."""
+"""Reads a partition of a journal: records in chunks, and the wanted bodies in blocks."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from pipeline.errors import PipelineError
 from pipeline.journal.log import open_journal
-from pipeline.journal.pieces import JournalBlock, JournalNames, JournalPartition, RecordArray
+from pipeline.journal.partitions import JournalBlock, JournalNames, JournalPartition, RecordArray
 from server.storage.journal.format.checksum import damaged
 from server.storage.journal.format.file_names import TOPIC_INDEX, sibling
 from server.storage.journal.format.layout import PAGE, RECORD_SIZE, JournalFormatError
@@ -19,7 +19,7 @@ from server.storage.journal.format.records import CHUNK, RECORD_TYPE, read_rows,
 from server.storage.journal.index import ANY_TOPIC, unpack_topic_index
 from server.storage.journal.storage import ByteSource
 
-_GAP: Final = 16_384
+_MAX_GAP_SIZE: Final = 16_384
 """Gaps between wanted bodies up to this size in bytes are read rather than skipped."""
 
 _MAX_BLOCK_SIZE: Final = 1 << 20
@@ -48,24 +48,24 @@ class BlockRequest:
     skips_damaged: bool
 
 
-def read_blocks(piece: JournalPartition, request: BlockRequest) -> Iterator[JournalBlock]:
-    """Read a piece.
+def read_blocks(partition: JournalPartition, request: BlockRequest) -> Iterator[JournalBlock]:
+    """Read a partition.
 
     Raises:
         PipelineError: the file is gone, or an entry is damaged; the text names file and entry.
     """
-    reader = _BlockReader(piece, request, open_journal(piece.path, piece.archive))
-    for start in _windows(piece):
-        records = reader.records(start, min(start + CHUNK, piece.stop))
+    reader = _BlockReader(partition, request, open_journal(partition.path, partition.archive))
+    for start in _windows(partition):
+        records = reader.records(start, min(start + CHUNK, partition.stop))
         if len(records):
             yield from reader.blocks(records)
 
 
-def _windows(piece: JournalPartition) -> Iterator[int]:
+def _windows(partition: JournalPartition) -> Iterator[int]:
     """Yield the starts of chunks: all, or those where the topic index has wanted entries."""
-    numbers = _indexed(piece)
+    numbers = _indexed(partition)
     if numbers is None:
-        yield from range(piece.start, piece.stop, CHUNK)
+        yield from range(partition.start, partition.stop, CHUNK)
         return
     position = 0
     while position < len(numbers):
@@ -73,71 +73,80 @@ def _windows(piece: JournalPartition) -> Iterator[int]:
         position = int(np.searchsorted(numbers, numbers[position] + CHUNK))
 
 
-def _indexed(piece: JournalPartition) -> npt.NDArray[np.int64] | None:
-    """Return the numbers of the wanted entries in the piece; None if there is no topic index."""
+def _indexed(partition: JournalPartition) -> npt.NDArray[np.int64] | None:
+    """Return the numbers of the selected entries of a partition; None without a topic index."""
     try:
-        data = sibling(piece.path, TOPIC_INDEX).read_bytes()
-        topics = unpack_topic_index(data, piece.count)
+        data = sibling(partition.path, TOPIC_INDEX).read_bytes()
+        topics = unpack_topic_index(data, partition.count)
     except (OSError, JournalFormatError):
         return None
-    found = [topics[one] for one in (*piece.names.topics, ANY_TOPIC) if one in topics]
-    numbers = np.sort(np.concatenate(found)) if found else np.zeros(0, np.uint32)
-    first, last = np.searchsorted(numbers, [piece.start, piece.stop])
+    entry_numbers = [
+        topics[topic] for topic in (*partition.names.topics, ANY_TOPIC) if topic in topics
+    ]
+    numbers = np.sort(np.concatenate(entry_numbers)) if entry_numbers else np.zeros(0, np.uint32)
+    first, last = np.searchsorted(numbers, [partition.start, partition.stop])
     return numbers[first:last].astype(np.int64)
 
 
 class _BlockReader:
     """Reads records and bodies of one file."""
 
-    def __init__(self, piece: JournalPartition, request: BlockRequest, source: ByteSource) -> None:
-        self._piece = piece
+    def __init__(
+        self, partition: JournalPartition, request: BlockRequest, source: ByteSource
+    ) -> None:
+        self._partition = partition
         self._request = request
         self._source = source
 
     def records(self, start: int, stop: int) -> RecordArray:
         """Return the wanted records with numbers from `start` to before `stop`."""
         length = RECORD_SIZE * (stop - start)
-        data = self._source.read(self._piece.size - RECORD_SIZE * stop, length)
+        data = self._source.read(self._partition.size - RECORD_SIZE * stop, length)
         if len(data) < length:
             raise self._damage_error(start, "torn: the file ends before it")
         records = np.frombuffer(data, RECORD_TYPE)[::-1]
-        expected = np.arange(self._piece.first_txid + start, self._piece.first_txid + stop)
+        expected = np.arange(self._partition.first_txid + start, self._partition.first_txid + stop)
         if not (records_check(data) and np.array_equal(records["txid"], expected)):
             records = records[self._intact_records(start, stop)]
-        return self._request.select_records(records, self._piece.names)
+        return self._request.select_records(records, self._partition.names)
 
     def blocks(self, records: RecordArray) -> Iterator[JournalBlock]:
         """Yield the entries of some records, with their bodies if requested."""
         if not self._request.with_bodies:
             yield JournalBlock(
-                self._piece.path, records, self._piece.names, b"", _NOTHING, _NOTHING
+                self._partition.path, records, self._partition.names, b"", _NOTHING, _NOTHING
             )
             return
         begins = records["body_start"].astype(np.int64)
         lengths = records["body_length"].astype(np.int64)
         ends = begins + lengths + records["extras_length"]
-        if len(ends) and (int(begins.min()) < PAGE or int(ends.max()) > self._piece.size):
+        if len(ends) and (int(begins.min()) < PAGE or int(ends.max()) > self._partition.size):
             raise self._damage_error(
                 self._entry_number(records[0]), "a body lies outside of the file"
             )
         first = 0
         while first < len(records):
             last = int(np.searchsorted(ends, begins[first] + _MAX_BLOCK_SIZE, "right"))
-            chosen = slice(first, max(last, first + 1))
-            first = chosen.stop
-            data, starts = self._read_bodies(begins[chosen], ends[chosen])
+            block_range = slice(first, max(last, first + 1))
+            first = block_range.stop
+            data, starts = self._read_bodies(begins[block_range], ends[block_range])
             block = JournalBlock(
-                self._piece.path, records[chosen], self._piece.names, data, starts, lengths[chosen]
+                self._partition.path,
+                records[block_range],
+                self._partition.names,
+                data,
+                starts,
+                lengths[block_range],
             )
             yield self._without_damaged(block)
 
     def _read_bodies(self, begins: Int64Column, ends: Int64Column) -> tuple[bytes, Int64Column]:
         """Return bodies with their extras, and the offset of each."""
-        span, wanted = int(ends[-1] - begins[0]), int((ends - begins).sum())
-        if span <= 2 * wanted + _GAP:
-            return self._source.read(int(begins[0]), span), begins - begins[0]
-        pieces = zip(begins.tolist(), (ends - begins).tolist(), strict=True)
-        data = b"".join([self._source.read(begin, length) for begin, length in pieces])
+        span_size, body_size = int(ends[-1] - begins[0]), int((ends - begins).sum())
+        if span_size <= 2 * body_size + _MAX_GAP_SIZE:
+            return self._source.read(int(begins[0]), span_size), begins - begins[0]
+        ranges = zip(begins.tolist(), (ends - begins).tolist(), strict=True)
+        data = b"".join([self._source.read(begin, length) for begin, length in ranges])
         lengths = ends - begins
         return data, np.cumsum(lengths) - lengths
 
@@ -155,18 +164,19 @@ class _BlockReader:
         return block.select(intact)
 
     def _intact_records(self, start: int, stop: int) -> list[int]:
-        rows = read_rows(self._source, self._piece.first_txid, start, stop)
+        rows = read_rows(self._source, self._partition.first_txid, start, stop)
         if None in rows and not self._request.skips_damaged:
             raise self._damage_error(start + rows.index(None), "its record is damaged")
         return [number for number, row in enumerate(rows) if row is not None]
 
     def _entry_number(self, record: np.void) -> int:
-        return int(record["txid"]) - self._piece.first_txid
+        return int(record["txid"]) - self._partition.first_txid
 
     def _damage_error(self, number: int, cause: str) -> PipelineError:
-        place = self._piece.size - RECORD_SIZE * (number + 1)
+        partition = self._partition
+        record_start = partition.size - RECORD_SIZE * (number + 1)
         return PipelineError(
-            f"{self._piece.path}: entry {self._piece.first_txid + number} (number {number} of the "
-            f"file, record at byte {place}): {cause}; the option damaged=skip leaves such entries "
-            "out"
+            f"{partition.path}: entry {partition.first_txid + number} (number {number} of the file,"
+            f" record at byte {record_start}): {cause}; the option damaged=skip leaves such entries"
+            " out"
         )

@@ -17,7 +17,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from pipeline.journal.pieces import JournalBlock, JournalNames, RecordArray
+from pipeline.journal.partitions import JournalBlock, JournalNames, RecordArray
 from pipeline.journal.predicates import ORDERINGS, ColumnPredicate
 from pipeline.packed_bodies import PackedBodies
 from server.storage.journal.format.entry import JournalEntryKind
@@ -34,7 +34,7 @@ RowMask: TypeAlias = npt.NDArray[np.bool_]
 ColumnBuilder: TypeAlias = Callable[[JournalBlock], pa.Array]
 
 _NAMES: Final = {int(kind): name for name, kind in COMMANDS.items()}
-_FEW: Final = 8
+_MAX_LINEAR_MEMBERS: Final = 8
 """Up to this number, comparisons take less time than `np.isin`, which sorts."""
 
 _PAST_LONG: Final = np.uint64(2**63)
@@ -91,14 +91,14 @@ def record_mask(predicate: ColumnPredicate, records: RecordArray, names: Journal
             return np.asarray(ORDERINGS[predicate.operation](numbers, predicate.values[0]))
 
 
-def is_among(numbers: RecordArray, wanted: Collection[int]) -> RowMask:
+def is_among(numbers: RecordArray, members: Collection[int]) -> RowMask:
     """Return the mask of the numbers that are wanted."""
-    if len(wanted) > _FEW:
-        return np.isin(numbers, list(wanted))
-    found: RowMask = np.zeros(len(numbers), np.bool_)
-    for one in wanted:
-        found |= numbers == one
-    return found
+    if len(members) > _MAX_LINEAR_MEMBERS:
+        return np.isin(numbers, list(members))
+    mask: RowMask = np.zeros(len(numbers), np.bool_)
+    for member in members:
+        mask |= numbers == member
+    return mask
 
 
 def metadata_mask(predicate: ColumnPredicate, block: JournalBlock) -> RowMask:
@@ -115,8 +115,10 @@ def _by_number(
 
 def _named(numbers: RecordArray, names: Mapping[int, str]) -> pa.Array:
     """Return a column of names from one of numbers."""
-    found, places = np.unique(numbers, return_inverse=True)
-    return pa.array([names.get(int(one)) for one in found], pa.string()).take(pa.array(places))
+    unique_numbers, indexes = np.unique(numbers, return_inverse=True)
+    return pa.array([names.get(int(number)) for number in unique_numbers], pa.string()).take(
+        pa.array(indexes)
+    )
 
 
 def _decimal(numbers: RecordArray) -> pa.Array:
@@ -147,8 +149,8 @@ def _sow_key(block: JournalBlock) -> pa.Array:
     keys = _unless_zero(block.records["sow_key"], _decimal(block.records["sow_key"]))
     if not block.records["extras_length"].any():
         return keys
-    given = [_text(unpack_extras(one)[1]) for one in block.extras()]
-    return pc.coalesce(pa.array(given, pa.string()), keys)
+    stored_keys = [_text(unpack_extras(extras)[1]) for extras in block.extras()]
+    return pc.coalesce(pa.array(stored_keys, pa.string()), keys)
 
 
 def _expiration(block: JournalBlock) -> pa.Array:
@@ -159,7 +161,7 @@ def _expiration(block: JournalBlock) -> pa.Array:
 def _correlation_id(block: JournalBlock) -> pa.Array:
     if not block.records["extras_length"].any():
         return pa.nulls(len(block.records), pa.string())
-    return pa.array([_text(unpack_extras(one)[0]) for one in block.extras()], pa.string())
+    return pa.array([_text(unpack_extras(extras)[0]) for extras in block.extras()], pa.string())
 
 
 def _text(data: bytes) -> str | None:

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pipeline.errors import PipelineError
-from pipeline.journal.pieces import JournalBlock
+from pipeline.journal.partitions import JournalBlock
 from pipeline.packed_bodies import PackedBodies
 from server.expressions import parse, paths
 from server.expressions.backends.compile_message import Predicate, compile_filter

@@ -46,8 +46,8 @@ from server.storage.journal.format.records import read_rows, slots
 from server.storage.journal.storage import ByteSource, FileSource
 
 _GZIP: Final = 16 + zlib.MAX_WBITS
-_PIECE: Final = 1 << 20
-_ATTEMPTS: Final = 3  # to list the files while the server moves them
+_CHUNK_SIZE: Final = 1 << 20
+_MAX_LIST_ATTEMPTS: Final = 3  # to list the files while the server moves them
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +115,7 @@ def _log(directory: Path, instance: str, files: tuple[JournalFile, ...]) -> Jour
 
 
 def open_journal(path: Path, archive: Path | None) -> ByteSource:
-    """Open a journal file, wherever it is by now.
+    """Open a journal file, which may have been moved since.
 
     Args:
         path: its path when the query was planned.
@@ -147,12 +147,12 @@ def inflated(path: Path) -> ByteSource:
     folder = os.environ.get("SPARK_LOCAL_DIRS", "").partition(",")[0] or None
     decompressor = zlib.decompressobj(_GZIP)
     with path.open("rb") as file, tempfile.NamedTemporaryFile(dir=folder) as plain:
-        while piece := file.read(_PIECE):
+        while chunk := file.read(_CHUNK_SIZE):
             try:
-                plain.write(decompressor.decompress(piece))
+                plain.write(decompressor.decompress(chunk))
             except zlib.error as problem:
                 raise PipelineError(
-                    f"{path}: damaged near byte {file.tell() - len(piece)}: {problem}"
+                    f"{path}: damaged near byte {file.tell() - len(chunk)}: {problem}"
                 ) from problem
         if not decompressor.eof:
             raise PipelineError(f"{path}: torn: it ends at byte {file.tell()} before its time")
@@ -165,28 +165,28 @@ def _no_file(path: Path, problem: OSError) -> PipelineError:
 
 
 def _instances(directory: Path, archive: Path | None) -> set[str]:
-    found = instances_with_journals(directory)
-    return found | instances_with_journals(archive) if archive is not None else found
+    instances = instances_with_journals(directory)
+    return instances | instances_with_journals(archive) if archive is not None else instances
 
 
 def _files(
     directory: Path, archive: Path | None, instance: str, sealed: SealedFiles
 ) -> tuple[JournalFile, ...]:
-    for attempt in range(_ATTEMPTS):
+    for attempt in range(_MAX_LIST_ATTEMPTS):
         # A file moved meanwhile is found twice; listing in the other order might miss it.
         paths = journal_files(directory, instance)
         archived = journal_files(archive, instance) if archive is not None else {}
         paths = {**archived, **paths}
         try:
-            found = [_describe(paths[number], sealed) for number in sorted(paths)]
+            descriptions = [_describe(paths[number], sealed) for number in sorted(paths)]
         except FileNotFoundError as problem:
-            if attempt == _ATTEMPTS - 1:
+            if attempt == _MAX_LIST_ATTEMPTS - 1:
                 raise _no_file(Path(problem.filename), problem) from problem
             continue
         except OSError as problem:
             raise _no_file(Path(problem.filename or directory), problem) from problem
-        _check_beginning([paths[number] for number in sorted(paths)], found)
-        files = tuple(file for file in found if file is not None)
+        _check_beginning([paths[number] for number in sorted(paths)], descriptions)
+        files = tuple(file for file in descriptions if file is not None)
         _check_chain(directory, files)
         return files
     raise AssertionError("unreachable")

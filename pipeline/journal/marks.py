@@ -46,7 +46,7 @@ def entry_mark(log: JournalSnapshot, txid: int, archive: Path | None) -> str:
 
 
 def has(log: JournalSnapshot, txid: int, mark: str, archive: Path | None) -> bool:
-    """Return whether a mark may be that of an entry; see `mark_of`.
+    """Return whether a mark may be that of an entry; see `entry_mark`.
 
     Raises:
         PipelineError: its journal file cannot be read.
@@ -67,7 +67,7 @@ def check_place(
     Args:
         log: the journals.
         reached: the txid of that entry.
-        mark: the mark of that entry; see `mark_of`.
+        mark: the mark of that entry; see `entry_mark`.
         archive: the directory of archived journals.
         job: the name of the job for an error.
         advice: the advice for an error.

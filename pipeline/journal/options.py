@@ -20,8 +20,8 @@ from server.expressions import ExpressionError, parse
 from server.expressions.topic_names import TopicError, select_topics
 from server.storage.journal import BookmarkError, parse_bookmark
 
-_PIECE: Final = 128 << 20  # the size into which Spark splits files
-_SMALLEST_PIECE: Final = 1 << 16
+_DEFAULT_PARTITION_SIZE: Final = 128 << 20  # the size into which Spark splits files
+_MIN_PARTITION_SIZE: Final = 1 << 16
 
 _KNOWN: Final = frozenset(
     (
@@ -73,7 +73,7 @@ class JournalOptions:
     filter: str = ""
     commands: tuple[str, ...] = ("publish", "delta_publish")
     skips_damaged: bool = False
-    piece_size: int = _PIECE
+    piece_size: int = _DEFAULT_PARTITION_SIZE
     where: tuple[Filter, ...] = ()
     max_rows_per_trigger: int | None = None
     fail_on_data_loss: bool = True
@@ -86,34 +86,34 @@ def read_options(options: Mapping[str, str]) -> JournalOptions:
     Raises:
         PipelineError: an option is unknown, missing or invalid; the text names it.
     """
-    given = {name.lower(): value for name, value in options.items()}
-    refuse_pushdown(given.pop(PUSHDOWN, "false"))
-    for name in filter(is_asked, given.keys() - _KNOWN):
+    options_by_name = {name.lower(): value for name, value in options.items()}
+    refuse_pushdown(options_by_name.pop(PUSHDOWN, "false"))
+    for name in filter(is_asked, options_by_name.keys() - _KNOWN):
         near = get_close_matches(name, _KNOWN, n=1)
         hint = f"; did you mean {near[0]}?" if near else ""
         raise PipelineError(f"option {name}: there is no such option{hint}")
-    if not given.get("path"):
+    if not options_by_name.get("path"):
         raise PipelineError(
             "option path: missing: expected load(DIRECTORY) (Spark hands no options of a table to"
             f" sources in Python: {INSTEAD_OF_TABLES})"
         )
-    _check_path(given["path"])
-    archive = given.get("archive")
+    _check_path(options_by_name["path"])
+    archive = options_by_name.get("archive")
     checked = JournalOptions(
-        Path(given["path"].removeprefix("file:")),
+        Path(options_by_name["path"].removeprefix("file:")),
         Path(archive) if archive else None,
-        given.get("instance", ""),
-        given.get("topic", ""),
-        given.get("message_type", ""),
-        given.get("bookmark", ""),
-        given.get("filter", ""),
-        _commands(given.get("commands", "publish,delta_publish")),
-        _choice(given, "damaged", "fail", "skip"),
-        _size(given.get("piece_size")),
-        tuple(read_filters(given.get(OPTION, "[]"))),
-        _count(given, "max_rows_per_trigger"),
-        not _choice(given, "fail_on_data_loss", "true", "false"),
-        read_tolerance(given),
+        options_by_name.get("instance", ""),
+        options_by_name.get("topic", ""),
+        options_by_name.get("message_type", ""),
+        options_by_name.get("bookmark", ""),
+        options_by_name.get("filter", ""),
+        _commands(options_by_name.get("commands", "publish,delta_publish")),
+        _choice(options_by_name, "damaged", "fail", "skip"),
+        _size(options_by_name.get("piece_size")),
+        tuple(read_filters(options_by_name.get(OPTION, "[]"))),
+        _count(options_by_name, "max_rows_per_trigger"),
+        not _choice(options_by_name, "fail_on_data_loss", "true", "false"),
+        read_tolerance(options_by_name),
     )
     _check_texts(checked)
     return checked
@@ -144,16 +144,16 @@ def _commands(text: str) -> tuple[str, ...]:
     return names
 
 
-def _choice(given: Mapping[str, str], name: str, default: str, other: str) -> bool:
+def _choice(options_by_name: Mapping[str, str], name: str, default: str, other: str) -> bool:
     """Return whether an option with two values has the non-default one."""
-    value = given.get(name, default).lower()
+    value = options_by_name.get(name, default).lower()
     if value not in (default, other):
         raise option_error(name, value, f"expected {default} or {other}")
     return value == other
 
 
-def _count(given: Mapping[str, str], name: str) -> int | None:
-    text = given.get(name)
+def _count(options_by_name: Mapping[str, str], name: str) -> int | None:
+    text = options_by_name.get(name)
     if text is None:
         return None
     if not (text.isascii() and text.isdigit()) or int(text) < 1:
@@ -163,13 +163,13 @@ def _count(given: Mapping[str, str], name: str) -> int | None:
 
 def _size(text: str | None) -> int:
     if text is None:
-        return _PIECE
+        return _DEFAULT_PARTITION_SIZE
     try:
         size = parse_size(text)
     except UnitError as problem:
         raise option_error("piece_size", text, str(problem)) from problem
-    if size < _SMALLEST_PIECE:
-        raise option_error("piece_size", text, f"expected {_SMALLEST_PIECE} bytes or more")
+    if size < _MIN_PARTITION_SIZE:
+        raise option_error("piece_size", text, f"expected {_MIN_PARTITION_SIZE} bytes or more")
     return size
 
 

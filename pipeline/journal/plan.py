@@ -1,4 +1,4 @@
-"""Plans the pieces of files to read for a query of a directory."""
+"""Plans the partitions of files to read for a query of a directory."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pipeline.errors import PipelineError, option_error
 from pipeline.journal.columns import COMMANDS
 from pipeline.journal.log import JournalSnapshot, open_journal, snapshot
 from pipeline.journal.options import JournalOptions
-from pipeline.journal.pieces import JournalNames, JournalPartition
+from pipeline.journal.partitions import JournalNames, JournalPartition
 from pipeline.journal.predicates import ColumnPredicate
 from server.expressions.topic_names import select_topics
 from server.storage.journal import BookmarkError, LogSpan, parse_bookmark
@@ -80,28 +80,30 @@ class PlannedLog:
 
 
 def plan(options: JournalOptions, predicates: Sequence[ColumnPredicate]) -> list[JournalPartition]:
-    """Plan the pieces to read.
+    """Plan the partitions to read.
 
     Args:
         options: the options of the read.
         predicates: predicates of entries; those that exclude whole files are used.
 
     Returns:
-        Pieces in the order of the log, instance by instance.
+        Partitions in the order of the log, instance by instance.
 
     Raises:
         PipelineError: the journals are missing, or cannot be read.
     """
     return [
-        piece
+        partition
         for log in snapshot(options.path, options.archive, options.instance)
-        for piece in plan_log(log, options, predicates, PlannedLog(log).span(options.bookmark))
+        for partition in plan_log(log, options, predicates, PlannedLog(log).span(options.bookmark))
     ]
 
 
 def message_types(options: JournalOptions) -> set[str]:
     """Return the message types of the topics to read."""
-    return {kind for piece in plan(options, ()) for kind in piece.names.message_types.values()}
+    return {
+        kind for partition in plan(options, ()) for kind in partition.names.message_types.values()
+    }
 
 
 def topics_of(directory: Path, archive: Path | None) -> Iterator[str]:
@@ -127,7 +129,7 @@ def plan_log(
     predicates: Iterable[ColumnPredicate],
     span: LogSpan,
 ) -> Iterator[JournalPartition]:
-    """Yield the pieces of one instance's journals.
+    """Yield the partitions of one instance's journals.
 
     Args:
         log: the journals.
@@ -148,9 +150,11 @@ def plan_log(
         if not names.topics:
             continue
         has_extras = file.seal is None or file.seal.extras_count > 0
-        cut = partial(JournalPartition, file.path, options.archive, file.first_txid, _count(file))
+        make_partition = partial(
+            JournalPartition, file.path, options.archive, file.first_txid, _count(file)
+        )
         for first, last in _cuts(file, start, stop, options.piece_size):
-            yield cut(first, last, file.size, names, has_extras, bounds)
+            yield make_partition(first, last, file.size, names, has_extras, bounds)
 
 
 def _bounds(span: LogSpan) -> Iterator[ColumnPredicate]:
@@ -222,7 +226,7 @@ def _wanted(
         instance,
         {number: topic.name for number, topic in topics.items()},
         {number: topic.message_type for number, topic in topics.items()},
-        {number: one.auth_id for number, one in names.origins.items() if one.auth_id},
+        {number: origin.auth_id for number, origin in names.origins.items() if origin.auth_id},
         frozenset(int(COMMANDS[name]) for name in options.commands),
     )
 

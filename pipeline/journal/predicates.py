@@ -149,7 +149,7 @@ def accept(
     Returns:
         Each filter with its predicate; None for those that Spark has to test itself.
     """
-    return [(one, _translate(one, schema)) for one in filters]
+    return [(spark_filter, _translate(spark_filter, schema)) for spark_filter in filters]
 
 
 def without_implied(predicates: Sequence[ColumnPredicate]) -> tuple[ColumnPredicate, ...]:
@@ -157,15 +157,19 @@ def without_implied(predicates: Sequence[ColumnPredicate]) -> tuple[ColumnPredic
 
     Spark adds a not-null test for every column that it compares, before all other filters.
     """
-    rejecting = {one.column for one in predicates if one.operation in _NEVER_TRUE_OF_NULL}
+    rejecting = {
+        predicate.column for predicate in predicates if predicate.operation in _NEVER_TRUE_OF_NULL
+    }
     return tuple(
-        one for one in predicates if not (one.operation == "not_null" and one.column in rejecting)
+        predicate
+        for predicate in predicates
+        if not (predicate.operation == "not_null" and predicate.column in rejecting)
     )
 
 
-def _translate(one: Filter, schema: StructType) -> ColumnPredicate | None:
-    negated = isinstance(one, Not)
-    inner = one.child if isinstance(one, Not) else one
+def _translate(spark_filter: Filter, schema: StructType) -> ColumnPredicate | None:
+    negated = isinstance(spark_filter, Not)
+    inner = spark_filter.child if isinstance(spark_filter, Not) else spark_filter
     attribute: tuple[str, ...] = getattr(inner, "attribute", ())
     if len(attribute) != 1 or attribute[0] not in schema.fieldNames():
         return None
@@ -200,7 +204,7 @@ def _translate(one: Filter, schema: StructType) -> ColumnPredicate | None:
 
 def _literals(values: tuple[object, ...], kind: DataType) -> tuple[FilterScalar, ...] | None:
     """Return values for comparison with a column; None if Spark's semantics would differ."""
-    found: list[FilterScalar] = []
+    literals: list[FilterScalar] = []
     for value in values:
         if isinstance(value, bool):
             fits = isinstance(kind, BooleanType)
@@ -217,8 +221,8 @@ def _literals(values: tuple[object, ...], kind: DataType) -> tuple[FilterScalar,
             return None
         if not fits:
             return None
-        found.append(value)
-    return tuple(found)
+        literals.append(value)
+    return tuple(literals)
 
 
 def _microseconds(moment: datetime) -> int:
@@ -255,8 +259,8 @@ def _passes(predicate: ColumnPredicate, column: pa.Array) -> pa.Array | None:
     if operation == "not_null":
         return pc.is_valid(column)
     if operation in _AFFIX_TESTS and pa.types.is_string(column.type):
-        found = _AFFIX_TESTS[operation](column, pattern=values[0])
-        return pc.invert(found) if predicate.is_negated else found
+        mask = _AFFIX_TESTS[operation](column, pattern=values[0])
+        return pc.invert(mask) if predicate.is_negated else mask
     if operation not in ORDERINGS or (isinstance(values[0], int) and abs(values[0]) > _EXACT):
         return None
     if operation in ("gt", "ge"):  # to Spark, NaN is greater than everything

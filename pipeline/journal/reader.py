@@ -1,4 +1,4 @@
-"""Reads pieces of a journal as Arrow batches."""
+"""Reads partitions of a journal as Arrow batches."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from pipeline.journal.columns import (
 )
 from pipeline.journal.content import JournalContentFilter
 from pipeline.journal.options import JournalOptions
-from pipeline.journal.pieces import JournalBlock, JournalNames, JournalPartition, RecordArray
+from pipeline.journal.partitions import JournalBlock, JournalNames, JournalPartition, RecordArray
 from pipeline.journal.predicates import ColumnPredicate
 from pipeline.journal.schema import JournalSchema
 from pipeline.tolerance import tolerated
@@ -39,7 +39,7 @@ ColumnValues = Mapping[str, pa.Array]
 
 
 class JournalPartitionReader:
-    """Reads pieces for one query.
+    """Reads partitions for one query.
 
     Args:
         options: the options of the read.
@@ -52,8 +52,10 @@ class JournalPartitionReader:
     ) -> None:
         self._options = options
         self._schema = schema
-        self._metadata_predicates = [one for one in predicates if not one.is_on_field]
-        self._field_predicates = [one for one in predicates if one.is_on_field]
+        self._metadata_predicates = [
+            predicate for predicate in predicates if not predicate.is_on_field
+        ]
+        self._field_predicates = [predicate for predicate in predicates if predicate.is_on_field]
         self._content_filter: JournalContentFilter | None = None
         if options.filter:
             self._content_filter = JournalContentFilter(
@@ -61,36 +63,38 @@ class JournalPartitionReader:
             )
         self._field_readers: dict[str, FieldReader] = {}
 
-    def check(self, pieces: Iterable[JournalPartition]) -> None:
-        """Check that the fields can be read from the messages in the pieces.
+    def check(self, partitions: Iterable[JournalPartition]) -> None:
+        """Check that the fields can be read from the messages in the partitions.
 
         Raises:
             PipelineError: they cannot.
         """
         if self._schema.fields:
-            for kind in {kind for one in pieces for kind in one.names.message_types.values()}:
+            for kind in {
+                kind for partition in partitions for kind in partition.names.message_types.values()
+            }:
                 self._field_reader(kind)
 
-    def read(self, piece: JournalPartition) -> Iterator[pa.RecordBatch]:
-        """Read one piece.
+    def read(self, partition: JournalPartition) -> Iterator[pa.RecordBatch]:
+        """Read one partition.
 
         Raises:
             PipelineError: the file is gone or damaged, or a message does not fit the schema.
         """
         settle()
-        tests = [*self._metadata_predicates, *piece.bounds]
-        quick = [one for one in tests if is_record_test(one)]
-        slow = [one for one in tests if not is_record_test(one)]
-        metadata = {*self._schema.metadata.values(), *(one.column for one in tests)}
+        tests = [*self._metadata_predicates, *partition.bounds]
+        record_tests = [predicate for predicate in tests if is_record_test(predicate)]
+        other_tests = [predicate for predicate in tests if not is_record_test(predicate)]
+        metadata = {*self._schema.metadata.values(), *(predicate.column for predicate in tests)}
         with_bodies = (
             self._schema.has_bodies
             or bool(self._schema.fields)
             or self._content_filter is not None
-            or (piece.has_extras and not metadata.isdisjoint(("correlation_id", "sow_key")))
+            or (partition.has_extras and not metadata.isdisjoint(("correlation_id", "sow_key")))
         )
-        request = BlockRequest(_chooser(quick), with_bodies, self._options.skips_damaged)
-        for block in read_blocks(piece, request):
-            for test in slow:
+        request = BlockRequest(_chooser(record_tests), with_bodies, self._options.skips_damaged)
+        for block in read_blocks(partition, request):
+            for test in other_tests:
                 block = block.select(metadata_mask(test, block))
             if self._content_filter is not None:
                 block = block.select(self._content_filter.matches(block))
@@ -127,7 +131,10 @@ class JournalPartitionReader:
             raise PipelineError(f"{block.describe(problem.number)}: {problem}") from None
         if self._field_predicates:
             mask = np.logical_and.reduce(
-                [one.match_mask(values[one.column]) for one in self._field_predicates]
+                [
+                    predicate.match_mask(values[predicate.column])
+                    for predicate in self._field_predicates
+                ]
             )
             block = block.select(mask)
             values = {name: column.filter(pa.array(mask)) for name, column in values.items()}

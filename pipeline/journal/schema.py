@@ -61,7 +61,11 @@ class JournalSchema:
         known = {f"{prefix}{name}": name for name in METADATA}
         self.metadata = {name: known[name] for name in schema.names if name in known}
         self.corrupt_column = None if self.has_bodies else tolerance.corrupt_column(schema)
-        rest = [one for one in schema if one.name not in known and one.name != self.corrupt_column]
+        rest = [
+            field
+            for field in schema
+            if field.name not in known and field.name != self.corrupt_column
+        ]
         if self.has_bodies:
             _check(schema[BODY], StringType(), BinaryType())
             for field in rest:

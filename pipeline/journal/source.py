@@ -14,7 +14,7 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from pipeline.journal.options import JournalOptions, read_options
-from pipeline.journal.pieces import JournalPartition
+from pipeline.journal.partitions import JournalPartition
 from pipeline.journal.plan import message_types, plan
 from pipeline.journal.reader import JournalPartitionReader
 from pipeline.journal.schema import JournalSchema, default_schema
@@ -68,13 +68,16 @@ class AmpsJournalReader(DataSourceReader):
         self._predicates = self._columns.accept_filters(options.where)
 
     def partitions(self) -> list[InputPartition]:
-        """Plan the pieces to read."""
-        pieces = plan(self._options, [one for one in self._predicates if not one.is_on_field])
-        JournalPartitionReader(self._options, self._columns, self._predicates).check(pieces)
-        return [*pieces] or [InputPartition(None)]
+        """Plan the partitions to read."""
+        partitions = plan(
+            self._options,
+            [predicate for predicate in self._predicates if not predicate.is_on_field],
+        )
+        JournalPartitionReader(self._options, self._columns, self._predicates).check(partitions)
+        return [*partitions] or [InputPartition(None)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Read one piece."""
+        """Read one partition."""
         if isinstance(partition, JournalPartition):
             reader = JournalPartitionReader(self._options, self._columns, self._predicates)
             yield from reader.read(partition)

@@ -24,7 +24,7 @@ from pipeline.errors import PipelineError, option_error
 from pipeline.journal.log import JournalSnapshot, SealedFiles, snapshot
 from pipeline.journal.marks import UNKNOWN, entry_mark, has
 from pipeline.journal.options import JournalOptions
-from pipeline.journal.pieces import JournalPartition
+from pipeline.journal.partitions import JournalPartition
 from pipeline.journal.plan import PlannedLog, plan_log
 from pipeline.journal.reader import JournalPartitionReader
 from pipeline.journal.schema import JournalSchema
@@ -65,8 +65,8 @@ class AmpsJournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNo
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
         """Return the limit of a micro-batch."""
-        most = self._options.max_rows_per_trigger
-        return ReadAllAvailable() if most is None else ReadMaxRows(most)
+        max_rows = self._options.max_rows_per_trigger
+        return ReadAllAvailable() if max_rows is None else ReadMaxRows(max_rows)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
         """Read up to the current end of the journals, and no further."""
@@ -104,10 +104,14 @@ class AmpsJournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNo
         Raises:
             PipelineError: the journals do not have all its entries any more.
         """
-        return [piece for log in self._read_logs() for piece in self._plan_pieces(log, start, end)]
+        return [
+            partition
+            for log in self._read_logs()
+            for partition in self._plan_partitions(log, start, end)
+        ]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Read one piece."""
+        """Read one partition."""
         assert isinstance(partition, JournalPartition)  # noqa: S101 - see partitions
         yield from JournalPartitionReader(self._options, self._columns, ()).read(partition)
 
@@ -142,32 +146,34 @@ class AmpsJournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNo
             )
         return log.files[0].first_txid - 1
 
-    def _plan_pieces(
+    def _plan_partitions(
         self, log: JournalSnapshot, start: JournalOffset, end: JournalOffset
     ) -> Iterator[JournalPartition]:
         if log.instance not in end:
             return
         last, mark = _parts(end[log.instance])
-        there = PlannedLog(log).last_txid
+        last_txid = PlannedLog(log).last_txid
         before_first = log.files[0].first_txid - 1
         after = before_first
         if log.instance in start:
             after = _parts(start[log.instance])[0]
             if start[log.instance] == end[log.instance]:
                 return
-            if after <= there or not self._options.fail_on_data_loss:
-                after = self._resume_txid(log, start[log.instance], there)
+            if after <= last_txid or not self._options.fail_on_data_loss:
+                after = self._resume_txid(log, start[log.instance], last_txid)
         if after >= last:
             return
         is_whole = (
-            before_first <= after and last <= there and has(log, last, mark, self._options.archive)
+            before_first <= after
+            and last <= last_txid
+            and has(log, last, mark, self._options.archive)
         )
         if not is_whole and self._options.fail_on_data_loss:
             raise PipelineError(
                 f"{self._options.path}: the journals of {log.instance} do not have all entries "
-                f"from {after + 1} to {last}, but those from {before_first + 1} to {there}; name "
-                "the directory where they were archived (option archive), or go on with what there"
-                " is with the option fail_on_data_loss=false"
+                f"from {after + 1} to {last}, but those from {before_first + 1} to {last_txid}; "
+                "name the directory where they were archived (option archive), or go on with what"
+                " there is with the option fail_on_data_loss=false"
             )
         yield from plan_log(log, self._options, (), LogSpan(after, last_txid=last))
 

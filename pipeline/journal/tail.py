@@ -22,7 +22,7 @@ from server.storage.journal.storage import ByteSource
 _WALK_BACK: Final = 64
 """Records that are examined for the position up to which the log was durable."""
 
-_TOGETHER: Final = 64
+_BATCH_SIZE: Final = 64
 """Entries after that position which are read and checked together."""
 
 
@@ -42,8 +42,8 @@ def entries_written(source: ByteSource, first_txid: int) -> int:
     safe = _known_safe(source, first_txid, records)
     if safe is None or mark is not None or _goes_on(source, first_txid, records, behind):
         return find_file_extent(source, first_txid).count
-    for start in range(safe + 1, records, _TOGETHER):
-        rows = read_rows(source, first_txid, start, min(start + _TOGETHER, records))
+    for start in range(safe + 1, records, _BATCH_SIZE):
+        rows = read_rows(source, first_txid, start, min(start + _BATCH_SIZE, records))
         intact = [row for row in rows if row is not None]
         if len(intact) < len(rows):
             intact = intact[: rows.index(None)]
@@ -72,6 +72,6 @@ def _known_safe(source: ByteSource, first_txid: int, records: int) -> int | None
 
 def _goes_on(source: ByteSource, first_txid: int, records: int, behind: int) -> bool:
     """Return whether there are records after the apparent end: then a record is damaged."""
-    found = columns(source, records, records + behind)["txid"]
-    expected = np.arange(first_txid + records, first_txid + records + len(found), dtype=np.uint64)
-    return bool(np.any(found == expected))
+    txids = columns(source, records, records + behind)["txid"]
+    expected = np.arange(first_txid + records, first_txid + records + len(txids), dtype=np.uint64)
+    return bool(np.any(txids == expected))

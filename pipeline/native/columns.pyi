@@ -2,10 +2,11 @@
 
 from collections.abc import Sequence
 from enum import IntFlag
-from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
+
+from pipeline.arrow_fill import ColumnRequest
 
 class Kind(IntFlag):
     """The kind of a column's values."""
@@ -19,26 +20,6 @@ class Kind(IntFlag):
     PART = 7
     OBJECT = 8
 
-class WantedColumn(Protocol):
-    """A column.
-
-    Attributes:
-        name: the key of its values, encoded.
-        kind: the kind of its values.
-        width: of a value, in bytes: 1, 2, 4 or 8 for WHOLE, 4 or 8 for REAL, 1 for TRUTH, 8 for
-            MOMENT, 4 for DAY, 16 for PART; 0 for the others.
-        members: the columns of an OBJECT.
-    """
-
-    @property
-    def name(self) -> bytes: ...
-    @property
-    def kind(self) -> Kind: ...
-    @property
-    def width(self) -> int: ...
-    @property
-    def members(self) -> Sequence[WantedColumn]: ...
-
 class ColumnReader:
     """Reads columns; the base class of the readers of message types.
 
@@ -46,7 +27,7 @@ class ColumnReader:
         wanted: the columns; names of one level differ.
     """
 
-    def __init__(self, wanted: Sequence[WantedColumn]) -> None: ...
+    def __init__(self, wanted: Sequence[ColumnRequest]) -> None: ...
     def read(
         self, data: bytes, starts: npt.NDArray[np.int64], ends: npt.NDArray[np.int64]
     ) -> tuple[list[tuple[bytearray, bytes | bytearray, bytearray | None]], list[int]]:

@@ -2,7 +2,8 @@
 
 from collections.abc import Sequence
 
-from pipeline.native.columns import ColumnReader, WantedColumn
+from pipeline.arrow_fill import ColumnRequest
+from pipeline.native.columns import ColumnReader
 
 class FixColumnReader(ColumnReader):
     """Reads columns of bodies of the types `fix` and `nvfix`.
@@ -14,5 +15,5 @@ class FixColumnReader(ColumnReader):
     """
 
     def __init__(
-        self, wanted: Sequence[WantedColumn], separator: int, *, fix_times: bool
+        self, wanted: Sequence[ColumnRequest], separator: int, *, fix_times: bool
     ) -> None: ...

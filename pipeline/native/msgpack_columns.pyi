@@ -2,7 +2,8 @@
 
 from collections.abc import Sequence
 
-from pipeline.native.columns import ColumnReader, WantedColumn
+from pipeline.arrow_fill import ColumnRequest
+from pipeline.native.columns import ColumnReader
 
 class MsgpackColumnReader(ColumnReader):
     """Reads columns of bodies of the type `msgpack`.
@@ -12,4 +13,4 @@ class MsgpackColumnReader(ColumnReader):
         unit: unit of numbers that are times, in microseconds; 0 if no number is a time.
     """
 
-    def __init__(self, wanted: Sequence[WantedColumn], unit: int) -> None: ...
+    def __init__(self, wanted: Sequence[ColumnRequest], unit: int) -> None: ...

@@ -18,8 +18,8 @@ from pipeline.views.sources import server_records
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-_TRIES: Final = 3
-_PAUSE: Final = 1.0
+_MAX_ATTEMPTS: Final = 3
+_RETRY_PAUSE_S: Final = 1.0
 """Seconds between two attempts."""
 
 
@@ -71,10 +71,10 @@ def check_views(spark: SparkSession, spec: InstanceSpec, server: str) -> list[Vi
 
 def _check(spark: SparkSession, spec: InstanceSpec, server: str, view: TopicRef) -> ViewCheck:
     verdict = _compare(spark, spec, server, view)
-    for _ in range(_TRIES - 1):
+    for _ in range(_MAX_ATTEMPTS - 1):
         if not verdict.differences:
             break
-        time.sleep(_PAUSE)
+        time.sleep(_RETRY_PAUSE_S)
         verdict = _compare(spark, spec, server, view)
     return verdict
 

@@ -1,9 +1,9 @@
 """Groups rows, and builds the records of a view from the groups, in parallel.
 
-Every task groups the rows of its own part of the input; the partial group is small, whatever the
+Every task groups the rows of its own part of the input; the partial group is small for any
 number of rows. These partial groups are collected by SOW key, merged, and built into bodies. The
-accumulators are the server's, so that the result is the same to the last digit, in whatever order
-tasks run: sums are exact, and the last row is that of the last update.
+accumulators are the server's, so that the result is the same to the last digit, in any order of
+tasks: sums are exact, and the last row is that of the last update.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _PARTIAL: Final = pa.schema(
 )
 _MAX_GROUPS: Final = 50_000
 """Groups that a task holds while it reads; beyond that it passes them on as they are."""
-_BATCH: Final = 5_000
+_BATCH_SIZE: Final = 5_000
 
 
 class ViewRow(NamedTuple):
@@ -79,9 +79,9 @@ def rows_of_records(view: ViewDefinition, batches: Iterable[pa.RecordBatch]) -> 
     """Yield the rows of a view over one topic."""
     read = row_reader(view)
     for record in records_in(batches):
-        found = read(record)
-        if found is not None:
-            yield ViewRow(*found, record.sequence, record.timestamp)
+        row_and_context = read(record)
+        if row_and_context is not None:
+            yield ViewRow(*row_and_context, record.sequence, record.timestamp)
 
 
 def row_reader(
@@ -136,11 +136,16 @@ class _PartialGroups:
         projection = self._view.compiled.projection
         grouping = GroupTable(projection, self._view.spec.key_domain)
         latest: dict[Group, tuple[int, int, ProjectionRow, MessageContext]] = {}
-        for one in self._read_rows(self._view, batches):
-            group = grouping.add_row(one.row, one.context)
+        for view_row in self._read_rows(self._view, batches):
+            group = grouping.add_row(view_row.row, view_row.context)
             last = latest.get(group)
-            if last is None or one.sequence >= last[0]:
-                latest[group] = one.sequence, one.timestamp, one.row, one.context
+            if last is None or view_row.sequence >= last[0]:
+                latest[group] = (
+                    view_row.sequence,
+                    view_row.timestamp,
+                    view_row.row,
+                    view_row.context,
+                )
             if len(latest) >= _MAX_GROUPS:
                 yield from _packed(latest)
                 grouping = GroupTable(projection, self._view.spec.key_domain)
@@ -153,9 +158,9 @@ def _packed(
 ) -> Iterator[pa.RecordBatch]:
     """Yield partial groups in batches."""
     groups = list(latest.items())
-    for start in range(0, len(groups), _BATCH):
+    for start in range(0, len(groups), _BATCH_SIZE):
         keys, partials, sequences, timestamps = [], [], [], []
-        for group, (sequence, timestamp, row, context) in groups[start : start + _BATCH]:
+        for group, (sequence, timestamp, row, context) in groups[start : start + _BATCH_SIZE]:
             group.latest_row, group.latest_context = row, context
             keys.append(group.sow_key)
             partials.append(pickle.dumps(group))
@@ -177,18 +182,18 @@ class _GroupMerge:
         """Read partial groups, and yield records."""
         name, build = self._view.spec.name, self._view.message_type.build
         projection = self._view.compiled.projection
-        waiting: list[Record] = []
+        pending: list[Record] = []
         for group, sequence, timestamp in self._merge_batches(batches):
             body = build(
                 projection.compute_fields(
                     group.latest_row, group.accumulators, group.latest_context
                 )
             )
-            waiting.append(Record(group.sow_key, body, name, timestamp, 0, sequence))
-            if len(waiting) >= _BATCH:
-                yield batch_of(waiting)
-                waiting = []
-        yield batch_of(waiting)
+            pending.append(Record(group.sow_key, body, name, timestamp, 0, sequence))
+            if len(pending) >= _BATCH_SIZE:
+                yield batch_of(pending)
+                pending = []
+        yield batch_of(pending)
 
     def _merge_batches(self, batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[Group, int, int]]:
         merged: tuple[Group, int, int] | None = None

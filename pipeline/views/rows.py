@@ -47,8 +47,10 @@ def join_parts(view: ViewDefinition, topics: Sequence[DataFrame]) -> DataFrame:
     """
     joined = _side(view, topics[0], 0)
     for place in range(1, len(topics)):
-        fits = [one for one in view.compiled.join_conditions() if one.right_topic == place]
-        condition = reduce(and_, [_fit(view, one) for one in fits])
+        conditions = [
+            fields for fields in view.compiled.join_conditions() if fields.right_topic == place
+        ]
+        condition = reduce(and_, [_fit(view, fields) for fields in conditions])
         joined = joined.join(_side(view, topics[place], place), condition, "left")
     places = range(len(topics))
     last = F.greatest(*[F.coalesce(F.col(f"sequence_{place}"), F.lit(0)) for place in places])
@@ -61,21 +63,26 @@ def _side(view: ViewDefinition, records: DataFrame, place: int) -> DataFrame:
     return parts.select(*[F.col(name).alias(f"{name}_{place}") for name in _PART.names])
 
 
-def _fit(view: ViewDefinition, one: JoinedFields) -> Column:
+def _fit(view: ViewDefinition, fields: JoinedFields) -> Column:
     """Return the condition that two texts are equal."""
-    left = _text(one.left_topic, joined_paths(view, one.left_topic).index(one.left_field))
-    right = _text(one.right_topic, joined_paths(view, one.right_topic).index(one.right_field))
+    left = _text(fields.left_topic, joined_paths(view, fields.left_topic).index(fields.left_field))
+    right = _text(
+        fields.right_topic, joined_paths(view, fields.right_topic).index(fields.right_field)
+    )
     if not view.spec.join_null_equivalency:
         return left == right
     # NULL equals NULL; but where there is no record, nothing matches.
-    return left.eqNullSafe(right) & F.col(f"part_{one.left_topic}").isNotNull()
+    return left.eqNullSafe(right) & F.col(f"part_{fields.left_topic}").isNotNull()
 
 
 def joined_paths(view: ViewDefinition, place: int) -> list[Path]:
     """Return the join fields of one of the topics, in the order of `texts`."""
     paths: dict[Path, None] = {}
-    for one in view.compiled.join_conditions():
-        for topic, path in ((one.left_topic, one.left_field), (one.right_topic, one.right_field)):
+    for fields in view.compiled.join_conditions():
+        for topic, path in (
+            (fields.left_topic, fields.left_field),
+            (fields.right_topic, fields.right_field),
+        ):
             if topic == place:
                 paths[path] = None
     return list(paths)

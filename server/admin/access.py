@@ -1,9 +1,9 @@
 """Authentication over HTTP, sessions in cookies, and entitlement.
 
-The modules are those of transports, and run on the engine's thread. Without a module, neither here
-nor for the whole instance, every visitor may see everything. A visitor that has shown credentials
-gets a cookie that stands for them. Entitlement is asked for reading a resource of the type `admin`:
-the path without a suffix, as documents name it.
+The modules are those of transports, and run on the engine's thread. Without a module, for the admin
+interface or for the whole instance, every requester may see everything. A requester that has
+presented credentials gets a cookie that stands for them. Entitlement is checked for reading a
+resource of the type `admin`: the path without a suffix, as documents name it.
 
 Source: AMPS User Guide, Configuring Monitoring; Entitlement Resource and Permission Types.
 """
@@ -53,10 +53,10 @@ class Requester:
         user: the authenticated user, empty if none is authenticated.
         address: of the sender.
         is_exempt: whether the path is one of AnonymousPaths, so that no credentials are required.
-        cookie: the session that stands for the credentials that were shown; empty for none.
-        challenge: the challenge for a visitor that has shown nothing but a cookie; empty for
+        cookie: the session that stands for the presented credentials; empty for none.
+        challenge: the challenge for a requester that has presented only a cookie; empty for
             others.
-        auth_headers: headers that prove the server's identity to the visitor.
+        auth_headers: headers that prove the server's identity to the requester.
     """
 
     user: str = ""
@@ -68,19 +68,19 @@ class Requester:
 
 
 class AccessControl:
-    """Authenticates visitors, and checks their entitlement.
+    """Authenticates requesters, and checks their entitlement.
 
     Args:
         admin: the description of the admin interface.
-        authenticator: authenticates visitors; None if there is no authentication.
-        permissions: the visitors' permissions; None for everything.
+        authenticator: authenticates requesters; None if there is no authentication.
+        permissions: the requesters' permissions; None for everything.
         engine_calls: runs both on the engine's thread.
         audit: records logons and refusals.
         log: where refusals are logged.
         sessions: the cookies.
 
     Attributes:
-        sessions: see above.
+        sessions: the cookies.
         has_entitlement: whether there is a module that may refuse a resource.
     """
 
@@ -126,90 +126,98 @@ class AccessControl:
         module = self._authenticator
         if module is None:
             return Requester(address=request.peer)
-        shown = request.headers.get("authorization", "")
-        if not shown:
+        authorization = request.headers.get("authorization", "")
+        if not authorization:
             user = self._cookie_user(request)
             if user is not None:
                 return Requester(user, request.peer, challenge=self._challenge_for(request))
         security_epoch = self._security_epoch
-        user = self._credential_cache.find(shown, request.peer, security_epoch)
+        user = self._credential_cache.find(authorization, request.peer, security_epoch)
         if user is not None and not await self._lacks_permissions(user):
-            return Requester(user, request.peer, cookie=self.sessions.begin_session(user, shown))
-        credentials = self._read_credentials(shown, request)
+            return Requester(
+                user, request.peer, cookie=self.sessions.begin_session(user, authorization)
+            )
+        credentials = self._read_credentials(authorization, request)
         admission = await self._check_credentials(module, credentials)
         if not admission.granted:
             self._refuse_logon(request, credentials, admission)
-        if _is_password(shown):
-            self._credential_cache.add(shown, request.peer, security_epoch, admission.user)
-        if not shown:
+        if _is_password(authorization):
+            self._credential_cache.add(authorization, request.peer, security_epoch, admission.user)
+        if not authorization:
             return Requester(admission.user, request.peer)
-        if not self.sessions.has_session(admission.user, shown):
+        if not self.sessions.has_session(admission.user, authorization):
             self._audit.record_logon(admission.user, request.peer, admission.reason)
         return Requester(
             admission.user,
             request.peer,
-            cookie=self.sessions.begin_session(admission.user, shown),
+            cookie=self.sessions.begin_session(admission.user, authorization),
             auth_headers=proof(self._admin.www_authenticate, admission),
         )
 
     def session_cookie_headers(
-        self, visitor: Requester, request: HttpRequest
+        self, requester: Requester, request: HttpRequest
     ) -> list[tuple[str, str]]:
-        """Return the headers that set a visitor's cookie, if it is new to them."""
-        if not visitor.cookie or visitor.cookie in cookies_in(request.headers.get("cookie", "")):
+        """Return the headers that set a requester's cookie, if it is new to them."""
+        if not requester.cookie or requester.cookie in cookies_in(
+            request.headers.get("cookie", "")
+        ):
             return []
         session_options = self._admin.session_options
-        given = {part.partition("=")[0].strip().lower() for part in session_options.split(";")}
-        extra = [] if "samesite" in given else ["SameSite=Strict"]
-        if request.is_encrypted and "secure" not in given:
+        attribute_names = {
+            part.partition("=")[0].strip().lower() for part in session_options.split(";")
+        }
+        extra = [] if "samesite" in attribute_names else ["SameSite=Strict"]
+        if request.is_encrypted and "secure" not in attribute_names:
             extra.append("Secure")
-        return [("Set-Cookie", "; ".join([f"{COOKIE}={visitor.cookie}", session_options, *extra]))]
+        return [
+            ("Set-Cookie", "; ".join([f"{COOKIE}={requester.cookie}", session_options, *extra]))
+        ]
 
-    async def require_access(self, visitor: Requester, path: str) -> None:
-        """Check that a visitor may read a resource.
+    async def require_access(self, requester: Requester, path: str) -> None:
+        """Check that a requester may read a resource.
 
         A module may learn a user's permissions from credentials only, and lose them while the user
-        is away. A visitor that has shown a cookie is asked for credentials then.
+        is away. Then a requester that has presented a cookie is challenged for credentials.
 
         Raises:
-            HttpError: the visitor may not read it.
+            HttpError: the requester may not read it.
         """
-        refused = {} if visitor.is_exempt else await self._refusing_rules(visitor.user, [path])
+        refused = {} if requester.is_exempt else await self._refusing_rules(requester.user, [path])
         if refused:
-            self._audit.record_refusal(visitor.user, visitor.address, path, refused[path])
-            if visitor.challenge and await self._lacks_permissions(visitor.user):
-                raise _ask_for_credentials(visitor.challenge)
-            who = f"User {visitor.user!r}" if visitor.user else "Who has not logged on"
-            raise HttpError(403, f"{who} may not see {path}: entitlement does not allow it.")
+            self._audit.record_refusal(requester.user, requester.address, path, refused[path])
+            if requester.challenge and await self._lacks_permissions(requester.user):
+                raise _unauthorized(requester.challenge)
+            subject = f"User {requester.user!r}" if requester.user else "Who has not logged on"
+            raise HttpError(403, f"{subject} may not see {path}: entitlement does not allow it.")
 
-    async def hidden_paths(self, visitor: Requester, paths: Iterable[str]) -> frozenset[str]:
-        """Return those of some resources that a visitor may not read."""
-        if visitor.is_exempt:
+    async def hidden_paths(self, requester: Requester, paths: Iterable[str]) -> frozenset[str]:
+        """Return those of some resources that a requester may not read."""
+        if requester.is_exempt:
             return frozenset()
-        return frozenset(await self._refusing_rules(visitor.user, paths))
+        return frozenset(await self._refusing_rules(requester.user, paths))
 
-    async def refused_paths(self, visitor: Requester, paths: Iterable[str]) -> frozenset[str]:
-        """Return those of some resources that a visitor may not read in other requests.
+    async def refused_paths(self, requester: Requester, paths: Iterable[str]) -> frozenset[str]:
+        """Return those of some resources that a requester may not read in other requests.
 
         This request may have come by a path of AnonymousPaths itself: then no user is known.
         """
         pattern = self._admin.anonymous_paths
-        asked = (path for path in paths if pattern is None or not matches(pattern, path))
-        return frozenset(await self._refusing_rules(visitor.user, asked))
+        checked = (path for path in paths if pattern is None or not matches(pattern, path))
+        return frozenset(await self._refusing_rules(requester.user, checked))
 
     async def _refusing_rules(self, user: str, paths: Iterable[str]) -> Mapping[str, str]:
         """Return those of some paths that may not be read, each with the rule that refuses it."""
         permissions = self._permissions
         if permissions is None:
             return {}
-        asked = tuple(paths)
+        checked = tuple(paths)
         return await self._engine_calls.await_decision(
-            lambda: mapped(permissions.find(user), partial(_hidden, asked))
+            lambda: mapped(permissions.find(user), partial(_refused_rules, checked))
         )
 
     @property
     def _security_epoch(self) -> tuple[int, int]:
-        """A value that changes whenever logons or permissions have to be decided afresh."""
+        """A value that changes whenever logons or permissions have to be decided again."""
         permissions = self._permissions
         return self.sessions.end_count, 0 if permissions is None else permissions.invalidation_count
 
@@ -221,7 +229,9 @@ class AccessControl:
         return await self._engine_calls.await_decision(
             lambda: mapped(
                 permissions.find(user),
-                lambda one: one.get_permit(Permission.READ_ADMIN, "") is UNKNOWN_USER_PERMIT,
+                lambda user_permissions: (
+                    user_permissions.get_permit(Permission.READ_ADMIN, "") is UNKNOWN_USER_PERMIT
+                ),
             )
         )
 
@@ -230,13 +240,15 @@ class AccessControl:
         users = map(self.sessions.user_of, cookies_in(request.headers.get("cookie", "")))
         return next((user for user in users if user is not None), None)
 
-    def _read_credentials(self, shown: str, request: HttpRequest) -> LogonCredentials | None:
+    def _read_credentials(
+        self, authorization: str, request: HttpRequest
+    ) -> LogonCredentials | None:
         """Return the credentials of a request; None if they cannot be read."""
-        credentials = _read(shown, self._admin.www_authenticate)
+        credentials = _read(authorization, self._admin.www_authenticate)
         if credentials is None:
             return None
-        named = request.certificate_user
-        origin = LogonOrigin(TRANSPORT, request.peer, certificate_user=named)
+        certificate_user = request.certificate_user
+        origin = LogonOrigin(TRANSPORT, request.peer, certificate_user=certificate_user)
         return replace(credentials, origin=origin)
 
     async def _check_credentials(
@@ -259,7 +271,7 @@ class AccessControl:
             self._audit.record_logon_refusal(
                 user, request.peer, admission.detail or admission.reason
             )
-        raise _ask_for_credentials(self._challenge_for(request))
+        raise _unauthorized(self._challenge_for(request))
 
     def _challenge_for(self, request: HttpRequest) -> str:
         """Return the challenge that asks the sender of a request for credentials."""
@@ -269,37 +281,37 @@ class AccessControl:
         return challenge
 
 
-def _ask_for_credentials(challenge: str) -> HttpError:
+def _unauthorized(challenge: str) -> HttpError:
     return HttpError(401, "Log on to see this.", (("WWW-Authenticate", challenge),))
 
 
-def _is_password(shown: str) -> bool:
+def _is_password(authorization: str) -> bool:
     """Return whether the credentials are a password, and not a token that is valid once."""
-    return shown.partition(" ")[0].lower() == "basic"
+    return authorization.partition(" ")[0].lower() == "basic"
 
 
-def _hidden(asked: Iterable[str], permissions: Permissions) -> Mapping[str, str]:
+def _refused_rules(paths: Iterable[str], permissions: Permissions) -> Mapping[str, str]:
     """Return those of some paths that may not be read, each with the rule that refuses it."""
-    permits = ((path, permissions.get_permit(Permission.READ_ADMIN, path)) for path in asked)
+    permits = ((path, permissions.get_permit(Permission.READ_ADMIN, path)) for path in paths)
     return {path: permit.rule for path, permit in permits if not permit.is_allowed}
 
 
-def _read(shown: str, challenge: str) -> LogonCredentials | None:
-    """Parse an Authorization header of the scheme that is asked for.
+def _read(authorization: str, challenge: str) -> LogonCredentials | None:
+    """Parse an Authorization header of the requested scheme.
 
     The token of Negotiate stands where others have their password. A request without
-    credentials shows an empty name.
+    credentials has an empty name.
 
     Returns:
         The credentials; None for another scheme, or if they cannot be read.
     """
-    if not shown:
+    if not authorization:
         return LogonCredentials("", "", explicit=True)
-    scheme, _, value = shown.partition(" ")
-    wanted = challenge.partition(" ")[0].lower()
-    if scheme.lower() != wanted or not value.strip():
+    scheme, _, value = authorization.partition(" ")
+    expected_scheme = challenge.partition(" ")[0].lower()
+    if scheme.lower() != expected_scheme or not value.strip():
         return None
-    if wanted != "basic":
+    if expected_scheme != "basic":
         return LogonCredentials("", value.strip(), explicit=True)
     try:
         decoded = base64.b64decode(value.strip(), validate=True).decode()

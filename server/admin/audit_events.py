@@ -15,7 +15,7 @@ TRANSPORT: Final = "amps-admin"
 
 
 class AdminAudit:
-    """Records visitors of the admin interface, and their actions.
+    """Records requesters of the admin interface, and their actions.
 
     Args:
         audit: the audit trail of the instance.
@@ -29,22 +29,22 @@ class AdminAudit:
         self._engine_calls = engine_calls
 
     def record_logon(self, user: str, address: str, reason: str) -> None:
-        """Record a visitor's first logon."""
+        """Record a requester's first logon."""
         party = self._party(user, address)
         self._engine_calls.post(lambda: self._audit.report_logon(party, reason))
 
     def record_logon_refusal(self, user: str, address: str, reason: str) -> None:
-        """Record that a visitor's credentials were not accepted."""
+        """Record that a requester's credentials were not accepted."""
         party = self._party(user, address)
         self._engine_calls.post(lambda: self._audit.report_refused_logon(party, reason))
 
     def record_refusal(self, user: str, address: str, path: str, rule: str) -> None:
-        """Record that entitlement refused a visitor a path, or the deed at that path."""
+        """Record that entitlement refused a requester a path, or the operation at that path."""
         party = self._party(user, address)
         self._engine_calls.post(lambda: self._audit.report_refusal(party, "see", path, rule))
 
     def record_operation(self, user: str, address: str, path: str) -> None:
-        """Record that a visitor requested a deed."""
+        """Record the operation that a requester has started."""
         party = self._party(user, address)
         self._engine_calls.post(lambda: self._audit.report_action(party, path, ""))
 

@@ -1,7 +1,7 @@
 """A cache of credentials that were accepted a moment ago.
 
 A monitoring system sends its user and password with each request, every second, and keeps no
-cookies. So that a directory or a web service is not asked each time, accepted credentials stay
+cookies. So that a directory or a web service is not queried each time, accepted credentials stay
 valid for a while, for requests from the same address. The cache has digests only, with a key of
 this run.
 """
@@ -18,7 +18,7 @@ from typing import Final
 _SECONDS: Final = 30.0
 """How long they stay valid."""
 
-_MOST: Final = 1_000
+_MAX_ENTRIES: Final = 1_000
 """Beyond that, the oldest are evicted."""
 
 
@@ -44,32 +44,32 @@ class CredentialCache:
         self._key: Final = secrets.token_bytes(32)
         self._accepted: OrderedDict[bytes, _CachedCredential] = OrderedDict()
 
-    def find(self, shown: str, peer: str, era: object) -> str | None:
+    def find(self, authorization: str, peer: str, epoch: object) -> str | None:
         """Return the user that credentials were accepted for; None if they have to be checked.
 
         Args:
-            shown: the credentials.
+            authorization: the credentials.
             peer: the address of the client, with the port.
-            era: entries of another era are not valid.
+            epoch: the security epoch; entries of another one are not valid.
         """
-        digest = self._digest(shown, peer)
-        known = self._accepted.get(digest)
-        if known is None:
+        digest = self._digest(authorization, peer)
+        entry = self._accepted.get(digest)
+        if entry is None:
             return None
-        if known.epoch != era or known.expires_s <= time.monotonic():
+        if entry.epoch != epoch or entry.expires_s <= time.monotonic():
             del self._accepted[digest]
             return None
-        return known.user
+        return entry.user
 
-    def add(self, shown: str, peer: str, era: object, user: str) -> None:
+    def add(self, authorization: str, peer: str, epoch: object, user: str) -> None:
         """Add accepted credentials. See `find`."""
-        digest = self._digest(shown, peer)
+        digest = self._digest(authorization, peer)
         self._accepted.pop(digest, None)
-        self._accepted[digest] = _CachedCredential(user, time.monotonic() + _SECONDS, era)
-        if len(self._accepted) > _MOST:
+        self._accepted[digest] = _CachedCredential(user, time.monotonic() + _SECONDS, epoch)
+        if len(self._accepted) > _MAX_ENTRIES:
             self._accepted.popitem(last=False)
 
-    def _digest(self, shown: str, peer: str) -> bytes:
+    def _digest(self, authorization: str, peer: str) -> bytes:
         host = peer.rpartition(":")[0]
-        text = f"{host}\0{shown}".encode(errors="surrogateescape")
+        text = f"{host}\0{authorization}".encode(errors="surrogateescape")
         return hashlib.blake2b(text, digest_size=32, key=self._key).digest()

@@ -35,7 +35,7 @@ _OWN_SITE: Final = ("same-origin", "none")
 
 _METHODS: Final = "GET, HEAD, POST, OPTIONS"
 
-_OF_BROWSERS: Final = (
+_BROWSER_HEADERS: Final = (
     "accept-language",
     "origin",
     "purpose",
@@ -49,8 +49,8 @@ class CsrfProtection:
     """Decides on requests from other sites.
 
     Args:
-        pattern: AccessControlAllowOrigin; `*` lets pages of all sites read, and none act; None if
-            there is none.
+        pattern: AccessControlAllowOrigin; with `*`, pages of all sites may read, and none may act;
+            None if there is none.
         hosts: the names of this host.
         is_unauthenticated: whether no credentials are checked.
         is_encrypted: whether requests come over TLS.
@@ -98,7 +98,7 @@ class CsrfProtection:
     def add_cors_headers(
         self, request: HttpRequest, response: HttpResponse, *, is_public: bool = False
     ) -> None:
-        """Add the headers that say which pages may read an answer.
+        """Add the headers for the pages that may read an answer.
 
         Args:
             request: the request.
@@ -111,8 +111,10 @@ class CsrfProtection:
             response.headers.append(("Access-Control-Allow-Origin", "*"))
             return
         origin = request.headers.get("origin", "")
-        granted = origin if origin and self._may_origin_read(request) else _own_origin(request)
-        response.headers += [("Access-Control-Allow-Origin", granted), ("Vary", "Origin")]
+        allowed_origin = (
+            origin if origin and self._may_origin_read(request) else _own_origin(request)
+        )
+        response.headers += [("Access-Control-Allow-Origin", allowed_origin), ("Vary", "Origin")]
         is_named = bool(origin) and self._is_origin_named(origin)
         if is_named and request.method == "OPTIONS":
             response.headers += [
@@ -176,7 +178,7 @@ def _is_of_browser(request: HttpRequest) -> bool:
     """Return whether a browser has sent a request: no page can have it leave out all of these."""
     headers = request.headers
     return (
-        any(name in headers for name in _OF_BROWSERS)
+        any(name in headers for name in _BROWSER_HEADERS)
         or any(name.startswith("sec-") for name in headers)
         or "mozilla" in headers.get("user-agent", "").lower()
     )

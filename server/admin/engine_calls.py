@@ -13,14 +13,14 @@ from server.security.deferred import AnswerOrFuture, on_answer
 
 _Result = TypeVar("_Result")
 
-_PATIENCE: Final = 10.0
+_TIMEOUT_S: Final = 10.0
 """Seconds that an answer may take."""
-_DECISION_PATIENCE: Final = 35.0
+_DECISION_TIMEOUT_S: Final = 35.0
 """The same for decisions on logons, which have limits of their own."""
 
 
 class EngineCalls:
-    """The engine's thread, as the admin interface sees it.
+    """Calls on the engine's thread.
 
     Args:
         post: schedules a call on the engine's thread.
@@ -30,13 +30,13 @@ class EngineCalls:
         self._post = post
         self._tasks: set[asyncio.Task[None]] = set()  # the event loop keeps weak references only
 
-    async def call(self, question: Callable[[], _Result], seconds: float = _PATIENCE) -> _Result:
+    async def call(self, function: Callable[[], _Result], timeout_s: float = _TIMEOUT_S) -> _Result:
         """Call a function on the engine's thread, and return its result.
 
         Args:
-            question: takes no longer than a command may; its result is immutable, or not
+            function: takes no longer than a command may; its result is immutable, or not
                 shared.
-            seconds: the time limit.
+            timeout_s: the time limit.
 
         Raises:
             HttpError: the engine is so busy that it has not called it in time, or it stops.
@@ -47,48 +47,50 @@ class EngineCalls:
             if not answer.set_running_or_notify_cancel():
                 return  # the caller has given up
             try:
-                answer.set_result(question())
+                answer.set_result(function())
             except Exception as error:
                 answer.set_exception(error)
 
         self._post_call(call)
-        return await within_limit(answer, "The engine", seconds)
+        return await within_limit(answer, "The engine", timeout_s)
 
-    async def await_decision(self, question: Callable[[], AnswerOrFuture[_Result]]) -> _Result:
+    async def await_decision(self, function: Callable[[], AnswerOrFuture[_Result]]) -> _Result:
         """Call a function on the engine's thread, and wait for its decision.
 
         Args:
-            question: returns the decision, or the promise of one.
+            function: returns the decision, or a future of it.
 
         Raises:
             HttpError: the decision takes too long, or the engine stops.
         """
         answer: Future[_Result] = Future()
 
-        def give(result: _Result) -> None:
+        def set_result(result: _Result) -> None:
             if not answer.cancelled():
                 answer.set_result(result)
 
         def call() -> None:
             try:
-                on_answer(question(), give)
+                on_answer(function(), set_result)
             except Exception as error:
                 answer.set_exception(error)
 
         self._post_call(call)
-        return await within_limit(answer, "Who decides on logons", _DECISION_PATIENCE)
+        return await within_limit(answer, "Who decides on logons", _DECISION_TIMEOUT_S)
 
     def post(self, call: Callable[[], None]) -> None:
         """Schedule a call on the engine's thread if the engine runs, and do not wait for it."""
         with suppress(HttpError):
             self._post_call(call)
 
-    async def run_coroutine(self, deed: Callable[[], Coroutine[None, None, _Result]]) -> _Result:
+    async def run_coroutine(
+        self, make_coroutine: Callable[[], Coroutine[None, None, _Result]]
+    ) -> _Result:
         """Run a coroutine on the engine's thread that may take a while.
 
         Args:
-            deed: returns the coroutine, which lets other tasks run meanwhile; it runs to its end,
-                also if its caller has given up.
+            make_coroutine: returns the coroutine, which lets other tasks run meanwhile; it runs to
+                its end, also if its caller has given up.
 
         Returns:
             The coroutine's result.
@@ -98,9 +100,9 @@ class EngineCalls:
         """
         answer: Future[_Result] = Future()
 
-        async def do() -> None:
+        async def run() -> None:
             try:
-                result = await deed()
+                result = await make_coroutine()
             except Exception as error:
                 if not answer.cancelled():
                     answer.set_exception(error)
@@ -109,7 +111,7 @@ class EngineCalls:
                     answer.set_result(result)
 
         def call() -> None:
-            task = asyncio.get_running_loop().create_task(do())
+            task = asyncio.get_running_loop().create_task(run())
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
 
@@ -128,21 +130,23 @@ class EngineCalls:
             raise HttpError(503, "The instance is stopping.") from None
 
 
-async def within_limit(answer: Future[_Result], who: str, seconds: float = _PATIENCE) -> _Result:
+async def within_limit(
+    answer: Future[_Result], subject: str, timeout_s: float = _TIMEOUT_S
+) -> _Result:
     """Wait for the result of another thread.
 
     Args:
         answer: its result.
-        who: the other side, for the text that says that it takes too long.
-        seconds: the time limit.
+        subject: the other side, for the error text.
+        timeout_s: the time limit.
 
     Raises:
         HttpError: the result takes too long.
     """
     try:
-        return await asyncio.wait_for(asyncio.wrap_future(answer), seconds)
+        return await asyncio.wait_for(asyncio.wrap_future(answer), timeout_s)
     except TimeoutError:
-        text = f"{who} is busy: no answer within {seconds:g} s. Try again in a moment."
+        text = f"{subject} is busy: no answer within {timeout_s:g} s. Try again in a moment."
         raise HttpError(503, text, (("Retry-After", "10"),)) from None
     except asyncio.CancelledError:
         if not answer.cancelled():

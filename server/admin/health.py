@@ -1,4 +1,4 @@
-"""/healthz and /readyz: whether to restart the process, and whether to send clients here.
+"""/healthz and /readyz: whether to restart the process, and whether to send clients to it.
 
 Requests are answered once the instance has recovered and its transports are open; an earlier probe
 cannot connect, which is a failure, too.
@@ -8,8 +8,8 @@ Source: Kubernetes, API Health Endpoints; Configure Liveness, Readiness and Star
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
 
@@ -28,13 +28,14 @@ from server.util.clock import WallMicroseconds
 if TYPE_CHECKING:
     from server.admin.access import AccessControl, Requester
     from server.admin.engine_calls import EngineCalls
+    from server.app.wiring.transport_table import TransportTable
     from server.replication.links.replication_state import ReplicationDestination, ReplicationState
     from server.statistics.statistics_thread import StatisticsThread
 
 HEALTH_PATH: Final = "healthz"
 READY_PATH: Final = "readyz"
 
-_PATIENCE: Final = 1.0
+_ENGINE_TIMEOUT_S: Final = 1.0
 """The engine's time limit for an answer, in seconds."""
 
 _MICROSECONDS: Final = 1_000_000
@@ -56,19 +57,11 @@ class HealthCheckResult(NamedTuple):
     problem_since: str = ""
 
 
-class TransportStates(Protocol):
-    """The transports of the instance."""
-
-    @property
-    def open_from_start(self) -> Mapping[str, bool]:
-        """The transports that are enabled at the start, and whether they are open now."""
-
-
 class Health:
     """Answers requests for both.
 
     Args:
-        access: checks the visitor's entitlement.
+        access: checks the requester's entitlement.
         engine_calls: runs checks on the engine's thread.
         statistics: its thread has to be alive.
         transports: those that are enabled at the start have to be open.
@@ -80,7 +73,7 @@ class Health:
         access: AccessControl,
         engine_calls: EngineCalls,
         statistics: StatisticsThread,
-        transports: TransportStates,
+        transports: TransportTable,
         replication: ReplicationState | None,
     ) -> None:
         self._access = access
@@ -89,54 +82,58 @@ class Health:
         self._transports = transports
         self._replication = replication
 
-    async def handle_health_request(self, request: HttpRequest, visitor: Requester) -> HttpResponse:
+    async def handle_health_request(
+        self, request: HttpRequest, requester: Requester
+    ) -> HttpResponse:
         """Report whether the process works: if it does not, only a restart helps.
 
         Raises:
-            HttpError: the visitor may not see it.
+            HttpError: the requester may not see it.
         """
-        await self._access.require_access(visitor, f"/{HEALTH_PATH}")
+        await self._access.require_access(requester, f"/{HEALTH_PATH}")
         checks = [await self._check_engine([]), self._check_statistics_thread()]
         return _answer(request, checks)
 
-    async def handle_ready_request(self, request: HttpRequest, visitor: Requester) -> HttpResponse:
+    async def handle_ready_request(
+        self, request: HttpRequest, requester: Requester
+    ) -> HttpResponse:
         """Report whether the instance is ready for clients.
 
         Raises:
-            HttpError: the visitor may not see it, or the request has a wrong parameter.
+            HttpError: the requester may not see it, or the request has a wrong parameter.
         """
-        await self._access.require_access(visitor, f"/{READY_PATH}")
-        which = request.query.get("replication", "sync")
-        if which not in ("sync", "all"):
-            raise HttpError(400, f"replication is {which!r}: expected sync or all.")
-        found: list[HealthCheckResult] = []
-        engine = await self._check_engine(found, has_all=which == "all")
-        return _answer(request, [engine, self._check_statistics_thread(), *found])
+        await self._access.require_access(requester, f"/{READY_PATH}")
+        scope = request.query.get("replication", "sync")
+        if scope not in ("sync", "all"):
+            raise HttpError(400, f"replication is {scope!r}: expected sync or all.")
+        checks: list[HealthCheckResult] = []
+        engine = await self._check_engine(checks, counts_all=scope == "all")
+        return _answer(request, [engine, self._check_statistics_thread(), *checks])
 
     async def _check_engine(
-        self, found: list[HealthCheckResult], *, has_all: bool | None = None
+        self, checks: list[HealthCheckResult], *, counts_all: bool | None = None
     ) -> HealthCheckResult:
-        """Check whether the engine answers, and get its other checks if wanted.
+        """Check whether the engine answers, and add its other checks if requested.
 
         Args:
-            found: gets the other checks.
-            has_all: whether all destinations count; None if no other checks are wanted.
+            checks: gets the other checks.
+            counts_all: whether all destinations count; None if no other checks are requested.
         """
 
-        def look() -> list[HealthCheckResult]:
-            if has_all is None:
+        def check() -> list[HealthCheckResult]:
+            if counts_all is None:
                 return []
-            return [*self._check_transports(), *self._check_destinations(has_all=has_all)]
+            return [*self._check_transports(), *self._check_destinations(counts_all=counts_all)]
 
         try:
-            found += await self._engine_calls.call(look, _PATIENCE)
+            checks += await self._engine_calls.call(check, _ENGINE_TIMEOUT_S)
         except HttpError as refusal:
             return HealthCheckResult("engine", str(refusal))
         return HealthCheckResult("engine")
 
     def _check_statistics_thread(self) -> HealthCheckResult:
-        trouble = "" if self._statistics.is_alive else "its thread has ended"
-        return HealthCheckResult("statistics", trouble)
+        problem = "" if self._statistics.is_alive else "its thread has ended"
+        return HealthCheckResult("statistics", problem)
 
     # On the engine's thread.
 
@@ -144,33 +141,35 @@ class Health:
         for name, is_open in self._transports.open_from_start.items():
             yield HealthCheckResult(f"transport {name}", "" if is_open else "it is disabled")
 
-    def _check_destinations(self, *, has_all: bool) -> Iterator[HealthCheckResult]:
+    def _check_destinations(self, *, counts_all: bool) -> Iterator[HealthCheckResult]:
         replication = self._replication
         if replication is None:
             return
         now = replication.elapsed_us
-        waiting = {one.destination: one.since_us for one in replication.destination_lags()}
+        waiting_since_us = {lag.destination: lag.since_us for lag in replication.destination_lags()}
         awaited_destinations = replication.ack_tracker.awaited_destinations
-        for name, own in replication.destinations.items():
-            if not has_all and name not in awaited_destinations:
+        for name, destination in replication.destinations.items():
+            if not counts_all and name not in awaited_destinations:
                 continue
-            waited = now - waiting.get(name, now)
-            since = WallMicroseconds(replication.now_us - waited)
+            waited_us = now - waiting_since_us.get(name, now)
+            since_us = WallMicroseconds(replication.now_us - waited_us)
             title = f"destination {name}"
-            if not own.is_connected:
-                yield _not_connected(title, own, since)
-            elif waited >= LAG_WARNING_SECONDS * _MICROSECONDS:
-                yield HealthCheckResult(title, "it is behind", _moment(since))
+            if not destination.is_connected:
+                yield _not_connected(title, destination, since_us)
+            elif waited_us >= LAG_WARNING_SECONDS * _MICROSECONDS:
+                yield HealthCheckResult(title, "it is behind", _moment(since_us))
             else:
                 yield HealthCheckResult(title)
 
 
 def _not_connected(
-    title: str, own: ReplicationDestination, since: WallMicroseconds
+    title: str, destination: ReplicationDestination, since_us: WallMicroseconds
 ) -> HealthCheckResult:
-    if own.disconnected_at is None:
+    if destination.disconnected_at is None:
         return HealthCheckResult(title, "it has never been connected since this instance started")
-    return HealthCheckResult(title, "it is not connected", _moment(min(own.disconnected_at, since)))
+    return HealthCheckResult(
+        title, "it is not connected", _moment(min(destination.disconnected_at, since_us))
+    )
 
 
 def _moment(microseconds: WallMicroseconds) -> str:
@@ -179,12 +178,12 @@ def _moment(microseconds: WallMicroseconds) -> str:
 
 def _answer(request: HttpRequest, checks: list[HealthCheckResult]) -> HttpResponse:
     """Return all checks as JSON, or the failed ones as text."""
-    troubles = [check for check in checks if check.problem]
-    status = _UNAVAILABLE if troubles else _OK
+    failed = [check for check in checks if check.problem]
+    status = _UNAVAILABLE if failed else _OK
     if request.segments[-1].endswith(".json"):
         content = msgspec.json.encode(
             {
-                "status": "unavailable" if troubles else "ok",
+                "status": "unavailable" if failed else "ok",
                 "checks": [
                     {"name": one.name, "status": one.problem or "ok", "since": one.problem_since}
                     for one in checks
@@ -196,7 +195,7 @@ def _answer(request: HttpRequest, checks: list[HealthCheckResult]) -> HttpRespon
         lines = [
             f"{one.name}:"
             f" {one.problem}{f', since {one.problem_since}' if one.problem_since else ''}"
-            for one in troubles
+            for one in failed
         ]
         document = HttpDocument(("\n".join(lines or ["ok"]) + "\n").encode(errors="replace"), TEXT)
     return HttpResponse(document, status, headers=[("Cache-Control", "no-store")])

@@ -38,27 +38,27 @@ class HistoryPages:
 
     Args:
         statistics: has recorded them.
-        access: checks the visitor's entitlement.
+        access: checks the requester's entitlement.
     """
 
     def __init__(self, statistics: StatisticsThread, access: AccessControl) -> None:
         self._statistics = statistics
         self._access = access
 
-    async def query_history(self, question: Callable[[StatisticsHistory], _Result]) -> _Result:
-        """Put a question to the recorded samples.
+    async def query_history(self, query: Callable[[StatisticsHistory], _Result]) -> _Result:
+        """Query the recorded samples.
 
         Raises:
             HttpError: the database is busy, or cannot be read.
         """
         try:
-            return await within_limit(self._statistics.query(question), "The statistics database")
+            return await within_limit(self._statistics.query(query), "The statistics database")
         except (ReaderBusyError, sqlite3.Error) as error:
             text = f"The statistics database cannot be read: {error}."
             raise HttpError(503, text, (("Retry-After", "10"),)) from None
 
     async def tree_at(self, timestamp: int) -> SnapshotTree:
-        """Return the tree of a sample that was taken at a moment.
+        """Return the tree of the sample with a timestamp.
 
         Raises:
             HttpError: there is none.
@@ -73,111 +73,114 @@ class HistoryPages:
         return SnapshotTree(snapshot)
 
     async def series_response(
-        self, tree: SnapshotTree, node: TreeTarget, form: str, moments: TimeRange
+        self, tree: SnapshotTree, target: TreeTarget, form: str, time_range: TimeRange
     ) -> HttpResponse:
         """Return a leaf's values within a time.
 
         Args:
             tree: the last sample.
-            node: the leaf, which may have gone.
+            target: the leaf, which may have gone.
             form: the form of the document.
-            moments: the time.
+            time_range: the time.
 
         Raises:
             HttpError: it is no leaf, or nothing is known of it.
         """
-        if node.field is None:
+        if target.field is None:
             raise HttpError(
                 400,
-                f"{node.path} has many values, and a time range is for one of them: add its name, "
-                f"or give t0 and t1 the same moment, one of /{ROOT}/{INSTANCE}/{TIMESTAMP_FIELD}.",
+                f"{target.path} has many values, and a time range is for one of them: add its name,"
+                f" or give t0 and t1 the same moment, one of /{ROOT}/{INSTANCE}/{TIMESTAMP_FIELD}.",
             )
-        first = await self._first_values(tree, node, moments)
-        if not first and not tree.contains(node):
-            raise HttpError(404, f"Nothing is known of {node.path} within that time.")
+        first_values = await self._first_values(tree, target, time_range)
+        if not first_values and not tree.contains(target):
+            raise HttpError(404, f"Nothing is known of {target.path} within that time.")
         return HttpResponse(
-            self._value_pages(tree, node, form, moments, first),
+            self._value_pages(tree, target, form, time_range, first_values),
             content_type=over_time.FORMS[form].content_type,
         )
 
     async def _first_values(
-        self, tree: SnapshotTree, node: TreeTarget, moments: TimeRange
+        self, tree: SnapshotTree, target: TreeTarget, time_range: TimeRange
     ) -> list[tuple[int, StatisticValue]]:
         """Return the first page of a leaf's values within a time."""
-        resource, field = node.place.resource, node.field
+        resource, field = target.node.resource, target.field
         if resource is None or field is None:
             return []
         if not resource.table:  # a value that is not recorded never changes
-            now, value = tree.snapshot.timestamp, tree.value(node)
-            is_within = value is not None and moments.first <= now <= moments.last
+            now, value = tree.snapshot.timestamp, tree.value(target)
+            is_within = value is not None and time_range.first <= now <= time_range.last
             return [(now, value)] if is_within and value is not None else []
         return await self.query_history(
             lambda history: history.values(
-                resource, node.id or "", field.name, moments.first, moments.last, _PAGE
+                resource, target.id or "", field.name, time_range.first, time_range.last, _PAGE
             )
         )
 
     async def _value_pages(
         self,
         tree: SnapshotTree,
-        node: TreeTarget,
+        target: TreeTarget,
         form: str,
-        moments: TimeRange,
+        time_range: TimeRange,
         values: list[tuple[int, StatisticValue]],
     ) -> AsyncGenerator[bytes, None]:
         """Yield a leaf's values, page by page."""
-        written, field = over_time.FORMS[form], node.field
+        series_format, field = over_time.FORMS[form], target.field
         if field is None:
             return
-        yield written.format_header(node).encode()
-        lead = ""
+        yield series_format.format_header(target).encode()
+        separator = ""
         while values:
             texts = [
-                written.format_value(to_text(timestamp), text_of(field, value))
+                series_format.format_value(to_text(timestamp), text_of(field, value))
                 for timestamp, value in values
             ]
-            yield (lead + written.separator.join(texts)).encode(errors="replace")
-            lead = written.separator
-            rest = TimeRange(values[-1][0] + 1, moments.last)
-            values = await self._first_values(tree, node, rest) if len(values) == _PAGE else []
-        yield written.format_footer(node).encode()
+            yield (separator + series_format.separator.join(texts)).encode(errors="replace")
+            separator = series_format.separator
+            remaining = TimeRange(values[-1][0] + 1, time_range.last)
+            values = (
+                await self._first_values(tree, target, remaining) if len(values) == _PAGE else []
+            )
+        yield series_format.format_footer(target).encode()
 
     async def handle_timestamps_request(
-        self, request: HttpRequest, visitor: Requester
+        self, request: HttpRequest, requester: Requester
     ) -> HttpResponse:
         """Answer a request for the moments of samples.
 
         Raises:
-            HttpError: the visitor may not see them, or the request is invalid.
+            HttpError: the requester may not see them, or the request is invalid.
         """
-        await self._access.require_access(visitor, f"/{ROOT}/{INSTANCE}/{TIMESTAMP_FIELD}")
-        range_ = read_moments(request.query) or TimeRange(0, 1 << 62)
+        await self._access.require_access(requester, f"/{ROOT}/{INSTANCE}/{TIMESTAMP_FIELD}")
+        time_range = read_moments(request.query) or TimeRange(0, 1 << 62)
         form = split_path_format(request.segments)[1]
-        written = _TIMESTAMPS.get(form)
-        if written is None:
+        list_format = _TIMESTAMPS.get(form)
+        if list_format is None:
             raise HttpError(404, f"There is no form {form!r} of this; expected json, xml or csv.")
-        first = await self._timestamps(range_)
+        first_timestamps = await self._timestamps(time_range)
         return HttpResponse(
-            self._timestamp_pages(written, range_, first), content_type=written.content_type
+            self._timestamp_pages(list_format, time_range, first_timestamps),
+            content_type=list_format.content_type,
         )
 
-    async def _timestamps(self, range_: TimeRange) -> list[int]:
+    async def _timestamps(self, time_range: TimeRange) -> list[int]:
         return await self.query_history(
-            lambda history: history.timestamps(range_.first, range_.last, _PAGE)
+            lambda history: history.timestamps(time_range.first, time_range.last, _PAGE)
         )
 
     async def _timestamp_pages(
-        self, written: _TimestampListFormat, range_: TimeRange, found: list[int]
+        self, list_format: _TimestampListFormat, time_range: TimeRange, timestamps: list[int]
     ) -> AsyncGenerator[bytes, None]:
-        yield written.header.encode()
-        lead = ""
-        while found:
-            texts = [written.line.format(to_text(timestamp)) for timestamp in found]
-            yield (lead + written.separator.join(texts)).encode()
-            lead = written.separator
-            rest = TimeRange(found[-1] + 1, range_.last)
-            found = await self._timestamps(rest) if len(found) == _PAGE else []
-        yield written.footer.encode()
+        yield list_format.header.encode()
+        separator = ""
+        while timestamps:
+            texts = [list_format.line.format(to_text(timestamp)) for timestamp in timestamps]
+            yield (separator + list_format.separator.join(texts)).encode()
+            separator = list_format.separator
+            remaining = TimeRange(timestamps[-1] + 1, time_range.last)
+            timestamps = await self._timestamps(remaining) if len(timestamps) == _PAGE else []
+        yield list_format.footer.encode()
 
 
 class _TimestampListFormat(msgspec.Struct, frozen=True):

@@ -33,7 +33,7 @@ _STOP_SECONDS: Final = 5.0
 
 
 class AdminInterfaceError(Exception):
-    """The admin interface cannot be opened. The text says where and why."""
+    """The admin interface cannot be opened. The text has the location and the reason."""
 
 
 class AdminInterface:
@@ -41,17 +41,17 @@ class AdminInterface:
 
     Args:
         admin: its description.
-        answer: answers requests.
+        handler: answers requests.
         monitoring: is notified when the event loop begins and ends.
         headers: headers that all answers have.
-        descriptors: tells whether another connection may use a descriptor.
+        descriptors: decides whether another connection may use a descriptor.
         log: the log.
     """
 
     def __init__(
         self,
         admin: AdminSpec,
-        answer: RequestHandler,
+        handler: RequestHandler,
         monitoring: MonitoringPages,
         headers: list[tuple[str, str]],
         descriptors: DescriptorReserve,
@@ -60,7 +60,7 @@ class AdminInterface:
         self._admin = admin
         self._log = log
         self._monitoring = monitoring
-        self._server = HttpServer(answer, headers, descriptors, log)
+        self._server = HttpServer(handler, headers, descriptors, log)
         self._sockets: list[socket.socket] = []
         self._tls_context: ssl.SSLContext | None = None
         self._thread: threading.Thread | None = None
@@ -74,36 +74,36 @@ class AdminInterface:
             AdminInterfaceError: the address is in use, not there or not allowed, or the certificate
                 cannot be used.
         """
-        where = f"{self._admin.location}: the admin interface"
+        subject = f"{self._admin.location}: the admin interface"
         try:
             if self._admin.tls is not None:
                 self._tls_context = make_server_context(self._admin.tls)
         except TlsError as error:
-            raise AdminInterfaceError(f"{where} cannot be secured: {error}") from None
+            raise AdminInterfaceError(f"{subject} cannot be secured: {error}") from None
         try:
             self._sockets = listen_on_inet(address, reuse_address=True)
         except OSError as error:
             reason = error.strerror or error
-            raise AdminInterfaceError(f"{where} cannot listen on {address}: {reason}") from None
+            raise AdminInterfaceError(f"{subject} cannot listen on {address}: {reason}") from None
 
     def serve(self) -> None:
         """Answer requests from now on."""
-        begun: Future[None] = Future()
+        started: Future[None] = Future()
         self._thread = threading.Thread(
-            target=self._run, args=(begun,), name="admin interface", daemon=True
+            target=self._run, args=(started,), name="admin interface", daemon=True
         )
         self._thread.start()
-        begun.result()
+        started.result()
         scheme = "http" if self._tls_context is None else "https"
-        for listening in self._sockets:
-            address = printable_address(listening.getsockname())
+        for listening_socket in self._sockets:
+            address = printable_address(listening_socket.getsockname())
             self._log.emit("19-0001", address=address, url=f"{scheme}://{_host(address)}/amps")
 
     def close(self) -> None:
         """Stop answering; requests under way are abandoned."""
         if self._thread is None:
-            for listening in self._sockets:
-                listening.close()
+            for listening_socket in self._sockets:
+                listening_socket.close()
             return
         self._post_stop()
         self._thread.join(_STOP_SECONDS)
@@ -137,21 +137,21 @@ class AdminInterface:
             with suppress(RuntimeError):
                 self._loop.call_soon_threadsafe(self._stop_event.set)
 
-    def _run(self, begun: Future[None]) -> None:
+    def _run(self, started: Future[None]) -> None:
         try:
             with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-                runner.run(self._serve(begun))
+                runner.run(self._serve(started))
         except Exception as error:
-            if not begun.done():
-                begun.set_exception(error)
+            if not started.done():
+                started.set_exception(error)
 
-    async def _serve(self, begun: Future[None]) -> None:
+    async def _serve(self, started: Future[None]) -> None:
         self._loop = asyncio.get_running_loop()
         self._loop.set_exception_handler(self._log_defect)
         self._stop_event = asyncio.Event()
         self._monitoring.begin()
         await self._server.serve(self._sockets, self._tls_context)
-        begun.set_result(None)
+        started.set_result(None)
         await self._stop_event.wait()
         self._monitoring.close()
         await self._server.close()

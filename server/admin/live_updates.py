@@ -1,11 +1,11 @@
-"""Streams to watchers: the node first, then, with every sample, the changes.
+"""Streams to watchers: the watched part of the tree first, then, with every sample, the changes.
 
     event: node     the document
     event: change   {"timestamp": ..., "changed": {path: value, ...}, "gone": [path, ...]}
     event: gone     the watched node does not exist any more; nothing follows
 
 A watcher that reads slowly gets the changes since its last event, so that nothing piles up. The
-event for all watchers of a node is computed once.
+event for all watchers of a target is computed once.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 MAX_WATCHERS: Final = 100
 
-_BEAT_SECONDS: Final = 15.0
+_KEEPALIVE_SECONDS: Final = 15.0
 """How often a watcher is sent something, to detect that it has gone."""
 
 
@@ -55,19 +55,19 @@ class LiveUpdates:
         self._unwatch()
         self._sample_future.cancel()
 
-    def watch_node(self, node: TreeTarget, hidden: frozenset[str]) -> AsyncGenerator[bytes, None]:
+    def watch_node(self, target: TreeTarget, hidden: frozenset[str]) -> AsyncGenerator[bytes, None]:
         """Return the stream of events for a watcher, from now on.
 
         Args:
-            node: the node to watch.
-            hidden: the places that the watcher may not see.
+            target: the part of the tree to watch.
+            hidden: the paths of nodes that the watcher may not see.
 
         Raises:
             HttpError: there are too many watchers already.
         """
         if self._watcher_count >= MAX_WATCHERS:
             raise HttpError(503, f"{MAX_WATCHERS} watch already: that is as many as may.")
-        return self._event_stream(node, hidden)
+        return self._event_stream(target, hidden)
 
     def _on_sample(self, snapshot: StatisticsSnapshot) -> None:
         """Pass on a new sample to the event loop; called on the thread of statistics."""
@@ -82,31 +82,31 @@ class LiveUpdates:
             sample_future.set_result(None)
 
     async def _event_stream(
-        self, node: TreeTarget, hidden: frozenset[str]
+        self, target: TreeTarget, hidden: frozenset[str]
     ) -> AsyncGenerator[bytes, None]:
-        def is_shown(place: TreeNode) -> bool:
-            return place.path not in hidden
+        def is_shown(node: TreeNode) -> bool:
+            return node.path not in hidden
 
         self._watcher_count += 1
         try:
             while self._latest_snapshot is None:
                 yield await self._wait_for_event()
             tree = SnapshotTree(self._latest_snapshot)
-            moment = to_text(tree.snapshot.timestamp)
-            yield event("node", json_form.render(tree, node, is_shown).decode(), moment)
-            while tree.contains(node):
+            timestamp = to_text(tree.snapshot.timestamp)
+            yield event("node", json_form.render(tree, target, is_shown).decode(), timestamp)
+            while tree.contains(target):
                 if self._latest_snapshot is tree.snapshot:
                     yield await self._wait_for_event()
                     continue
-                before, tree = tree, SnapshotTree(self._latest_snapshot)
-                yield self._change_event(before, tree, node, hidden, is_shown)
+                previous, tree = tree, SnapshotTree(self._latest_snapshot)
+                yield self._change_event(previous, tree, target, hidden, is_shown)
             yield event("gone", "{}")
         finally:
             self._watcher_count -= 1
 
     async def _wait_for_event(self) -> bytes:
         """Wait for a sample or the heartbeat interval; return the bytes to send."""
-        return b"" if await self.wait_for_sample(_BEAT_SECONDS) else KEEPALIVE_COMMENT
+        return b"" if await self.wait_for_sample(_KEEPALIVE_SECONDS) else KEEPALIVE_COMMENT
 
     async def wait_for_sample(self, seconds: float) -> bool:
         """Wait for a sample, and return whether one has come in time."""
@@ -117,83 +117,87 @@ class LiveUpdates:
 
     def _change_event(
         self,
-        before: SnapshotTree,
-        after: SnapshotTree,
-        node: TreeTarget,
+        previous: SnapshotTree,
+        current: SnapshotTree,
+        target: TreeTarget,
         hidden: frozenset[str],
         is_shown: Callable[[TreeNode], bool],
     ) -> bytes:
-        key = before.snapshot.timestamp, after.snapshot.timestamp, node.path, hidden
-        told = self._change_events.get(key)
-        if told is None:
-            moment = to_text(after.snapshot.timestamp)
-            found = {
-                "timestamp": moment,
-                "changed": dict(_changed(before, after, node, is_shown)),
-                "gone": list(_gone(before, after, node, is_shown)),
+        key = previous.snapshot.timestamp, current.snapshot.timestamp, target.path, hidden
+        change_event = self._change_events.get(key)
+        if change_event is None:
+            timestamp = to_text(current.snapshot.timestamp)
+            change = {
+                "timestamp": timestamp,
+                "changed": dict(_changed_values(previous, current, target, is_shown)),
+                "gone": list(_removed_paths(previous, current, target, is_shown)),
             }
-            told = event("change", msgspec.json.encode(found).decode(), moment)
-            self._change_events[key] = told
-        return told
+            change_event = event("change", msgspec.json.encode(change).decode(), timestamp)
+            self._change_events[key] = change_event
+        return change_event
 
 
-def _places(
-    place: TreeNode, is_shown: Callable[[TreeNode], bool]
+def _resource_nodes(
+    node: TreeNode, is_shown: Callable[[TreeNode], bool]
 ) -> Iterator[tuple[TreeNode, Resource]]:
-    if place.resource is not None:
-        yield place, place.resource
-    for below in place.children.values():
-        if is_shown(below):
-            yield from _places(below, is_shown)
+    if node.resource is not None:
+        yield node, node.resource
+    for child in node.children.values():
+        if is_shown(child):
+            yield from _resource_nodes(child, is_shown)
 
 
-def _changed(
-    before: SnapshotTree,
-    after: SnapshotTree,
-    node: TreeTarget,
+def _changed_values(
+    previous: SnapshotTree,
+    current: SnapshotTree,
+    target: TreeTarget,
     is_shown: Callable[[TreeNode], bool],
 ) -> Iterator[tuple[str, str]]:
-    """Yield the paths of changed values below a node, with the new values."""
-    if node.id is not None or node.field is not None:
-        values, earlier = after.values(node), before.values(node)
-        if values is not None and node.place.resource is not None:
-            wanted = None if node.field is None else node.field.name
-            yield from _differing(node.place.resource, node.id, earlier, values, wanted)
+    """Yield the paths of changed values below a target, with the new values."""
+    if target.id is not None or target.field is not None:
+        values, previous_values = current.values(target), previous.values(target)
+        if values is not None and target.node.resource is not None:
+            field_name = None if target.field is None else target.field.name
+            yield from _differences(
+                target.node.resource, target.id, previous_values, values, field_name
+            )
         return
-    for place, resource in _places(node.place, is_shown):
-        known = before.entries(place)
-        for identity, values in after.entries(place).items():
-            earlier = known.get(identity)
-            if earlier != values:
-                shown = identity if place.has_entries else None
-                yield from _differing(resource, shown, earlier, values)
+    for node, resource in _resource_nodes(target.node, is_shown):
+        previous_entries = previous.entries(node)
+        for identity, values in current.entries(node).items():
+            previous_values = previous_entries.get(identity)
+            if previous_values != values:
+                entry_id = identity if node.has_entries else None
+                yield from _differences(resource, entry_id, previous_values, values)
 
 
-def _differing(
+def _differences(
     resource: Resource,
     identity: str | None,
-    earlier: tuple[StatisticValue, ...] | None,
+    previous_values: tuple[StatisticValue, ...] | None,
     values: tuple[StatisticValue, ...],
-    wanted: str | None = None,
+    field_name: str | None = None,
 ) -> Iterator[tuple[str, str]]:
     path = link(["amps", *resource.path.split("/"), *([] if identity is None else [identity])])
     for index, field in enumerate(resource.fields):
-        if wanted in (None, field.name) and (earlier is None or earlier[index] != values[index]):
+        if field_name in (None, field.name) and (
+            previous_values is None or previous_values[index] != values[index]
+        ):
             yield f"{path}/{field.name}", text_of(field, values[index])
 
 
-def _gone(
-    before: SnapshotTree,
-    after: SnapshotTree,
-    node: TreeTarget,
+def _removed_paths(
+    previous: SnapshotTree,
+    current: SnapshotTree,
+    target: TreeTarget,
     is_shown: Callable[[TreeNode], bool],
 ) -> Iterator[str]:
-    """Yield the paths below a node that are gone."""
-    if node.id is not None or node.field is not None:
+    """Yield the paths below a target that are gone."""
+    if target.id is not None or target.field is not None:
         return
-    for place, _ in _places(node.place, is_shown):
-        if place.has_entries:
-            there = after.entries(place)
-            for identity in before.entries(place):
-                if identity not in there:
-                    yield TreeTarget(place, identity).path
+    for node, _ in _resource_nodes(target.node, is_shown):
+        if node.has_entries:
+            remaining_entries = current.entries(node)
+            for identity in previous.entries(node):
+                if identity not in remaining_entries:
+                    yield TreeTarget(node, identity).path

@@ -1,6 +1,6 @@
 """/amps: the statistics of host and instance.
 
-A path may end with the form that is wanted: .json, .xml, .csv for single values, and .rnc for the
+A path may end with the requested form: .json, .xml, .csv for single values, and .rnc for the
 schema. Without one it leads to a page. A document once rendered is cached until the next sample,
 so that many clients cost little more than one.
 
@@ -56,11 +56,11 @@ QUEUES: Final = f"{INSTANCE}/queues"
 
 _RNC: Final = "application/relax-ng-compact-syntax"
 
-_FIRST_SECONDS: Final = 5.0
+_FIRST_SAMPLE_TIMEOUT_S: Final = 5.0
 """How long a request waits for the first sample."""
 
-_MAX_KEPT: Final = 64
-_MAX_BYTES_KEPT: Final = 64 * 1024 * 1024
+_MAX_CACHED_DOCUMENTS: Final = 64
+_MAX_CACHED_BYTES: Final = 64 * 1024 * 1024
 """Documents, and bytes of them, that are cached until the next sample."""
 
 
@@ -70,7 +70,7 @@ class MonitoringPages:
     Args:
         statistics: has the samples.
         history: has earlier ones.
-        access: checks the visitor's entitlement.
+        access: checks the requester's entitlement.
     """
 
     def __init__(
@@ -92,40 +92,40 @@ class MonitoringPages:
         if self._live_updates is not None:
             self._live_updates.close()
 
-    async def handle_request(self, request: HttpRequest, visitor: Requester) -> HttpResponse:
+    async def handle_request(self, request: HttpRequest, requester: Requester) -> HttpResponse:
         """Answer a request.
 
         Raises:
             HttpError: the path does not exist, may not be seen, or the request is invalid.
         """
-        moments = read_moments(request.query)
+        time_range = read_moments(request.query)
         segments = request.segments
         if split_path_format(segments) == ((ROOT,), "rnc"):
             return HttpResponse(HttpDocument(rnc.render(), _RNC))
-        if moments is not None and not moments.is_moment:
-            return await self._series_response(segments, moments, visitor)
+        if time_range is not None and not time_range.is_moment:
+            return await self._series_response(segments, time_range, requester)
         tree = (
             await self.latest_tree()
-            if moments is None
-            else await self._history.tree_at(moments.first)
+            if time_range is None
+            else await self._history.tree_at(time_range.first)
         )
-        node, form = await self._resolve_path(tree, segments, visitor)
-        hidden = await self._hidden_places(visitor, node)
-        if "watch" in request.query and moments is None and self._live_updates is not None:
+        target, form = await self._resolve_path(tree, segments, requester)
+        hidden = await self._hidden_nodes(requester, target)
+        if "watch" in request.query and time_range is None and self._live_updates is not None:
             events = self._live_updates.watch_node(
-                node, hidden | _unwatched(node, request.query["watch"], hidden)
+                target, hidden | _unwatched(target, request.query["watch"], hidden)
             )
             unbuffered = ("X-Accel-Buffering", "no")  # of proxies
             return HttpResponse(events, content_type=EVENT_STREAM, headers=[unbuffered])
-        return HttpResponse(self._render_cached(tree, node, form, hidden))
+        return HttpResponse(self._render_cached(tree, target, form, hidden))
 
     async def _series_response(
-        self, names: Sequence[str], moments: TimeRange, visitor: Requester
+        self, names: Sequence[str], time_range: TimeRange, requester: Requester
     ) -> HttpResponse:
         tree = await self.latest_tree()
-        node, form = await self._resolve_path(tree, names, visitor, has_gone=True)
-        await self._hidden_places(visitor, node)
-        return await self._history.series_response(tree, node, form, moments)
+        target, form = await self._resolve_path(tree, names, requester, has_gone=True)
+        await self._hidden_nodes(requester, target)
+        return await self._history.series_response(tree, target, form, time_range)
 
     async def latest_tree(self) -> SnapshotTree:
         """Return the tree of the last sample, after waiting for the first one if needed.
@@ -134,7 +134,7 @@ class MonitoringPages:
             HttpError: there is none yet.
         """
         if self._statistics.latest is None and self._live_updates is not None:
-            await self._live_updates.wait_for_sample(_FIRST_SECONDS)
+            await self._live_updates.wait_for_sample(_FIRST_SAMPLE_TIMEOUT_S)
         snapshot = self._statistics.latest
         if snapshot is None:
             text = "The first sample is being taken. Try again in a moment."
@@ -145,55 +145,57 @@ class MonitoringPages:
         self,
         tree: SnapshotTree,
         names: Sequence[str],
-        visitor: Requester,
+        requester: Requester,
         *,
         has_gone: bool = False,
     ) -> tuple[TreeTarget, str]:
         """Follow a path that may end with a form.
 
-        Only a visitor that may see a path learns whether it exists: without entitlement to the
-        possible target, the visitor is told just that, and no hidden name is suggested.
+        Only a requester that may see a path learns whether it exists: without entitlement to the
+        possible target, the refusal says just that, and no hidden name is suggested.
 
         Raises:
-            HttpError: the path does not exist, or the visitor may not know whether it does.
+            HttpError: the path does not exist, or the requester may not know whether it does.
         """
         try:
             return _find(tree, names, has_gone=has_gone)
-        except PathNotFoundError as nothing:
-            existing = nothing.existing
-            await self._access.require_access(visitor, _resource((*existing, *nothing.missing)))
-            paths = {name: _resource((*existing, name)) for name in nothing.suggestions}
-            hidden = await self._access.hidden_paths(visitor, paths.values())
-            close = [name for name, path in paths.items() if path not in hidden]
-            raise _not_found(PathNotFoundError(existing, nothing.missing, close)) from None
+        except PathNotFoundError as error:
+            existing = error.existing
+            await self._access.require_access(requester, _resource((*existing, *error.missing)))
+            paths = {name: _resource((*existing, name)) for name in error.suggestions}
+            hidden = await self._access.hidden_paths(requester, paths.values())
+            visible = [name for name, path in paths.items() if path not in hidden]
+            raise _not_found(PathNotFoundError(existing, error.missing, visible)) from None
 
-    async def _hidden_places(self, visitor: Requester, node: TreeTarget) -> frozenset[str]:
-        """Return the places at and below a node that the visitor may not see.
+    async def _hidden_nodes(self, requester: Requester, target: TreeTarget) -> frozenset[str]:
+        """Return the nodes at and below a target that the requester may not see.
 
         Raises:
-            HttpError: the visitor may not see the node itself.
+            HttpError: the requester may not see the target itself.
         """
-        await self._access.require_access(visitor, _resource(node.names))
-        below = [] if node.id is not None or node.field is not None else _below(node.place)
-        paths = {f"/{ROOT}/{place.path}": place.path for place in below}
-        return frozenset(paths[path] for path in await self._access.hidden_paths(visitor, paths))
+        await self._access.require_access(requester, _resource(target.names))
+        nodes = (
+            [] if target.id is not None or target.field is not None else _descendants(target.node)
+        )
+        paths = {f"/{ROOT}/{node.path}": node.path for node in nodes}
+        return frozenset(paths[path] for path in await self._access.hidden_paths(requester, paths))
 
     # documents
 
     def _render_cached(
-        self, tree: SnapshotTree, node: TreeTarget, form: str, hidden: frozenset[str]
+        self, tree: SnapshotTree, target: TreeTarget, form: str, hidden: frozenset[str]
     ) -> HttpDocument:
         if tree.snapshot is not self._statistics.latest:
-            return _render(tree, node, form, hidden)
+            return _render(tree, target, form, hidden)
         if tree.snapshot is not self._cached_snapshot:
             self._document_cache.clear()
             self._cached_snapshot = tree.snapshot
-        key = node.path, form, hidden
+        key = target.path, form, hidden
         document = self._document_cache.get(key)
         if document is None:
-            document = _render(tree, node, form, hidden)
+            document = _render(tree, target, form, hidden)
             size = sum(len(one.content) for one in (document, *self._document_cache.values()))
-            if len(self._document_cache) < _MAX_KEPT and size <= _MAX_BYTES_KEPT:
+            if len(self._document_cache) < _MAX_CACHED_DOCUMENTS and size <= _MAX_CACHED_BYTES:
                 self._document_cache[key] = document
         return document
 
@@ -218,84 +220,99 @@ def _resource(names: Iterable[str]) -> str:
     return "/" + "/".join(names)
 
 
-def _not_found(nothing: PathNotFoundError) -> HttpError:
-    there = f"What there is: {nothing.path}" if nothing.path else f"Begin with /{ROOT}"
-    end = "" if nothing.suggestions else "."
-    return HttpError(404, f"{nothing}{end} {there}")
+def _not_found(error: PathNotFoundError) -> HttpError:
+    hint = f"What there is: {error.path}" if error.path else f"Begin with /{ROOT}"
+    end = "" if error.suggestions else "."
+    return HttpError(404, f"{error}{end} {hint}")
 
 
-def _below(place: TreeNode) -> list[TreeNode]:
-    found = []
-    for child in place.children.values():
-        found += [child, *_below(child)]
-    return found
+def _descendants(node: TreeNode) -> list[TreeNode]:
+    descendants = []
+    for child in node.children.values():
+        descendants += [child, *_descendants(child)]
+    return descendants
 
 
 def _render(
-    tree: SnapshotTree, node: TreeTarget, form: str, hidden: frozenset[str]
+    tree: SnapshotTree, target: TreeTarget, form: str, hidden: frozenset[str]
 ) -> HttpDocument:
-    """Return the document of a node.
+    """Return the document of a target.
 
     Raises:
         HttpError: it has none of this form.
     """
     is_shown = partial(_is_shown, hidden)
     if form == "json":
-        return HttpDocument(json_form.render(tree, node, is_shown), JSON)
+        return HttpDocument(json_form.render(tree, target, is_shown), JSON)
     if form == "xml":
-        return HttpDocument(xml_form.render(tree, node, is_shown), XML)
-    moment = to_text(tree.snapshot.timestamp)
-    if form == "csv" and node.field is not None:
-        written = over_time.FORMS["csv"]
-        line = written.format_value(moment, text_of(node.field, tree.value(node)))
-        return HttpDocument(line.encode(errors="replace"), written.content_type)
+        return HttpDocument(xml_form.render(tree, target, is_shown), XML)
+    timestamp = to_text(tree.snapshot.timestamp)
+    if form == "csv" and target.field is not None:
+        csv_format = over_time.FORMS["csv"]
+        line = csv_format.format_value(timestamp, text_of(target.field, tree.value(target)))
+        return HttpDocument(line.encode(errors="replace"), csv_format.content_type)
     if form:
-        what = "for single values" if form == "csv" else "the schema of all XML, at /amps.rnc"
-        raise HttpError(404, f"{node.path} has no .{form}: that is {what}. Expected .json or .xml.")
-    if node.field is not None:
-        return HttpDocument(html_form.leaf(text_of(node.field, tree.value(node))), HTML)
-    shown = [] if node.id is not None else list(filter(is_shown, node.place.children.values()))
-    return HttpDocument(html_form.node(tree, node, moment, shown, _besides(node)), HTML)
+        explanation = (
+            "for single values" if form == "csv" else "the schema of all XML, at /amps.rnc"
+        )
+        raise HttpError(
+            404, f"{target.path} has no .{form}: that is {explanation}. Expected .json or .xml."
+        )
+    if target.field is not None:
+        return HttpDocument(html_form.leaf(text_of(target.field, tree.value(target))), HTML)
+    children = (
+        [] if target.id is not None else list(filter(is_shown, target.node.children.values()))
+    )
+    return HttpDocument(
+        html_form.node_page(tree, target, timestamp, children, _extra_names(target)), HTML
+    )
 
 
-def _unwatched(node: TreeTarget, wanted: str, hidden: frozenset[str]) -> frozenset[str]:
-    """Return the places below a node that are not watched, if the watcher names some of them.
+def _unwatched(target: TreeTarget, watched_names: str, hidden: frozenset[str]) -> frozenset[str]:
+    """Return the nodes below a target that are not watched, if the watcher names some of them.
 
     Args:
-        node: the watched node.
-        wanted: paths from there to places, with commas; empty for all.
-        hidden: the places that the visitor may not see, and which are not suggested either.
+        target: the watched node.
+        watched_names: paths from there to nodes, with commas; empty for all.
+        hidden: the nodes that the requester may not see, and which are not suggested either.
 
     Raises:
-        HttpError: there is no such place.
+        HttpError: there is no such node.
     """
-    if not wanted:
+    if not watched_names:
         return frozenset()
-    every = {place.path for place in _below(node.place)}
-    watched = set()
-    for name in wanted.split(","):
-        path = f"{node.place.path}/{name}".strip("/")
-        if node.id is not None or path not in every:
-            close = [one.removeprefix(f"{node.place.path}/") for one in near(path, every - hidden)]
-            meant = f"; did you mean {' or '.join(close)}?" if close else ""
-            raise HttpError(400, f"There is no {name!r} to watch in {node.path}{meant}")
-        watched.add(path)
-    return frozenset(path for path in every if not any(_on_one_way(path, one) for one in watched))
+    all_paths = {node.path for node in _descendants(target.node)}
+    watched_paths = set()
+    for name in watched_names.split(","):
+        path = f"{target.node.path}/{name}".strip("/")
+        if target.id is not None or path not in all_paths:
+            similar = [
+                other.removeprefix(f"{target.node.path}/")
+                for other in near(path, all_paths - hidden)
+            ]
+            suggestion = f"; did you mean {' or '.join(similar)}?" if similar else ""
+            raise HttpError(400, f"There is no {name!r} to watch in {target.path}{suggestion}")
+        watched_paths.add(path)
+    return frozenset(
+        path
+        for path in all_paths
+        if not any(_are_on_one_path(path, other) for other in watched_paths)
+    )
 
 
-def _on_one_way(path: str, other: str) -> bool:
-    """Return whether one of two places is the other, or leads to it."""
+def _are_on_one_path(path: str, other: str) -> bool:
+    """Return whether one of two nodes is the other, or leads to it."""
     return f"{path}/".startswith(f"{other}/") or f"{other}/".startswith(f"{path}/")
 
 
-def _is_shown(hidden: frozenset[str], place: TreeNode) -> bool:
-    return place.path not in hidden
+def _is_shown(hidden: frozenset[str], node: TreeNode) -> bool:
+    return node.path not in hidden
 
 
-def _besides(node: TreeTarget) -> list[str]:
-    """Return the names of resources at a node that are no part of samples."""
-    if node.place.path == INSTANCE:
+def _extra_names(target: TreeTarget) -> list[str]:
+    """Return the names of resources at a target that are no part of samples."""
+    if target.node.path == INSTANCE:
         return [CONFIGURATION, FILTERS, TIMESTAMP_FIELD]
-    if node.id is None:
+    if target.id is None:
         return []
-    return {QUEUES: [DETAILS], CLIENTS.path: [EXPLANATION]}.get(node.place.path, [])
+    return {QUEUES: [DETAILS], CLIENTS.path: [EXPLANATION]}.get(target.node.path, [])

@@ -1,4 +1,4 @@
-"""Resources outside the tree: the first page, the configuration, and queues as they are now."""
+"""Resources outside the tree: the first page, the configuration, and the state of queues."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ QueueDetails = Callable[[str, str], "dict[str, object] | None"]
 class RootPage:
     """`/`: a sign of life, and links to the rest.
 
-    Programs search its source for `__sql=true`, which tells that there is a transport for queries.
+    Programs search its source for `__sql=true`, the sign of a transport for queries.
 
     Args:
         spec: the instance's description.
@@ -44,9 +44,9 @@ class RootPage:
     """
 
     def __init__(self, spec: InstanceSpec, *, has_queries: bool) -> None:
-        about = f"<p>{escape(spec.description)}</p>" if spec.description else ""
+        description = f"<p>{escape(spec.description)}</p>" if spec.description else ""
         lines = [
-            f"<main><h1>{escape(spec.name)}</h1>{about}",
+            f"<main><h1>{escape(spec.name)}</h1>{description}",
             f'<ul><li><a href="/{ROOT}">What is known of the host and this instance</a></li>',
             f'<li><a href="/{ROOT}.json">The same as JSON</a></li>',
             f'<li><a href="/{ROOT}/{INSTANCE}/{CONFIGURATION}">Its configuration</a></li>',
@@ -56,7 +56,7 @@ class RootPage:
         source = f'<meta name="console" content="__sql={"true" if has_queries else "false"}">'
         self._document = HttpDocument(html_form.page(spec.name, lines, source), HTML)
 
-    async def handle_request(self, _request: HttpRequest, _visitor: Requester) -> HttpResponse:
+    async def handle_request(self, _request: HttpRequest, _requester: Requester) -> HttpResponse:
         """Return the page."""
         return HttpResponse(self._document)
 
@@ -66,7 +66,7 @@ class ConfigurationPage:
 
     Args:
         text: the whole of it, without secrets.
-        access: checks the visitor's entitlement.
+        access: checks the requester's entitlement.
     """
 
     def __init__(self, text: str, access: AccessControl) -> None:
@@ -74,13 +74,13 @@ class ConfigurationPage:
         self._last_modified = formatdate(time.time(), usegmt=True)
         self._access = access
 
-    async def handle_request(self, _request: HttpRequest, visitor: Requester) -> HttpResponse:
+    async def handle_request(self, _request: HttpRequest, requester: Requester) -> HttpResponse:
         """Return the configuration.
 
         Raises:
-            HttpError: the visitor may not see it.
+            HttpError: the requester may not see it.
         """
-        await self._access.require_access(visitor, f"/{ROOT}/{INSTANCE}/{CONFIGURATION}")
+        await self._access.require_access(requester, f"/{ROOT}/{INSTANCE}/{CONFIGURATION}")
         return HttpResponse(self._document, last_modified=self._last_modified)
 
 
@@ -88,10 +88,10 @@ class QueueStatePage:
     """The present state of a queue, in more detail than samples have.
 
     Args:
-        monitoring: knows the queues.
-        access: checks the visitor's entitlement.
+        monitoring: has the queues of the last sample.
+        access: checks the requester's entitlement.
         engine_calls: runs `details` on the engine's thread.
-        queue_details: see above.
+        queue_details: returns a queue's details; called on the engine's thread.
     """
 
     def __init__(
@@ -106,31 +106,31 @@ class QueueStatePage:
         self._engine_calls = engine_calls
         self._queue_details = queue_details
 
-    async def handle_request(self, request: HttpRequest, visitor: Requester) -> HttpResponse:
+    async def handle_request(self, request: HttpRequest, requester: Requester) -> HttpResponse:
         """Return a queue's state; other paths below queues are the tree's.
 
         Raises:
-            HttpError: there is no such queue, or the visitor may not see it.
+            HttpError: there is no such queue, or the requester may not see it.
         """
         segments = request.segments
         if len(segments) != len(_QUEUES) + 2 or segments[-1] not in (DETAILS, f"{DETAILS}.json"):
-            return await self._monitoring.handle_request(request, visitor)
+            return await self._monitoring.handle_request(request, requester)
         identity = segments[-2]
         tree = await self._monitoring.latest_tree()
-        node = TreeTarget(TREE_NODES[QUEUES], identity)
-        await self._access.require_access(visitor, "/" + "/".join([*node.names, DETAILS]))
-        values = tree.values(node)
-        if values is None or node.place.resource is None:
-            every = "/".join(_QUEUES)
-            raise HttpError(404, f"There is no queue {identity!r}; /{every} has them all.")
-        fields = [field.name for field in node.place.resource.fields]
-        known = dict(zip(fields, map(str, values), strict=True))
-        found = await self._engine_calls.call(
-            lambda: self._queue_details(known["message_type"], known["topic"])
+        target = TreeTarget(TREE_NODES[QUEUES], identity)
+        await self._access.require_access(requester, "/" + "/".join([*target.names, DETAILS]))
+        values = tree.values(target)
+        if values is None or target.node.resource is None:
+            queues_path = "/".join(_QUEUES)
+            raise HttpError(404, f"There is no queue {identity!r}; /{queues_path} has them all.")
+        fields = [field.name for field in target.node.resource.fields]
+        fields_by_name = dict(zip(fields, map(str, values), strict=True))
+        details = await self._engine_calls.call(
+            lambda: self._queue_details(fields_by_name["message_type"], fields_by_name["topic"])
         )
-        if found is None:
+        if details is None:
             raise HttpError(404, f"There is no queue {identity!r} any more.")
-        content = msgspec.json.encode(_as_texts(found))
+        content = msgspec.json.encode(_as_texts(details))
         return HttpResponse(HttpDocument(content, JSON), headers=[("Cache-Control", "no-store")])
 
 
@@ -140,7 +140,7 @@ _QUEUES = (ROOT, *QUEUES.split("/"))
 def _as_texts(value: object) -> object:
     """Return the same with numbers as texts, as in all documents."""
     if isinstance(value, dict):
-        return {name: _as_texts(each) for name, each in value.items()}
+        return {name: _as_texts(element) for name, element in value.items()}
     if isinstance(value, list):
-        return [_as_texts(each) for each in value]
+        return [_as_texts(element) for element in value]
     return f"{value:.6f}" if isinstance(value, float) else str(value)

@@ -1,4 +1,4 @@
-"""Suffixes of paths below /amps: a path may end with the form that is wanted."""
+"""Suffixes of paths below /amps: a path may end with the requested form."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""The permissions of visitors of the admin interface, which have no lasting connections.
+"""The permissions of requesters of the admin interface, which have no lasting connections.
 
-A visitor that has sent no request for a while is considered gone: a module may bind its knowledge
+A requester that has sent no request for a while is considered gone: a module may bind its knowledge
 of a user to the user's presence. Used on the engine's thread, as all modules are.
 """
 
@@ -20,15 +20,15 @@ if TYPE_CHECKING:
     from server.security.permissions import Permissions
 
 _MAX_USERS: Final = 1_000
-"""Beyond that, the user that has been idle for longest is evicted, and asked for again."""
+"""Beyond that, the user that has been idle for longest is evicted, and looked up again."""
 
 _IDLE_SECONDS: Final = 60.0
-"""The idle time after which a visitor is considered gone."""
+"""The idle time after which a requester is considered gone."""
 
 
 @dataclass(slots=True)
 class _PermissionEntry:
-    """A visitor's permissions, and the time of their last request."""
+    """A requester's permissions, and the time of their last request."""
 
     permissions: Permissions
     last_used_s: float
@@ -38,8 +38,8 @@ class AdminPermissionCache:
     """Caches the permissions of present users.
 
     Args:
-        entitlement: is asked for permissions that are not cached.
-        idle_timeout_s: seconds after which a visitor is considered gone.
+        entitlement: provides permissions that are not cached.
+        idle_timeout_s: seconds after which a requester is considered gone.
 
     Attributes:
         invalidation_count: how often permissions were invalidated.
@@ -54,11 +54,11 @@ class AdminPermissionCache:
 
     def find(self, user: str) -> AnswerOrFuture[Permissions]:
         """Return the permissions of a user."""
-        known = self._entries.get(user)
-        if known is not None:
-            known.last_used_s = asyncio.get_running_loop().time()
+        entry = self._entries.get(user)
+        if entry is not None:
+            entry.last_used_s = asyncio.get_running_loop().time()
             self._entries.move_to_end(user)
-            return known.permissions
+            return entry.permissions
         return mapped(
             self._entitlement.acquire_permissions(user),
             lambda permissions: self._store(user, permissions),
@@ -67,18 +67,18 @@ class AdminPermissionCache:
     def forget(self, user: str | None = None) -> None:
         """Invalidate the permissions of a user, or of all users."""
         self.invalidation_count += 1
-        for gone in [user] if user is not None else list(self._entries):
-            visitor = self._entries.pop(gone, None)
-            if visitor is not None:
-                visitor.permissions.release()
+        for name in [user] if user is not None else list(self._entries):
+            entry = self._entries.pop(name, None)
+            if entry is not None:
+                entry.permissions.release()
         self._entitlement.forget(user)
 
     def _store(self, user: str, permissions: Permissions) -> Permissions:
         if permissions.get_permit(Permission.READ_ADMIN, "") is UNKNOWN_USER_PERMIT:
             return permissions  # not cached: the module learns them at the user's next logon
-        before = self._entries.pop(user, None)
-        if before is not None:  # two requests have asked at the same time
-            before.permissions.release()
+        previous = self._entries.pop(user, None)
+        if previous is not None:  # two requests at the same time
+            previous.permissions.release()
         self._entries[user] = _PermissionEntry(permissions, asyncio.get_running_loop().time())
         if len(self._entries) > _MAX_USERS:
             self._entries.popitem(last=False)[1].permissions.release()
@@ -94,7 +94,7 @@ class AdminPermissionCache:
             )
 
     def _expire_idle(self) -> None:
-        """Release the permissions of idle visitors."""
+        """Release the permissions of idle requesters."""
         self._is_expiry_scheduled = False
         now = asyncio.get_running_loop().time()
         while (

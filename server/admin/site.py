@@ -11,7 +11,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from server.admin.documents.html_form import STYLE_SOURCE
-from server.admin.http.messages import HttpDocument, HttpError, HttpRequest, HttpResponse, say
+from server.admin.http.messages import (
+    HttpDocument,
+    HttpError,
+    HttpRequest,
+    HttpResponse,
+    text_response,
+)
 from server.admin.paths import FORMS
 
 if TYPE_CHECKING:
@@ -33,7 +39,7 @@ class HttpRoute:
 
     Attributes:
         segments: the parts of the path.
-        handler: answers requests for it; it checks the visitor's entitlement by `AccessControl`.
+        handler: answers requests for it; it checks the requester's entitlement by `AccessControl`.
         is_prefix: whether it is for all paths below as well, with or without a form at the end.
         methods: the methods that it accepts.
         is_public: whether pages of all sites may read it, also where no credentials are checked.
@@ -65,7 +71,7 @@ class AdminSite:
 
     Args:
         routes: the routes; a path belongs to the longest one that matches.
-        access: authenticates visitors.
+        access: authenticates requesters.
         csrf: restricts requests from other sites.
     """
 
@@ -80,11 +86,14 @@ class AdminSite:
         """Answer a request; a refusal is an answer, too."""
         is_public = False
         try:
-            route = next((one for one in self._routes if one.matches(request.segments)), None)
+            route = next(
+                (candidate for candidate in self._routes if candidate.matches(request.segments)),
+                None,
+            )
             is_public = route is not None and route.is_public
             response = await self._dispatch(request, route)
         except HttpError as refusal:
-            response = say(refusal.status, str(refusal), refusal.headers)
+            response = text_response(refusal.status, str(refusal), refusal.headers)
         self._csrf.add_cors_headers(request, response, is_public=is_public)
         return response
 
@@ -106,30 +115,30 @@ class AdminSite:
             return HttpResponse(HttpDocument(b"", ""), 204, headers=[allowed])
         if request.method not in methods:
             raise HttpError(405, f"Expected {' or '.join(methods)}.", (allowed,))
-        visitor = await self._access.authenticate(request)
+        requester = await self._access.authenticate(request)
         if route is None:
             raise HttpError(404, f"There is no {request.path}. What there is begins with /amps.")
-        response = await route.handler(request, visitor)
+        response = await route.handler(request, requester)
         if not isinstance(response.body, HttpDocument):
             response.body = self._until_sessions_end(response.body)
-        cookies = self._access.session_cookie_headers(visitor, request)
-        has_own = any(name == "Cache-Control" for name, _ in response.headers)
-        if cookies and not has_own:
+        cookies = self._access.session_cookie_headers(requester, request)
+        has_cache_control = any(name == "Cache-Control" for name, _ in response.headers)
+        if cookies and not has_cache_control:
             response.headers.append(("Cache-Control", "no-store"))
-        elif visitor.user and not has_own:
+        elif requester.user and not has_cache_control:
             response.headers.append(("Cache-Control", "private, no-cache"))
-        response.headers += [*cookies, *visitor.auth_headers]
+        response.headers += [*cookies, *requester.auth_headers]
         return response
 
     async def _until_sessions_end(
         self, body: AsyncGenerator[bytes, None]
     ) -> AsyncGenerator[bytes, None]:
-        """Yield a stream's chunks until the visitor has to log on again."""
+        """Yield a stream's chunks until the requester has to log on again."""
         sessions = self._access.sessions
-        times = sessions.end_count
+        end_count = sessions.end_count
         async with aclosing(body):
             async for chunk in body:
-                if sessions.end_count != times:
+                if sessions.end_count != end_count:
                     return
                 yield chunk
 
@@ -140,15 +149,18 @@ def headers_of(admin: AdminSpec) -> list[tuple[str, str]]:
     A configured header replaces one of the same name.
     """
     configured = [(name.strip(), value.strip()) for name, _, value in map(_split, admin.headers)]
-    given = {name.lower() for name, _ in configured}
-    own = [
+    configured_names = {name.lower() for name, _ in configured}
+    default_headers = [
         ("Server", "Amperage"),
         ("Cache-Control", "no-cache"),
         ("Content-Security-Policy", _POLICY),
         ("Referrer-Policy", "same-origin"),
         ("X-Content-Type-Options", "nosniff"),
     ]
-    return [*configured, *((name, value) for name, value in own if name.lower() not in given)]
+    return [
+        *configured,
+        *((name, value) for name, value in default_headers if name.lower() not in configured_names),
+    ]
 
 
 def _split(line: str) -> tuple[str, str, str]:

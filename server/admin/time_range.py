@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from server.admin.http.messages import HttpError
 from server.statistics.timestamps import from_text
 
-_EVER = 1 << 62
+_MAX_TIMESTAMP = 1 << 62
 """Later than all timestamps."""
 
 
@@ -41,15 +41,15 @@ def read_moments(query: Mapping[str, str]) -> TimeRange | None:
     """
     if "t0" not in query and "t1" not in query:
         return None
-    moments = TimeRange(_read(query, "t0", 0), _read(query, "t1", _EVER))
-    if moments.first > moments.last:
+    time_range = TimeRange(_read(query, "t0", 0), _read(query, "t1", _MAX_TIMESTAMP))
+    if time_range.first > time_range.last:
         raise HttpError(400, "t0 is later than t1: expected the beginning in t0, the end in t1.")
-    return moments
+    return time_range
 
 
-def _read(query: Mapping[str, str], name: str, otherwise: int) -> int:
+def _read(query: Mapping[str, str], name: str, default: int) -> int:
     if name not in query:
-        return otherwise
+        return default
     try:
         return from_text(query[name])
     except ValueError:

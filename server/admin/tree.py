@@ -1,11 +1,11 @@
 """A snapshot as a tree: resolves paths.
 
-The tree has places, which follow from the description of all resources; a place is a resource, or
-leads to some. Below a place with entries are these, by their ids, and below an entry, or a
+The tree has nodes, which follow from the description of all resources; a node is a resource, or
+leads to some. Below a node with entries are these, by their ids, and below an entry, or a
 resource that is one itself, its values. `TreeTarget` is any of these.
 
     /amps/instance/clients/12/bytes_in
-          place            id field
+          node             id field
 
 Source: AMPS Monitoring Guide, Resource Mapping.
 """
@@ -29,7 +29,7 @@ TIMESTAMP_FIELD: Final = "timestamp"
 """A further value of the instance: the moments of samples."""
 
 _ALIASES: Final = {"host/cpu": "cpus", "instance/message_type": "message_types"}
-"""Names that the Monitoring Guide has for places, besides those that documents have."""
+"""Names that the Monitoring Guide has for nodes, besides those that documents have."""
 
 
 class PathNotFoundError(Exception):
@@ -41,16 +41,18 @@ class PathNotFoundError(Exception):
         suggestions: existing names that are similar to it.
     """
 
-    def __init__(self, above: Sequence[str], rest: Sequence[str], near: Sequence[str]) -> None:
-        self.existing = tuple(above)
-        self.missing = tuple(rest)
-        self.suggestions = tuple(near)
+    def __init__(
+        self, existing: Sequence[str], missing: Sequence[str], suggestions: Sequence[str]
+    ) -> None:
+        self.existing = tuple(existing)
+        self.missing = tuple(missing)
+        self.suggestions = tuple(suggestions)
         super().__init__()
 
     def __str__(self) -> str:
         """Return a sentence for people."""
-        found = f"; did you mean {' or '.join(self.suggestions)}?" if self.suggestions else ""
-        return f"There is no {self.missing[0]!r} in {self.path or '/'}{found}"
+        suggestion = f"; did you mean {' or '.join(self.suggestions)}?" if self.suggestions else ""
+        return f"There is no {self.missing[0]!r} in {self.path or '/'}{suggestion}"
 
     @property
     def path(self) -> str:
@@ -60,12 +62,12 @@ class PathNotFoundError(Exception):
 
 @dataclass(frozen=True)
 class TreeNode:
-    """A place of the tree.
+    """A node of the tree.
 
     Attributes:
         path: below /amps; empty for that itself.
         resource: the resource there, None if it only leads to others.
-        children: the places below it, by their names.
+        children: the nodes below it, by their names.
     """
 
     path: str
@@ -88,23 +90,23 @@ class TreeNode:
         return () if self.resource is None or self.has_entries else self.resource.fields
 
 
-def _plant(resources: Iterable[Resource]) -> dict[str, TreeNode]:
-    """Return the places, by their paths."""
-    places = {"": TreeNode("")}
+def _build_nodes(resources: Iterable[Resource]) -> dict[str, TreeNode]:
+    """Return the nodes, by their paths."""
+    nodes = {"": TreeNode("")}
     described = {resource.path: resource for resource in resources}
     for path in described:
         parts = path.split("/")
         for length in range(1, len(parts) + 1):
-            place = "/".join(parts[:length])
-            if place not in places:
-                places[place] = TreeNode(place, described.get(place))
-                above = places["/".join(parts[: length - 1])]
-                above.children[parts[length - 1]] = places[place]
-    return places
+            child_path = "/".join(parts[:length])
+            if child_path not in nodes:
+                nodes[child_path] = TreeNode(child_path, described.get(child_path))
+                parent = nodes["/".join(parts[: length - 1])]
+                parent.children[parts[length - 1]] = nodes[child_path]
+    return nodes
 
 
-TREE_NODES: Final[Mapping[str, TreeNode]] = _plant(RESOURCES)
-"""All places, by their paths below /amps."""
+TREE_NODES: Final[Mapping[str, TreeNode]] = _build_nodes(RESOURCES)
+"""All nodes, by their paths below /amps."""
 
 
 @dataclass(frozen=True)
@@ -112,19 +114,19 @@ class TreeTarget:
     """The target of a path.
 
     Attributes:
-        place: the place.
-        id: of an entry there; None for the place itself.
-        field: one value of the entry, or of the place if that is one itself; None for all.
+        node: the node.
+        id: of an entry there; None for the node itself.
+        field: one value of the entry, or of the node if that is one itself; None for all.
     """
 
-    place: TreeNode
+    node: TreeNode
     id: str | None = None
     field: ResourceField | None = None
 
     @property
     def names(self) -> tuple[str, ...]:
         """The parts of its path, not encoded."""
-        parts = [ROOT, *filter(None, self.place.path.split("/"))]
+        parts = [ROOT, *filter(None, self.node.path.split("/"))]
         parts += [self.id] if self.id is not None else []
         return (*parts, self.field.name) if self.field is not None else tuple(parts)
 
@@ -146,33 +148,33 @@ class SnapshotTree:
         snapshot: the snapshot.
 
     Attributes:
-        snapshot: see above.
+        snapshot: the snapshot.
     """
 
     def __init__(self, snapshot: StatisticsSnapshot) -> None:
         self.snapshot: Final = snapshot
 
-    def entries(self, place: TreeNode) -> Mapping[str, tuple[StatisticValue, ...]]:
-        """Return the entries of a place, by their ids."""
-        return {} if place.resource is None else self.snapshot.entries.get(place.resource.path, {})
+    def entries(self, node: TreeNode) -> Mapping[str, tuple[StatisticValue, ...]]:
+        """Return the entries of a node, by their ids."""
+        return {} if node.resource is None else self.snapshot.entries.get(node.resource.path, {})
 
-    def values(self, node: TreeTarget) -> tuple[StatisticValue, ...] | None:
-        """Return the values of an entry, or of a place that is one itself; None for none."""
-        entries = self.entries(node.place)
-        if node.id is not None:
-            return entries.get(node.id)
-        return None if node.place.has_entries else next(iter(entries.values()), None)
+    def values(self, target: TreeTarget) -> tuple[StatisticValue, ...] | None:
+        """Return the values of an entry, or of a node that is one itself; None for none."""
+        entries = self.entries(target.node)
+        if target.id is not None:
+            return entries.get(target.id)
+        return None if target.node.has_entries else next(iter(entries.values()), None)
 
-    def value(self, node: TreeTarget) -> StatisticValue | None:
-        """Return the value of a node that is one; None if it has gone."""
-        values = self.values(node)
-        if values is None or node.field is None or node.place.resource is None:
+    def value(self, target: TreeTarget) -> StatisticValue | None:
+        """Return the value of a target that is one; None if it has gone."""
+        values = self.values(target)
+        if values is None or target.field is None or target.node.resource is None:
             return None
-        return values[node.place.resource.fields.index(node.field)]
+        return values[target.node.resource.fields.index(target.field)]
 
-    def contains(self, node: TreeTarget) -> bool:
-        """Return whether a node exists; places always do."""
-        return node.id is None or node.id in self.entries(node.place)
+    def contains(self, target: TreeTarget) -> bool:
+        """Return whether a target exists; nodes always do."""
+        return target.id is None or target.id in self.entries(target.node)
 
     def find(self, names: Sequence[str], *, has_gone: bool = False) -> TreeTarget:
         """Follow a path.
@@ -184,45 +186,45 @@ class SnapshotTree:
         Raises:
             PathNotFoundError: it leads nowhere.
         """
-        head = names[0] if names else ""
-        if head != ROOT:
-            raise PathNotFoundError((), names or [""], near(head, [ROOT]))
-        place = TREE_NODES[""]
-        rest = list(names[1:])
-        while rest and (below := self._child(place, rest[0])) is not None:
-            place = below
-            del rest[0]
+        first_name = names[0] if names else ""
+        if first_name != ROOT:
+            raise PathNotFoundError((), names or [""], near(first_name, [ROOT]))
+        node = TREE_NODES[""]
+        remaining = list(names[1:])
+        while remaining and (child := self._child(node, remaining[0])) is not None:
+            node = child
+            del remaining[0]
         identity = None
-        if rest and place.has_entries:
-            identity = rest.pop(0)
-            if not has_gone and identity not in self.entries(place):
-                close = near(identity, self.entries(place))
-                raise PathNotFoundError(TreeTarget(place).names, [identity, *rest], close)
-        node = TreeTarget(place, identity)
-        return self._find_value(node, rest) if rest else node
+        if remaining and node.has_entries:
+            identity = remaining.pop(0)
+            if not has_gone and identity not in self.entries(node):
+                similar = near(identity, self.entries(node))
+                raise PathNotFoundError(TreeTarget(node).names, [identity, *remaining], similar)
+        target = TreeTarget(node, identity)
+        return self._find_value(target, remaining) if remaining else target
 
-    def _child(self, place: TreeNode, name: str) -> TreeNode | None:
-        alias = _ALIASES.get(f"{place.path}/{name}", name)
-        return place.children.get(alias)
+    def _child(self, node: TreeNode, name: str) -> TreeNode | None:
+        alias = _ALIASES.get(f"{node.path}/{name}", name)
+        return node.children.get(alias)
 
-    def _find_value(self, node: TreeTarget, rest: Sequence[str]) -> TreeTarget:
-        resource = node.place.resource
+    def _find_value(self, target: TreeTarget, remaining: Sequence[str]) -> TreeTarget:
+        resource = target.node.resource
         fields = () if resource is None else resource.fields
-        if len(rest) == 1:
-            for one in fields:
-                if one.name == rest[0]:
-                    return TreeTarget(node.place, node.id, one)
-        if rest[0] in {one.name for one in fields}:
-            raise PathNotFoundError((*node.names, rest[0]), rest[1:], ())
-        names = [*node.place.children, *(one.name for one in fields)]
-        raise PathNotFoundError(node.names, rest, near(rest[0], names))
+        if len(remaining) == 1:
+            for field in fields:
+                if field.name == remaining[0]:
+                    return TreeTarget(target.node, target.id, field)
+        if remaining[0] in {field.name for field in fields}:
+            raise PathNotFoundError((*target.names, remaining[0]), remaining[1:], ())
+        names = [*target.node.children, *(field.name for field in fields)]
+        raise PathNotFoundError(target.names, remaining, near(remaining[0], names))
 
 
 def near(name: str, names: Iterable[str]) -> list[str]:
     """Return those of some names that are similar to one that does not exist."""
-    known = list(names)[:_MAX_COMPARED]
-    return difflib.get_close_matches(name[:_LONGEST], known, n=3, cutoff=0.5)
+    compared = list(names)[:_MAX_COMPARED]
+    return difflib.get_close_matches(name[:_MAX_NAME_LENGTH], compared, n=3, cutoff=0.5)
 
 
 _MAX_COMPARED: Final = 1_000
-_LONGEST: Final = 100
+_MAX_NAME_LENGTH: Final = 100

@@ -11,28 +11,35 @@ if TYPE_CHECKING:
     from server.security.permissions import Permit
 
 
-def as_text(user: str, path: str, entrances: Sequence[AccessPoint]) -> str:
+def as_text(user: str, path: str, access_points: Sequence[AccessPoint]) -> str:
     """Return a block of text for each transport, with a line for each operation of the user."""
-    blocks = [[f"user {user!r} of {path}"], *(list(_entrance(user, one)) for one in entrances)]
+    blocks = [
+        [f"user {user!r} of {path}"],
+        *(list(_access_point_lines(user, access_point)) for access_point in access_points),
+    ]
     return "\n\n".join("\n".join(block) for block in blocks)
 
 
-def _entrance(user: str, entrance: AccessPoint) -> Iterator[str]:
-    where = f" ({entrance.address})" if entrance.address else ""
-    yield f"transport {entrance.transport}{where}"
-    yield from _module("authentication", entrance.authentication)
-    yield from _module("entitlement", entrance.entitlement)
-    if not entrance.is_admitted:
+def _access_point_lines(user: str, access_point: AccessPoint) -> Iterator[str]:
+    where = f" ({access_point.address})" if access_point.address else ""
+    yield f"transport {access_point.transport}{where}"
+    yield from _module("authentication", access_point.authentication)
+    yield from _module("entitlement", access_point.entitlement)
+    if not access_point.is_admitted:
         yield f"  {user!r} cannot log on"
-    if not entrance.decisions:
+    if not access_point.decisions:
         return
     rows = [
-        (f"{right.resource} {right.access}".rstrip(), verdict(right.permit), right.permit.rule)
-        for right in entrance.decisions
+        (
+            f"{decision.resource} {decision.access}".rstrip(),
+            verdict(decision.permit),
+            decision.permit.rule,
+        )
+        for decision in access_point.decisions
     ]
     widths = [max(len(row[column]) for row in rows) for column in range(2)]
-    for what, allowed, rule in rows:
-        yield f"  {what:<{widths[0]}}  {allowed:<{widths[1]}}  {rule}".rstrip()
+    for operation, allowed, rule in rows:
+        yield f"  {operation:<{widths[0]}}  {allowed:<{widths[1]}}  {rule}".rstrip()
 
 
 def _module(kind: str, module: ModuleReport) -> Iterator[str]:
@@ -55,33 +62,33 @@ def verdict(permit: Permit) -> str:
     return ", ".join(limits) or "yes"
 
 
-def as_json(user: str, path: str, entrances: Sequence[AccessPoint]) -> str:
+def as_json(user: str, path: str, access_points: Sequence[AccessPoint]) -> str:
     """Return the permissions as one JSON object."""
     content = {
         "user": user,
         "configuration": path,
-        "transports": [_object(one) for one in entrances],
+        "transports": [_object(access_point) for access_point in access_points],
     }
     return json.dumps(content, indent=2, ensure_ascii=False)
 
 
-def _object(entrance: AccessPoint) -> dict[str, Any]:
+def _object(access_point: AccessPoint) -> dict[str, Any]:
     return {
-        "transport": entrance.transport,
-        "address": entrance.address,
-        "authentication": _module_object(entrance.authentication),
-        "entitlement": _module_object(entrance.entitlement),
-        "asked_about": entrance.user,
-        "can_log_on": _can_log_on(entrance),
-        "rights": [_right(right) for right in entrance.decisions],
+        "transport": access_point.transport,
+        "address": access_point.address,
+        "authentication": _module_object(access_point.authentication),
+        "entitlement": _module_object(access_point.entitlement),
+        "asked_about": access_point.user,
+        "can_log_on": _can_log_on(access_point),
+        "rights": [_decision_object(decision) for decision in access_point.decisions],
     }
 
 
-def _can_log_on(entrance: AccessPoint) -> bool | None:
+def _can_log_on(access_point: AccessPoint) -> bool | None:
     """Return whether a logon succeeds; None if that cannot be known here."""
-    if not entrance.is_admitted:
+    if not access_point.is_admitted:
         return False
-    return entrance.decisions[0].permit.is_allowed if entrance.decisions else None
+    return access_point.decisions[0].permit.is_allowed if access_point.decisions else None
 
 
 def _module_object(module: ModuleReport) -> dict[str, str]:
@@ -93,11 +100,11 @@ def _module_object(module: ModuleReport) -> dict[str, str]:
     }
 
 
-def _right(right: AccessDecision) -> dict[str, Any]:
-    permit = right.permit
+def _decision_object(decision: AccessDecision) -> dict[str, Any]:
+    permit = decision.permit
     return {
-        "what": right.resource,
-        "access": right.access or None,
+        "what": decision.resource,
+        "access": decision.access or None,
         "allowed": permit.is_allowed,
         "filter": permit.filter_text or None,
         "select": permit.select_text or None,

@@ -46,7 +46,7 @@ def find_change_impact(change: SettingChange, old: InstanceSpec, new: InstanceSp
         new: the instance after it.
     """
     concern, words = _rule(change)
-    if any(map(_secures, (change.before, change.after), (old, new))):
+    if any(map(_is_security_module, (change.before, change.after), (old, new))):
         concern = ImpactArea.SECURITY
     case = ChangeCase(change, old, new)
     if isinstance(words, str):
@@ -67,18 +67,18 @@ def _rule(change: SettingChange) -> ImpactRule:
     return settings.get(change.key, settings.get(section, (_concern(path), "")))
 
 
-def _secures(entry: SettingsEntry | None, instance: InstanceSpec) -> bool:
+def _is_security_module(entry: SettingsEntry | None, instance: InstanceSpec) -> bool:
     """Return whether a part is a module that authentication or entitlement uses."""
     if entry is None or not isinstance(entry.part, ModuleSpec):
         return False
-    places: list[InstanceSpec | TransportSpec | AdminSpec] = [instance, *instance.transports]
+    owners: list[InstanceSpec | TransportSpec | AdminSpec] = [instance, *instance.transports]
     if instance.admin is not None:
-        places.append(instance.admin)
-    uses = [use for place in places for use in (place.authentication, place.entitlement)]
+        owners.append(instance.admin)
+    uses = [use for owner in owners for use in (owner.authentication, owner.entitlement)]
     return any(use is not None and use.module == entry.part.name for use in uses)
 
 
 def _concern(path: str) -> ImpactArea:
     """Return the default concern of a part of the configuration."""
-    found = (concern for start, concern in CONCERNS.items() if path.startswith(start))
-    return next(found, ImpactArea.OPERATION)
+    concerns = (concern for start, concern in CONCERNS.items() if path.startswith(start))
+    return next(concerns, ImpactArea.OPERATION)

@@ -116,17 +116,21 @@ def _topic_removed(case: ChangeCase) -> str:
     if not isinstance(topic, TopicSpec):
         return ""
     file = f"its file {topic.file_name} stays and is not read" if topic.file_name else ""
-    gone = "Its records are gone for clients: queries find nothing, deltas cannot be merged"
-    kept = _keeper(topic, case.new) or " Subscribers still get messages."
-    return f"{gone}{'; ' if file else ''}{file}.{kept}{_refusal(case, 'sow')}"
+    effect = "Its records are gone for clients: queries find nothing, deltas cannot be merged"
+    still_works = _pattern_note(topic, case.new) or " Subscribers still get messages."
+    return f"{effect}{'; ' if file else ''}{file}.{still_works}{_refusal(case, 'sow')}"
 
 
-def _keeper(topic: TopicSpec, instance: InstanceSpec) -> str:
+def _pattern_note(topic: TopicSpec, instance: InstanceSpec) -> str:
     """Return a sentence about the Pattern that keeps the records of a removed topic, if any."""
-    patterns = (one for one in instance.sow if isinstance(one, TopicSpec) and one.pattern)
-    for one in patterns:
-        if one.message_type == topic.message_type and matches(one.pattern or "", topic.name):
-            return f" What is published from then on is kept by the Pattern of {one.name}."
+    patterns = (
+        pattern for pattern in instance.sow if isinstance(pattern, TopicSpec) and pattern.pattern
+    )
+    for pattern in patterns:
+        if pattern.message_type == topic.message_type and matches(
+            pattern.pattern or "", topic.name
+        ):
+            return f" What is published from then on is kept by the Pattern of {pattern.name}."
     return ""
 
 
@@ -141,11 +145,11 @@ def _other_file(case: ChangeCase) -> str:
     left = f"{before.file_name} stays and is not read any more. "
     begins = f"The topic begins with what is in {after.file_name}"
     if _rebuilt(after, case.new):
-        rest = f"from the transaction log, from {_point(after)}"
+        content = f"from the transaction log, from {_point(after)}"
     else:
-        rest = "empty, since the transaction log does not have the topic"
+        content = "empty, since the transaction log does not have the topic"
     keep = "To keep the records, move the file while the server is down."
-    return f"{left}{begins}; a file that does not exist is made {rest}. {keep}"
+    return f"{left}{begins}; a file that does not exist is made {content}. {keep}"
 
 
 def _other_keys(case: ChangeCase) -> str:
@@ -159,8 +163,8 @@ def _other_keys(case: ChangeCase) -> str:
         f"Remove {after.file_name} before the start"
     )
     if _rebuilt(after, case.new):
-        made = "to have all records made anew from the transaction log, as far as it goes back"
-        return f"{keep} {made}.{refused}"
+        rebuild = "to have all records made anew from the transaction log, as far as it goes back"
+        return f"{keep} {rebuild}.{refused}"
     return f"{keep} to begin with no records.{refused}"
 
 
@@ -170,11 +174,11 @@ def _recorded(case: ChangeCase) -> str:
     return "It is recorded from the start on; what came before cannot be replayed."
 
 
-def _not_recorded(case: ChangeCase) -> str:
+def _recording_ended(case: ChangeCase) -> str:
     if _is_recorded(case.change.before, case.new):
         return "It is still recorded, by another Topic."
-    gone = "It is not recorded any more: what comes cannot be replayed, nor brought back"
-    return f"{gone} when the instance recovers.{_refusal(case, 'txlog')}"
+    effect = "It is not recorded any more: what comes cannot be replayed, nor brought back"
+    return f"{effect} when the instance recovers.{_refusal(case, 'txlog')}"
 
 
 def _is_recorded(entry: SettingsEntry | None, instance: InstanceSpec) -> bool:
@@ -259,7 +263,9 @@ def _other_group(case: ChangeCase) -> str:
 
 def replicates(instance: InstanceSpec) -> bool:
     """Return whether an instance replicates to others, or they to it."""
-    return bool(instance.replication) or any(one.is_replication for one in instance.transports)
+    return bool(instance.replication) or any(
+        transport.is_replication for transport in instance.transports
+    )
 
 
 def _transport_gone(case: ChangeCase) -> str:
@@ -275,15 +281,15 @@ def _transport_new(case: ChangeCase) -> str:
     transport = case.change.after.part if case.change.after else None
     if not isinstance(transport, TransportSpec):
         return ""
-    who = "Instances that replicate here" if transport.is_replication else "Clients"
-    return f"{who} can connect to {_where(transport)}."
+    clients = "Instances that replicate here" if transport.is_replication else "Clients"
+    return f"{clients} can connect to {_where(transport)}."
 
 
-def _moved(case: ChangeCase) -> str:
+def _address_changed(case: ChangeCase) -> str:
     transport = case.change.after.part if case.change.after else None
     replicates = isinstance(transport, TransportSpec) and transport.is_replication
-    who = "Instances that replicate here" if replicates else "Clients"
-    return f"{who} must connect to {case.after}; at {case.before} they are refused."
+    clients = "Instances that replicate here" if replicates else "Clients"
+    return f"{clients} must connect to {case.after}; at {case.before} they are refused."
 
 
 def _where(transport: TransportSpec) -> str:
@@ -349,7 +355,7 @@ ENTRIES: Final[Mapping[tuple[str, str], ImpactRule]] = {
         "Nothing is recorded any more, so that nothing can be replayed. The files stay.",
     ),
     ("added", "TransactionLog/Topic"): (ImpactArea.CLIENTS, _recorded),
-    ("removed", "TransactionLog/Topic"): (ImpactArea.DATA, _not_recorded),
+    ("removed", "TransactionLog/Topic"): (ImpactArea.DATA, _recording_ended),
     ("added", "Transports/Transport"): (ImpactArea.CLIENTS, _transport_new),
     ("removed", "Transports/Transport"): (ImpactArea.CLIENTS, _transport_gone),
     ("added", "Replication/Destination"): (ImpactArea.PEERS, _destination_new),
@@ -382,7 +388,7 @@ _AT_START: Final[ImpactRule] = (
     ImpactArea.OPERATION,
     "It is built at the start; queries find the same as before.",
 )
-_FROM_NOW_ON: Final[ImpactRule] = (
+_NEW_MESSAGES_ONLY: Final[ImpactRule] = (
     ImpactArea.CLIENTS,
     "It is for messages from the start on; records that are stored stay as they are.",
 )
@@ -390,7 +396,7 @@ _NEW_FILES: Final[ImpactRule] = (
     ImpactArea.OPERATION,
     "A file that exists keeps its own; it counts for files that are made anew.",
 )
-_RECONNECT: Final[ImpactRule] = (ImpactArea.CLIENTS, _moved)
+_RECONNECT: Final[ImpactRule] = (ImpactArea.CLIENTS, _address_changed)
 _VIEW: Final[ImpactRule] = (
     ImpactArea.CLIENTS,
     "The view is computed anew at the start; its subscribers get other messages.",
@@ -439,8 +445,8 @@ SETTINGS: Final[Mapping[str, Mapping[str, ImpactRule]]] = {
         "InitialSlabCount": _NEW_FILES,
         "HashIndex": _AT_START,
         "Index": _AT_START,
-        "Preprocessing/Field": _FROM_NOW_ON,
-        "Enrichment/Field": _FROM_NOW_ON,
+        "Preprocessing/Field": _NEW_MESSAGES_ONLY,
+        "Enrichment/Field": _NEW_MESSAGES_ONLY,
         "Pattern": (
             ImpactArea.DATA,
             "Topics that it no longer matches have no records any more.",

@@ -65,9 +65,9 @@ class TopologyCheck:
         Returns:
             The exit code: 1 if they do not fit together, else 0.
         """
-        given = list(self._instances.values())
-        if len(given) + len(self._unusable_paths) < 2 or not any(
-            one.destinations for _, one in given
+        instances = list(self._instances.values())
+        if len(instances) + len(self._unusable_paths) < 2 or not any(
+            instance.destinations for _, instance in instances
         ):
             return 0
         if self._unusable_paths:
@@ -75,24 +75,24 @@ class TopologyCheck:
             return 0  # the unusable configuration has set the exit code already
         problems = Problems()
         problems.redact_values(self._secrets)
-        for path, _ in given:
+        for path, _ in instances:
             problems.register_file(path)
-        for finding in check_topology([one for _, one in given]):
+        for finding in check_topology([instance for _, instance in instances]):
             finding.report(problems)
-        paths = [path for path, one in given if one.replicates]
+        paths = [path for path, instance in instances if instance.replicates]
         if as_json:
             _put_object({"configurations": paths}, "fit_together", problems)
         return _conclude(", ".join(paths), problems, "fit together", "do not fit together")
 
 
 def _put_object(subject: dict[str, object], verdict: str, problems: Problems) -> None:
-    found = {
+    fields = {
         verdict: not problems.has_errors,
         "errors": _count(problems, Severity.ERROR),
         "warnings": _count(problems, Severity.WARNING),
         "problems": [problem.as_data() for problem in problems],
     }
-    put(json.dumps(subject | found, ensure_ascii=False) + "\n", encoding="utf-8")
+    put(json.dumps(subject | fields, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
 def _conclude(subject: str, problems: Problems, good: str, bad: str) -> int:

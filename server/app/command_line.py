@@ -43,9 +43,9 @@ class CommandLineParser(argparse.ArgumentParser):
 
     def _hint(self, message: str) -> str:
         if message.startswith(_UNKNOWN):
-            word = message.removeprefix(_UNKNOWN).split()[0].partition("=")[0]
-            close = get_close_matches(word, self._option_string_actions, n=1)
-            if word.startswith("-") and close:
+            option = message.removeprefix(_UNKNOWN).split()[0].partition("=")[0]
+            close = get_close_matches(option, self._option_string_actions, n=1)
+            if option.startswith("-") and close:
                 return f"; did you mean {close[0]}?"
         return f"; see {self.prog} --help"
 

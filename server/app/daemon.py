@@ -38,14 +38,14 @@ def detach() -> Callable[[str | None], None]:
 
 def _exit_as_told(reader: int) -> None:
     with os.fdopen(reader, "rb") as pipe:
-        told = pipe.read().decode(errors="replace")
-    ready, _, process = told.partition(_READY)
+        report = pipe.read().decode(errors="replace")
+    ready, _, process = report.partition(_READY)
     is_ready = process != "" and not ready
     if is_ready:
         with contextlib.suppress(OutputError):  # the message is optional
             put(f"running in the background as process {process}\n")
     else:
-        say(told or "the server ended while starting")
+        say(report or "the server ended while starting")
     os._exit(0 if is_ready else 1)
 
 
@@ -55,7 +55,7 @@ def _report(writer: int, failure: str | None) -> None:
         for descriptor in range(3):
             os.dup2(nowhere, descriptor)
         os.close(nowhere)
-    told = f"{_READY}{os.getpid()}" if failure is None else failure
+    report = f"{_READY}{os.getpid()}" if failure is None else failure
     with contextlib.suppress(BrokenPipeError):  # the starting process has exited
-        os.write(writer, told.encode(errors="backslashreplace"))
+        os.write(writer, report.encode(errors="backslashreplace"))
     os.close(writer)

@@ -27,8 +27,12 @@ TROUBLE: Final = 2
 
 _INDENT: Final = "    "
 _WIDTH: Final = 100
-_PLACE: Final = re.compile(r"\S+:\d+")
-_WORDS: Final = {"added": " is added", "removed": " is removed", "reordered": " in another order"}
+_LOCATION: Final = re.compile(r"\S+:\d+")
+_CHANGE_WORDS: Final = {
+    "added": " is added",
+    "removed": " is removed",
+    "reordered": " in another order",
+}
 
 
 def show_differences(paths: Sequence[str], defines: Mapping[str, str], *, as_json: bool) -> int:
@@ -48,29 +52,29 @@ def show_differences(paths: Sequence[str], defines: Mapping[str, str], *, as_jso
         OutputError: the output cannot be written.
     """
     read = [read_configuration(path, defines) for path in paths]
-    for one in read:
-        print_problems(one.problems, Severity.ERROR)
+    for document in read:
+        print_problems(document.problems, Severity.ERROR)
     old, new, *peers = read
-    specs = [one.spec for one in read if one.spec is not None]
+    specs = [document.spec for document in read if document.spec is not None]
     before, after = old.settings, new.settings
     if len(specs) < len(read) or before is None or after is None:
-        unusable = [one.path for one in read if one.spec is None]
+        unusable = [document.path for document in read if document.spec is None]
         say(f"not compared: {' and '.join(unusable)} cannot be used")
         return TROUBLE
     changes = compare(before, after)
     secrets = old.secrets | new.secrets
-    found = [
+    differences = [
         (_without_secrets(change, secrets), find_change_impact(change, specs[0], specs[1]))
         for change in changes
     ]
     refusals = _new_refusals(specs[0], specs[1], specs[2:])
-    refusals.redact_values(frozenset().union(*(one.secrets for one in read)))
+    refusals.redact_values(frozenset().union(*(document.secrets for document in read)))
     if as_json:
-        put(f"{_as_json(old.path, new.path, found, refusals)}\n")
-    elif found or refusals:
-        put("".join(f"{line}\n" for line in _as_text(found, refusals)))
-    _conclude(old, new, found, refusals, peers)
-    return DIFFERENT if found else SAME
+        put(f"{_as_json(old.path, new.path, differences, refusals)}\n")
+    elif differences or refusals:
+        put("".join(f"{line}\n" for line in _as_text(differences, refusals)))
+    _conclude(old, new, differences, refusals, peers)
+    return DIFFERENT if differences else SAME
 
 
 def _without_secrets(change: SettingChange, secrets: frozenset[str]) -> SettingChange:
@@ -89,10 +93,10 @@ def _new_refusals(old: InstanceSpec, new: InstanceSpec, peers: Sequence[Instance
     if not peers:
         return refusals
     others = [describe(peer) for peer in peers]
-    known = {_essence(problem) for problem in _errors(describe(old), others)}
-    for one in _errors(describe(new), others):
-        if _essence(one) not in known:
-            refusals.add(one)
+    old_errors = {_essence(problem) for problem in _errors(describe(old), others)}
+    for error in _errors(describe(new), others):
+        if _essence(error) not in old_errors:
+            refusals.add(error)
     return refusals
 
 
@@ -106,30 +110,31 @@ def _errors(
 
 def _essence(problem: Problem) -> tuple[str, str]:
     """Return the element and message of a problem, without locations."""
-    return problem.element, _PLACE.sub("", problem.message)
+    return problem.element, _LOCATION.sub("", problem.message)
 
 
 def _conclude(
     old: Configuration,
     new: Configuration,
-    found: Sequence[tuple[SettingChange, ChangeImpact]],
+    differences: Sequence[tuple[SettingChange, ChangeImpact]],
     refusals: Problems,
     peers: Sequence[Configuration],
 ) -> None:
-    if not found:
+    if not differences:
         say(f"{old.path} and {new.path} amount to the same")
         return
-    count = "1 difference" if len(found) == 1 else f"{len(found)} differences"
+    count = "1 difference" if len(differences) == 1 else f"{len(differences)} differences"
     graver = [concern for concern in ImpactArea if concern is not ImpactArea.OPERATION]
     counts = {
-        concern: sum(consequence.area is concern for _, consequence in found) for concern in graver
+        concern: sum(consequence.area is concern for _, consequence in differences)
+        for concern in graver
     }
     listed = ", ".join(f"{number} {concern}" for concern, number in counts.items() if number)
     say(f"{count}{f' ({listed})' if listed else ''}; the new file counts from the next start on")
     if refusals:
         say("links with other instances would be refused: see above")
-    both = [one.spec for one in (old, new) if one.spec is not None]
-    if counts[ImpactArea.PEERS] and not peers and any(map(replicates, both)):
+    specs = [document.spec for document in (old, new) if document.spec is not None]
+    if counts[ImpactArea.PEERS] and not peers and any(map(replicates, specs)):
         say("give the files of the other instances as well to see whether their links still fit")
 
 
@@ -137,10 +142,10 @@ def _conclude(
 
 
 def _as_text(
-    found: Sequence[tuple[SettingChange, ChangeImpact]], refusals: Problems
+    differences: Sequence[tuple[SettingChange, ChangeImpact]], refusals: Problems
 ) -> Iterator[str]:
-    for change, consequence in found:
-        yield f"{consequence.area}: {_title(change)}{_WORDS.get(change.kind, '')}"
+    for change, consequence in differences:
+        yield f"{consequence.area}: {_title(change)}{_CHANGE_WORDS.get(change.kind, '')}"
         for mark, side in (("-", change.old), ("+", change.new)):
             if side is not None:
                 yield f"  {mark} {side.location}: {_text(side)}"
@@ -179,14 +184,14 @@ def _text(side: ChangeSide) -> str:
 def _as_json(
     old: str,
     new: str,
-    found: Sequence[tuple[SettingChange, ChangeImpact]],
+    differences: Sequence[tuple[SettingChange, ChangeImpact]],
     refusals: Problems,
 ) -> str:
     document = {
         "old": old,
         "new": new,
-        "same": not found,
-        "changes": [_change(change, consequence) for change, consequence in found],
+        "same": not differences,
+        "changes": [_change(change, consequence) for change, consequence in differences],
         "refusals": [
             {
                 "file": problem.location.file,

@@ -28,7 +28,7 @@ from server.app.configuration import read_configuration
 from server.app.stdio import put, say
 
 _LINE: Final = re.compile(r"(?:(.+):)?(\d+)")
-_MOST: Final = 5
+_MAX_EXPLAINED: Final = 5
 """If more elements share a name, only those in the configuration are explained."""
 
 _INDENT: Final = "    "
@@ -94,25 +94,25 @@ def explain_elements(
         say(f"{path} cannot be used: what it says is shown, and not what that amounts to")
     files = read.document.files if read.document else (path,)
     subject = _ExplainedConfiguration(read.root, files, read.settings, read.secrets)
-    found: list[_Explanation] = []
+    explanations: list[_Explanation] = []
     code = 0
     for name in names:
         try:
-            found += _explanations(name, subject)
+            explanations += _explanations(name, subject)
         except UnknownElementError as error:
             say(f"ampServer: {error}")
             code = 1
     if as_json:
-        put(f"{_as_json(path, found)}\n")
-    elif found:
-        put("".join(f"{line}\n" for line in _as_text(found)))
+        put(f"{_as_json(path, explanations)}\n")
+    elif explanations:
+        put("".join(f"{line}\n" for line in _as_text(explanations)))
     return code
 
 
 def _explanations(name: str, subject: _ExplainedConfiguration) -> list[_Explanation]:
     line = _LINE.fullmatch(name)
     if line is None:
-        return _of_names(find_elements(name), subject)
+        return _explain_elements(find_elements(name), subject)
     number = int(line[2])
     path, node = at_line(subject.root, subject.files, line[1] or "", number)
     if number > (count := _lines(node.location.file)):
@@ -136,12 +136,14 @@ def _lines(file: str) -> float:
     return math.inf if content is None else len(content.splitlines())
 
 
-def _of_names(docs: Sequence[ElementDoc], subject: _ExplainedConfiguration) -> list[_Explanation]:
+def _explain_elements(
+    docs: Sequence[ElementDoc], subject: _ExplainedConfiguration
+) -> list[_Explanation]:
     """Explain elements; those that differ only in path, such as queues of all kinds, once."""
     alike: dict[ElementDoc, list[str]] = {}
     for doc in docs:
         alike.setdefault(replace(doc, path=doc.name), []).append(doc.path)
-    found = [
+    explanations = [
         _Explanation(
             elements()[paths[0]],
             tuple(paths),
@@ -149,10 +151,17 @@ def _of_names(docs: Sequence[ElementDoc], subject: _ExplainedConfiguration) -> l
         )
         for paths in alike.values()
     ]
-    written = [one for one in found if any(use.location for use in one.uses)]
-    if len(found) <= _MOST or not written:
-        return found
-    others = [path for one in found if one not in written for path in one.paths]
+    written = [
+        explanation for explanation in explanations if any(use.location for use in explanation.uses)
+    ]
+    if len(explanations) <= _MAX_EXPLAINED or not written:
+        return explanations
+    others = [
+        path
+        for explanation in explanations
+        if explanation not in written
+        for path in explanation.paths
+    ]
     if others:
         say(f"not there, and not explained: {', '.join(map(short, others))}")
     return written
@@ -160,12 +169,12 @@ def _of_names(docs: Sequence[ElementDoc], subject: _ExplainedConfiguration) -> l
 
 def _uses(path: str, subject: _ExplainedConfiguration) -> list[_ElementUse]:
     """Return the uses of an element in each part of the configuration that may contain it."""
-    found = list(_in_entries(path, subject.settings, "")) if subject.settings else []
-    if not found:
+    uses = list(_in_entries(path, subject.settings, "")) if subject.settings else []
+    if not uses:
         nodes = nodes_at(subject.root, path)
-        found = [_ElementUse("", node.text, node.location) for node in nodes]
+        uses = [_ElementUse("", node.text, node.location) for node in nodes]
     name = path.rpartition("/")[2]
-    return [replace(use, text=redact_value(name, use.text, subject.secrets)) for use in found]
+    return [replace(use, text=redact_value(name, use.text, subject.secrets)) for use in uses]
 
 
 def _in_entries(path: str, entry: SettingsEntry, around: str) -> Iterator[_ElementUse]:
@@ -184,28 +193,28 @@ def _in_entries(path: str, entry: SettingsEntry, around: str) -> Iterator[_Eleme
 # Text output
 
 
-def _as_text(found: Sequence[_Explanation]) -> Iterator[str]:
-    for position, one in enumerate(found):
+def _as_text(explanations: Sequence[_Explanation]) -> Iterator[str]:
+    for position, explanation in enumerate(explanations):
         if position:
             yield ""
-        yield ", ".join(map(short, one.paths))
-        yield _wrapped(f"{one.doc.documentation} ({occurrence(one.doc)})")
-        for label, text in facts(one.doc):
+        yield ", ".join(map(short, explanation.paths))
+        yield _wrapped(f"{explanation.doc.documentation} ({occurrence(explanation.doc)})")
+        for label, text in facts(explanation.doc):
             yield _wrapped(f"{label}: {text}")
-        inside = children(one.doc.path)
+        inside = children(explanation.doc.path)
         if inside:
             yield _wrapped(f"Contains: {', '.join(inside)}")
-        for example in examples(one.doc):
+        for example in examples(explanation.doc):
             yield f"{_INDENT}Example: {example.splitlines()[0]}"
             yield from (f"{_INDENT}  {line}" for line in example.splitlines()[1:])
         yield ""
-        yield from _uses_as_text(one)
+        yield from _uses_as_text(explanation)
 
 
-def _uses_as_text(one: _Explanation) -> Iterator[str]:
-    if not one.uses:
+def _uses_as_text(explanation: _Explanation) -> Iterator[str]:
+    if not explanation.uses:
         yield f"{_INDENT}It is not in the configuration."
-    rows = [(use.entry, _text(use), str(use.location or "")) for use in one.uses]
+    rows = [(use.entry, _text(use), str(use.location or "")) for use in explanation.uses]
     widths = [max(len(row[column]) for row in rows) for column in range(2)] if rows else [0, 0]
     for entry, text, location in rows:
         columns = [entry.ljust(widths[0]), text.ljust(widths[1]), location]
@@ -231,15 +240,15 @@ def _wrapped(text: str) -> str:
 # JSON output
 
 
-def _as_json(path: str, found: Sequence[_Explanation]) -> str:
-    content = {"file": path, "elements": [_element(one) for one in found]}
+def _as_json(path: str, explanations: Sequence[_Explanation]) -> str:
+    content = {"file": path, "elements": [_element(explanation) for explanation in explanations]}
     return json.dumps(content, indent=2, ensure_ascii=False)
 
 
-def _element(one: _Explanation) -> dict[str, Any]:
-    doc = one.doc
+def _element(explanation: _Explanation) -> dict[str, Any]:
+    doc = explanation.doc
     return {
-        "paths": [f"/{path}" for path in one.paths],
+        "paths": [f"/{path}" for path in explanation.paths],
         "documentation": doc.documentation,
         "required": doc.required,
         "repeatable": doc.repeatable,
@@ -252,7 +261,7 @@ def _element(one: _Explanation) -> dict[str, Any]:
         "modules": doc.modules,
         "examples": list(examples(doc)),
         "since": doc.since,
-        "here": [_use(use) for use in one.uses],
+        "here": [_use(use) for use in explanation.uses],
     }
 
 

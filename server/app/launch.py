@@ -65,7 +65,7 @@ class Invocation:
         defines: variables given on the command line.
         checks_configuration: report the problems of the configuration.
         graph_format: `graph` or `graphviz`: print the parts of the instance.
-        explains_actions: print what each action does.
+        explains_actions: print a description of each action.
         user: print the permissions of this user; None for no user.
         topics: topics to report permissions for, besides those of the configuration.
         admin_paths: paths of the admin interface, likewise.
@@ -89,7 +89,7 @@ class Invocation:
     renames_foreign_files: bool
 
 
-def run_invocation(wish: Invocation) -> int:
+def run_invocation(invocation: Invocation) -> int:
     """Execute the request, and return the exit code.
 
     Raises:
@@ -98,38 +98,44 @@ def run_invocation(wish: Invocation) -> int:
     garbage_collection.begin()
     allocator.limit_memory_trim()
     sys.setswitchinterval(_SWITCH_SECONDS)
-    os.environ.update(wish.defines)
-    together = TopologyCheck()
-    code = max([_fulfil(path, wish, together) for path in wish.paths])
-    return max(code, together.verify(as_json=wish.as_json)) if wish.checks_configuration else code
+    os.environ.update(invocation.defines)
+    topology = TopologyCheck()
+    code = max([_run_task(path, invocation, topology) for path in invocation.paths])
+    return (
+        max(code, topology.verify(as_json=invocation.as_json))
+        if invocation.checks_configuration
+        else code
+    )
 
 
-def _fulfil(path: str, wish: Invocation, together: TopologyCheck) -> int:
-    read = read_configuration(path, wish.defines)
+def _run_task(path: str, invocation: Invocation, topology: TopologyCheck) -> int:
+    read = read_configuration(path, invocation.defines)
     problems, document, root, spec = read.problems, read.document, read.root, read.spec
-    if document is not None and document.is_complete and wish.dumps_configuration:
+    if document is not None and document.is_complete and invocation.dumps_configuration:
         _dump(document)
         return 0
     if document is None or root is None or spec is None:
-        together.add_unusable(path)
-        return report(path, problems, as_json=wish.as_json and wish.checks_configuration)
+        topology.add_unusable(path)
+        return report(
+            path, problems, as_json=invocation.as_json and invocation.checks_configuration
+        )
     if not (
-        wish.checks_configuration
-        or wish.explains_actions
-        or wish.graph_format
-        or wish.user is not None
+        invocation.checks_configuration
+        or invocation.explains_actions
+        or invocation.graph_format
+        or invocation.user is not None
     ):
-        return _run(spec, document, problems, wish)
+        return _run(spec, document, problems, invocation)
     check_start(spec, root, problems)
-    if wish.graph_format and not problems.has_errors:
-        put(f"{_DRAWINGS[wish.graph_format](plan_runtime(spec, document.secrets))}\n")
-    if wish.explains_actions and not problems.has_errors:
+    if invocation.graph_format and not problems.has_errors:
+        put(f"{_DRAWINGS[invocation.graph_format](plan_runtime(spec, document.secrets))}\n")
+    if invocation.explains_actions and not problems.has_errors:
         explained = explain(spec, datetime.now(local_zone()))
         put(f"{shown(explained, document.secrets)}\n")
-    if wish.user is not None and not problems.has_errors:
-        _explain_access(path, spec, wish, wish.user, problems)
-    together.add(path, spec, document.secrets)
-    return report(path, problems, as_json=wish.as_json and wish.checks_configuration)
+    if invocation.user is not None and not problems.has_errors:
+        _explain_access(path, spec, invocation, invocation.user, problems)
+    topology.add(path, spec, document.secrets)
+    return report(path, problems, as_json=invocation.as_json and invocation.checks_configuration)
 
 
 def _dump(document: ConfigDocument) -> None:
@@ -143,52 +149,56 @@ def _dump(document: ConfigDocument) -> None:
 
 
 def _explain_access(
-    path: str, spec: InstanceSpec, wish: Invocation, user: str, problems: Problems
+    path: str, spec: InstanceSpec, invocation: Invocation, user: str, problems: Problems
 ) -> None:
     """Print the permissions of a user, or record the error that prevents it."""
-    if wish.admin_paths and (spec.admin is None or spec.admin.inet_addr is None):
+    if invocation.admin_paths and (spec.admin is None or spec.admin.inet_addr is None):
         problems.warning(spec, "Admin", "there is no admin interface, so that --path tells nothing")
     log = EventLog([_ERRORS_TO_TERMINAL], spec.name)
-    question = AccessQuery(user, wish.topics, wish.admin_paths)
+    question = AccessQuery(user, invocation.topics, invocation.admin_paths)
     try:
-        entrances = asyncio.run(explain_access(spec, question, log))
+        access_points = asyncio.run(explain_access(spec, question, log))
     except (ProvisionError, SecurityError) as error:
         problems.error(spec, "", str(error))
         return
     finally:
         log.close()
-    show = access_report.as_json if wish.as_json else access_report.as_text
-    put(f"{show(user, path, entrances)}\n")
+    show = access_report.as_json if invocation.as_json else access_report.as_text
+    put(f"{show(user, path, access_points)}\n")
 
 
-def _run(spec: InstanceSpec, document: ConfigDocument, problems: Problems, wish: Invocation) -> int:
+def _run(
+    spec: InstanceSpec, document: ConfigDocument, problems: Problems, invocation: Invocation
+) -> int:
     with contextlib.suppress(OutputError):  # the banner is optional
         if takes_data(DESCRIPTORS["stdout"]):
             put(f"{BANNER}\n")
-    if wish.is_daemon:
+    if invocation.is_daemon:
         _warn_of_consoles(spec, problems)
-    tell_starter: Callable[[str | None], None] = detach() if wish.is_daemon else _tell_terminal
+    report_start: Callable[[str | None], None] = (
+        detach() if invocation.is_daemon else _report_to_terminal
+    )
     if spec.process_name is not None:
         setproctitle.setproctitle(spec.process_name)
     # Other users must not write to any file or directory, even if the umask would permit it.
     os.umask(os.umask(_MASK) | _MASK)
     with background_output():
-        return _serve(spec, document, problems, wish, tell_starter)
+        return _serve(spec, document, problems, invocation, report_start)
 
 
 def _serve(
     spec: InstanceSpec,
     document: ConfigDocument,
     problems: Problems,
-    wish: Invocation,
-    tell_starter: Callable[[str | None], None],
+    invocation: Invocation,
+    report_start: Callable[[str | None], None],
 ) -> int:
     try:
         recent = None if spec.admin is None else MemoryTarget()
         log = EventLog(spec.logging, spec.name, recent=recent)
     except LogTargetError as error:
         print_problems(problems, Severity.WARNING)
-        tell_starter(shown(str(error), document.secrets))
+        report_start(shown(str(error), document.secrets))
         return 1
     if not _reaches_terminal(log):
         print_problems(problems, Severity.WARNING)
@@ -196,10 +206,10 @@ def _serve(
 
     def on_started() -> None:
         log.allow_rotation()
-        tell_starter(None)
+        report_start(None)
 
     try:
-        refuse_foreign_files(spec, log, set_aside=wish.renames_foreign_files)
+        refuse_foreign_files(spec, log, set_aside=invocation.renames_foreign_files)
         log_journals_of_others(spec, log)
         supervisor = Supervisor(os.environ)
         instance = Instance(spec, log, document, supervisor)
@@ -207,7 +217,7 @@ def _serve(
     except (ProvisionError, StartError) as error:
         log.emit("00-0012", reason=shown(str(error), document.secrets))
         files = error.files if isinstance(error, ForeignFilesError) else ()
-        tell_starter(shown("\n".join((*files, str(error))), document.secrets))
+        report_start(shown("\n".join((*files, str(error))), document.secrets))
         return 1
     finally:
         log.close()
@@ -238,6 +248,6 @@ def _is_standard_error(descriptor: int) -> bool:
     return os.path.sameopenfile(descriptor, DESCRIPTORS["stderr"])
 
 
-def _tell_terminal(failure: str | None) -> None:
+def _report_to_terminal(failure: str | None) -> None:
     if failure is not None:
         say(failure)

@@ -17,11 +17,11 @@ from server.app.command_line import WRONG_USAGE, CommandLineParser, CompletionAc
 from server.app.stdio import OutputError, discard_standard_output, open_standard_streams, put, say
 
 _INTERRUPTED: Final = 130
-_TROUBLE: Final = 2
+_DIFF_FAILED: Final = 2
 _OLD_AND_NEW: Final = 2
 _FILE_AND_ELEMENT: Final = 2
 _PRINTING_JSON: Final = {"--verify-config", "--explain-access", "--explain", "--diff"}
-_MISTYPED: Final = 0.8
+_MIN_SIMILARITY: Final = 0.8
 """The similarity from which on an unknown option is taken for a mistyped known one."""
 
 
@@ -37,13 +37,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     _use_utf8()
     words = sys.argv[1:] if arguments is None else arguments
     try:
-        return _obey(words)
+        return _execute(words)
     except _UsageError as error:
         say(f"ampServer: {error}")
         return WRONG_USAGE
     except OutputError as error:
         say(f"ampServer: {error}")
-        return _TROUBLE if "--diff" in words else 1
+        return _DIFF_FAILED if "--diff" in words else 1
     except KeyboardInterrupt:
         return _INTERRUPTED
 
@@ -59,7 +59,7 @@ class _UsageError(Exception):
     """The command line is invalid."""
 
 
-def _obey(arguments: Sequence[str]) -> int:
+def _execute(arguments: Sequence[str]) -> int:
     parser = _parser()
     try:
         options, unknown = parser.parse_known_args(arguments)
@@ -72,11 +72,11 @@ def _obey(arguments: Sequence[str]) -> int:
         discard_standard_output()
         raise OutputError(f"standard output cannot be written: {error.strerror}") from None
     options.configs += options.named_configs
-    for word in unknown:
-        if word.startswith("-"):
-            _pass_over(word, parser)
+    for argument in unknown:
+        if argument.startswith("-"):
+            _ignore_option(argument, parser)
         else:
-            options.configs.append(word)  # argparse leaves those behind an option as unknown
+            options.configs.append(argument)  # argparse leaves those behind an option as unknown
     if options.help:
         say(parser.format_help().rstrip())
     elif options.version:
@@ -90,11 +90,11 @@ def _obey(arguments: Sequence[str]) -> int:
     elif not any(options.configs):
         raise _UsageError("expected the path of a configuration file; see ampServer --help")
     else:
-        return _fulfil(options)
+        return _run_invocation(options)
     return 0
 
 
-def _pass_over(word: str, parser: _OptionNameParser) -> None:
+def _ignore_option(option: str, parser: _OptionNameParser) -> None:
     """Ignore an unknown option, as AMPS does, unless it is a mistyped known one.
 
     Raises:
@@ -104,10 +104,10 @@ def _pass_over(word: str, parser: _OptionNameParser) -> None:
     from config_schema.suggest import nearest
 
     known = {name.lstrip("-"): name for name in parser.option_names if name.startswith("--")}
-    meant = nearest(word.partition("=")[0].lstrip("-"), known, _MISTYPED)
+    meant = nearest(option.partition("=")[0].lstrip("-"), known, _MIN_SIMILARITY)
     if meant is not None:
-        raise _UsageError(f"{word} is no option; did you mean {known[meant]}?")
-    say(f"ampServer: {word} is no option of this server and is ignored")
+        raise _UsageError(f"{option} is no option; did you mean {known[meant]}?")
+    say(f"ampServer: {option} is no option of this server and is ignored")
 
 
 class _OptionNameParser(CommandLineParser):
@@ -240,9 +240,9 @@ def _parser() -> _OptionNameParser:
     return parser
 
 
-def _fulfil(options: argparse.Namespace) -> int:
+def _run_invocation(options: argparse.Namespace) -> int:
     modes = [name for name, is_given in _modes(options).items() if is_given]
-    _refuse_what_excludes(options, modes)
+    _refuse_exclusive_options(options, modes)
     defines = dict(map(_definition, options.defines))
     if options.diff:
         return _diff(options, defines)
@@ -286,7 +286,7 @@ def _modes(options: argparse.Namespace) -> Mapping[str, object]:
     }
 
 
-def _refuse_what_excludes(options: argparse.Namespace, modes: Sequence[str]) -> None:
+def _refuse_exclusive_options(options: argparse.Namespace, modes: Sequence[str]) -> None:
     """Refuse options that exclude each other.
 
     Raises:

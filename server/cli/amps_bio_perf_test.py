@@ -1,8 +1,8 @@
-"""`amps_bio_perf_test`: how fast a disk takes what a transaction log writes.
+"""`amps_bio_perf_test`: measures how fast a disk accepts the writes of a transaction log.
 
-One thread writes batches of messages one after the other, from the beginning of a file that has
-been allocated before, past the system's cache; another one reads what has been written, as often as
-the mix of both asks for. All that is written and noted has its place before the clock starts.
+One thread writes batches of messages sequentially, from the beginning of a preallocated file,
+bypassing the system's cache; another one reads them back, as often as the configured mix of reads
+and writes requires. All buffers for data and results are allocated before the measurement starts.
 
 Source: AMPS User Guide, amps_bio_perf_test.
 """
@@ -124,7 +124,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     latencies, throughput = (Path(f"{options.file}.{of}.csv") for of in ("latency", "throughput"))
     for path, head in ((latencies, _LATENCIES), (throughput, _THROUGHPUT)):
-        if not _is_ours(path, head):
+        if not _is_result_table(path, head):
             say(f"{_NAME}: {path}: rows are added to what is there, and this is no such table")
             return 1
     try:
@@ -137,11 +137,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     _write_csv(throughput, _THROUGHPUT, _throughput(result, work))
     metrics = _metrics(result, work)
     if options.json:
-        write_out([json_document({one.json_name: one.value for one in metrics})])
+        write_out([json_document({metric.json_name: metric.value for metric in metrics})])
         return 0
-    for one in metrics:
-        value = f"{one.value:.{one.digits}f} {one.unit}".rstrip()
-        print(f"{one.name:<21}: {value}")
+    for metric in metrics:
+        value = f"{metric.value:.{metric.digits}f} {metric.unit}".rstrip()
+        print(f"{metric.name:<21}: {value}")
     return 0
 
 
@@ -293,7 +293,7 @@ def _throughput(result: PerfResult, work: PerfWorkload) -> Iterator[tuple[int, i
     )
 
 
-def _is_ours(path: Path, head: Sequence[str]) -> bool:
+def _is_result_table(path: Path, head: Sequence[str]) -> bool:
     """Return True if rows can be added: the file is missing, empty, or such a table.
 
     Raises:
@@ -314,15 +314,15 @@ def _write_csv(path: Path, head: Sequence[str], rows: Iterable[Sequence[int]]) -
         writer.writerows(rows)
 
 
-def _number(least: int, most: int, multiple: int = 1) -> Callable[[str], int]:
+def _number(minimum: int, maximum: int, multiple: int = 1) -> Callable[[str], int]:
     """Return the parser of a number on the command line."""
 
     def read(text: str) -> int:
         value = int(text) if text.isascii() and text.isdigit() else -1
-        if not least <= value <= most or value % multiple:
+        if not minimum <= value <= maximum or value % multiple:
             of = f", a multiple of {multiple}" if multiple > 1 else ""
             raise argparse.ArgumentTypeError(
-                f"expected a number from {least} to {most}{of}, not {text!r}"
+                f"expected a number from {minimum} to {maximum}{of}, not {text!r}"
             )
         return value
 

@@ -32,33 +32,33 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return dump_files(_parser(), arguments, unpack_clients, _dump, _objects)
 
 
-def _dump(path: Path, cache: PublisherTable, limit: int | None) -> Iterator[bytes]:
+def _dump(path: Path, table: PublisherTable, limit: int | None) -> Iterator[bytes]:
     yield (
         f"File Name       : {path.name}\n"
         f"Version         : amperage::clients.ack/v{FORMAT_VERSION}\n"
-        f"Last txid       : {cache.txid}\n"
-        f"Clients         : {len(cache.sequences)}\n"
+        f"Last txid       : {table.txid}\n"
+        f"Clients         : {len(table.sequences)}\n"
     ).encode("utf-8", "surrogateescape")
     yield f"{'client name hash':>20}  {'last seq':>20}  last message\n".encode()
-    for client, (sequence, time) in islice(sorted(cache.sequences.items()), limit):
+    for client, (sequence, time) in islice(sorted(table.sequences.items()), limit):
         yield f"{client:>20}  {sequence:>20}  {iso_timestamp(time)}\n".encode()
-    if cache.missing_ranges:
+    if table.missing_ranges:
         yield f"{'client name hash':>20}  {'missing from':>20}  {'to':>20}\n".encode()
-    for client, first, last in islice(sorted(cache.missing_ranges), limit):
+    for client, first, last in islice(sorted(table.missing_ranges), limit):
         yield f"{client:>20}  {first:>20}  {last:>20}\n".encode()
 
 
-def _objects(path: Path, cache: PublisherTable, limit: int | None) -> Iterator[bytes]:
+def _objects(path: Path, table: PublisherTable, limit: int | None) -> Iterator[bytes]:
     yield json_line(
         {
             "record": "file",
             "file": str(path),
             "version": f"amperage::clients.ack/v{FORMAT_VERSION}",
-            "last txid": str(cache.txid),
-            "clients": len(cache.sequences),
+            "last txid": str(table.txid),
+            "clients": len(table.sequences),
         }
     )
-    for client, (sequence, time) in islice(sorted(cache.sequences.items()), limit):
+    for client, (sequence, time) in islice(sorted(table.sequences.items()), limit):
         yield json_line(
             {
                 "record": "client",
@@ -68,7 +68,7 @@ def _objects(path: Path, cache: PublisherTable, limit: int | None) -> Iterator[b
                 "last message": iso_timestamp(time),
             }
         )
-    for client, first, last in islice(sorted(cache.missing_ranges), limit):
+    for client, first, last in islice(sorted(table.missing_ranges), limit):
         yield json_line(
             {
                 "record": "missing",
@@ -85,7 +85,7 @@ def _parser() -> CommandLineParser:
         "amps_clients_ack_dump",
         "Print the highest sequence of each publisher.",
         kind="clients.ack",
-        things="publishers",
+        items="publishers",
     )
 
 

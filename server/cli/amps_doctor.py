@@ -1,7 +1,7 @@
-"""`amps-doctor`: what is the matter with an instance? One report, and one archive for a colleague.
+"""`amps-doctor`: finds the problems of an instance: one report, and one archive for a colleague.
 
-Not in AMPS. `server/cli/doctor/` looks at the instance; here is what is asked for, and where what
-was found goes.
+Not in AMPS. `server/cli/doctor/` examines the instance; this module has the command line, and
+writes the results.
 """
 
 from __future__ import annotations
@@ -70,12 +70,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         options.work_dir and options.work_dir.absolute(),
         options.minidump,
     )
-    found = examine(question, secrets)
+    examination = examine(question, secrets)
     archive = None
     if not options.no_archive:
-        archive = _archive(found, secrets, moment, output, is_named=options.output is not None)
-    _print(found, secrets, moment, archive, as_json=options.json)
-    return EXIT_STATUS[found.worst_verdict]
+        archive = _archive(
+            examination, secrets, moment, output, is_named=options.output is not None
+        )
+    _print(examination, secrets, moment, archive, as_json=options.json)
+    return EXIT_STATUS[examination.worst_verdict]
 
 
 def _migrate(options: argparse.Namespace) -> int:
@@ -84,26 +86,31 @@ def _migrate(options: argparse.Namespace) -> int:
     configuration = read(options.migrate, dict(options.defines), secrets)
     if options.work_dir is not None:
         os.chdir(options.work_dir)
-    made = make_checklist(configuration)
-    _put(_json(as_data(made), secrets) if options.json else secrets.redact(as_text(made)))
-    return EXIT_STATUS[made.verdict]
+    checklist = make_checklist(configuration)
+    _put(_json(as_data(checklist), secrets) if options.json else secrets.redact(as_text(checklist)))
+    return EXIT_STATUS[checklist.verdict]
 
 
 def _archive(
-    found: Examination, secrets: SecretRedactor, moment: datetime, output: Path, *, is_named: bool
+    examination: Examination,
+    secrets: SecretRedactor,
+    moment: datetime,
+    output: Path,
+    *,
+    is_named: bool,
 ) -> Path | None:
     """Write the archive and return its path; add a finding and return None if that fails."""
-    folder = f"{_NAME}-{report.instance_name(found)}-{moment:%Y%m%dT%H%M%SZ}"
+    folder = f"{_NAME}-{report.instance_name(examination)}-{moment:%Y%m%dT%H%M%SZ}"
     path = output if is_named else output / f"{folder}.tar.gz"
-    texts = {name: secrets.redact(text) for name, text in found.texts.items()}
-    documents = {**found.documents, "report.json": report.as_data(found, moment)}
+    texts = {name: secrets.redact(text) for name, text in examination.texts.items()}
+    documents = {**examination.documents, "report.json": report.as_data(examination, moment)}
     for name, document in documents.items():
         texts[name] = _json(document, secrets)
-    texts["report.txt"] = secrets.redact(report.as_text(found, moment))
+    texts["report.txt"] = secrets.redact(report.as_text(examination, moment))
     try:
         write_archive(path, folder, texts, moment)
     except OSError as error:
-        found.add_wrong(
+        examination.add_wrong(
             "archive",
             str(path),
             error.strerror or str(error),
@@ -115,7 +122,7 @@ def _archive(
 
 
 def _print(
-    found: Examination,
+    examination: Examination,
     secrets: SecretRedactor,
     moment: datetime,
     archive: Path | None,
@@ -123,10 +130,10 @@ def _print(
     as_json: bool,
 ) -> None:
     if as_json:
-        data = {**report.as_data(found, moment), "archive": archive and str(archive)}
+        data = {**report.as_data(examination, moment), "archive": archive and str(archive)}
         _put(_json(data, secrets))
         return
-    _put(secrets.redact(report.as_text(found, moment)))
+    _put(secrets.redact(report.as_text(examination, moment)))
     if archive is not None:
         _put(f"\nFor a colleague: {archive}\n")
 
@@ -160,7 +167,7 @@ def _login(options: argparse.Namespace, secrets: SecretRedactor) -> AdminLogin:
 
 def _is_secret(name: str) -> bool:
     lower = name.lower()
-    return any(word in lower for word in ("password", "secret", "token", "key"))
+    return any(mark in lower for mark in ("password", "secret", "token", "key"))
 
 
 def _definition(text: str) -> tuple[str, str]:

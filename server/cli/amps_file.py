@@ -1,4 +1,4 @@
-"""`amps_file`: tells what kind of file something is, and in which version of its format.
+"""`amps_file`: prints the kind of a file, and the version of its format.
 
 Source: AMPS User Guide, Identify Type of AMPS File.
 """
@@ -73,9 +73,9 @@ def identify(path: Path) -> FileIdentity:
     Raises:
         OSError: it cannot be read.
     """
-    other = other_kind(os.stat(path).st_mode)
-    if other is not None:
-        return FileIdentity(other)
+    irregular_kind = other_kind(os.stat(path).st_mode)
+    if irregular_kind is not None:
+        return FileIdentity(irregular_kind)
     with open_regular(path) as file:
         start = file.read(_BEGINNING)
     if not start:
@@ -85,10 +85,10 @@ def identify(path: Path) -> FileIdentity:
             start = zlib.decompressobj(16 + zlib.MAX_WBITS).decompress(start, 64)
         except zlib.error:
             return FileIdentity("damaged gzip data")
-    for place in (0, _CHECKSUM_SIZE):
-        kind = KINDS.get(start[place : place + 8])
+    for offset in (0, _CHECKSUM_SIZE):
+        kind = KINDS.get(start[offset : offset + 8])
         if kind is not None:
-            return FileIdentity(kind, int.from_bytes(start[place + 8 : place + 10], "little"))
+            return FileIdentity(kind, int.from_bytes(start[offset + 8 : offset + 10], "little"))
     if (version := statistics_version(start)) is not None:
         return FileIdentity("statistics database", version)
     if path.name.endswith((JOURNAL, COMPRESSED)) and start and not any(start):

@@ -1,8 +1,8 @@
 """`amps-grep`: finds entries in server logs and in journals.
 
 A log entry may have several lines, and is found and printed as a whole. In journals the text that
-`amps_journal_dump` prints is searched, and the messages' bodies. Both may be compressed, and a
-directory stands for all logs and journals in it, such as an archive's.
+`amps_journal_dump` prints is searched, and the messages' bodies. Both may be compressed. The name
+of a directory, such as an archive's, selects all logs and journals in it.
 
 Source: AMPS User Guide, amps-grep; Using amps-grep to Find Information in Logs.
 """
@@ -107,7 +107,7 @@ def _search_all(search: _Search, files: Sequence[str]) -> Iterator[bytes]:
 
 def _search_directory(search: _Search, directory: Path) -> Iterator[bytes]:
     others = []
-    for path in files_below(directory, lambda error: search.report_problem(_what(error))):
+    for path in files_below(directory, lambda error: search.report_problem(_error_text(error))):
         kind = _kind(search, path)
         if kind is FileKind.OTHER:
             others.append(path)
@@ -136,7 +136,7 @@ def _search_file(search: _Search, path: Path, kind: FileKind | None) -> Iterator
             case None:
                 pass
     except OSError as problem:
-        search.report_problem(_what(problem, path))
+        search.report_problem(_error_text(problem, path))
     except ValueError as problem:
         search.report_problem(str(problem))
 
@@ -146,11 +146,11 @@ def _kind(search: _Search, path: Path) -> FileKind | None:
     try:
         return kind_of_file(path)
     except OSError as problem:
-        search.report_problem(_what(problem, path))
+        search.report_problem(_error_text(problem, path))
         return None
 
 
-def _what(problem: OSError, path: Path | None = None) -> str:
+def _error_text(problem: OSError, path: Path | None = None) -> str:
     return f"{path or problem.filename}: {problem.strerror or problem}"
 
 
@@ -160,14 +160,14 @@ def _search_journal(search: _Search, path: Path) -> Iterator[bytes]:
     printer = JournalPrinter(reader, as_json=options.json, with_data=not options.no_data)
     instance = "" if reader.header is None else reader.header.instance
     hashes = _hashes(options.clients)
-    parts = {publisher_part(server_made_identity(one, instance)) for one in hashes}
+    publisher_parts = {publisher_part(server_made_identity(one, instance)) for one in hashes}
     prefix = b"" if options.json or not search.with_names else encode_text(f"{path}:\n")
     yield printer.render_header()
     for slot in reader.slots():
         printer.count_damage(slot)
         if is_noop(slot) and not options.include_noops:
             continue
-        if hashes and not _is_of(slot, hashes, parts):
+        if hashes and not _is_from_clients(slot, hashes, publisher_parts):
             continue
         if search.matches(entry_text(slot)) == options.invert_match:
             continue
@@ -176,29 +176,32 @@ def _search_journal(search: _Search, path: Path) -> Iterator[bytes]:
     search.has_problem |= printer.report_damage(NAME)
 
 
-def _is_of(slot: EntrySlot, hashes: set[int], parts: set[int]) -> bool:
+def _is_from_clients(slot: EntrySlot, hashes: set[int], parts: set[int]) -> bool:
     entry = slot.entry
     return entry is not None and (entry.client in hashes or publisher_part(entry.client) in parts)
 
 
 def _hashes(clients: Iterable[str]) -> set[int]:
     """Return the client hashes of clients given by name or by hash."""
-    return {int(one) if one.isascii() and one.isdigit() else client_hash(one) for one in clients}
+    return {
+        int(client) if client.isascii() and client.isdigit() else client_hash(client)
+        for client in clients
+    }
 
 
 def _search_log(search: _Search, name: str, file: BufferedReader) -> Iterator[bytes]:
     options = search.options
-    clients = [encode_text(one) for one in options.clients]
+    clients = [encode_text(client) for client in options.clients]
     lines = LogLines(file)
     for number, entry in log_entries(lines):
-        if clients and not any(one in entry for one in clients):
+        if clients and not any(client in entry for client in clients):
             continue
         if search.matches(entry) == options.invert_match:
             continue
         search.has_match = True
         if options.json:
-            place = {"record": "log", "file": name, "line": number}
-            yield json_line(place | parts_of(entry))
+            position = {"record": "log", "file": name, "line": number}
+            yield json_line(position | parts_of(entry))
             continue
         prefix = encode_text(f"{name}:") if search.with_names else b""
         if options.line_number:
@@ -213,16 +216,16 @@ def _matcher(options: argparse.Namespace) -> LinePredicate:
 
     Without any terms every entry is printed, also with --invert-match.
     """
-    terms = [encode_text(one) for one in options.terms]
+    terms = [encode_text(pattern) for pattern in options.terms]
     for path in options.term_files:
         terms += [line for line in Path(path).read_bytes().splitlines() if line]
     if not (terms or options.term_files or options.regexes):
         return lambda _: not options.invert_match
     flags = re.IGNORECASE if options.ignore_case else 0
-    patterns = [encode_text(one) for one in options.regexes]  # each with its own flags
+    patterns = [encode_text(pattern) for pattern in options.regexes]  # each with its own flags
     if terms:
         patterns.append(b"|".join(map(re.escape, terms)))
-    searches = [re.compile(one, flags).search for one in patterns]
+    searches = [re.compile(pattern, flags).search for pattern in patterns]
     return lambda text: any(search(text) for search in searches)
 
 

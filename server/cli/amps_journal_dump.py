@@ -1,4 +1,4 @@
-"""`amps_journal_dump`: prints what is in a journal file.
+"""`amps_journal_dump`: prints the contents of a journal file.
 
 Source: AMPS User Guide, Dump journal File.
 """
@@ -101,15 +101,15 @@ def _extents(reader: JournalReader) -> Iterator[_SourceRange]:
         entry = slot.entry
         if entry is not None and not is_noop(slot):
             txid = entry.source_txid if entry.source else entry.txid
-            known = extents.setdefault(entry.source, [txid, txid, 0])
-            known[:] = min(known[0], txid), max(known[1], txid), known[2] + 1
+            extent = extents.setdefault(entry.source, [txid, txid, 0])
+            extent[:] = min(extent[0], txid), max(extent[1], txid), extent[2] + 1
     for source, (first, last, count) in sorted(extents.items()):
         yield _SourceRange(source, first, last, count)
 
 
 def _limit(text: str) -> tuple[int, int]:
     first, colon, last = text.partition(":")
-    numbers = [int(one) for one in (first, last) if one.isascii() and one.isdigit()]
+    numbers = [int(part) for part in (first, last) if part.isascii() and part.isdigit()]
     if len(numbers) != 1 + len(colon) or numbers != sorted(numbers):
         raise argparse.ArgumentTypeError(
             f"'{text}' is neither a number of entries nor a range N:M of entry numbers"

@@ -50,7 +50,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except ValueError as problem:
         say(f"{NAME}: {problem}")
         return UNREADABLE
-    found, damaged = False, False
+    has_match, damaged = False, False
     for path in paths:
         try:
             reader = open_reader(path)
@@ -59,13 +59,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
             damaged = True
             continue
         printer = JournalPrinter(reader, as_json=options.json, with_data=not options.no_data)
-        for piece in _matches(reader, test, printer):
-            found = True
-            write_out([piece])
+        for text in _matches(reader, test, printer):
+            has_match = True
+            write_out([text])
         damaged |= printer.report_damage(NAME)
     if damaged:
         return UNREADABLE
-    return FOUND if found else NOTHING_FOUND
+    return FOUND if has_match else NOTHING_FOUND
 
 
 def _journals(path: Path) -> list[Path]:
@@ -80,10 +80,10 @@ def _journals(path: Path) -> list[Path]:
         names = sorted(os.listdir(path))
     except OSError as problem:
         raise ValueError(reason(path, problem)) from problem
-    found = [path / name for name in names if name.endswith((JOURNAL, COMPRESSED))]
-    if not found:
+    paths = [path / name for name in names if name.endswith((JOURNAL, COMPRESSED))]
+    if not paths:
         raise ValueError(f"{path}: there are no journals in this directory")
-    return found
+    return paths
 
 
 def _matches(

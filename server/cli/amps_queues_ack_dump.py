@@ -1,4 +1,4 @@
-"""`amps_queues_ack_dump`: prints how far queues have been worked off.
+"""`amps_queues_ack_dump`: prints how far the messages of queues are acknowledged.
 
 Source: AMPS User Guide, Dump queues.ack File.
 """
@@ -34,29 +34,29 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return dump_files(_parser(), arguments, unpack_queues, _dump, _objects)
 
 
-def _dump(path: Path, cache: QueuePointTable, limit: int | None) -> Iterator[bytes]:
+def _dump(path: Path, table: QueuePointTable, limit: int | None) -> Iterator[bytes]:
     yield encode_text(
         f"File Name       : {path.name}\n"
         f"Version         : amperage::queues.ack/v{FORMAT_VERSION}\n"
-        f"Last txid       : {cache.txid}\n"
-        f"Queues          : {len(cache.points)}\n"
+        f"Last txid       : {table.txid}\n"
+        f"Queues          : {len(table.points)}\n"
     )
     yield RULE
-    for point in islice(cache.points, limit):
+    for point in islice(table.points, limit):
         yield encode_text(_text(point))
 
 
-def _objects(path: Path, cache: QueuePointTable, limit: int | None) -> Iterator[bytes]:
+def _objects(path: Path, table: QueuePointTable, limit: int | None) -> Iterator[bytes]:
     yield json_line(
         {
             "record": "file",
             "file": str(path),
             "version": f"amperage::queues.ack/v{FORMAT_VERSION}",
-            "last txid": str(cache.txid),
-            "queues": len(cache.points),
+            "last txid": str(table.txid),
+            "queues": len(table.points),
         }
     )
-    for point in islice(cache.points, limit):
+    for point in islice(table.points, limit):
         yield json_line(
             {
                 "record": "queue",
@@ -67,8 +67,8 @@ def _objects(path: Path, cache: QueuePointTable, limit: int | None) -> Iterator[
                 "begins at txid": str(point.begin_txid),
                 "needed from txid": str(point.needed_from_txid),
                 "early acks": [
-                    {"bookmark": f"{client}|{sequence}|", "came": iso_timestamp(came)}
-                    for (client, sequence), came in point.early_acks
+                    {"bookmark": f"{client}|{sequence}|", "came": iso_timestamp(received)}
+                    for (client, sequence), received in point.early_acks
                 ],
             }
         )
@@ -83,8 +83,8 @@ def _text(point: QueuePoint) -> str:
         f"needed from txid: {point.needed_from_txid}\n"
         f"early acks      : {len(point.early_acks)}\n"
     )
-    for (client, sequence), came in point.early_acks:
-        text += f"  {client}|{sequence}| {iso_timestamp(came)}\n"
+    for (client, sequence), received in point.early_acks:
+        text += f"  {client}|{sequence}| {iso_timestamp(received)}\n"
     return text + RULE.decode()
 
 
@@ -93,7 +93,7 @@ def _parser() -> CommandLineParser:
         "amps_queues_ack_dump",
         "Print how far queues have been worked off.",
         kind="queues.ack",
-        things="queues",
+        items="queues",
     )
 
 

@@ -1,8 +1,8 @@
-"""`amps-report-minidump`: shows what minidumps say.
+"""`amps-report-minidump`: prints the contents of minidumps.
 
-AMPS's command of this name sends them to 60East by mail. There is nobody to send these to: what a
-colleague needs is put together by `amps-doctor`. The options of AMPS's command are taken, and said
-to have no effect, so that scripts find their minidumps reported.
+AMPS's command of this name sends them to 60East by mail. This one sends nothing: `amps-doctor`
+collects the files that a colleague needs. The options of AMPS's command are accepted, with a notice
+that they have no effect, so that scripts find their minidumps reported.
 
 Source: AMPS User Guide, Submit Minidump to 60East; Minidump.
 """
@@ -63,24 +63,24 @@ def _report(name: str, options: argparse.Namespace) -> int:
             octets = file.read(MAX_MINIDUMP_SIZE)
         dump = read_breakpad(octets) if octets.startswith(MAGIC) else read_minidump(octets)
     except OSError as error:
-        return _complain(name, f"cannot be read: {error.strerror or error}")
+        return _report_problem(name, f"cannot be read: {error.strerror or error}")
     except NoMinidumpError as error:
-        return _complain(name, str(error))
+        return _report_problem(name, str(error))
     if isinstance(dump, Breakpad):
         shown, text = _breakpad_data(dump), _breakpad_text(name, dump)
     else:
-        shown, text = {"kind": "amperage", **asdict(dump)}, _text(name, dump, every=options.all)
+        shown, text = {"kind": "amperage", **asdict(dump)}, _text(name, dump, all_rows=options.all)
     if options.json:
         write_out([json_line({"file": name, **shown})])
     else:
         write_out([f"{line}\n".encode(errors="surrogateescape") for line in text])
     if dump.missing:
-        return _complain(name, f"is not whole: it lacks {'; '.join(dump.missing)}")
+        return _report_problem(name, f"is not whole: it lacks {'; '.join(dump.missing)}")
     return 1 if isinstance(dump, Breakpad) else 0
 
 
-def _complain(name: str, what: str) -> int:
-    say(f"{_NAME}: {name} {what}")
+def _report_problem(name: str, problem: str) -> int:
+    say(f"{_NAME}: {name} {problem}")
     return 1
 
 
@@ -97,15 +97,15 @@ def _breakpad_data(dump: Breakpad) -> dict[str, object]:
 def _breakpad_text(name: str, dump: Breakpad) -> Iterator[str]:
     yield f"{name}: a minidump in Microsoft's format, as AMPS writes them; not one of Amperage"
     yield f"  taken          {dump.taken_at or 'at a time that it does not say'}"
-    yield from (f"  {what:14} {count:,}" for what, count in dump.counts.items())
+    yield from (f"  {label:14} {count:,}" for label, count in dump.counts.items())
     yield from (f"  {stream} ({size:,} bytes)" for stream, size in dump.streams)
-    told = [stream for stream, _ in dump.streams if stream in SENSITIVE]
-    if told:
-        yield f"  Take care with whom you share it: {', '.join(told)} may have secrets in it."
+    sensitive = [stream for stream, _ in dump.streams if stream in SENSITIVE]
+    if sensitive:
+        yield f"  Take care with whom you share it: {', '.join(sensitive)} may have secrets in it."
     yield "  Calls can be read with a debugger only, and the symbols of the program that wrote it."
 
 
-def _text(name: str, dump: Minidump, *, every: bool) -> Iterator[str]:
+def _text(name: str, dump: Minidump, *, all_rows: bool) -> Iterator[str]:
     facts = dump.facts
     yield f"{name}: instance {dump.instance}, Amperage {dump.version} (AMPS {dump.amps_version})"
     if "time" in facts:
@@ -117,31 +117,33 @@ def _text(name: str, dump: Minidump, *, every: bool) -> Iterator[str]:
         yield f"  largest size   {int(facts['largest_resident_kib']) / 1024:,.1f} MiB"
     for title, rows in dump.tables.items():
         yield f"  {title}"
-        yield from _some([f"{count:>16,} {what}" for what, count in rows.items()], every=every)
+        yield from _limited(
+            [f"{count:>16,} {label}" for label, count in rows.items()], all_rows=all_rows
+        )
     if dump.tasks:
         yield "  where tasks wait"
-        lines = [f"{count:>16,} {place}" for place, count in dump.tasks.items()]
-        yield from _some(lines, every=every)
+        lines = [f"{count:>16,} {position}" for position, count in dump.tasks.items()]
+        yield from _limited(lines, all_rows=all_rows)
     for thread in dump.threads:
-        yield from _thread(thread, every=every)
+        yield from _thread(thread, all_rows=all_rows)
 
 
-def _some(lines: Sequence[str], *, every: bool) -> Iterator[str]:
-    shown = lines if every else lines[:_FEW_ROWS]
+def _limited(lines: Sequence[str], *, all_rows: bool) -> Iterator[str]:
+    shown = lines if all_rows else lines[:_FEW_ROWS]
     yield from shown
     if len(shown) < len(lines):
         yield f"{'':16} and {len(lines) - len(shown):,} more (--all)"
 
 
-def _thread(thread: ThreadStack, *, every: bool) -> Iterator[str]:
+def _thread(thread: ThreadStack, *, all_rows: bool) -> Iterator[str]:
     """Yield the calls of a thread, the innermost first: the current place matters most."""
     yield f"  thread {thread.name}, innermost call first"
     calls = thread.calls[::-1]
-    for call in calls if every else calls[:_FEW_CALLS]:
+    for call in calls if all_rows else calls[:_FEW_CALLS]:
         yield f"    {call.function}, {call.file}:{call.line}"
         if call.code:
             yield f"        {call.code}"
-    if not every and len(calls) > _FEW_CALLS:
+    if not all_rows and len(calls) > _FEW_CALLS:
         yield f"    and {len(calls) - _FEW_CALLS} around it (--all)"
 
 

@@ -27,7 +27,7 @@ from server.cli.service.installer import (
 from server.util.json_lines import json_line
 
 _NAME: Final = "amps-service"
-_WHAT: Final = {"install": install, "uninstall": uninstall}
+_COMMANDS: Final = {"install": install, "uninstall": uninstall}
 
 
 @command(_NAME)
@@ -47,7 +47,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         say(f"{_NAME}: only root can {options.what} a service: run it with sudo")
         return 1
     try:
-        for step in _WHAT[options.what](machine):
+        for step in _COMMANDS[options.what](machine):
             if options.json:
                 write_out([json_line({step.kind: step.text})])
             else:
@@ -65,7 +65,7 @@ def _parser() -> CommandLineParser:
         as_json="print a JSON object for each thing that is done or to be done, and each warning",
         epilog="Configurations and data are never removed.",
     )
-    parser.add_argument("what", choices=_WHAT)
+    parser.add_argument("what", choices=_COMMANDS)
     parser.add_argument(
         "--root",
         type=Path,

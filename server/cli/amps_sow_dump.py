@@ -45,7 +45,7 @@ _MEGABYTE: Final = 1 << 20
 
 @command(NAME, failed=UNREADABLE)
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Print SOW files as the command line says.
+    """Print SOW files as the command line requests.
 
     Args:
         arguments: the command line without the program's name; that of the process if None.
@@ -135,20 +135,22 @@ def _dump(path: Path, options: argparse.Namespace) -> int:
         return UNREADABLE
     with closing(file):
         contents = read_contents(file)
-        found = records_of(file, contents)
+        records = records_of(file, contents)
         if options.sizing_chart:
-            _print_chart(path, (len(each.record.body) for each in found), as_json=options.json)
+            _print_chart(
+                path, (len(record.record.body) for record in records), as_json=options.json
+            )
         elif options.verbose:
-            _print_verbose(file, contents, list(found), options)
+            _print_verbose(file, contents, list(records), options)
         elif options.json:
-            present = (each for each in found if not each.is_past_state)
-            write_out(_object(path, each) for each in islice(present, options.limit))
+            present = (record for record in records if not record.is_past_state)
+            write_out(_object(path, record) for record in islice(present, options.limit))
         else:
-            _print_bodies(found, bytes([options.delimiter]), options.limit)
-    return _tell_damage(path, contents)
+            _print_bodies(records, bytes([options.delimiter]), options.limit)
+    return _report_damage(path, contents)
 
 
-def _tell_damage(path: Path, contents: SowFileContents) -> int:
+def _report_damage(path: Path, contents: SowFileContents) -> int:
     """Report the unreadable parts of a file, and return the resulting exit status."""
     if contents.damage is not None:
         say(f"{NAME}: {contents.damage}; all that can be read is printed")
@@ -157,8 +159,8 @@ def _tell_damage(path: Path, contents: SowFileContents) -> int:
     return GOOD if contents.damage is None else DAMAGED
 
 
-def _print_bodies(found: Iterable[FileRecord], delimiter: bytes, limit: int | None) -> None:
-    for body in _bodies(found, limit):
+def _print_bodies(records: Iterable[FileRecord], delimiter: bytes, limit: int | None) -> None:
+    for body in _bodies(records, limit):
         sys.stdout.buffer.write(body + delimiter)
 
 
@@ -174,35 +176,35 @@ def _archive_bodies(file: SlabFile, archive: ZipFile, limit: int | None) -> int:
     first = len(archive.filelist) + 1
     for number, body in enumerate(_bodies(records_of(file, contents), limit), first):
         archive.writestr(str(number), body)
-    return _tell_damage(file.path, contents)
+    return _report_damage(file.path, contents)
 
 
-def _bodies(found: Iterable[FileRecord], limit: int | None) -> Iterator[bytes]:
+def _bodies(records: Iterable[FileRecord], limit: int | None) -> Iterator[bytes]:
     """Yield the bodies of current records, without past states."""
-    return islice((each.record.body for each in found if not each.is_past_state), limit)
+    return islice((record.record.body for record in records if not record.is_past_state), limit)
 
 
 def _print_verbose(
     file: SlabFile,
     contents: SowFileContents,
-    found: Sequence[FileRecord],
+    records: Sequence[FileRecord],
     options: argparse.Namespace,
 ) -> None:
-    shown = found[: options.limit]
-    summary = dict(_summarize(file, found))
-    slabs = [dict(_slab(file, contents, found, slab)) for slab in range(len(file.slabs))]
+    shown = records[: options.limit]
+    summary = dict(_summarize(file, records))
+    slabs = [dict(_slab(file, contents, records, slab)) for slab in range(len(file.slabs))]
     if options.json:
-        write_out(_object(file.path, each) for each in shown)
+        write_out(_object(file.path, record) for record in shown)
         start = {"record": "file", "file": str(file.path)}
         counts = {name.lower(): value for name, value in summary.items()}
         average = {"average record size": float(str(summary["Average record size"]))}
         write_out([json_line(counts | start | average)])
         write_out(json_line(start | {"record": "slab"} | slab) for slab in slabs)
         return
-    for each in shown:
-        fields = (f"    {name:<17} = {value}\n" for name, value in _describe(each))
-        record = "".join(fields).encode("utf-8", "surrogateescape")
-        sys.stdout.buffer.write(record + b"    data              = [" + each.record.body + b"]\n\n")
+    for record in shown:
+        fields = (f"    {name:<17} = {value}\n" for name, value in _describe(record))
+        text = "".join(fields).encode("utf-8", "surrogateescape")
+        sys.stdout.buffer.write(text + b"    data              = [" + record.record.body + b"]\n\n")
     _print_table(summary)
     print("\nSlab Detail")
     for slab in slabs:
@@ -210,36 +212,36 @@ def _print_verbose(
         _print_table(slab)
 
 
-def _summarize(file: SlabFile, found: Sequence[FileRecord]) -> Iterator[tuple[str, object]]:
-    sizes = [len(each.record.body) for each in found]
+def _summarize(file: SlabFile, records: Sequence[FileRecord]) -> Iterator[tuple[str, object]]:
+    sizes = [len(record.record.body) for record in records]
     yield "File", str(file.path)
     yield "Version", form.FORMAT_NAME
-    yield "Valid Keys", len(found)
-    yield "Past States", sum(each.is_past_state for each in found)
+    yield "Valid Keys", len(records)
+    yield "Past States", sum(record.is_past_state for record in records)
     yield "Maximum record size", max(sizes, default=0)
     yield "Average record size", f"{sum(sizes) / max(1, len(sizes)):.2f}"
     yield "Slab Count", len(file.slabs)
 
 
 def _slab(
-    file: SlabFile, contents: SowFileContents, found: Sequence[FileRecord], slab: int
+    file: SlabFile, contents: SowFileContents, records: Sequence[FileRecord], slab: int
 ) -> Iterator[tuple[str, object]]:
-    here = [each for each in found if each.location // file.slab_size == slab]
-    stored = sum(each.allocated_bytes for each in here)
+    in_slab = [record for record in records if record.location // file.slab_size == slab]
+    stored = sum(record.allocated_bytes for record in in_slab)
     yield "size", file.slab_size
     yield "file offset", file_offset(slab * file.slab_size)
-    yield "valid count", len(here)
-    yield "invalid count", contents.entries.get(slab, 0) - len(here)
+    yield "valid count", len(in_slab)
+    yield "invalid count", contents.entries.get(slab, 0) - len(in_slab)
     yield "stored bytes", stored
-    yield "data bytes", sum(len(each.record.body) for each in here)
+    yield "data bytes", sum(len(record.record.body) for record in in_slab)
     yield "deleted bytes", file.slab_size - stored
 
 
-def _object(path: Path, found: FileRecord) -> bytes:
-    record = found.record
-    known = dict(_describe(found))
+def _object(path: Path, stored: FileRecord) -> bytes:
+    record = stored.record
+    fields = dict(_describe(stored))
     texts = {
-        "key": str(known["key"]),
+        "key": str(fields["key"]),
         "local txid": str(record.sequence),
         "string key": record.key,
         "topic": record.topic or None,
@@ -247,19 +249,19 @@ def _object(path: Path, found: FileRecord) -> bytes:
         "correlation id": record.correlation_id,
         "data": record.body,
     }
-    return json_line({"record": "record", "file": str(path)} | known | texts)
+    return json_line({"record": "record", "file": str(path)} | fields | texts)
 
 
-def _describe(found: FileRecord) -> Iterator[tuple[str, object]]:
-    record = found.record
+def _describe(stored: FileRecord) -> Iterator[tuple[str, object]]:
+    record = stored.record
     number = key_hash(record.key)
     moment = datetime.fromtimestamp(record.timestamp // NANOSECONDS, UTC)
     micros = record.timestamp % NANOSECONDS // 1000
     yield "key", number
-    yield "crc", found.checksum
-    yield "flags", "past" if found.is_past_state else ""
-    yield "slab offset", file_offset(found.location)
-    yield "allocated", found.allocated_bytes
+    yield "crc", stored.checksum
+    yield "flags", "past" if stored.is_past_state else ""
+    yield "slab offset", file_offset(stored.location)
+    yield "allocated", stored.allocated_bytes
     yield "data size", len(record.body)
     yield "expiration", record.expires // NANOSECONDS
     yield "iso8601 timestamp", f"{moment:%Y%m%dT%H%M%S}.{micros:06}Z"
@@ -278,9 +280,9 @@ def _print_table(rows: Mapping[str, object]) -> None:
 
 def _print_chart(path: Path, sizes: Iterable[int], *, as_json: bool) -> None:
     """Print the average space of a record in cells of fixed sizes, and how many need several."""
-    known = list(sizes)
+    all_sizes = list(sizes)
     rooms = {
-        cell: sum(-(-max(1, size) // cell) * cell for size in known) / max(1, len(known))
+        cell: sum(-(-max(1, size) // cell) * cell for size in all_sizes) / max(1, len(all_sizes))
         for cell in _CHART_SIZES
     }
     best = min(rooms.values())
@@ -293,7 +295,7 @@ def _print_chart(path: Path, sizes: Iterable[int], *, as_json: bool) -> None:
                     "record size": cell,
                     "store": room,
                     "efficiency": 100 * best / room if room else 100.0,
-                    "multirecords": sum(size > cell for size in known),
+                    "multirecords": sum(size > cell for size in all_sizes),
                 }
             )
             for cell, room in rooms.items()
@@ -303,7 +305,7 @@ def _print_chart(path: Path, sizes: Iterable[int], *, as_json: bool) -> None:
     print(f"{line}\n{'Record Size':>14}{'Store':>16}{'Efficiency':>15}{'Multirecords':>15}\n{line}")
     for cell, room in rooms.items():
         efficiency = 100 * best / room if room else 100.0
-        several = sum(size > cell for size in known)
+        several = sum(size > cell for size in all_sizes)
         print(f"{cell:>14}{_size(room):>16}{efficiency:>14.2f}%{several:>15}")
 
 

@@ -1,4 +1,4 @@
-"""`amps-sqlite3`: asks a statistics database.
+"""`amps-sqlite3`: queries a statistics database.
 
 The answer has a line with the names of its columns, and one for each of its rows.
 

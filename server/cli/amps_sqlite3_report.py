@@ -1,4 +1,4 @@
-"""`amps_sqlite3_report`: prints what a statistics database has since a moment, table by table.
+"""`amps_sqlite3_report`: prints the rows of a statistics database since a moment, table by table.
 
 Source: AMPS User Guide, Statistics Database Report.
 """

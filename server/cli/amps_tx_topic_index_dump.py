@@ -1,7 +1,7 @@
 """`amps_tx_topic_index_dump`: prints which entries of a journal file are of which topic.
 
-A topic index has numbers for topics. Their names, and where the bodies of entries are, stand in the
-index beside it (`.index.gz`); where that is missing, numbers are all there is.
+A topic index has numbers for topics. Their names, and the offsets of the entries' bodies, are in
+the index beside it (`.index.gz`); if that is missing, only the numbers are printed.
 
 Source: AMPS User Guide, Dump Journal Topic Index File.
 """
@@ -52,7 +52,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     status = 0
     for path in options.filename:
         try:
-            postings = unpack_postings(read_regular(path))
+            topic_index = unpack_postings(read_regular(path))
         except (OSError, JournalFormatError) as problem:
             say(f"{NAME}: {reason(path, problem)}")
             status = PROBLEM
@@ -64,22 +64,25 @@ def main(arguments: Sequence[str] | None = None) -> int:
         except (OSError, JournalFormatError) as problem:
             say(f"{NAME}: {reason(beside, problem)}: names and offsets are not known")
             status = PROBLEM
-        write_out((_objects if options.json else _dump)(path, postings, index, options))
+        write_out((_objects if options.json else _dump)(path, topic_index, index, options))
     return status
 
 
 def _dump(
-    path: Path, postings: JournalTopicIndex, index: JournalIndex | None, options: argparse.Namespace
+    path: Path,
+    topic_index: JournalTopicIndex,
+    index: JournalIndex | None,
+    options: argparse.Namespace,
 ) -> Iterator[bytes]:
     yield encode_text(
         f"File Name       : {path.name}\n"
         f"Version         : amperage::topic.index/v{FORMAT_VERSION}\n"
-        f"Total Entries   : {postings.count}\n"
-        f"Topics          : {len(postings.topics)}\n"
+        f"Total Entries   : {topic_index.count}\n"
+        f"Topics          : {len(topic_index.topics)}\n"
     )
     yield RULE
     with_entries = (options.topic, options.topic_hash) != (None, None)
-    for number, entries in postings.topics.items():
+    for number, entries in topic_index.topics.items():
         topic = None if index is None else index.definitions.topics.get(number)
         if not _is_wanted(topic, options):
             continue
@@ -91,19 +94,22 @@ def _dump(
 
 
 def _objects(
-    path: Path, postings: JournalTopicIndex, index: JournalIndex | None, options: argparse.Namespace
+    path: Path,
+    topic_index: JournalTopicIndex,
+    index: JournalIndex | None,
+    options: argparse.Namespace,
 ) -> Iterator[bytes]:
     yield json_line(
         {
             "record": "file",
             "file": str(path),
             "version": f"amperage::topic.index/v{FORMAT_VERSION}",
-            "total entries": postings.count,
-            "topics": len(postings.topics),
+            "total entries": topic_index.count,
+            "topics": len(topic_index.topics),
         }
     )
     with_entries = (options.topic, options.topic_hash) != (None, None)
-    for number, entries in postings.topics.items():
+    for number, entries in topic_index.topics.items():
         topic = None if index is None else index.definitions.topics.get(number)
         if not _is_wanted(topic, options):
             continue
@@ -149,15 +155,15 @@ def _about(number: int, topic: JournalTopic | None, entries: int) -> str:
 
 
 def _line(entry: int, index: JournalIndex | None) -> str:
-    place = _place(entry, index)
-    if place is None:
+    position = _entry_position(entry, index)
+    if position is None:
         return f"  entry {entry}\n"
-    txid, offset = place
+    txid, offset = position
     return f"  entry {entry}, local txid {txid}, data at {offset}\n"
 
 
 def _entry_json(path: Path, entry: int, index: JournalIndex | None) -> bytes:
-    txid, offset = _place(entry, index) or (None, None)
+    txid, offset = _entry_position(entry, index) or (None, None)
     return json_line(
         {
             "record": "entry",
@@ -169,7 +175,7 @@ def _entry_json(path: Path, entry: int, index: JournalIndex | None) -> bytes:
     )
 
 
-def _place(entry: int, index: JournalIndex | None) -> tuple[int, int] | None:
+def _entry_position(entry: int, index: JournalIndex | None) -> tuple[int, int] | None:
     """Return the txid of an entry and the offset of its body; None if unknown."""
     if index is None or entry >= index.count:
         return None

@@ -1,8 +1,8 @@
-"""`amps_upgrade`: says whether the files of an instance can be used as they are.
+"""`amps_upgrade`: checks whether the files of an instance can be used as they are.
 
 Files of all versions of this server are read by all later ones, so that there is nothing to do.
-What AMPS itself has written cannot be read, nor what a later version has: which files those are is
-said, and nothing is changed. docs/upgrading.md has the rest.
+Files of AMPS itself cannot be read, nor those of a later version: the command lists these files,
+and changes nothing. docs/upgrading.md has the rest.
 
 Source: AMPS User Guide, Obsolete Utility: Upgrade File Formats.
 """
@@ -95,11 +95,11 @@ def _configured(path: str) -> InstanceSpec | None:
 def _report(instance: str, files: Sequence[ForeignFile]) -> bytes:
     unusable = [
         {
-            "file": str(one.path),
-            "why": one.description,
-            "configured": str(one.config_element.location),
+            "file": str(file.path),
+            "why": file.description,
+            "configured": str(file.config_element.location),
         }
-        for one in files
+        for file in files
     ]
     return json_document(
         {"instance": instance, "can_be_used": not unusable, "cannot_be_used": unusable}
@@ -126,9 +126,9 @@ def _parser() -> CommandLineParser:
     add("--tmp-dir", help="not used")
     add("--verbose", action="store_true", help="not used")
     add("--trace", action="store_true", help="not used")
-    what = parser.add_mutually_exclusive_group(required=True)
+    steps = parser.add_mutually_exclusive_group(required=True)
     for name in ("--check-current", "--dry-run", "--upgrade"):
-        what.add_argument(name, action="store_true", help="look at the files")
+        steps.add_argument(name, action="store_true", help="look at the files")
     return parser
 
 

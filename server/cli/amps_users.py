@@ -1,7 +1,7 @@
 """`amps-users`: keeps the file of users that libamperage_users.so reads.
 
-A password comes from the terminal, from standard input or from the environment. It is never a word
-of the command line, which everybody on the machine can see.
+A password comes from the terminal, from standard input or from the environment. It is never an
+argument of the command line, which all users of the machine can see.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def _add(options: argparse.Namespace) -> int:
     if not name.strip() or not name.isprintable():
         raise _UsersRequestError(f"{name!r} is no name that can be used")
     path = Path(options.file)
-    with _alone(path):
+    with _locked(path):
         text = _read(path) if path.exists() else NEW_FILE
         with_user(text, name, None, options.role)  # fail before the user types a password
         hashed = None if options.no_password else _hash(options)
@@ -79,7 +79,7 @@ def _add(options: argparse.Namespace) -> int:
 
 def _change_password(options: argparse.Namespace) -> int:
     path = Path(options.file)
-    with _alone(path):
+    with _locked(path):
         text = _read(path)
         with_password(text, options.name, "")
         _write(path, with_password(text, options.name, _hash(options)))
@@ -88,7 +88,7 @@ def _change_password(options: argparse.Namespace) -> int:
 
 def _remove(options: argparse.Namespace) -> int:
     path = Path(options.file)
-    with _alone(path):
+    with _locked(path):
         _write(path, without_user(_read(path), options.name))
     return _after(options)
 
@@ -185,7 +185,7 @@ def _password(options: argparse.Namespace) -> str:
 
 
 @contextlib.contextmanager
-def _alone(path: Path) -> Iterator[None]:
+def _locked(path: Path) -> Iterator[None]:
     """Lock the directory, so that no other run of this command changes the file meanwhile."""
     descriptor = os.open(path.absolute().parent, os.O_RDONLY)
     try:

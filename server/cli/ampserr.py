@@ -78,8 +78,8 @@ def _object(message: CatalogueMessage) -> bytes:
 
 def _paragraph(title: str, text: str) -> str:
     """Return text wrapped and indented, with its own line breaks kept."""
-    first, *rest = f"{title}: {text}".splitlines()
-    lines = [_wrap(first, 4), *(_wrap(line, 8) for line in rest)]
+    first, *others = f"{title}: {text}".splitlines()
+    lines = [_wrap(first, 4), *(_wrap(line, 8) for line in others)]
     return "\n".join(lines)
 
 

@@ -46,7 +46,7 @@ def command(name: str, *, failed: int = 1) -> Callable[[MainFunction], MainFunct
                 discard_standard_output()
                 return 0
             except OSError as error:
-                say(f"{name}: {_what(error)}: {error.strerror or error}")
+                say(f"{name}: {_failed_output(error)}: {error.strerror or error}")
                 discard_standard_output()
                 return failed
             except KeyboardInterrupt:
@@ -59,16 +59,16 @@ def command(name: str, *, failed: int = 1) -> Callable[[MainFunction], MainFunct
     return decorate
 
 
-def _what(error: OSError) -> str:
+def _failed_output(error: OSError) -> str:
     return "standard output" if error.filename is None else str(error.filename)
 
 
 def _open_missing_streams() -> None:
     """Redirect standard output and error to /dev/null if the process was started without them."""
     open_standard_streams()
-    sys.stdout = sys.stdout or _nowhere()
-    sys.stderr = sys.stderr or _nowhere()
+    sys.stdout = sys.stdout or _open_null()
+    sys.stderr = sys.stderr or _open_null()
 
 
-def _nowhere() -> TextIO:
+def _open_null() -> TextIO:
     return open(os.devnull, "w")

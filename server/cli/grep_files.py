@@ -46,17 +46,17 @@ def kind_of_file(path: Path) -> FileKind:
     return FileKind.LOG if identity.version is None and _is_text(path) else FileKind.OTHER
 
 
-def files_below(directory: Path, complain: Callable[[OSError], None]) -> Iterator[Path]:
+def files_below(directory: Path, on_error: Callable[[OSError], None]) -> Iterator[Path]:
     """Yield the files in a directory, recursively, in the order of their names."""
-    for where, directories, names in os.walk(directory, onerror=complain):
+    for where, directories, names in os.walk(directory, onerror=on_error):
         directories.sort()
         for name in sorted(names):
             path = Path(where, name)
-            if not _is_something_else(path):
+            if not _is_special_file(path):
                 yield path
 
 
-def _is_something_else(path: Path) -> bool:
+def _is_special_file(path: Path) -> bool:
     """Return True for a pipe or another special file; errors are reported when it is read."""
     try:
         return not stat.S_ISREG(os.stat(path).st_mode)

@@ -34,7 +34,7 @@ from server.util.json_lines import json_line
 
 RULE: Final = b"_" * 62 + b"\n"
 
-_HOUSEKEEPING: Final = frozenset(
+_INTERNAL_KINDS: Final = frozenset(
     (
         JournalEntryKind.NO_OP,
         JournalEntryKind.DEFINE_TOPIC,
@@ -68,7 +68,7 @@ _KINDS: Final[dict[int, str]] = {
 
 def is_noop(slot: EntrySlot) -> bool:
     """Return True for an entry of the log's own, such as a topic definition; False if damaged."""
-    return slot.entry is not None and slot.entry.kind in _HOUSEKEEPING
+    return slot.entry is not None and slot.entry.kind in _INTERNAL_KINDS
 
 
 def open_reader(path: Path) -> JournalReader:
@@ -91,9 +91,9 @@ def header_text(reader: JournalReader, *, local: bool = False) -> bytes:
 
 def header_json(reader: JournalReader, *, local: bool = False) -> bytes:
     """Return the header of a file as a line of JSON."""
-    known: dict[str, object] = {"record": "journal", "file": str(reader.path)}
-    known |= {name.lower(): value for name, value in _header(reader, local=local)}
-    return json_line(known | {"file size": reader.size})
+    fields: dict[str, object] = {"record": "journal", "file": str(reader.path)}
+    fields |= {name.lower(): value for name, value in _header(reader, local=local)}
+    return json_line(fields | {"file size": reader.size})
 
 
 def _header(reader: JournalReader, *, local: bool) -> Iterator[tuple[str, str]]:
@@ -118,8 +118,8 @@ def footer_text(reader: JournalReader) -> bytes:
 
 def footer_json(reader: JournalReader) -> bytes:
     """Return the usage of a file's space as a line of JSON."""
-    known: dict[str, object] = {"record": "end", "file": str(reader.path)}
-    return json_line(known | {name.lower(): value for name, value in _footer(reader)})
+    fields: dict[str, object] = {"record": "end", "file": str(reader.path)}
+    return json_line(fields | {name.lower(): value for name, value in _footer(reader)})
 
 
 def _footer(reader: JournalReader) -> Iterator[tuple[str, int]]:
@@ -135,8 +135,8 @@ def entry_text(slot: EntrySlot, *, local: bool = False, with_data: bool = True) 
     """Return one entry with all its fields as text."""
     entry, row = slot.entry, slot.row
     if entry is None or row is None:
-        what = "entry" if row is None else f"entry with local txid {row[TXID]}"
-        return f"{_line('entry', slot.number)}*** this {what} is damaged ***\n".encode() + RULE
+        subject = "entry" if row is None else f"entry with local txid {row[TXID]}"
+        return f"{_line('entry', slot.number)}*** this {subject} is damaged ***\n".encode() + RULE
     numbers = [("entry", slot.number), *_numbers(slot, entry, row, local=local)]
     text = encode_text("".join(_line(name, value) for name, value in numbers))
     for name, value, is_counted in _texts(entry, with_data=with_data):
@@ -154,8 +154,8 @@ def entry_json(
     start = {"record": "entry", "file": str(reader.path), "entry": slot.number}
     if entry is None or row is None:
         txid = None if row is None else str(row[TXID])
-        place = {"local txid": txid, "file offset": slot.offset}
-        return json_line(start | {"record": "damaged entry"} | place)
+        position = {"local txid": txid, "file offset": slot.offset}
+        return json_line(start | {"record": "damaged entry"} | position)
     numbers: dict[str, object] = dict(_numbers(slot, entry, row, local=local))
     numbers |= {name: str(numbers[name]) for name in _IDENTIFIERS}
     texts = {name: value for name, value, _ in _texts(entry, with_data=with_data)}
@@ -239,8 +239,8 @@ def size_of(slot: EntrySlot) -> int:
 
 def write_out(pieces: Iterable[bytes]) -> None:
     """Write pieces to standard output, and flush it."""
-    for piece in pieces:
-        sys.stdout.buffer.write(piece)
+    for chunk in pieces:
+        sys.stdout.buffer.write(chunk)
     sys.stdout.buffer.flush()
 
 
@@ -257,8 +257,8 @@ def _times(reader: JournalReader) -> tuple[int, int] | None:
     rows = [
         slot.row for number in (0, reader.count - 1) for slot in reader.slots(number, number + 1)
     ]
-    known = [row[TIMESTAMP] for row in rows if row is not None]
-    return (known[0], known[-1]) if known else None
+    times = [row[TIMESTAMP] for row in rows if row is not None]
+    return (times[0], times[-1]) if times else None
 
 
 def _remaining(reader: JournalReader) -> int:

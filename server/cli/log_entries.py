@@ -85,5 +85,5 @@ def parts_of(entry: bytes) -> dict[str, object]:
     match = _PARTS.match(entry)
     if match is None:
         return {"time": None, "thread": None, "level": None, "id": None, "text": entry.rstrip()}
-    known: dict[str, object] = dict(match.groupdict())
-    return known | {"thread": int(match["thread"]), "text": match["text"].rstrip()}
+    fields: dict[str, object] = dict(match.groupdict())
+    return fields | {"thread": int(match["thread"]), "text": match["text"].rstrip()}

@@ -1,7 +1,7 @@
 """Reports of files that cannot be read completely.
 
-Commands print all that can be read, and count the parts that they skip: the operator who inspects a
-damaged file has to know about its missing parts.
+Commands print all that can be read, and count the parts that they skip: operators who inspect a
+damaged file need to know about its missing parts.
 """
 
 from __future__ import annotations

@@ -30,11 +30,11 @@ def expect_replaceable(path: Path, inputs: Iterable[Path]) -> None:
     """
     try:
         with open_regular(path) as file:
-            found = os.fstat(file.fileno())
+            status = os.fstat(file.fileno())
             is_archive = is_zipfile(file)
     except FileNotFoundError:
         return
-    if any(os.path.samestat(found, os.stat(one)) for one in inputs):
+    if any(os.path.samestat(status, os.stat(one)) for one in inputs):
         raise FileExistsError(EEXIST, "it is one of the files to read: name another archive")
     if not is_archive:
         raise FileExistsError(EEXIST, "it is there already and no zip archive: name another file")

@@ -1,4 +1,4 @@
-"""What commands have in common that print the small files beside the journals."""
+"""The common part of the commands that print the small files beside the journals."""
 
 from __future__ import annotations
 
@@ -50,18 +50,18 @@ def dump_files(
     return status
 
 
-def parser_for(name: str, description: str, *, kind: str, things: str) -> CommandLineParser:
+def parser_for(name: str, description: str, *, kind: str, items: str) -> CommandLineParser:
     """Return the parser of a command's command line.
 
     Args:
         name: name of the command.
         description: its purpose, in a sentence.
         kind: kind of its files, as in the ends of their names.
-        things: the noun for the items in the files.
+        items: the noun for the items in the files.
     """
     parser = make_parser(
-        name, description, as_json=f"print JSON: an object for each file, and each of its {things}"
+        name, description, as_json=f"print JSON: an object for each file, and each of its {items}"
     )
     parser.add_argument("filename", type=Path, nargs="+", help=f"a {kind} file")
-    parser.add_argument("-n", "--limit", type=count, help=f"{things} to print per file at most")
+    parser.add_argument("-n", "--limit", type=count, help=f"{items} to print per file at most")
     return parser

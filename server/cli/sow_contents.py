@@ -70,13 +70,13 @@ def read_contents(file: SlabFile) -> SowFileContents:
             damage = f"the commit points of {file.path} are damaged"
             break
         try:
-            scan(file, lambda location, data: _take(file, contents, location, data))  # noqa: B023 - called at once
+            scan(file, lambda location, data: _apply_entry(file, contents, location, data))  # noqa: B023 - called at once
         except DamagedFileError as error:
             damage = str(error)
         else:
             return contents
     contents = SowFileContents(damage=damage)
-    for gap in salvage(file, lambda location, data: _take(file, contents, location, data)):
+    for gap in salvage(file, lambda location, data: _apply_entry(file, contents, location, data)):
         where = "a slab that is not there" if gap.offset is None else f"byte {gap.offset}"
         contents.skipped.add(gap.size, where)
     return contents
@@ -85,14 +85,14 @@ def read_contents(file: SlabFile) -> SowFileContents:
 def records_of(file: SlabFile, contents: SowFileContents) -> Iterator[FileRecord]:
     """Yield the records, except those that a running instance has replaced in the meantime."""
     for location in contents.records.values():
-        found = _found(file, location)
-        if found is None:
+        stored = _found(file, location)
+        if stored is None:
             contents.changed_records.add(0, f"byte {file_offset(location)}")
         else:
-            yield found
+            yield stored
 
 
-def _take(file: SlabFile, contents: SowFileContents, location: int, data: bytes) -> None:
+def _apply_entry(file: SlabFile, contents: SowFileContents, location: int, data: bytes) -> None:
     """Apply an entry of the log."""
     slab = location // file.slab_size
     contents.entries[slab] = contents.entries.get(slab, 0) + 1

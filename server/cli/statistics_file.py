@@ -35,12 +35,12 @@ _FUNCTIONS: Final[Mapping[str, Callable[[Any], _Scalar]]] = {
 
 _TABLES: Final = "SELECT name FROM sqlite_master WHERE type = 'table'"
 
-_SMALLEST: Final = 512
+_MIN_DATABASE_SIZE: Final = 512
 """Minimum size of a database in bytes; SQLite treats a shorter file as an empty one."""
 
 _BUSY_SECONDS: Final = 10.0
 
-_STEPS_BETWEEN_LOOKS: Final = 100_000
+_INTERRUPT_CHECK_STEPS: Final = 100_000
 """Instructions of SQLite's virtual machine between two checks for an interrupt."""
 
 
@@ -74,7 +74,7 @@ class StatisticsFile:
             raise StatisticsFileError(f"{name}: the name of a table is no UTF-8") from None
         for function, compute in _FUNCTIONS.items():
             self._connection.create_function(function, 1, self._keep_error_text(function, compute))
-        self._connection.set_progress_handler(lambda: 0, _STEPS_BETWEEN_LOOKS)
+        self._connection.set_progress_handler(lambda: 0, _INTERRUPT_CHECK_STEPS)
         self._connection.set_authorizer(self._authorize)
 
     def query(self, query: str, *values: object) -> tuple[list[str], Iterator[ResultRow]]:
@@ -112,7 +112,7 @@ class StatisticsFile:
     def table_sizes(self) -> Iterator[tuple[str, int, int | None]]:
         """Yield each table with its rows and bytes, indexes included, then the totals.
 
-        Bytes are None where this SQLite cannot tell.
+        Bytes are None if this SQLite cannot count them.
 
         Raises:
             StatisticsFileError: the database is damaged.
@@ -129,7 +129,7 @@ class StatisticsFile:
         yield "total", count, size if sizes else None
 
     def _table_bytes(self) -> dict[str, int]:
-        """Return the bytes of each table; empty if this SQLite cannot tell."""
+        """Return the bytes of each table; empty if this SQLite cannot count them."""
         try:
             pages = self._connection.execute("SELECT name, sum(pgsize) FROM dbstat GROUP BY name")
             sizes = dict(pages.fetchall())
@@ -137,10 +137,10 @@ class StatisticsFile:
             return {}
         except sqlite3.Error as error:
             raise self._make_error(error) from None
-        found: dict[str, int] = {}
+        sizes_by_table: dict[str, int] = {}
         for name, table in self.query("SELECT name, tbl_name FROM sqlite_master")[1]:
-            found[str(table)] = found.get(str(table), 0) + sizes.get(name, 0)
-        return found
+            sizes_by_table[str(table)] = sizes_by_table.get(str(table), 0) + sizes.get(name, 0)
+        return sizes_by_table
 
     def _authorize(self, action: int, *_: str | None) -> int:
         """Refuse ATTACH, which would create a database where there is none; VACUUM INTO, too."""
@@ -165,11 +165,11 @@ class StatisticsFile:
     ) -> Callable[[Any], _Scalar | None]:
         """Return a function for queries that keeps the cause of an error, which SQLite does not."""
 
-        def call(given: Any) -> _Scalar | None:
-            if given is None:
+        def call(value: Any) -> _Scalar | None:
+            if value is None:
                 return None
             try:
-                return compute(given)
+                return compute(value)
             except (ValueError, OverflowError) as error:
                 self._error_text = f"{name}: {error}"
                 raise
@@ -179,12 +179,14 @@ class StatisticsFile:
     def _join_tables(self) -> list[str]:
         """Create a view for each pair of tables, and for each table without a counterpart."""
         tables = self._tables
-        bases = {one.removesuffix(end) for one in tables for end in _ENDS if one.endswith(end)}
+        bases = {
+            table.removesuffix(end) for table in tables for end in _ENDS if table.endswith(end)
+        }
         for base in sorted(bases - tables):
             parts = [f"{base}{end}" for end in _ENDS if f"{base}{end}" in tables]
             joined = " JOIN ".join(map(_quoted, parts))
             if len(parts) == len(_ENDS):
-                joined += " ON " + " = ".join(f"{_quoted(one)}.static_id" for one in parts)
+                joined += " ON " + " = ".join(f"{_quoted(table)}.static_id" for table in parts)
             self._connection.execute(f"CREATE TEMP VIEW {_quoted(base)} AS SELECT * FROM {joined}")
         return sorted(bases)
 
@@ -221,7 +223,7 @@ def as_csv(values: list[str] | ResultRow) -> bytes:
 
 def _cell(value: object) -> str:
     text = _as_text(value)
-    if any(one in text for one in ',"\r\n'):
+    if any(character in text for character in ',"\r\n'):
         return '"' + text.replace('"', '""') + '"'
     return text
 
@@ -240,14 +242,14 @@ def _as_text(value: object) -> str:
 
 def _distinct(names: list[str]) -> Iterator[str]:
     """Yield unique names; repeated ones get a number, as in SQLite."""
-    given: set[str] = set()
+    taken: set[str] = set()
     for name in names:
-        number, one = 0, name
-        while one in given:
+        number, candidate = 0, name
+        while candidate in taken:
             number += 1
-            one = f"{name}:{number}"
-        given.add(one)
-        yield one
+            candidate = f"{name}:{number}"
+        taken.add(candidate)
+        yield candidate
 
 
 def _quoted(name: str) -> str:
@@ -271,7 +273,7 @@ def _open(name: str) -> sqlite3.Connection:
         raise StatisticsFileError(f"{name}: {error.strerror or error}") from None
     is_shared = Path(f"{name}-wal").exists() or Path(f"{name}-journal").exists()
     size = path.stat().st_size
-    if not is_shared and size < _SMALLEST:
+    if not is_shared and size < _MIN_DATABASE_SIZE:
         raise StatisticsFileError(f"{name}: it has {size} bytes, less than a database")
     how = "mode=ro" if is_shared else "mode=ro&immutable=1"
     connection = sqlite3.connect(

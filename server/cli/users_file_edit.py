@@ -2,7 +2,7 @@
 
 Each change is checked: `tomllib` must read the same from the new text as from the old one, with
 exactly the intended difference. A file in an unforeseen form (users in one line, dotted keys) is
-left alone, and the error asks its author to edit it by hand.
+left unchanged, and the error tells the operator to edit it by hand.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import tomllib
 from collections.abc import Sequence
 from typing import Any, Final
 
-from server.security.users.toml_source_map import find_places
+from server.security.users.toml_source_map import make_source_map
 from server.security.users.users import PASSWORD, ROLES, USERS
 
 NEW_FILE: Final = """\
@@ -45,17 +45,17 @@ def with_user(text: str, name: str, password: str | None, roles: Sequence[str]) 
     for role in roles:
         if role not in content.get(ROLES, {}):
             raise UsersFileEditError(f"there is no role {role!r}")
-    given: dict[str, Any] = {"logon": True}
+    fields: dict[str, Any] = {"logon": True}
     lines = [f"[{USERS}.{_quoted(name)}]"]
     if password is not None:
-        given[PASSWORD] = password
+        fields[PASSWORD] = password
         lines.append(f'{PASSWORD} = "{password}"')
     if roles:
-        given[ROLES] = list(roles)
+        fields[ROLES] = list(roles)
         lines.append(f"{ROLES} = [{', '.join(map(_text, roles))}]")
     lines.append("logon = true")
     before = text if not text or text.endswith("\n") else f"{text}\n"
-    content.setdefault(USERS, {})[name] = given
+    content.setdefault(USERS, {})[name] = fields
     return _checked(before + "\n" + "\n".join(lines) + "\n", content)
 
 
@@ -68,14 +68,16 @@ def with_password(text: str, name: str, password: str) -> str:
     """
     content = _parse(text)
     user = _existing(content, name)
-    places = find_places(text)
-    where = places.values.get((USERS, name, PASSWORD))
+    source_map = make_source_map(text)
+    where = source_map.values.get((USERS, name, PASSWORD))
     if where is not None:
         changed = f'{text[: where[0]]}"{password}"{text[where[1] :]}'
     else:
-        header = next((one for one in places.tables if one.place == (USERS, name)), None)
+        header = next(
+            (table for table in source_map.tables if table.key_path == (USERS, name)), None
+        )
         if header is None:
-            raise UsersFileEditError(_by_hand(name))
+            raise UsersFileEditError(_edit_error(name))
         line = f'\n{PASSWORD} = "{password}"'
         changed = text[: header.end] + line + text[header.end :]
     user[PASSWORD] = password
@@ -91,17 +93,17 @@ def without_user(text: str, name: str) -> str:
     """
     content = _parse(text)
     _existing(content, name)
-    tables = find_places(text).tables
+    tables = make_source_map(text).tables
     parts = []
     end = 0
     for number, table in enumerate(tables):
-        if table.place[:2] != (USERS, name):
+        if table.key_path[:2] != (USERS, name):
             continue
         parts.append(text[end : table.start])
         end = tables[number + 1].start if number + 1 < len(tables) else len(text)
         end = _before_comments(text, table.end, end)
     if not parts:
-        raise UsersFileEditError(_by_hand(name))
+        raise UsersFileEditError(_edit_error(name))
     del content[USERS][name]
     if not content[USERS]:
         del content[USERS]
@@ -111,8 +113,8 @@ def without_user(text: str, name: str) -> str:
 def _before_comments(text: str, start: int, end: int) -> int:
     """Return the end of a table; comments right before the next table belong to that one."""
     body = text[start:end]
-    own = re.sub(r"(?:^[ \t]*#[^\n]*\n)+\Z", "", body, flags=re.MULTILINE)
-    return start + len(own)
+    own_text = re.sub(r"(?:^[ \t]*#[^\n]*\n)+\Z", "", body, flags=re.MULTILINE)
+    return start + len(own_text)
 
 
 def _parse(text: str) -> dict[str, Any]:
@@ -129,10 +131,10 @@ def _checked(changed: str, expected: dict[str, Any]) -> str:
         UsersFileEditError: its content is not the expected one.
     """
     try:
-        found = tomllib.loads(changed)
+        content = tomllib.loads(changed)
     except ValueError:
-        found = None
-    if found != expected and found != {**expected, USERS: {}}:
+        content = None
+    if content != expected and content != {**expected, USERS: {}}:
         raise UsersFileEditError(
             "it is written in a way that cannot be changed here; change it by hand"
         )
@@ -152,11 +154,11 @@ def _refuse_existing(content: dict[str, Any], text: str, name: str) -> None:
     if not isinstance(users, dict):
         raise UsersFileEditError(f"{USERS} is no table")
     if name in users:
-        line = find_places(text).line_of((USERS, name))
+        line = make_source_map(text).line_of((USERS, name))
         raise UsersFileEditError(f"there is a user {name!r} already, in line {line}")
 
 
-def _by_hand(name: str) -> str:
+def _edit_error(name: str) -> str:
     return f"there is no [{USERS}.{_quoted(name)}] in a line of its own; change it by hand"
 
 

@@ -2,28 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from server.engine.session import Session
-
-
-class _InputCounters(Protocol):
-    bytes_in: int
-    messages_in: int
-
-
-class _OutputCounters(Protocol):
-    bytes_out: int
-    messages_out: int
-
-    @property
-    def size(self) -> int:
-        """Bytes that leave with the next flush."""
-
-    @property
-    def pieces(self) -> int:
-        """The number of these messages."""
 
 
 class ClosedSessionTotals:
@@ -50,9 +32,9 @@ class ClosedSessionTotals:
 
     def add(self, session: Session) -> None:
         """Add the counts of a session, and the output that its last flush will send."""
-        intake, outbox = session.input, session.outbox
-        self.bytes_in += intake.bytes_in
-        self.messages_in += intake.messages_in
+        session_input, outbox = session.input, session.outbox
+        self.bytes_in += session_input.bytes_in
+        self.messages_in += session_input.messages_in
         self.bytes_out += outbox.bytes_out + outbox.size
         self.messages_out += outbox.messages_out + outbox.pieces
         self.denied_reads += session.denied_reads

@@ -1,7 +1,7 @@
 """The engine: the one place where state changes, in one order, on one thread.
 
 It owns sessions and topics, and their dependencies: a log, a clock, the instance's settings.
-Transports feed sessions and, when a turn's input is used up, flush the outboxes.
+Transports feed sessions and, when their input is executed, flush the outboxes.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class Engine:
         transaction_log: records published messages; None if there is none. Then there are no tails
             either.
         tail: reads the end of the log for bookmark subscriptions.
-        fully_durable_tail: the same for those that ask for messages that are fully durable.
+        fully_durable_tail: the same for those that request messages that are fully durable.
         outboxes: the output buffers that have not been flushed.
         sessions_ending: how many closed sessions still have subscriptions to end.
         sessions_ended: how many sessions have ended.
@@ -131,26 +131,31 @@ class Engine:
 
     def begin_session(
         self,
-        entrance: ConnectionContext,
-        link: ConnectionHandle,
+        connection_context: ConnectionContext,
+        connection: ConnectionHandle,
         reader: FrameSource | None = None,
     ) -> Session:
         """Begin a session for a new connection, and return it.
 
         Args:
-            entrance: the grants of the connection's transport.
-            link: the peer's connection, for output and flow control.
+            connection_context: the grants of the connection's transport.
+            connection: the peer's connection, for output and flow control.
             reader: splits the peer's bytes into frames; None for a stream of frames.
         """
         self._connections_accepted += 1
         number = self._connections_accepted
-        name = f"{self.settings.instance_name}-{entrance.transport}-{number}"
+        name = f"{self.settings.instance_name}-{connection_context.transport}-{number}"
         source = FrameBatchReader(parts=AmpsFrameParts()) if reader is None else reader
-        session = Session(self, number, entrance, name, link, source)
+        session = Session(self, number, connection_context, name, connection, source)
         self._sessions[number] = session
         self.log.emit("07-0011", client=name)
-        self.log.emit("07-0012", client=name, transport=entrance.transport, address=link.address)
-        self.client_status.publish("connect", session, client_address=link.address)
+        self.log.emit(
+            "07-0012",
+            client=name,
+            transport=connection_context.transport,
+            address=connection.address,
+        )
+        self.client_status.publish("connect", session, client_address=connection.address)
         return session
 
     def use_transaction_log(self, log: TransactionLog) -> None:
@@ -237,5 +242,5 @@ class Engine:
         self.topics.announce(message_type, changes, envelope, reason)
 
     def flush(self) -> None:
-        """Flush outboxes, as far as there is time, and the rest in turns."""
+        """Flush outboxes, as far as there is time, and the rest in scheduling rounds."""
         self.scheduler.flush()

@@ -1,6 +1,6 @@
 """Callbacks for events of the engine, for the components that act on them: the actions.
 
-One narrow object that the engine calls and that knows nothing of its listeners. Nothing here is on
+One narrow object that the engine calls and that is independent of its listeners. Nothing here is on
 the path of a message: events of clients are reported by name, and callbacks for deliveries are
 built into the deliveries of the topics concerned, when these are prepared.
 """

@@ -27,7 +27,7 @@ class InputBuffer:
         reader: splits the bytes into frames.
 
     Attributes:
-        reader: see above.
+        reader: splits the bytes into frames.
     """
 
     __slots__ = ("_batch", "_chunks", "_frames", "_position", "reader")
@@ -37,7 +37,7 @@ class InputBuffer:
         self._chunks: deque[bytes] = deque()
         self._batch: FrameBatch | None = None  # comes before the frames
         self._frames: Sequence[Frame] = ()
-        self._position = 0  # of the next message: in the run, or else in the frames
+        self._position = 0  # of the next message: in the batch, or else in the frames
 
     @property
     def has_frames(self) -> bool:
@@ -77,13 +77,15 @@ class InputBuffer:
         self._batch, self._frames = None, ()
         self.reader.drop_partial()
 
-    def execute_frames(self, most: int, runs: PublishBatcher, obey: ExecuteCallback) -> int:
+    def execute_frames(
+        self, max_frames: int, batcher: PublishBatcher, execute: ExecuteCallback
+    ) -> int:
         """Execute frames.
 
         Args:
-            most: the maximum number of frames.
-            runs: executes batches of plain publishes.
-            obey: executes all other frames; see `PublishHeaderCache.dispatch_frames`.
+            max_frames: the maximum number of frames.
+            batcher: executes batches of plain publishes.
+            execute: executes all other frames; see `PublishHeaderCache.dispatch_frames`.
 
         Returns:
             The number of frames executed.
@@ -91,15 +93,21 @@ class InputBuffer:
         begin = self._position
         if self._batch is None:
             frames = self._frames
-            some = frames if most >= len(frames) and not begin else frames[begin : begin + most]
-            done = runs.header_cache.dispatch_frames(some, runs.publish, obey)
-            self._position = begin + done
+            selected = (
+                frames
+                if max_frames >= len(frames) and not begin
+                else frames[begin : begin + max_frames]
+            )
+            executed = batcher.header_cache.dispatch_frames(selected, batcher.publish, execute)
+            self._position = begin + executed
             if self._position == len(frames):  # free the memory for the next frames
                 self._frames, self._position = (), 0
-            return done
+            return executed
         batch = self._batch
-        done = runs.header_cache.dispatch_batch(batch.part(begin, most), runs.publish, obey)
-        self._position = begin + done
+        executed = batcher.header_cache.dispatch_batch(
+            batch.part(begin, max_frames), batcher.publish, execute
+        )
+        self._position = begin + executed
         if self._position == len(batch.bodies):
             self._batch, self._position = None, 0
-        return done
+        return executed

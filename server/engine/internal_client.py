@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from server.topics.subscriptions.subscription import Subscription
 
 _LITERAL: Final = "non_regex_topic"
-"""The option that makes a topic a name, whatever its characters."""
+"""The option that makes a topic a name, even with characters of regular expressions."""
 
 
 class InternalClient:
@@ -54,15 +54,15 @@ class InternalClient:
     """
 
     def __init__(self, engine: Engine, name: str, message_type: str) -> None:
-        entrance = ConnectionContext(
+        connection_context = ConnectionContext(
             transport="",
             message_type=message_type,
             authenticator=OPEN,
             entitlement=FixedEntitlement(ALL_PERMISSIONS),
         )
-        link = ConnectionHandle("", send=lambda _: None, close_after_flush=lambda: None)
+        connection = ConnectionHandle("", send=lambda _: None, close_after_flush=lambda: None)
         number = engine.allocate_internal_number()
-        self._session = Session(engine, number, entrance, name, link, FrameReader())
+        self._session = Session(engine, number, connection_context, name, connection, FrameReader())
         self._session.permissions = ALL_PERMISSIONS
         self._session.log_on(name, message_type)
         self._engine = engine
@@ -91,7 +91,7 @@ class InternalClient:
         Args:
             topic: the topic.
             filter_text: the filter that the records match.
-            literal: whether the topic is a name, whatever its characters.
+            literal: whether the topic is a name, even with characters of regular expressions.
 
         Raises:
             CommandRefusedError: the topic keeps no records, or the filter cannot be used.
@@ -131,10 +131,10 @@ class InternalClient:
             filter_text: the filter that the record must match.
             order_by: the order that decides which one is the first.
             options: options of the command.
-            literal: whether the topic is a name, whatever its characters.
+            literal: whether the topic is a name, even with characters of regular expressions.
 
         Returns:
-            The record's body in the form that the options ask for, once it is found; before that,
+            The record's body in the form that the options request, once it is found; before that,
             None after each slice of work.
 
         Raises:
@@ -151,20 +151,20 @@ class InternalClient:
             short_options=options,
             top_n=1,
         )
-        chosen = split_options(options or "")
-        if aggregation.is_asked_for(chosen):
-            command, groups = aggregation.open_query(session, header, chosen)
+        parsed_options = split_options(options or "")
+        if aggregation.is_requested(parsed_options):
+            command, groups = aggregation.open_query(session, header, parsed_options)
             return _first([groups], command.presentation)
-        check_query_options(header, chosen)
-        presentation = read_presentation(header, chosen, session)
-        terms = read_query_terms(session, header, chosen)
-        selector = read_topic(session, header, chosen)
+        check_query_options(header, parsed_options)
+        presentation = read_presentation(header, parsed_options, session)
+        terms = read_query_terms(session, header, parsed_options)
+        selector = read_topic(session, header, parsed_options)
         topics = records_of(session, Permission.READ_TOPIC, selector)
         if not topics and not selector.is_regex:
             raise CommandRefusedError("invalid topic", f"topic {selector.text!r} keeps no records")
-        asked = QueryCommand(session, header, terms, presentation).open_queries(topics)
+        topic_queries = QueryCommand(session, header, terms, presentation).open_queries(topics)
         skip_n = terms.skip_n or 0 if len(topics) > 1 else 0  # otherwise the query itself skips
-        return _first([one.query for one in asked], presentation, skip_n)
+        return _first([topic_query.query for topic_query in topic_queries], presentation, skip_n)
 
     def subscribe(
         self, topic: str, sink: MessageSink, filter_text: str | None, options: str | None
@@ -183,8 +183,8 @@ class InternalClient:
         header = Header(
             command="subscribe", topic=topic, short_filter=filter_text, short_options=options
         )
-        chosen = split_options(options or "")
-        subscription = prepare(self._session, header, chosen, sink=sink)
+        parsed_options = split_options(options or "")
+        subscription = prepare(self._session, header, parsed_options, sink=sink)
         self._session.add_subscription(subscription)
         return subscription
 

@@ -30,8 +30,8 @@ Output is flushed at the end of rounds, in a slice of its own. A write costs mor
 messages, so outboxes with little in them are held for a moment while there is more work; and when
 they fill faster than they are flushed, no work gets a slice until they are flushed.
 
-A slice is over when the clock says so, and only the running work can check the clock: after each
-command, and for publishes, which are executed in batches, as often as `BatchSizeEstimator` says.
+A slice is over when its time has passed, and only the running work can check the clock: after each
+command, and for publishes, which are executed in batches, at intervals of `BatchSizeEstimator`.
 Scheduling is cooperative: a command is not preempted.
 """
 
@@ -56,13 +56,13 @@ ROUND_SECONDS: Final = 0.001
 SHORT_ROUND_SECONDS: Final = 0.000_25
 """The same, while other clients might have to wait for the end of the round."""
 
-_HEARD_SECONDS: Final = 0.1
+_SHORT_READ_SECONDS: Final = 0.1
 """How long after a short read its sender is assumed to wait for a round's end."""
 
 _HELD_SECONDS: Final = 0.002
 """How long output may wait in outboxes for more output, while there is more work."""
 
-_LEAVING_SHARE: Final = 1 / 3
+_FLUSH_SHARE: Final = 1 / 3
 """How long outboxes are flushed, as a fraction of a round's length, while there is more work. With
 very many connections, a smaller value makes writes larger, and later."""
 
@@ -114,7 +114,7 @@ class Scheduler:
         log: the log for work that takes long.
 
     Attributes:
-        elapsed: see above.
+        elapsed: returns seconds since some moment, never going back.
         longest_task: the work that has taken longest.
         task_durations: the durations of pieces of work, in microseconds.
         postponed_reads: reads of connections that had to wait for a round.
@@ -136,7 +136,9 @@ class Scheduler:
         self._is_round_clock_running = False  # a long read has begun to use up the next round
         self._is_round_scheduled = False  # there is a next round
         self._long_reader_id = 0  # id() of the connection with the last long read
-        self._last_short_read_s = -_HEARD_SECONDS  # when another connection last had a short read
+        self._last_short_read_s = (
+            -_SHORT_READ_SECONDS
+        )  # when another connection last had a short read
         self._outboxes_empty_s = 0.0  # when the last waiting outbox was flushed
 
     @property
@@ -150,23 +152,25 @@ class Scheduler:
         Args:
             now: the time that `elapsed` returns.
         """
-        left = self._slice_end_s - now
-        return left if left > _TOO_SHORT_SECONDS else 0.0
+        seconds_left = self._slice_end_s - now
+        return seconds_left if seconds_left > _TOO_SHORT_SECONDS else 0.0
 
-    def run_or_queue(self, connection: EngineTask, size: int, *, is_patient: bool = False) -> bool:
+    def run_or_queue(
+        self, connection: EngineTask, size: int, *, tolerates_delay: bool = False
+    ) -> bool:
         """Give a connection a slice for the bytes just read, or queue it for a round.
 
         Args:
             connection: one that is not in the queue already.
             size: bytes that have been read.
-            is_patient: True if rounds need not be short for it, though it sends little.
+            tolerates_delay: True if rounds need not be short for it, though it sends little.
 
         Returns:
             Whether it has to wait; then it is in the queue.
         """
         now = self.elapsed()
         if size < LONG_READ_SIZE:
-            if id(connection) != self._long_reader_id and not is_patient:
+            if id(connection) != self._long_reader_id and not tolerates_delay:
                 self._last_short_read_s = now
             is_alone = not self._tasks
             self._slice_end_s = now + (ROUND_SECONDS if is_alone else _SHORT_SLICE_SECONDS)
@@ -179,29 +183,29 @@ class Scheduler:
             self.queue_task(connection)
         return has_more
 
-    def start_task(self, work: EngineTask) -> None:
+    def start_task(self, task: EngineTask) -> None:
         """Run the first few slices now (all of a small query), and the others in later rounds."""
         end = self.elapsed() + ROUND_SECONDS
         for _ in range(_SLICE_BATCH_SIZE):
-            if not work.step():
+            if not task.step():
                 return
             if self.elapsed() >= end:
                 break
-        self.queue_task(work)
+        self.queue_task(task)
 
-    def queue_task(self, work: EngineTask) -> None:
+    def queue_task(self, task: EngineTask) -> None:
         """Add work to the queue for slices."""
-        self._tasks.append(work)
+        self._tasks.append(task)
         self._schedule_round()
 
-    def flush(self, first: int = 0) -> None:
+    def flush(self, skip_count: int = 0) -> None:
         """Flush outboxes, as far as there is time, and the rest in rounds.
 
         Args:
-            first: how many outboxes, those that have waited longest, are left to the rounds.
+            skip_count: how many outboxes, those that have waited longest, are left to the rounds.
         """
         now = self.elapsed()
-        self._flush_until(now, now + self._round_length(now), first)
+        self._flush_until(now, now + self._round_length(now), skip_count)
 
     def flush_while_busy(self) -> None:
         """Flush outboxes that are worth a write; there is more work, and rounds to come."""
@@ -210,7 +214,7 @@ class Scheduler:
         if outboxes.pending_outboxes and (
             now >= self._outboxes_empty_s + _HELD_SECONDS or outboxes.is_write_full
         ):
-            self._flush_until(now, now + self._round_length(now) * _LEAVING_SHARE)
+            self._flush_until(now, now + self._round_length(now) * _FLUSH_SHARE)
         else:
             self._schedule_round()
 
@@ -221,8 +225,8 @@ class Scheduler:
 
     def _round_length(self, now: float) -> float:
         """Return the length of a round: short if a client is expected to wait for its end."""
-        is_anybody_heard = now < self._last_short_read_s + _HEARD_SECONDS
-        return SHORT_ROUND_SECONDS if is_anybody_heard else ROUND_SECONDS
+        has_recent_short_read = now < self._last_short_read_s + _SHORT_READ_SECONDS
+        return SHORT_ROUND_SECONDS if has_recent_short_read else ROUND_SECONDS
 
     def _start_round_clock(self, now: float) -> float:
         """Begin to count the next round's time, if that has not begun; return when it ends."""
@@ -248,12 +252,12 @@ class Scheduler:
 
     def _do_round(self) -> None:
         now = self.elapsed()
-        is_somebody_ahead, self._is_round_clock_running = self._is_round_clock_running, False
-        if not is_somebody_ahead:
+        was_clock_running, self._is_round_clock_running = self._is_round_clock_running, False
+        if not was_clock_running:
             self._round_end_s = now + self._round_length(now)
         if now < self._round_end_s and not self._outboxes.is_write_full:
             self._run_queued_tasks(now)
-        if is_somebody_ahead or self._tasks:
+        if was_clock_running or self._tasks:
             self.flush_while_busy()
         else:
             self.flush()
@@ -261,49 +265,51 @@ class Scheduler:
     def _run_queued_tasks(self, now: float) -> None:
         """Share the rest of a round among the items of the queue."""
         for _ in range(len(self._tasks)):
-            work = self._tasks.popleft()
+            task = self._tasks.popleft()
             share = (self._round_end_s - now) / (len(self._tasks) + 1)
             self._slice_end_s = now + max(share, _MIN_SLICE_SECONDS)
-            if self._run_slice(work, now):
-                self._tasks.append(work)
+            if self._run_slice(task, now):
+                self._tasks.append(task)
             now = self.elapsed()
             if now >= self._round_end_s:
                 break
 
-    def _flush_until(self, now: float, end: float, first: int = 0) -> None:
+    def _flush_until(self, now: float, end: float, skip_count: int = 0) -> None:
         outboxes = self._outboxes
-        outboxes.flush(end, first)
+        outboxes.flush(end, skip_count)
         if not outboxes.pending_outboxes:
             self._outboxes_empty_s = now
         if self._tasks or outboxes.pending_outboxes:
             self._schedule_round()
 
-    def record_duration(self, seconds: float, doing: tuple[str, str]) -> None:
+    def record_duration(self, seconds: float, task_label: tuple[str, str]) -> None:
         """Record how long a piece of work has blocked the engine's thread; log it if that is long.
 
         Args:
             seconds: its duration.
-            doing: its client and its name; see `EngineTask.task_label`.
+            task_label: its client and its name; see `EngineTask.task_label`.
         """
         longest_task = self.longest_task
         if seconds > longest_task.seconds:
             longest_task.seconds = seconds
-            longest_task.client_name, longest_task.task_name = doing
+            longest_task.client_name, longest_task.task_name = task_label
         if seconds > LONG_TASK_SECONDS:
             longest_task.long_task_count += 1
-            client, work = doing
+            client, task_name = task_label
             milliseconds = round(seconds * 1000)
-            self._log.emit("01-0010", milliseconds=milliseconds, work=work, client=client or None)
+            self._log.emit(
+                "01-0010", milliseconds=milliseconds, work=task_name, client=client or None
+            )
 
-    def _run_slice(self, work: EngineTask, begun: float) -> bool:
-        has_more = work.step()
-        seconds = self.elapsed() - begun
+    def _run_slice(self, task: EngineTask, started_s: float) -> bool:
+        has_more = task.step()
+        seconds = self.elapsed() - started_s
         microseconds = int(seconds * _MICROSECONDS)
         task_durations = self.task_durations  # as `add`, whose call costs too much here
         task_durations.counts[microseconds.bit_length()] += 1
         task_durations.total += microseconds
         if seconds > self.longest_task.seconds or seconds > LONG_TASK_SECONDS:
-            self.record_duration(seconds, work.task_label)
+            self.record_duration(seconds, task.task_label)
         return has_more
 
 

@@ -68,7 +68,7 @@ if TYPE_CHECKING:
     from server.topics.topic_table import AnyTopic
 
 
-_GLANCED_AT: Final = 4096
+_COMMAND_ID_SEARCH_SIZE: Final = 4096
 """Bytes behind a brace that are searched for the command id, if the header does not end."""
 
 
@@ -88,7 +88,7 @@ class Session:
         number: distinguishes it from all other sessions of the process.
         connection_context: the grants of the transport that accepted it.
         name: the connection's name, which stands for the client's name until the logon.
-        link: the peer's connection, for output and flow control.
+        connection: the peer's connection, for output and flow control.
         reader: splits the peer's bytes into frames.
 
     Attributes:
@@ -96,7 +96,7 @@ class Session:
         closed_totals: traffic totals of the closed sessions of the same transport.
         client_hash: the number that stands for the client's name in bookmarks.
         client_name: the name the client logged on with, the connection's name before.
-        options: the options that the client asked for at its logon.
+        options: the options that the client requested at its logon.
         client_version: the version that the client gave at its logon.
         command: the name of the command executed last.
         message_type: the name of the connection's message type; empty before the logon.
@@ -116,7 +116,7 @@ class Session:
         ack_header_cache: the acknowledgements of the input that need no decoding.
         publish_targets: the topics that it publishes to.
         persisted_acks: the acks that wait for the transaction log.
-        silent_refusals: its refused publishes that asked for no ack.
+        silent_refusals: its refused publishes that requested no ack.
         pre_logon_connection: counts it among the connections before logon; None after the logon.
         is_behind: returns whether the peer has not read all its output yet. See `ConnectionHandle`.
         charge_memory: charges memory to it. See `ConnectionHandle`.
@@ -137,7 +137,7 @@ class Session:
         number: int,
         connection_context: ConnectionContext,
         name: str,
-        link: ConnectionHandle,
+        connection: ConnectionHandle,
         reader: FrameSource,
     ) -> None:
         self.engine = engine
@@ -148,11 +148,11 @@ class Session:
         self.connection_name = name
         self.client_name = name
         self.client_hash = 0
-        self.address = link.address
-        self.is_behind = link.is_behind
-        self.charge_memory = link.charge_memory
-        self.read_socket_stats = link.read_socket_stats
-        self.read_backlog_stats = link.read_backlog_stats
+        self.address = connection.address
+        self.is_behind = connection.is_behind
+        self.charge_memory = connection.charge_memory
+        self.read_socket_stats = connection.read_socket_stats
+        self.read_backlog_stats = connection.read_backlog_stats
         self.state = SessionState.CONNECTED
         self.close_reason = ""
         self.protocol_error = ""
@@ -169,8 +169,8 @@ class Session:
         self.subscriptions_started = 0
         self.queries: list[QueryExecution] = []
         self.command_memory = 0
-        outboxes, send = engine.outboxes, with_wire_trace(self, self.log, link.send)
-        takes_parts = link.takes_parts and send is link.send
+        outboxes, send = engine.outboxes, with_wire_trace(self, self.log, connection.send)
+        takes_parts = connection.takes_parts and send is connection.send
         self.outbox = Outbox(
             outboxes.pending_outboxes, outboxes.traffic, send, takes_parts=takes_parts
         )
@@ -183,8 +183,8 @@ class Session:
         self.query_seconds = 0.0
         self.persisted_acks = PersistedAcks(self)
         self.silent_refusals = SilentRefusals()
-        self._close_after_flush = link.close_after_flush
-        self.input = SessionInput(self, reader, link.pause_reading, link.resume_reading)
+        self._close_after_flush = connection.close_after_flush
+        self.input = SessionInput(self, reader, connection.pause_reading, connection.resume_reading)
         self.publish_batcher = PublishBatcher(self)
         self.publish_targets = PublishTargets(self)
         self.subscribe_fast_path = SubscribeFastPath(self)
@@ -195,7 +195,8 @@ class Session:
             engine.pre_logon_limits, self
         )
         self._filters_are_header_only = all(
-            one.header_only for one in connection_context.transport_filters
+            transport_filter.header_only
+            for transport_filter in connection_context.transport_filters
         )
         self._sub_id_count = 0
         self._logged_once: frozenset[str] = frozenset()
@@ -491,7 +492,8 @@ class Session:
             return
         except LongHeaderError:
             self._refuse_long_header(
-                read_reply_keys(header_bytes + body_bytes[:_GLANCED_AT]), MAX_BUFFERED_HEADER_SIZE
+                read_reply_keys(header_bytes + body_bytes[:_COMMAND_ID_SEARCH_SIZE]),
+                MAX_BUFFERED_HEADER_SIZE,
             )
             return
         except FrameError as error:
@@ -501,8 +503,8 @@ class Session:
         if size > self._max_header_size:
             self._refuse_long_header(header, size)
             return
-        whole = body is body_bytes  # the reader has not split the header at a brace in a string
-        exact_header = header_bytes if whole and self._filters_are_header_only else None
+        is_whole = body is body_bytes  # the reader has not split the header at a brace in a string
+        exact_header = header_bytes if is_whole and self._filters_are_header_only else None
         if self.connection_context.transport_filters:
             command = IncomingCommand(header, body)
             if not self._apply_transport_filters(command):
@@ -516,8 +518,8 @@ class Session:
 
     def _refuse_long_header(self, header: Header, size: int) -> None:
         """Refuse a command with a header beyond the limit."""
-        more = "" if size < MAX_BUFFERED_HEADER_SIZE else " or more"
-        detail = f"a header of {size} bytes{more} is over the limit of {self._max_header_size}"
+        suffix = "" if size < MAX_BUFFERED_HEADER_SIZE else " or more"
+        detail = f"a header of {size} bytes{suffix} is over the limit of {self._max_header_size}"
         if self.is_logged_on:
             refuse(self, header, "limit exceeded", detail)
         else:

@@ -43,7 +43,7 @@ class SessionInput:
         resume_reading: reads from the peer again.
 
     Attributes:
-        is_waiting: whether input of the peer waits for a turn.
+        is_waiting: whether input of the peer waits for a slice.
         is_connection_lost: whether the peer has disconnected while there was more of its input to
             execute.
         bytes_in: bytes received from the peer.
@@ -67,7 +67,7 @@ class SessionInput:
         self._batch_size_estimator = BatchSizeEstimator()
         self._pause_reading = pause_reading
         self._resume_reading = resume_reading
-        self._is_suspended = False  # waits, but not for a turn: `_end_suspension` queues it
+        self._is_suspended = False  # waits, but not for a slice: `_end_suspension` queues it
         self._remaining_steps: CommandSteps | None = None  # the rest of the last command
         self._awaits_decision = False  # that command waits for an `AnswerFuture`, as a logon does
         self._pending_close_reason = ""  # why the session closes when no input waits any more
@@ -94,7 +94,7 @@ class SessionInput:
     def feed(self, chunk: bytes) -> None:
         """Take bytes from the peer and execute their commands, as far as there is time.
 
-        The rest is executed in turns, and the peer's socket is not read meanwhile.
+        The rest is executed in scheduling rounds, and the peer's socket is not read meanwhile.
         """
         if not self._session.is_open:
             return
@@ -149,7 +149,7 @@ class SessionInput:
         """Disconnect the peer when all its input read so far has been executed.
 
         Args:
-            reason: why; see `Session.close`.
+            reason: the reason; see `Session.close`.
         """
         if self.is_waiting:
             self._pending_close_reason = reason
@@ -160,8 +160,8 @@ class SessionInput:
         """Execute no other command before the current one is done.
 
         Args:
-            steps: the rest of it; they must not raise. If the session is closed meanwhile, they
-                are not executed.
+            steps: the rest of the command; they must not raise. If the session is closed meanwhile,
+                they are not executed.
         """
         self._remaining_steps = steps
 
@@ -198,17 +198,17 @@ class SessionInput:
             if self._suspend_if_overloaded():
                 return False
             publish_batcher.refresh()
-            done = buffer.execute_frames(
+            executed = buffer.execute_frames(
                 batch_size_estimator.estimate_batch_size(scheduler.time_left(now)),
                 publish_batcher,
                 self._execute,
             )
-            self.messages_in += done
+            self.messages_in += executed
             if not session.is_open:
-                session.closed_totals.messages_in += done
+                session.closed_totals.messages_in += executed
                 return False
-            begun, now = now, elapsed()
-            batch_size_estimator.record_batch(done, now - begun)
+            started_s, now = now, elapsed()
+            batch_size_estimator.record_batch(executed, now - started_s)
             if scheduler.time_left(now) <= 0:
                 return self._has_input
 
@@ -226,19 +226,19 @@ class SessionInput:
         return self._remaining_steps is not None or self._buffer.has_input
 
     def _run_step(self, steps: CommandSteps) -> bool:
-        """Do a step of the unfinished command; return whether more may be done now."""
-        may_go_on = next(steps, None)
+        """Execute a step of the unfinished command; return whether another may follow now."""
+        progress = next(steps, None)
         if not self._session.is_open:
             return False
-        if may_go_on is None:
+        if progress is None:
             self._remaining_steps = None
-        elif isinstance(may_go_on, AnswerFuture):
+        elif isinstance(progress, AnswerFuture):
             self._is_suspended = self._awaits_decision = True
             if self.is_waiting and not self._buffer.has_input:
                 self._resume_reading()
-            may_go_on.add_done_callback(lambda _: self._end_suspension())
+            progress.add_done_callback(lambda _: self._end_suspension())
             return False
-        elif not may_go_on:
+        elif not progress:
             self._suspend()
             return False
         return True
@@ -262,22 +262,22 @@ class SessionInput:
         wait for the transaction log.
         """
         session = self._session
-        has_to = len(session.queries) >= MAX_QUERIES
+        is_overloaded = len(session.queries) >= MAX_QUERIES
         if session.publish_batcher.has_journaled:
             log = session.engine.transaction_log
-            has_to |= (
+            is_overloaded |= (
                 log is not None and log.journal.is_backlogged and log.journal.write_error is None
             )
-        if has_to:
+        if is_overloaded:
             self._suspend()
-        return has_to
+        return is_overloaded
 
     def _suspend(self) -> None:
         self._is_suspended = True
         self._session.engine.clock.call_later(_HELD_SECONDS, self._end_suspension)
 
     def _end_suspension(self) -> None:
-        """End the hold: queue the input that waits for the next turn, which may hold it again."""
+        """End the hold: queue the input that waits, whose next slice may hold it again."""
         self._is_suspended = self._awaits_decision = False
         if self.is_waiting:
             self._scheduler.queue_task(self)

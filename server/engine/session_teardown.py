@@ -2,7 +2,7 @@
 
 From the moment at which a session is closed its client gets no more output, and no more of its
 input is executed. Ending ten thousand subscriptions takes longer than a slice, so it is done in
-turns. Only then is the client reported as disconnected, and another one may take its place.
+slices. Only then is the client reported as disconnected, and another one may take its place.
 """
 
 from __future__ import annotations

@@ -33,8 +33,8 @@ class PreLogonLimits:
         flush: flushes outboxes; called after a connection has been sent the reason of its end.
 
     Attributes:
-        clock: see above.
-        flush: see above.
+        clock: has the timers of their logon timeouts.
+        flush: flushes outboxes.
         unfinished_bytes: bytes retained of their incomplete frames.
     """
 
@@ -44,18 +44,18 @@ class PreLogonLimits:
         self.unfinished_bytes = 0
         self._connections: dict[PreLogonConnection, None] = {}  # in the order of their arrival
 
-    def add_connection(self, visit: PreLogonConnection) -> None:
+    def add_connection(self, connection: PreLogonConnection) -> None:
         """Add a connection before its logon; if there are too many, disconnect the oldest."""
-        self._connections[visit] = None
-        most = max_connections_before_logon()
-        if len(self._connections) > most:
+        self._connections[connection] = None
+        limit = max_connections_before_logon()
+        if len(self._connections) > limit:
             next(iter(self._connections)).reject(
-                f"connections that have not logged on are over the limit of {most}"
+                f"connections that have not logged on are over the limit of {limit}"
             )
 
-    def remove_connection(self, visit: PreLogonConnection) -> None:
+    def remove_connection(self, connection: PreLogonConnection) -> None:
         """Remove a connection that has logged on or ended."""
-        self._connections.pop(visit, None)
+        self._connections.pop(connection, None)
 
 
 class PreLogonSession(Protocol):

@@ -51,9 +51,9 @@ def any_pair(
             return _any_equal(left, right)
         left, right = _extremes(left), _extremes(right)
     result: bool | None = False
-    for one in left:
-        for other in right:
-            holds = compare(one, other)
+    for left_value in left:
+        for right_value in right:
+            holds = compare(left_value, right_value)
             if holds:
                 return True
             if holds is None:
@@ -68,34 +68,34 @@ def _extremes(values: list[Value]) -> list[Value]:
     texts = [v for v in values if isinstance(v, str) and v]
     numeric = [(n, v) for v in texts if (n := numeral(v)) is not None]
     words = [v for v in texts if numeral(v) is None]
-    found: list[Value] = []
+    extremes: list[Value] = []
     if integers:
-        found += (min(integers), max(integers))
+        extremes += (min(integers), max(integers))
     if doubles:
-        found += (min(doubles), max(doubles))
+        extremes += (min(doubles), max(doubles))
     if texts:
-        found += (min(texts, key=text_to_bytes), max(texts, key=text_to_bytes))
+        extremes += (min(texts, key=text_to_bytes), max(texts, key=text_to_bytes))
     if numeric:
-        found += (min(numeric)[1], max(numeric)[1])
-    found += words[:1]
-    found += [v for v in values if v != v][:1]
+        extremes += (min(numeric)[1], max(numeric)[1])
+    extremes += words[:1]
+    extremes += [v for v in values if v != v][:1]
     if any(v is None or v == "" for v in values):
-        found.append(None)
-    return found
+        extremes.append(None)
+    return extremes
 
 
 def _any_equal(left: list[Value], right: list[Value]) -> bool | None:
-    one, other = _ArrayElements(left), _ArrayElements(right)
-    if one.texts & other.texts or any(
-        _share_number(mine, yours)
-        for mine, yours in (
-            (one.numbers, other.numbers),
-            (one.numbers, other.numerals),
-            (one.numerals, other.numbers),
+    left_elements, right_elements = _ArrayElements(left), _ArrayElements(right)
+    if left_elements.texts & right_elements.texts or any(
+        _share_number(left_numbers, right_numbers)
+        for left_numbers, right_numbers in (
+            (left_elements.numbers, right_elements.numbers),
+            (left_elements.numbers, right_elements.numerals),
+            (left_elements.numerals, right_elements.numbers),
         )
     ):
         return True
-    return None if one.has_null or other.has_null else False
+    return None if left_elements.has_null or right_elements.has_null else False
 
 
 class _ArrayElements:

@@ -52,15 +52,15 @@ def check(text: str, kind: ContextKind, functions: Functions = BUILTINS) -> str 
         message = error.message
         variable = _VARIABLE.match(text, error.position) if rules.expands_variables else None
         if variable is not None:
-            message = message.replace(_stand_in(variable), variable[0])
+            message = message.replace(_placeholder(variable), variable[0])
         return str(ExpressionError(message, error.position, text))
     return None
 
 
 def _without_variables(text: str) -> str:
     """Replace every variable by a number of the same length, so that positions stay valid."""
-    return _VARIABLE.sub(_stand_in, text)
+    return _VARIABLE.sub(_placeholder, text)
 
 
-def _stand_in(variable: re.Match[str]) -> str:
+def _placeholder(variable: re.Match[str]) -> str:
     return "0" * len(variable[0])

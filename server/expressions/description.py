@@ -52,7 +52,7 @@ def describe(expr: Expr) -> ExpressionDescription:
     return _DESCRIBERS[type(expr)](expr)
 
 
-def _all(nodes: tuple[Expr, ...]) -> list[ExpressionDescription]:
+def _describe_all(nodes: tuple[Expr, ...]) -> list[ExpressionDescription]:
     return [describe(node) for node in nodes]
 
 
@@ -93,7 +93,7 @@ def _between(node: Between) -> ExpressionDescription:
 
 
 def _in(node: In) -> ExpressionDescription:
-    return {"node": "in", "operand": describe(node.operand), "items": _all(node.items)}
+    return {"node": "in", "operand": describe(node.operand), "items": _describe_all(node.items)}
 
 
 def _like(node: Like) -> ExpressionDescription:
@@ -113,19 +113,19 @@ def _affix(node: Affix) -> ExpressionDescription:
         "node": "affix",
         "operator": node.operator,
         "operand": describe(node.operand),
-        "items": _all(node.items),
+        "items": _describe_all(node.items),
     }
 
 
 def _call(node: Call) -> ExpressionDescription:
-    return {"node": "call", "name": node.name, "arguments": _all(node.arguments)}
+    return {"node": "call", "name": node.name, "arguments": _describe_all(node.arguments)}
 
 
 def _aggregate(node: Aggregate) -> ExpressionDescription:
     return {
         "node": "aggregate",
         "name": node.name,
-        "arguments": _all(node.arguments),
+        "arguments": _describe_all(node.arguments),
         "result": AGGREGATES[node.name].result,
     }
 
@@ -144,8 +144,8 @@ _DESCRIBERS: Final[Mapping[type[Expr], Callable[[Any], ExpressionDescription]]] 
     IsNull: _unary("is null"),
     IsNan: _unary("is nan"),
     Not: _unary("not"),
-    And: lambda node: {"node": "and", "operands": _all(node.operands)},
-    Or: lambda node: {"node": "or", "operands": _all(node.operands)},
+    And: lambda node: {"node": "and", "operands": _describe_all(node.operands)},
+    Or: lambda node: {"node": "or", "operands": _describe_all(node.operands)},
     Call: _call,
     Aggregate: _aggregate,
 }

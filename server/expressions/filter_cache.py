@@ -36,9 +36,9 @@ from server.expressions.tree import (
     walk,
 )
 
-_LONGEST: Final = 256
+_MAX_FILTER_LENGTH: Final = 256
 """Maximum length of a cached filter, in characters."""
-_KEPT: Final = 2048
+_MAX_CACHED: Final = 2048
 """Maximum number of cached forms, and of texts; some 10 MB at most."""
 
 _CONSTANT: Final = re.compile(
@@ -59,16 +59,13 @@ class FilterParser:
     Args:
         functions: the functions that filters may call.
         limits: size limits of a filter. See `parse`.
-
-    Attributes:
-        limits: see above.
     """
 
     def __init__(self, functions: Functions, limits: SizeLimits | None = None) -> None:
         self.limits: Final = limits
         self._functions: Final = functions
         self._forms: dict[Hashable, _Build] = {}
-        self._parse_cached: Final = lru_cache(maxsize=_KEPT)(self._parse_uncached)
+        self._parse_cached: Final = lru_cache(maxsize=_MAX_CACHED)(self._parse_uncached)
 
     def parse(self, text: str) -> Expr:
         """Parse a filter, or build its tree from the cache.
@@ -76,7 +73,7 @@ class FilterParser:
         Raises:
             ExpressionError: the text is no filter.
         """
-        if len(text) > _LONGEST:
+        if len(text) > _MAX_FILTER_LENGTH:
             return self._parse_uncached(text)
         if "\\" in text or '"' in text:
             return self._parse_cached(text)
@@ -94,11 +91,11 @@ class FilterParser:
         if build is not None:
             return build(constants)
         expr = self._parse_cached(text)
-        places = _places(pieces)
-        if _literals_stand_at(places, constants, expr):
-            if len(self._forms) == _KEPT:
+        numbers = _constant_numbers(pieces)
+        if _literals_stand_at(numbers, constants, expr):
+            if len(self._forms) == _MAX_CACHED:
                 self._forms.clear()
-            self._forms[form] = _builder(expr, places)
+            self._forms[form] = _builder(expr, numbers)
         return expr
 
     def _parse_uncached(self, text: str) -> Expr:
@@ -112,19 +109,19 @@ def _value(constant: str) -> _Constant:
     return float(constant) if "." in constant else int(constant)
 
 
-def _places(pieces: Sequence[str]) -> Mapping[int, int]:
+def _constant_numbers(pieces: Sequence[str]) -> Mapping[int, int]:
     """Return constants by their positions in a text; every other piece is a constant."""
-    places: dict[int, int] = {}
+    numbers: dict[int, int] = {}
     position = 0
     for number, piece in enumerate(pieces):
         if number % 2:
-            places[position] = number // 2
+            numbers[position] = number // 2
         position += len(piece)
-    return places
+    return numbers
 
 
 def _literals_stand_at(
-    places: Mapping[int, int], constants: Sequence[_Constant], expr: Expr
+    numbers: Mapping[int, int], constants: Sequence[_Constant], expr: Expr
 ) -> bool:
     """Return whether the tree has a literal for each constant, and depends on them in no other way.
 
@@ -133,40 +130,44 @@ def _literals_stand_at(
     nodes = list(walk(expr))
     if not all(isinstance(node, _REPLACEABLE) for node in nodes):
         return False
-    found = [node for node in nodes if isinstance(node, Literal) and node.position in places]
-    return sorted(node.position for node in found) == list(places) and all(
-        node == Literal(constants[places[node.position]]) for node in found
+    literals = [node for node in nodes if isinstance(node, Literal) and node.position in numbers]
+    return sorted(node.position for node in literals) == list(numbers) and all(
+        node == Literal(constants[numbers[node.position]]) for node in literals
     )
 
 
-def _builder(like: Expr, places: Mapping[int, int]) -> _Build:
+def _builder(like: Expr, numbers: Mapping[int, int]) -> _Build:
     """Return a function that builds trees like this one, with other constants at some positions."""
     match like:
-        case Literal(position=position) if position in places:
-            place = places[position]
-            return lambda given: Literal(given[place])
+        case Literal(position=position) if position in numbers:
+            number = numbers[position]
+            return lambda constants: Literal(constants[number])
         case Comparison(operator, Identifier() as field, Literal(position=position)) if (
-            position in places
+            position in numbers
         ):
-            place = places[position]
-            return lambda given: Comparison(operator, field, Literal(given[place]))
+            number = numbers[position]
+            return lambda constants: Comparison(operator, field, Literal(constants[number]))
         case Comparison(operator, left, right):
-            makes_left, makes_right = _builder(left, places), _builder(right, places)
-            return lambda given: Comparison(operator, makes_left(given), makes_right(given))
+            makes_left, makes_right = _builder(left, numbers), _builder(right, numbers)
+            return lambda constants: Comparison(
+                operator, makes_left(constants), makes_right(constants)
+            )
         case Between(operand, low, high):
-            makes = [_builder(part, places) for part in (operand, low, high)]
-            return lambda given: Between(*[make(given) for make in makes])
+            makes = [_builder(part, numbers) for part in (operand, low, high)]
+            return lambda constants: Between(*[make(constants) for make in makes])
         case And(operands) | Or(operands):
-            kind, makes = type(like), [_builder(operand, places) for operand in operands]
-            return lambda given: kind(tuple([make(given) for make in makes]))
+            kind, makes = type(like), [_builder(operand, numbers) for operand in operands]
+            return lambda constants: kind(tuple([make(constants) for make in makes]))
         case In(operand, items):
             make_operand, makes = (
-                _builder(operand, places),
-                [_builder(one, places) for one in items],
+                _builder(operand, numbers),
+                [_builder(item, numbers) for item in items],
             )
-            return lambda given: In(make_operand(given), tuple([make(given) for make in makes]))
+            return lambda constants: In(
+                make_operand(constants), tuple([make(constants) for make in makes])
+            )
         case Not(operand):
-            make_operand = _builder(operand, places)
-            return lambda given: Not(make_operand(given))
+            make_operand = _builder(operand, numbers)
+            return lambda constants: Not(make_operand(constants))
         case _:
             return lambda _: like

@@ -33,7 +33,9 @@ from server.expressions.tree import (
 if TYPE_CHECKING:
     from server.message_types.base import MessageType
 
-_CHOOSING: Final = frozenset({"MIN", "MAX", "LEAST", "GREATEST", "ARRAY_MIN", "ARRAY_MAX"})
+_COMPARING_FUNCTIONS: Final = frozenset(
+    {"MIN", "MAX", "LEAST", "GREATEST", "ARRAY_MIN", "ARRAY_MAX"}
+)
 """Functions that compare their arguments."""
 
 
@@ -63,9 +65,9 @@ def with_inferred(expr: Expr, is_untyped: Callable[[Reference], bool]) -> Expr:
                 return Between(marked(operand), marked(low), marked(high), position=node.position)
             case In(operand, items) if not _any_literal(operand, *items):
                 return In(marked(operand), tuple(map(marked, items)), position=node.position)
-            case Call(name, arguments) if name in _CHOOSING:
+            case Call(name, arguments) if name in _COMPARING_FUNCTIONS:
                 return Call(name, tuple(map(marked, arguments)), position=node.position)
-            case Aggregate(name, arguments) if name in _CHOOSING:
+            case Aggregate(name, arguments) if name in _COMPARING_FUNCTIONS:
                 return Aggregate(name, tuple(map(marked, arguments)), position=node.position)
         return node
 

@@ -190,7 +190,7 @@ class _Parser(TokenCursor):
         hints: set[str] = set()
         if self._accept_word("HINT"):
             hints.add(self._hint())
-            while self._another_hint():
+            while self._has_another_hint():
                 self._advance()
                 hints.add(self._hint())
         return Field(source, destination, "OPTIONAL" in hints, "SET_CURRENT" in hints)
@@ -260,8 +260,8 @@ class _Parser(TokenCursor):
         if self._limits is not None and self._literal_count > self._limits.max_literals:
             raise self._too_many_error(self._limits.max_literals, "numbers and texts")
 
-    def _too_many_error(self, most: int, things: str) -> ExpressionError:
-        return ExpressionError(f"more than {most} {things}", self._token.position, self._text)
+    def _too_many_error(self, limit: int, items: str) -> ExpressionError:
+        return ExpressionError(f"more than {limit} {items}", self._token.position, self._text)
 
     def _infix(self, left: Expr, binding: int) -> Expr:
         self._count_node()
@@ -405,10 +405,10 @@ class _Parser(TokenCursor):
         self._expect_symbol(")", 'a comma or ")"')
         return items
 
-    def _pattern(self, wanted: str) -> Pattern:
+    def _pattern(self, expected: str) -> Pattern:
         token = self._token
         if not isinstance(token.value, StringToken):
-            raise self._unexpected_error(f"a quoted text, {wanted}")
+            raise self._unexpected_error(f"a quoted text, {expected}")
         self._advance()
         pattern = Pattern(token.value.pattern, token.value.raw, position=token.position)
         compile_pattern(pattern, self._text)
@@ -445,18 +445,20 @@ class _Parser(TokenCursor):
         self._expect_symbol(")", 'a comma or ")"')
         return tuple(arguments)
 
-    def _check_arity(self, name: Token, minimum: int, maximum: int | None, given: int) -> None:
-        if minimum <= given and (maximum is None or given <= maximum):
+    def _check_arity(self, name: Token, minimum: int, maximum: int | None, count: int) -> None:
+        if minimum <= count and (maximum is None or count <= maximum):
             return
         if maximum is None:
-            wanted = f"at least {minimum}"
+            expected = f"at least {minimum}"
         elif minimum == maximum:
-            wanted = str(minimum) if minimum else "no"
+            expected = str(minimum) if minimum else "no"
         else:
-            wanted = f"{minimum} to {maximum}"
-        plural = "" if wanted in ("1", "at least 1") else "s"
+            expected = f"{minimum} to {maximum}"
+        plural = "" if expected in ("1", "at least 1") else "s"
         raise ExpressionError(
-            f"{name.text} takes {wanted} argument{plural}, {given} given", name.position, self._text
+            f"{name.text} takes {expected} argument{plural}, {count} given",
+            name.position,
+            self._text,
         )
 
     # ---- fields and joins
@@ -484,7 +486,7 @@ class _Parser(TokenCursor):
                 return hint
         raise self._unexpected_error("OPTIONAL or SET_CURRENT after HINT")
 
-    def _another_hint(self) -> bool:
+    def _has_another_hint(self) -> bool:
         """Return whether a hint follows the current comma, rather than the next field of a list."""
         if self._token.text != ",":
             return False

@@ -58,8 +58,8 @@ def field_to_text(field: Field) -> str:
     """Write a constructed field."""
     hints = [
         hint
-        for hint, given in (("OPTIONAL", field.is_optional), ("SET_CURRENT", field.set_current))
-        if given
+        for hint, is_given in (("OPTIONAL", field.is_optional), ("SET_CURRENT", field.set_current))
+        if is_given
     ]
     hint = f" HINT {','.join(hints)}" if hints else ""
     return f"{to_text(field.source)} AS {path_to_text(field.destination)}{hint}"
@@ -135,8 +135,8 @@ def _print_test(expr: Expr, negation: str) -> str:
 
 def _operand(expr: Expr, power: int) -> str:
     """Return the text of an operand, in parentheses if it binds less tightly than required."""
-    text, own = _print(expr)
-    return text if own >= power else f"({text})"
+    text, own_power = _print(expr)
+    return text if own_power >= power else f"({text})"
 
 
 def _list(items: tuple[Expr, ...]) -> str:

@@ -14,7 +14,7 @@ from server.expressions.rewrite import rewrite
 from server.expressions.tree import Call, Expr, Identifier, Literal
 from server.message_types.paths import Path
 
-_OF_THE_WHOLE: Final = frozenset({"MESSAGE_SIZE"})
+_WHOLE_MESSAGE_FUNCTIONS: Final = frozenset({"MESSAGE_SIZE"})
 """Functions that reveal something about all fields."""
 
 
@@ -29,7 +29,7 @@ def hide(expr: Expr, shows: Callable[[Path], bool]) -> Expr:
     def change(node: Expr) -> Expr:
         if isinstance(node, Identifier) and not shows(node.path):
             return Literal(None, position=node.position)
-        if isinstance(node, Call) and node.name in _OF_THE_WHOLE:
+        if isinstance(node, Call) and node.name in _WHOLE_MESSAGE_FUNCTIONS:
             return Literal(None, position=node.position)
         return node
 

@@ -24,11 +24,11 @@ def rewrite(expr: Expr, change: Callable[[Expr], Expr]) -> Expr:
     if changed is not expr:
         return changed
     others: dict[str, Any] = {}
-    for one in fields(expr):
-        value = getattr(expr, one.name)
-        other = _rewrite_in(value, change)
-        if other is not value:
-            others[one.name] = other
+    for field in fields(expr):
+        value = getattr(expr, field.name)
+        rewritten = _rewrite_in(value, change)
+        if rewritten is not value:
+            others[field.name] = rewritten
     return replace(expr, **others) if others else expr
 
 

@@ -181,9 +181,9 @@ def _comparator(holds: Callable[[Any, Any], bool], name: str) -> Comparator:
     return compare
 
 
-def _numbers(word: str, value: Number) -> tuple[Number, Number]:
+def _numbers(string: str, value: Number) -> tuple[Number, Number]:
     """Return two numbers that compare as the text and the number do: words exceed all numbers."""
-    converted = numeral(word)
+    converted = numeral(string)
     if converted is not None:
         return converted, value
     return (NAN, NAN) if value != value else (1, 0)
@@ -318,12 +318,14 @@ class LiteralSet:
         if value is None or value == "":
             return None
         if isinstance(value, str):
-            found = value in self.texts or (bool(self.numbers) and numeral(value) in self.numbers)
+            is_member = value in self.texts or (
+                bool(self.numbers) and numeral(value) in self.numbers
+            )
         else:
-            found = value in self.numbers or value in self.text_numbers
-        if not found and self.large:
-            found = is_in(value, self.large) is True
-        if found:
+            is_member = value in self.numbers or value in self.text_numbers
+        if not is_member and self.large:
+            is_member = is_in(value, self.large) is True
+        if is_member:
             return True
         return None if self.has_null else False
 
@@ -369,13 +371,13 @@ def _operation(
     def operate(left: Value, right: Value) -> Number | None:
         if type(left) is float and type(right) is float:
             return doubles(left, right)
-        one, other = number(left), number(right)
-        if one is None or other is None:
+        left_number, right_number = number(left), number(right)
+        if left_number is None or right_number is None:
             return None
-        if isinstance(one, int) and isinstance(other, int):
-            result = integers(one, other)
+        if isinstance(left_number, int) and isinstance(right_number, int):
+            result = integers(left_number, right_number)
             return bounded(result) if isinstance(result, int) else result
-        return doubles(float(one), float(other))
+        return doubles(float(left_number), float(right_number))
 
     return operate
 
@@ -484,6 +486,6 @@ def identity_key(value: Value) -> Number | str | None:
     return _or_number(value) if isinstance(value, str) else value
 
 
-def _or_number(word: str) -> Number | str:
-    converted = numeral(word)
-    return word if converted is None else converted
+def _or_number(string: str) -> Number | str:
+    converted = numeral(string)
+    return string if converted is None else converted

@@ -12,7 +12,7 @@ from server.expressions.tokens import Token, tokenize
 
 ItemT = TypeVar("ItemT")
 
-_AHEAD: Final = 2
+_LOOKAHEAD: Final = 2
 """Number of tokens of lookahead after the current one."""
 
 
@@ -22,7 +22,7 @@ class TokenCursor:
     def __init__(self, text: str) -> None:
         self._text = text
         self._unread = tokenize(text)
-        self._tokens = list(islice(self._unread, 1 + _AHEAD))
+        self._tokens = list(islice(self._unread, 1 + _LOOKAHEAD))
         self._index = 0
         self._depth = 0
 
@@ -73,13 +73,13 @@ class TokenCursor:
         self._advance_index()
         return True
 
-    def _expect_word(self, word: str, wanted: str) -> None:
+    def _expect_word(self, word: str, expected: str) -> None:
         if not self._accept_word(word):
-            raise self._unexpected_error(wanted)
+            raise self._unexpected_error(expected)
 
-    def _expect_symbol(self, symbol: str, wanted: str) -> None:
+    def _expect_symbol(self, symbol: str, expected: str) -> None:
         if not self._accept_symbol(symbol):
-            raise self._unexpected_error(wanted)
+            raise self._unexpected_error(expected)
 
     def _increase_depth(self) -> None:
         self._depth += 1
@@ -94,18 +94,18 @@ class TokenCursor:
         self._depth -= 1
         return item
 
-    def _unexpected_error(self, wanted: str) -> ExpressionError:
+    def _unexpected_error(self, expected: str) -> ExpressionError:
         token = self._token
         hint = ""
         if token.kind == "end":
-            found = "the end"
+            actual = "the end"
         else:
-            found = self._text[token.position : token.position + max(len(token.text), 1)]
-            if len(found) > 40:
-                found = found[:37] + "..."
+            actual = self._text[token.position : token.position + max(len(token.text), 1)]
+            if len(actual) > 40:
+                actual = actual[:37] + "..."
         after_operand = self._index > 0 and self._tokens[self._index - 1].text != "("
-        if token.kind == "identifier" and found.startswith("/") and after_operand:
+        if token.kind == "identifier" and actual.startswith("/") and after_operand:
             hint = " (to divide, put white space on both sides of the slash)"
         return ExpressionError(
-            f"expected {wanted}, found {found}{hint}", token.position, self._text
+            f"expected {expected}, found {actual}{hint}", token.position, self._text
         )

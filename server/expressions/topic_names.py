@@ -76,21 +76,21 @@ class TopicSelector:
         except TooCostlyError:
             return None
 
-    def match_topic(self, topic: str, effort: SearchCounter) -> bool | None:
+    def match_topic(self, topic: str, search_counter: SearchCounter) -> bool | None:
         """Return whether the topic is selected; None if the step limit is reached.
 
         Args:
             topic: a name.
-            effort: counts the long searches for this name, or for this expression.
+            search_counter: counts the long searches for this name, or for this expression.
 
         Raises:
-            TooCostlyError: a long search is needed and the effort is used up.
+            TooCostlyError: a long search is needed and the budget is used up.
         """
         if self.pattern is None:
             return self.text == topic
         if self.needle not in topic or topic == self.excluded_topic:
             return False
-        return self.pattern.match_name(topic, effort)
+        return self.pattern.match_name(topic, search_counter)
 
 
 def has_regex_characters(name: str) -> bool:

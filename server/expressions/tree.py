@@ -349,17 +349,17 @@ def references(expr: Expr) -> tuple[Reference, ...]:
         and isinstance(expr.right, Literal)
     ):
         return (expr.left.reference,)
-    found: dict[Reference, None] = {}
+    distinct: dict[Reference, None] = {}
     pending = [expr]
     while pending:  # inlined `walk`, which is slow here
         node = pending.pop()
         if isinstance(node, Identifier):
-            found[node.reference] = None
+            distinct[node.reference] = None
         elif isinstance(node, Comparison):
             pending += node.right, node.left
         elif not isinstance(node, Literal):
             pending.extend(reversed(node.children()))
-    return tuple(found)
+    return tuple(distinct)
 
 
 def paths(expr: Expr) -> tuple[Path, ...]:
@@ -373,17 +373,17 @@ def slots(expr: Expr) -> tuple[Slot, ...]:
     These are references and whole aggregates; without aggregates, `references(expr)`. References
     within aggregates do not count.
     """
-    found: dict[Slot, None] = {}
+    distinct: dict[Slot, None] = {}
     pending = [expr]
     while pending:
         node = pending.pop()
         if isinstance(node, Identifier):
-            found[node.reference] = None
+            distinct[node.reference] = None
         elif isinstance(node, Aggregate):
-            found[node] = None
+            distinct[node] = None
         else:
             pending.extend(reversed(node.children()))
-    return tuple(found)
+    return tuple(distinct)
 
 
 def aggregates(expr: Expr) -> tuple[Aggregate, ...]:

@@ -57,7 +57,6 @@ class EventLog:
 
     Attributes:
         targets: the targets, with their counters, in the order of the configuration.
-        recent: see above.
     """
 
     def __init__(
@@ -123,7 +122,7 @@ class EventLog:
         return self._submit_request(TargetRequestKind.FLUSH).done.wait(WAIT_SECONDS)
 
     def allow_rotation(self) -> None:
-        """Let file targets rotate when files are full, which may truncate an earlier log.
+        """Allow file targets to rotate when files are full, which may truncate an earlier log.
 
         Before the instance has started, files are only appended to: an accidental second start
         must not truncate the log of the running instance, and a start after a crash must not
@@ -168,7 +167,7 @@ def _routes(
     """Return the messages that any target wants, by id, with those targets."""
     routes: dict[str, tuple[CatalogueMessage, tuple[LogTarget, ...]]] = {}
     for message in CATALOGUE.values():
-        wanting = tuple(target for target in targets if message.id in target.selected_ids)
-        if wanting:
-            routes[message.id] = message, wanting
+        recipients = tuple(target for target in targets if message.id in target.selected_ids)
+        if recipients:
+            routes[message.id] = message, recipients
     return routes

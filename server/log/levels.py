@@ -39,6 +39,6 @@ def parse_level(name: str) -> Level:
     """
     level = LEVELS.get(name.strip().lower())
     if level is None:
-        known = ", ".join(level.label for level in Level)
-        raise ValueError(f"'{name}' is not a log level; expected one of {known}")
+        labels = ", ".join(level.label for level in Level)
+        raise ValueError(f"'{name}' is not a log level; expected one of {labels}")
     return level

@@ -26,14 +26,14 @@ def select(spec: LogTargetSpec, problems: Problems) -> frozenset[str]:
     if spec.level is not None:
         lowest = next(_levels(spec, "Level", (spec.level,), problems), Level.NONE)
     levels = set(_levels(spec, "Levels", spec.levels, problems))
-    wanted = {
+    message_ids = {
         message.id
         for message in CATALOGUE.values()
         if message.level >= lowest or message.level in levels
     }
-    wanted |= _named(spec, "IncludeErrors", spec.include_errors, problems)
-    wanted -= excluded(spec, problems)
-    return frozenset(wanted)
+    message_ids |= _named(spec, "IncludeErrors", spec.include_errors, problems)
+    message_ids -= excluded(spec, problems)
+    return frozenset(message_ids)
 
 
 def excluded(spec: LogTargetSpec, problems: Problems) -> frozenset[str]:
@@ -57,7 +57,7 @@ def _named(
     ids: set[str] = set()
     for pattern in patterns:
         try:
-            found = {message.id for message in matching(pattern)}
+            matches = {message.id for message in matching(pattern)}
         except re.error as problem:
             problems.error(
                 spec,
@@ -66,12 +66,12 @@ def _named(
                 "write ids like 00-0015, or expressions like 12-.*, separated by commas",
             )
             continue
-        if not found:
+        if not matches:
             problems.info(
                 spec,
                 f"Target/{element}",
                 f"no message of this server has an id that matches '{pattern}'",
                 "ampserr lists the ids that there are",
             )
-        ids |= found
+        ids |= matches
     return frozenset(ids)

@@ -66,12 +66,12 @@ _UNRENDERABLE: Final = (
 """Exceptions that the `__str__` of a value may raise: the entry then shows the value's type."""
 
 
-def printable(value: object, longest: int | None = None) -> str:
+def printable(value: object, max_length: int | None = None) -> str:
     """Return the text of a value in the log; None is empty, bytes are decoded as UTF-8.
 
     Args:
         value: the value.
-        longest: maximum characters, above which the middle is left out; None for no limit.
+        max_length: maximum characters, above which the middle is left out; None for no limit.
     """
     if type(value) is str:  # the most frequent type
         text = value
@@ -84,9 +84,9 @@ def printable(value: object, longest: int | None = None) -> str:
             text = str(value)
         except _UNRENDERABLE:
             return f"<{type(value).__name__}>"
-    if longest is not None and len(text) > longest:
-        more = len(text) - longest
-        text = f"{text[: longest - _END]}... {more} characters more ...{text[-_END:]}"
+    if max_length is not None and len(text) > max_length:
+        omitted = len(text) - max_length
+        text = f"{text[: max_length - _END]}... {omitted} characters more ...{text[-_END:]}"
     return text if text.isprintable() else text.translate(_UNPRINTABLE)
 
 
@@ -123,18 +123,18 @@ class MessageTemplate:
         self.required = frozenset(field for _, field, lead in parts if not lead)
         self.optional = frozenset(field for _, field, lead in parts if lead)
 
-    def render(self, fields: Mapping[str, object], longest: int | None = None) -> str:
+    def render(self, fields: Mapping[str, object], max_length: int | None = None) -> str:
         """Return the text with its values; a required field that is missing is shown as `?`.
 
         Args:
             fields: the values.
-            longest: see `printable`.
+            max_length: see `printable`.
         """
         pieces: list[str] = []
         for literal, field, lead in self._parts:
             pieces.append(literal)
             if field in fields:
-                value = printable(fields[field], longest)
+                value = printable(fields[field], max_length)
                 if value and lead:
                     pieces.append(lead)
                 pieces.append(value)

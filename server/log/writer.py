@@ -19,7 +19,7 @@ from server.log.renderer import entry_logger
 from server.log.target_writer import BATCH_SIZE, FAILED, TargetWriter
 from server.log.targets import LogLine, LogTarget
 
-_MANY: Final = 8
+_BATCH_THRESHOLD: Final = 8
 """Entries taken at once from which on the writer pauses, to get larger batches."""
 _PAUSE_SECONDS: Final = 0.005
 """Length of the pause. Each wake-up of the writer takes the GIL from the message path, and each
@@ -59,7 +59,7 @@ class EventLogWriter:
             for targets, count in dropped.items():
                 for target in targets:
                     self._writers[target].skip_entries(count)
-            if len(items) >= _MANY and is_open:
+            if len(items) >= _BATCH_THRESHOLD and is_open:
                 self._buffer.wait_for_more(_PAUSE_SECONDS)
 
     def _process_items(self, items: Sequence[BufferItem]) -> bool:
@@ -88,11 +88,11 @@ class EventLogWriter:
     def _distribute(self, entries: Sequence[EventLogEntry]) -> None:
         if not entries:
             return
-        wanted: dict[LogTarget, list[LogLine]] = {target: [] for target in self._writers}
+        lines_by_target: dict[LogTarget, list[LogLine]] = {target: [] for target in self._writers}
         for entry, line in zip(entries, self._logger.lines(entries), strict=True):
             for target in entry[1]:
-                wanted[target].append(line)
-        for target, lines in wanted.items():
+                lines_by_target[target].append(line)
+        for target, lines in lines_by_target.items():
             if lines:
                 self._writers[target].append_lines(lines)
 

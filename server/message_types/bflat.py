@@ -58,13 +58,13 @@ class BFlatType:
 
     def extractor(self, paths: Sequence[Path]) -> Extractor:
         """Compile a reader of `paths`, see `MessageType.extractor`."""
-        wanted = _places(paths)
+        slots = _slots_by_tag(paths)
         empty: list[Value] = [None] * len(paths)
 
         def extract(body: bytes) -> tuple[Value, ...]:
             out = empty.copy()
             try:  # noqa: SIM105 - contextlib.suppress costs a tenth of the whole read
-                _read(body, wanted, out)
+                _read(body, slots, out)
             except (BodyError, IndexError, struct.error):
                 pass  # damaged from here on: values read so far are kept, the rest is NULL
             return tuple(out)
@@ -77,10 +77,10 @@ class BFlatType:
         Raises:
             BodyError: the body cannot be parsed.
         """
-        found: dict[str, Tree] = {}
+        result: dict[str, Tree] = {}
         for tag, code, start, end in fields(body):
-            found.setdefault(bytes_to_text(tag), cast("Tree", decode(body, code, start, end)))
-        return found
+            result.setdefault(bytes_to_text(tag), cast("Tree", decode(body, code, start, end)))
+        return result
 
     def build(self, fields: Sequence[FieldValue]) -> bytes:
         """Make a body from values, see `MessageType.build`."""
@@ -97,13 +97,13 @@ class BFlatType:
     def differ(self, previous: bytes, current: bytes, keep: Sequence[Path]) -> bytes | None:
         """Return the difference for delta subscribers, see `MessageType.differ`."""
         before = _parse(previous)
-        kept = {_tag(path) for path in keep}
+        kept_tags = {_tag(path) for path in keep}
         difference = {
             tag: value
             for tag, value in _parse(current).items()
-            if tag in kept or not _same(before.get(tag), value)
+            if tag in kept_tags or not _are_equal(before.get(tag), value)
         }
-        return _render(difference) if difference.keys() - kept else None
+        return _render(difference) if difference.keys() - kept_tags else None
 
     def select(self, body: bytes, selection: FieldSelection) -> bytes:
         """Apply a select list, see `MessageType.select`."""
@@ -126,15 +126,15 @@ def _tag(path: Path) -> bytes:
     return text_to_bytes("/".join(step for step in path if isinstance(step, str)))
 
 
-def _places(paths: Sequence[Path]) -> dict[bytes, Places]:
+def _slots_by_tag(paths: Sequence[Path]) -> dict[bytes, Places]:
     """Return tag -> the slots of its values, each with the subscripts to apply."""
-    places: dict[bytes, Places] = {}
+    by_tag: dict[bytes, Places] = {}
     for slot, path in enumerate(paths):
         names = [step for step in path if isinstance(step, str)]
         if list(path[: len(names)]) == names:  # there are no names below an array
             tag = _tag(path)
-            places[tag] = (*places.get(tag, ()), (slot, path[len(names) :]))
-    return places
+            by_tag[tag] = (*by_tag.get(tag, ()), (slot, path[len(names) :]))
+    return by_tag
 
 
 def _parse(body: bytes) -> Message:
@@ -148,24 +148,24 @@ def _render(message: Message) -> bytes:
     return b"".join([pair(tag, *value) for tag, value in message.items()])
 
 
-def _same(one: Encoded | None, other: Encoded) -> bool:
+def _are_equal(left: Encoded | None, right: Encoded) -> bool:
     """Return whether two values are equal; integers may differ in width."""
-    if one == other:
+    if left == right:
         return True
-    if one is None or one[0] not in _INTEGERS or other[0] not in _INTEGERS:
+    if left is None or left[0] not in _INTEGERS or right[0] not in _INTEGERS:
         return False
-    value = decode(one[1], one[0], 0, len(one[1]))
-    return value is not None and value == decode(other[1], other[0], 0, len(other[1]))
+    value = decode(left[1], left[0], 0, len(left[1]))
+    return value is not None and value == decode(right[1], right[0], 0, len(right[1]))
 
 
-def _read(body: bytes, wanted: Mapping[bytes, Places], out: list[Value]) -> None:
+def _read(body: bytes, slots: Mapping[bytes, Places], out: list[Value]) -> None:
     """Read the wanted tags; stop when all are found or the body is malformed.
 
     This is the hot loop of the type: the skipping of short tags and short values is inlined.
     """
     position = 0
     end = len(body)
-    missing = set(wanted)
+    missing = set(slots)
     while position < end and missing:
         first = body[position]
         tag_start = position + 1
@@ -186,9 +186,9 @@ def _read(body: bytes, wanted: Mapping[bytes, Places], out: list[Value]) -> None
             if position > end:
                 return
             missing.discard(tag)
-            _take(decode(body, code, start, position), wanted[tag], out)
+            _add_value(decode(body, code, start, position), slots[tag], out)
 
 
-def _take(value: Value, places: Places, out: list[Value]) -> None:
-    for slot, subscripts in places:
+def _add_value(value: Value, slots: Places, out: list[Value]) -> None:
+    for slot, subscripts in slots:
         out[slot] = read_path(cast("Tree", value), subscripts) if subscripts else value

@@ -188,13 +188,13 @@ def _decode_leb128(body: bytes, start: int, end: int) -> Scalar:
         return None
 
 
-def _fixed(code: BFlatCode) -> Callable[[bytes, int, int], Scalar]:
+def _fixed_reader(code: BFlatCode) -> Callable[[bytes, int, int], Scalar]:
     unpack = _FIXED[code].unpack_from
     return lambda body, start, _: unpack(body, start)[0]
 
 
 _SCALARS: dict[int, Callable[[bytes, int, int], Scalar]] = {
-    **{code: _fixed(code) for code in _FIXED},
+    **{code: _fixed_reader(code) for code in _FIXED},
     BFlatCode.NULL: lambda _body, _start, _end: None,
     BFlatCode.STRING: _decode_text,
     BFlatCode.BINARY: _decode_text,

@@ -103,11 +103,11 @@ class BsonType(RawTreeType):
         """See `RawTreeType.is_null`."""
         return leaf in _NULLS
 
-    def are_equal(self, one: bytes, other: bytes) -> bool:
+    def are_equal(self, left: bytes, right: bytes) -> bool:
         """See `RawTreeType.are_equal`: integers may differ in width."""
-        if one[0] not in _WHOLE_NUMBERS or other[0] not in _WHOLE_NUMBERS:
-            return one == other
-        return SCALARS[one[0]](one, 1, len(one)) == SCALARS[other[0]](other, 1, len(other))
+        if left[0] not in _WHOLE_NUMBERS or right[0] not in _WHOLE_NUMBERS:
+            return left == right
+        return SCALARS[left[0]](left, 1, len(left)) == SCALARS[right[0]](right, 1, len(right))
 
     def decode_array(self, leaf: bytes) -> list[RawNode] | None:
         """See `RawTreeType.decode_array`."""
@@ -181,14 +181,14 @@ def _read(
             return
         name = body[position + 1 : name_end]
         if name in missing:
-            _take(body, body[position], value, after, names[name], out)
+            _read_wanted(body, body[position], value, after, names[name], out)
             missing.discard(name)
             if not missing:
                 return
         position = after
 
 
-def _take(
+def _read_wanted(
     body: bytes, kind: int, start: int, after: int, wanted: WantedFields, out: list[Value]
 ) -> None:
     if kind == _DOCUMENT:

@@ -94,18 +94,24 @@ class CompositeGlobalType(LiteralType):
 
     def extractor(self, paths: Sequence[Path]) -> Extractor:
         """Compile a reader of `paths`, see `MessageType.extractor`."""
-        whole = [path[:-1] if path and isinstance(path[-1], int) else path for path in paths]
+        part_paths = [path[:-1] if path and isinstance(path[-1], int) else path for path in paths]
         subscripts = [path[-1:] if path and isinstance(path[-1], int) else () for path in paths]
-        extractors = [child.extractor(whole) for child in self._children]
+        extractors = [child.extractor(part_paths) for child in self._children]
         empty: tuple[Value, ...] = (None,) * len(paths)
 
         def extract(body: bytes) -> tuple[Value, ...]:
             parts, _ = _leading_parts(body, len(extractors))
-            found = [read(part) for read, part in zip(extractors, parts, strict=False) if part]
-            return tuple(map(combine, zip(*found, strict=True), subscripts)) if found else empty
+            part_values = [
+                read(part) for read, part in zip(extractors, parts, strict=False) if part
+            ]
+            return (
+                tuple(map(combine, zip(*part_values, strict=True), subscripts))
+                if part_values
+                else empty
+            )
 
-        def combine(found: Sequence[Value], subscript: Path) -> Value:
-            values = [value for value in found if value is not None]
+        def combine(part_values: Sequence[Value], subscript: Path) -> Value:
+            values = [value for value in part_values if value is not None]
             value = values[0] if len(values) == 1 else _joined(values)
             return read_path(cast("Tree", value), subscript)
 
@@ -182,8 +188,8 @@ class CompositeLocalType:
         before, _ = self._split(previous)
         after, _ = self._split(current)
         differences = [
-            _differ_part(child, one, other, self._paths_in_part(number, keep))
-            for number, (child, one, other) in enumerate(
+            _differ_part(child, previous_part, current_part, self._paths_in_part(number, keep))
+            for number, (child, previous_part, current_part) in enumerate(
                 zip(self._children, before, after, strict=True)
             )
         ]
@@ -211,15 +217,15 @@ class CompositeLocalType:
     def _set_fields(
         self, parts: list[bytes], payload: bytes, fields: Sequence[FieldValue]
     ) -> bytes:
-        wanted: dict[int, list[FieldValue]] = {}
+        by_part: dict[int, list[FieldValue]] = {}
         for path, value in fields:
             number = self._part_of(path)
             if number is None:
                 raise BodyError(
                     f"{self.name}: no part {path[0] if path else ''!r} to set a field in"
                 )
-            wanted.setdefault(number, []).append((path[1:], value))
-        for number, inner in wanted.items():
+            by_part.setdefault(number, []).append((path[1:], value))
+        for number, inner in by_part.items():
             child = self._children[number]
             parts[number] = (
                 child.update(parts[number], inner) if parts[number] else child.build(inner)

@@ -35,18 +35,18 @@ def load_custom(name: str, library: str, options: Mapping[str, Sequence[str]]) -
     except LibraryError as error:
         raise MessageTypeError("Library", str(error)) from error
     try:
-        made = entry(name, options)
+        instance = entry(name, options)
     except MessageTypeError:
         raise
     except Exception as error:  # user code may raise anything
         raise MessageTypeError(
             "Library", f"{library}: {ENTRY_POINT} failed: {explain(error)}"
         ) from error
-    missing = ", ".join(member for member in _MEMBERS if not hasattr(made, member))
+    missing = ", ".join(member for member in _MEMBERS if not hasattr(instance, member))
     if missing:
-        made_by = f"{library}: {ENTRY_POINT} returned {type(made).__name__}"
+        made_by = f"{library}: {ENTRY_POINT} returned {type(instance).__name__}"
         raise MessageTypeError("Library", f"{made_by}, which lacks {missing}")
-    if not isinstance(made.capabilities, Capabilities):
+    if not isinstance(instance.capabilities, Capabilities):
         raise MessageTypeError("Library", f"{library}: capabilities must be a Capabilities object")
-    checked: MessageType = made
+    checked: MessageType = instance
     return checked

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     """Tag -> its values, in the order of the body; a tag has the place of its first occurrence."""
 
 _SOH = 1
-_GREATEST_SEPARATOR = 127
+_MAX_SEPARATOR = 127
 _MORE_SEPARATORS = ("HeaderSeparator", "MessageSeparator")
 
 
@@ -79,16 +79,16 @@ class FixType:
             text = separator + body.decode("utf-8", "surrogateescape")
             values: list[Value] = []
             for needle in needles:
-                rest = text.partition(needle)[2]
-                value = rest.partition(separator)[0]
-                if needle in rest:
-                    values.append(array_of(rest, needle))
+                remainder = text.partition(needle)[2]
+                value = remainder.partition(separator)[0]
+                if needle in remainder:
+                    values.append(array_of(remainder, needle))
                 else:
                     values.append(value or None)
             return tuple(values) if plain else tuple(map(_element, values, subscripts))
 
-        def array_of(rest: str, needle: str) -> Value:
-            return [part.partition(separator)[0] or None for part in rest.split(needle)]
+        def array_of(remainder: str, needle: str) -> Value:
+            return [part.partition(separator)[0] or None for part in remainder.split(needle)]
 
         return extract
 
@@ -107,13 +107,13 @@ class FixType:
     def differ(self, previous: bytes, current: bytes, keep: Sequence[Path]) -> bytes | None:
         """Return the difference for delta subscribers, see `MessageType.differ`."""
         before = self._parse(previous)
-        kept = {_tag(path) for path in keep}
+        kept_tags = {_tag(path) for path in keep}
         difference = {
             tag: values
             for tag, values in self._parse(current).items()
-            if tag in kept or values != before.get(tag)
+            if tag in kept_tags or values != before.get(tag)
         }
-        if difference.keys() <= kept:
+        if difference.keys() <= kept_tags:
             return None
         return self._render(difference, last_separator=self._ends_with_separator(current))
 
@@ -135,8 +135,8 @@ class FixType:
         """Parse a body into its fields; parts that are no `tag=value` are left out."""
         fields: Fields = {}
         for text in self.normalize_separators(body).split(self._separator):
-            tag, found, value = text.partition(b"=")
-            if not found:
+            tag, separator, value = text.partition(b"=")
+            if not separator:
                 continue
             if tag in fields:
                 fields[tag].append(value)
@@ -172,7 +172,7 @@ def _separator(options: MessageTypeOptions, name: str) -> int | None:
     if text is None:
         return None
     code = int(text) if text.isascii() and text.isdigit() else -1
-    if not 0 <= code <= _GREATEST_SEPARATOR or code == ord("="):
+    if not 0 <= code <= _MAX_SEPARATOR or code == ord("="):
         raise MessageTypeError(
             name, f"expected the ASCII code of a character other than '=', such as 1, not {text!r}"
         )

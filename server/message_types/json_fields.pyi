@@ -1,34 +1,11 @@
 """Reads a few fields of a JSON body, in C; json_fields.pyx describes the design."""
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Protocol
 
 from server.message_types.base import Value
 from server.message_types.bulk import JoinedBodies, RawColumn
+from server.message_types.json_read import WantedMember
 from server.message_types.paths import Path
-
-class WantedMember(Protocol):
-    """A member of an object that paths lead to or through."""
-
-    @property
-    def name(self) -> bytes:
-        """Its name, encoded."""
-
-    @property
-    def slot(self) -> int:
-        """The slot of the path that ends here, -1 if none does."""
-
-    @property
-    def below(self) -> Sequence[tuple[int, Path]]:
-        """The slot and the remaining steps of every path through this member."""
-
-    @property
-    def members(self) -> Sequence[WantedMember]:
-        """The wanted members of its value, if it is an object."""
-
-    @property
-    def by_parts(self) -> bool:
-        """True if `part` always reads its value."""
 
 class FieldReader:
     """Reads the wanted members of bodies; the first of equal names counts. Use one per thread.

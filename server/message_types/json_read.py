@@ -57,7 +57,7 @@ _MAX_SCANNED = 1 << 20
 takes a microsecond per element, in which the server serves no other client."""
 
 _MIN_INTEGER = -(2**63)
-_GREATEST_INTEGER = 2**64 - 1
+_MAX_INTEGER = 2**64 - 1
 
 
 def scanning_extractor(paths: Sequence[Path], *, first_wins: bool) -> Extractor:
@@ -107,7 +107,7 @@ def _bounded(value: Value) -> Value:
     """Convert an integer of more than 64 bits to a double, and an empty array to NULL."""
     if isinstance(value, list):
         return [_bounded(element) for element in value] or None
-    if isinstance(value, int) and not _MIN_INTEGER <= value <= _GREATEST_INTEGER:
+    if isinstance(value, int) and not _MIN_INTEGER <= value <= _MAX_INTEGER:
         try:
             return float(value)
         except OverflowError:
@@ -117,7 +117,7 @@ def _bounded(value: Value) -> Value:
 
 def first_wins_reader(paths: Sequence[Path]) -> FieldReader:
     """Make a reader for which the first of equal keys counts."""
-    members = _want(list(enumerate(paths)), 1)
+    members = _wanted_members(list(enumerate(paths)), 1)
     read_part = _part_reader(paths)
     scan_all = scanning_extractor(paths, first_wins=True)
 
@@ -133,14 +133,21 @@ def first_wins_tests(filters: Sequence[Sequence[LiteralTest]]) -> FilterTests:
     """Make a decider of filters for which the first of equal keys counts."""
     paths = list(dict.fromkeys(test.path for tests in filters for test in tests))
     placed = [
-        [_SlotTest(paths.index(test.path), test.operator, test.literals) for test in tests]
+        [SlotTest(paths.index(test.path), test.operator, test.literals) for test in tests]
         for tests in filters
     ]
-    return FilterTests(_want(list(enumerate(paths)), 1), len(paths), placed)
+    return FilterTests(_wanted_members(list(enumerate(paths)), 1), len(paths), placed)
 
 
-class _SlotTest(NamedTuple):
-    """See `SlotTest`."""
+class SlotTest(NamedTuple):
+    """A test of the value of a slot.
+
+    Attributes:
+        slot: the slot.
+        operator: `=`, `!=`, `<`, `<=`, `>`, `>=`, or `IN` or `NOT IN` for one or none of the
+            literals.
+        literals: numbers of a magnitude below 2^53, or texts, not empty, in ASCII.
+    """
 
     slot: int
     operator: str
@@ -148,17 +155,25 @@ class _SlotTest(NamedTuple):
 
 
 @dataclass(frozen=True)
-class _WantedMember:
-    """See `WantedMember`."""
+class WantedMember:
+    """A member of an object that paths lead to or through.
+
+    Attributes:
+        name: its name, encoded.
+        slot: the slot of the path that ends here, -1 if none does.
+        below: the slot and the remaining steps of every path through this member.
+        members: the wanted members of its value, if it is an object.
+        by_parts: True if `part` of `FieldReader` always reads its value.
+    """
 
     name: bytes
     slot: int
     below: Sequence[_Rest]
-    members: Sequence[_WantedMember]
+    members: Sequence[WantedMember]
     by_parts: bool
 
 
-def _want(paths: Sequence[_Rest], depth: int) -> Sequence[_WantedMember]:
+def _wanted_members(paths: Sequence[_Rest], depth: int) -> Sequence[WantedMember]:
     """Return the wanted members of an object at a depth, from the remaining steps of the paths."""
     if depth > MAX_DEPTH:
         return ()
@@ -169,11 +184,11 @@ def _want(paths: Sequence[_Rest], depth: int) -> Sequence[_WantedMember]:
     return [_member(text_to_bytes(name), below, depth) for name, below in by_name.items()]
 
 
-def _member(name: bytes, below: Sequence[_Rest], depth: int) -> _WantedMember:
+def _member(name: bytes, below: Sequence[_Rest], depth: int) -> WantedMember:
     ends = [slot for slot, rest in below if not rest]
     by_parts = len(ends) > 1 or any(rest and isinstance(rest[0], int) for _, rest in below)
-    members = () if by_parts else _want(below, depth + 1)
-    return _WantedMember(name, ends[0] if ends else -1, below, members, by_parts)
+    members = () if by_parts else _wanted_members(below, depth + 1)
+    return WantedMember(name, ends[0] if ends else -1, below, members, by_parts)
 
 
 def _part_reader(

@@ -40,7 +40,7 @@ _ESCAPED = {"b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
 _INTEGER = re.compile(rb"-?[0-9]{1,20}")
 _NUMBER = re.compile(rb"-?[0-9]++(?:\.[0-9]++)?+(?:[eE][+-]?[0-9]++)?+")
 _MIN_INTEGER = -(2**63)
-_GREATEST_INTEGER = 2**64 - 1
+_MAX_INTEGER = 2**64 - 1
 _WORDS: dict[bytes, bool | float | None] = {
     b"true": True,
     b"false": False,
@@ -210,15 +210,15 @@ class _Scanner:
             return
         depth = 1
         for match in _STRUCTURE.finditer(self._body, self._position):
-            found = match[0]
-            if found in (b"{", b"["):
+            symbol = match[0]
+            if symbol in (b"{", b"["):
                 depth += 1
-            elif found in (b"}", b"]"):
+            elif symbol in (b"}", b"]"):
                 depth -= 1
                 if not depth:
                     self._position = match.end()
                     return
-            elif found == b'"':
+            elif symbol == b'"':
                 break
         raise _MalformedError
 
@@ -241,7 +241,7 @@ def read_scalar(token: bytes) -> bool | int | float | str | None:
         return read_text(token)
     if token in _WORDS:
         return _WORDS[token]
-    if _INTEGER.fullmatch(token) and _MIN_INTEGER <= int(token) <= _GREATEST_INTEGER:
+    if _INTEGER.fullmatch(token) and _MIN_INTEGER <= int(token) <= _MAX_INTEGER:
         return int(token)
     if _NUMBER.fullmatch(token):
         return float(token)

@@ -1,24 +1,8 @@
 """Decides simple filters for many JSON bodies, in C; json_tests.pyx describes the design."""
 
 from collections.abc import Sequence
-from typing import Protocol
 
-from server.message_types.json_fields import WantedMember
-
-class SlotTest(Protocol):
-    """A test of the value of a slot."""
-
-    @property
-    def slot(self) -> int:
-        """The slot."""
-
-    @property
-    def operator(self) -> str:
-        """`=`, `!=`, `<`, `<=`, `>`, `>=`, or `IN` or `NOT IN` for one or none of the literals."""
-
-    @property
-    def literals(self) -> Sequence[float | str]:
-        """The literals: numbers of a magnitude below 2^53, or texts, not empty, in ASCII."""
+from server.message_types.json_read import SlotTest, WantedMember
 
 class FilterTests:
     """Filters that are decided together. Use one per thread.

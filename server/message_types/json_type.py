@@ -77,7 +77,7 @@ class JsonType(RawTreeType):
         if not self._first_wins:
             return None
         read_columns = first_wins_reader(paths).read_columns
-        return lambda joined, count: [RawColumn(*one) for one in read_columns(joined, count)]
+        return lambda joined, count: [RawColumn(*parts) for parts in read_columns(joined, count)]
 
     def parse(self, body: bytes) -> RawTree:
         """See `RawTreeType.parse`."""
@@ -112,9 +112,9 @@ class JsonType(RawTreeType):
         """See `RawTreeType.is_null`."""
         return leaf in _NULLS
 
-    def are_equal(self, one: bytes, other: bytes) -> bool:
+    def are_equal(self, left: bytes, right: bytes) -> bool:
         """See `RawTreeType.are_equal`: numbers are equal only if their texts are."""
-        return one == other
+        return left == right
 
     def decode_array(self, leaf: bytes) -> list[RawNode] | None:
         """See `RawTreeType.decode_array`."""

@@ -51,7 +51,7 @@ LAST_FLAT = MsgpackKind.EXT
 """Kinds up to this one hold no other items."""
 
 
-def _heads() -> Iterator[Head]:
+def _item_heads() -> Iterator[Head]:
     """Yield for every first byte: kind, number of length bytes that follow, and the length if there
     are none (otherwise the number to add to the length: 1 for an ext's type byte)."""
     yield from ((MsgpackKind.POSITIVE, 0, 0) for _ in range(0x80))
@@ -76,7 +76,7 @@ def _heads() -> Iterator[Head]:
     yield from ((MsgpackKind.NEGATIVE, 0, 0) for _ in range(32))
 
 
-HEADS: tuple[Head, ...] = tuple(_heads())
+HEADS: tuple[Head, ...] = tuple(_item_heads())
 
 
 def head(body: bytes, position: int) -> Head:

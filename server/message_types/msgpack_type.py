@@ -119,10 +119,10 @@ class MsgpackType(RawTreeType):
         kind, _, size = head(leaf, 0)
         return kind == MsgpackKind.NIL or (kind in (MsgpackKind.STR, MsgpackKind.BIN) and not size)
 
-    def are_equal(self, one: bytes, other: bytes) -> bool:
+    def are_equal(self, left: bytes, right: bytes) -> bool:
         """See `RawTreeType.are_equal`: numbers and text may differ in width."""
         values = []
-        for leaf in (one, other):
+        for leaf in (left, right):
             kind, start, size = head(leaf, 0)
             if kind not in _COMPARABLE:
                 return False
@@ -199,7 +199,7 @@ def _read(
             name, position = key(body, position)
             wanted = None if name is None else names.get(text_to_bytes(name))
         if wanted is not None:
-            position = _take(body, position, wanted, out)
+            position = _read_wanted(body, position, wanted, out)
             continue
         kind, width, size = HEADS[body[position]]
         if width or kind > LAST_FLAT:
@@ -209,7 +209,7 @@ def _read(
     return position
 
 
-def _take(body: bytes, position: int, wanted: WantedFields, out: list[Value]) -> int:
+def _read_wanted(body: bytes, position: int, wanted: WantedFields, out: list[Value]) -> int:
     for slot, _ in wanted.paths:
         out[slot] = None  # of equal keys the last counts
     kind, start, count = head(body, position)

@@ -23,8 +23,8 @@ class MessageTypeOptions:
     Message Types).
     """
 
-    def __init__(self, given: Mapping[str, Sequence[str]]) -> None:
-        self._given = given
+    def __init__(self, options: Mapping[str, Sequence[str]]) -> None:
+        self._given = options
         self._known_names = {_VERSION_COMPLIANCE}
         version = self.text(_VERSION_COMPLIANCE)
         if version is not None and version not in _VERSIONS:

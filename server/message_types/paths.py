@@ -67,14 +67,14 @@ def parse_path(text: str) -> Path:
 
 def _expected(text: str, position: int, *, after_step: bool) -> str:
     """Return the error message for a text that is invalid at `position`."""
-    rest = text[position:]
-    if rest.startswith("/"):
+    remainder = text[position:]
+    if remainder.startswith("/"):
         return "expected a name after '/'"
-    if rest.startswith("[/"):
+    if remainder.startswith("[/"):
         return "expected names and a closing ']' after '[/'"
-    if rest.startswith("[") and after_step:
+    if remainder.startswith("[") and after_step:
         return "expected a subscript such as [0]"
-    if rest[0].isspace() and after_step:
+    if remainder[0].isspace() and after_step:
         return "expected no space (write [/two words] for a name with spaces)"
     return "expected '/' and a name"
 

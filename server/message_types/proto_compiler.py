@@ -60,13 +60,13 @@ def compile_message(
                 _keep_bytes(message)
         pool.Add(file)
     messages = {name: file for file in files for name in _message_names(file)}
-    home = messages.get(type_name.lstrip("."))
-    if home is None:
+    defining_file = messages.get(type_name.lstrip("."))
+    if defining_file is None:
         raise MessageTypeError("Type", _no_such_message(type_name, messages))
-    syntax = home.syntax or "proto2"
+    syntax = defining_file.syntax or "proto2"
     if syntax not in ("proto2", "proto3"):
         raise MessageTypeError(
-            "ProtoFile", f"{home.name} uses an edition, expected syntax proto2 or proto3"
+            "ProtoFile", f"{defining_file.name} uses an edition, expected syntax proto2 or proto3"
         )
     descriptor = pool.FindMessageTypeByName(type_name.lstrip("."))
     return message_factory.GetMessageClass(descriptor), syntax
@@ -80,15 +80,15 @@ def source_files(proto_paths: Sequence[str], message: type[Message]) -> tuple[Fi
         message: the message's class.
     """
     directories = [_directory(text) for text in proto_paths]
-    found: dict[str, FilePath] = {}
+    paths: dict[str, FilePath] = {}
     waiting = [message.DESCRIPTOR.file]
     while waiting:
         file = waiting.pop()
         for alias, directory in directories:
-            if file.name not in found and _candidate(alias, directory, file.name):
-                found[file.name] = _inside(alias, directory, file.name)
+            if file.name not in paths and _candidate(alias, directory, file.name):
+                paths[file.name] = _inside(alias, directory, file.name)
                 waiting += file.dependencies
-    return tuple(found.values())
+    return tuple(paths.values())
 
 
 def _directory(text: str) -> tuple[str, FilePath]:

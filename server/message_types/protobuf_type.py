@@ -132,8 +132,10 @@ class ProtobufType(LiteralType):
         Raises:
             BodyError: the body cannot be parsed.
         """
-        found: dict[str, Tree] = MessageToDict(self._parse(body), preserving_proto_field_name=True)
-        return found
+        content: dict[str, Tree] = MessageToDict(
+            self._parse(body), preserving_proto_field_name=True
+        )
+        return content
 
     def _parse(self, body: bytes) -> Message:
         try:
@@ -251,7 +253,7 @@ def _get(message: Any, field: FieldDescriptor) -> Any:
     return getattr(message, field.name)
 
 
-def _has(message: Any, field: FieldDescriptor) -> bool:
+def _is_present(message: Any, field: FieldDescriptor) -> bool:
     if field.is_repeated:
         return len(_get(message, field)) > 0
     if field.is_extension:
@@ -276,7 +278,7 @@ def _clear_arrays(message: Message, update: Message) -> None:
         if field.is_repeated:
             if not _is_map(field):
                 _clear(message, field)
-        elif field.message_type is not None and _has(message, field):
+        elif field.message_type is not None and _is_present(message, field):
             _clear_arrays(_get(message, field), value)
 
 
@@ -291,7 +293,7 @@ def _clear_equal(message: Message, previous: Message, kept: RetainedFields) -> b
         below = kept.get(field.name)
         if below == {}:
             continue
-        if not _has(previous, field):
+        if not _is_present(previous, field):
             changed = True
         elif _is_map(field):
             changed |= _clear_equal_entries(value, _get(previous, field))

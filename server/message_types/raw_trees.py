@@ -52,7 +52,7 @@ class RawTreeType(ABC):
         """Return whether a leaf is the format's null."""
 
     @abstractmethod
-    def are_equal(self, one: bytes, other: bytes) -> bool:
+    def are_equal(self, left: bytes, right: bytes) -> bool:
         """Return whether two leaves have the same value, perhaps in different widths."""
 
     @abstractmethod
@@ -139,10 +139,10 @@ class RawTreeType(ABC):
                 difference[name] = node
         return changed, difference
 
-    def _equal(self, one: RawNode | None, other: RawNode) -> bool:
-        if one == other:
+    def _equal(self, left: RawNode | None, right: RawNode) -> bool:
+        if left == right:
             return True
-        return isinstance(one, bytes) and isinstance(other, bytes) and self.are_equal(one, other)
+        return isinstance(left, bytes) and isinstance(right, bytes) and self.are_equal(left, right)
 
     def _select(self, tree: RawTree, selection: FieldSelection, depth: int) -> RawTree:
         selected: RawTree = {}

@@ -93,9 +93,9 @@ class MessageTypes:
         Raises:
             MessageTypeError: see `create`.
         """
-        made = create(name, module, options, find=self.get, libraries=self._libraries)
-        self._types[name] = made
-        return made
+        message_type = create(name, module, options, find=self.get, libraries=self._libraries)
+        self._types[name] = message_type
+        return message_type
 
     def get(self, name: str) -> MessageType:
         """Find a type by its name.

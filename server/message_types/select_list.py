@@ -130,8 +130,8 @@ def _tree(decided: Mapping[Path, bool], *, default: bool) -> FieldSelection:
     """Build the tree of directives, with paths relative to its root; MAX_STEPS bounds recursion."""
     include = decided.get((), default)
     below: defaultdict[str, dict[Path, bool]] = defaultdict(dict)
-    for path, said in decided.items():
+    for path, is_selected in decided.items():
         if path:
-            below[str(path[0])][path[1:]] = said
-    children = {name: _tree(said, default=include) for name, said in below.items()}
+            below[str(path[0])][path[1:]] = is_selected
+    children = {name: _tree(is_selected, default=include) for name, is_selected in below.items()}
     return FieldSelection(include, children)

@@ -120,15 +120,17 @@ class StructType(LiteralType):
             if any(path[: len(member.path)] == member.path for path in paths)
         ]
         read = _reader(wanted)
-        places = [_place(wanted, path) for path in paths]
-        if len(places) > 1 and all(len(found) == 1 and not rest for found, rest in places):
-            pick = itemgetter(*(found[0] for found, _ in places))
+        locations = [_locate(wanted, path) for path in paths]
+        if len(locations) > 1 and all(
+            len(indexes) == 1 and not rest for indexes, rest in locations
+        ):
+            pick = itemgetter(*(indexes[0] for indexes, _ in locations))
             return lambda body: pick(read(body))
 
         def extract(body: bytes) -> tuple[Value, ...]:
             values = read(body)
             return tuple(
-                _gather([values[index] for index in found], rest) for found, rest in places
+                _gather([values[index] for index in indexes], rest) for indexes, rest in locations
             )
 
         return extract
@@ -160,9 +162,9 @@ def _member(text: str, offset: int) -> _Member:
         raise MessageTypeError("Field", f"{text.strip()!r}: {error.message}") from None
     code = _CODES.get(letter)
     if code is None:
-        known = " ".join(_CODES)
+        codes = " ".join(_CODES)
         raise MessageTypeError(
-            "Field", f"{text.strip()!r}: unknown type {letter!r}, expected one of {known}"
+            "Field", f"{text.strip()!r}: unknown type {letter!r}, expected one of {codes}"
         )
     size = int(count) if count else code.default_length
     if size is None or size == 0:
@@ -209,12 +211,12 @@ def _layout(members: Sequence[_Member]) -> str:
     return members[0].order + "".join(parts)
 
 
-def _place(members: Sequence[_Member], path: Path) -> tuple[list[int], Path]:
+def _locate(members: Sequence[_Member], path: Path) -> tuple[list[int], Path]:
     """Return the fields that a path names, and the subscripts that follow the name."""
     for length in range(len(path), 0, -1):
-        found = [index for index, member in enumerate(members) if member.path == path[:length]]
-        if found:
-            return found, path[length:]
+        indexes = [index for index, member in enumerate(members) if member.path == path[:length]]
+        if indexes:
+            return indexes, path[length:]
     return [], ()
 
 

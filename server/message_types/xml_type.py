@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from server.message_types.paths import Path
     from server.message_types.registry import Find
 
-_NOTHING = FieldSelection(include=False)
+_NO_FIELDS = FieldSelection(include=False)
 
 
 class XmlType:
@@ -116,14 +116,14 @@ def _read(root: etree._Element, path: Path) -> Value:
     if attribute is None:
         values = [text_of(node) for node in nodes]
     else:
-        found = [node.get(attribute_key(node, attribute)) for node in nodes]
-        values = [value or None for value in found if value is not None]
+        attributes = [node.get(attribute_key(node, attribute)) for node in nodes]
+        values = [value or None for value in attributes if value is not None]
     if subscript is not None:
         return values[subscript] if subscript < len(values) else None
     return list(values) if len(values) > 1 else values[0] if values else None
 
 
-def _by_tag(parent: etree._Element) -> dict[str, list[etree._Element]]:
+def _children_by_tag(parent: etree._Element) -> dict[str, list[etree._Element]]:
     groups: dict[str, list[etree._Element]] = {}
     for child in parent:
         groups.setdefault(str(child.tag), []).append(child)
@@ -137,14 +137,14 @@ def _merge(stored: etree._Element, delta: etree._Element, *, nulls: bool) -> Non
             stored.set(name, value)
     if text_of(delta) is not None:
         stored.text = delta.text
-    olds_by_tag = _by_tag(stored)
-    for tag, news in _by_tag(delta).items():
+    olds_by_tag = _children_by_tag(stored)
+    for tag, new_nodes in _children_by_tag(delta).items():
         olds = olds_by_tag.get(tag, [])
-        are_null = all(map(_is_null, news))
-        if len(news) == 1 and len(olds) == 1 and not (nulls and are_null):
-            _merge(olds[0], news[0], nulls=nulls)
+        are_null = all(map(_is_null, new_nodes))
+        if len(new_nodes) == 1 and len(olds) == 1 and not (nulls and are_null):
+            _merge(olds[0], new_nodes[0], nulls=nulls)
         elif nulls or not are_null:
-            _replace(stored, olds, news)
+            _replace(stored, olds, new_nodes)
 
 
 def _is_null(element: etree._Element) -> bool:
@@ -152,16 +152,16 @@ def _is_null(element: etree._Element) -> bool:
 
 
 def _replace(
-    parent: etree._Element, olds: Sequence[etree._Element], news: Sequence[etree._Element]
+    parent: etree._Element, old_nodes: Sequence[etree._Element], new_nodes: Sequence[etree._Element]
 ) -> None:
     """Replace the old elements by new ones at the place of the first, or append them."""
-    for new in news:
+    for new in new_nodes:
         new.tail = None
-        if olds:
-            olds[0].addprevious(new)
+        if old_nodes:
+            old_nodes[0].addprevious(new)
         else:
             parent.append(new)
-    for old in olds:
+    for old in old_nodes:
         parent.remove(old)
 
 
@@ -180,28 +180,28 @@ def _differ(
     if text_of(current) != text_of(previous):
         changed = True
         difference.text = current.text
-    before = _by_tag(previous)
-    for tag, news in _by_tag(current).items():
-        rule = keep.children.get(name_of(news[0]), _NOTHING) if keep.children else _NOTHING
+    before = _children_by_tag(previous)
+    for tag, new_nodes in _children_by_tag(current).items():
+        rule = keep.children.get(name_of(new_nodes[0]), _NO_FIELDS) if keep.children else _NO_FIELDS
         olds = before.get(tag, [])
         if rule.include:
-            difference.extend(map(_copy, news))
-        elif len(news) == 1 and len(olds) == 1:
-            if _is_same_leaf(olds[0], news[0]):
+            difference.extend(map(_copy, new_nodes))
+        elif len(new_nodes) == 1 and len(olds) == 1:
+            if _is_same_leaf(olds[0], new_nodes[0]):
                 continue
-            inner_changed, inner = _differ(olds[0], news[0], rule)
+            inner_changed, inner = _differ(olds[0], new_nodes[0], rule)
             changed = changed or inner_changed
             if inner_changed or len(inner) or inner.attrib:
                 difference.append(inner)
-        elif list(map(_text, news)) != list(map(_text, olds)):
+        elif list(map(_text, new_nodes)) != list(map(_text, olds)):
             changed = True
-            difference.extend(map(_copy, news))
+            difference.extend(map(_copy, new_nodes))
     return changed, difference
 
 
-def _is_same_leaf(one: etree._Element, other: etree._Element) -> bool:
-    plain = not (len(one) or len(other) or one.attrib or other.attrib)
-    return plain and one.text == other.text
+def _is_same_leaf(left: etree._Element, right: etree._Element) -> bool:
+    plain = not (len(left) or len(right) or left.attrib or right.attrib)
+    return plain and left.text == right.text
 
 
 def _copy(element: etree._Element) -> etree._Element:
@@ -241,8 +241,8 @@ def _set(root: etree._Element, path: Path, value: Value) -> None:
     *above, last = names
     parent = root
     for name in above:
-        found = children(parent, name)
-        parent = found[0] if found else _new(parent, name)
+        nodes = children(parent, name)
+        parent = nodes[0] if nodes else _new(parent, name)
     if last.startswith("@"):
         key = attribute_key(parent, last[1:])
         text = text_for(value[0] if isinstance(value, list) else value)

@@ -23,7 +23,7 @@ _MMAP_THRESHOLD: Final = -3
 _MAX_KEPT: Final = 16 << 20
 """Bytes that are kept at the end of each heap; threads may have their own heap."""
 
-_LARGE: Final = 2 << 20
+_MMAP_SIZE: Final = 2 << 20
 """Bytes of a piece from which on it is mapped on its own, and returned to the system when freed."""
 
 _SET_BY_USER: Final = ("MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_THRESHOLD_", "GLIBC_TUNABLES")
@@ -33,7 +33,7 @@ def limit_memory_trim() -> None:
     """Make the allocator keep some of the memory that is freed from now on."""
     if any(name in os.environ for name in _SET_BY_USER):
         return
-    set_up = getattr(ctypes.CDLL(None), "mallopt", None)
-    if set_up is not None:
-        set_up(_TRIM_THRESHOLD, _MAX_KEPT)
-        set_up(_MMAP_THRESHOLD, _LARGE)
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    if mallopt is not None:
+        mallopt(_TRIM_THRESHOLD, _MAX_KEPT)
+        mallopt(_MMAP_THRESHOLD, _MMAP_SIZE)

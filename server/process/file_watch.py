@@ -74,7 +74,7 @@ class _WatchedName(NamedTuple):
 
 
 class _FileState(NamedTuple):
-    """The result of looking at a watched file or directory.
+    """The state of a watched file or directory when it was read.
 
     Attributes:
         content: a digest of the content; None if there is no file that can be read.
@@ -122,44 +122,43 @@ class FileWatch:
         self._observer: BaseObserver | None = None
         self._threads = DaemonThreadPool(_THREADS, "file watch")
         self._watches: list[_Watch] = []
-        self._directory_watches: dict[
-            tuple[str, int], _DirectoryWatch
-        ] = {}  # by directory and inode
+        # By directory and inode.
+        self._directory_watches: dict[tuple[str, int], _DirectoryWatch] = {}
 
     def watch(
-        self, path: Path, told: Callable[[str], None], *, with_mode: bool = False
+        self, path: Path, on_event: Callable[[str], None], *, with_mode: bool = False
     ) -> Callable[[], None]:
         """Watch a file.
 
         Args:
             path: the file, which need not exist.
-            told: called on the event loop with `created`, `modified` or `deleted`.
+            on_event: called on the event loop with `created`, `modified` or `deleted`.
             with_mode: whether a change of its permissions counts as a modification, too.
 
         Returns:
             A function that ends the watch.
         """
-        return self._add_watch(path.absolute(), "", with_mode, told)
+        return self._add_watch(path.absolute(), "", with_mode, on_event)
 
     def watch_all(
-        self, directory: Path, suffix: str, told: Callable[[str], None]
+        self, directory: Path, suffix: str, on_event: Callable[[str], None]
     ) -> Callable[[], None]:
         """Watch all files with a suffix in a directory.
 
         Args:
             directory: the directory.
             suffix: the suffix.
-            told: called on the event loop when one of them is created, has changed or is deleted.
+            on_event: called on the event loop when one is created, has changed or is deleted.
 
         Returns:
             A function that ends the watch.
         """
-        return self._add_watch(directory.absolute(), suffix, False, told)
+        return self._add_watch(directory.absolute(), suffix, False, on_event)
 
     def _add_watch(
-        self, path: Path, suffix: str, with_mode: bool, told: Callable[[str], None]
+        self, path: Path, suffix: str, with_mode: bool, on_event: Callable[[str], None]
     ) -> Callable[[], None]:
-        watch = _Watch(path, suffix, with_mode, told, _look_at(path, suffix, with_mode))
+        watch = _Watch(path, suffix, with_mode, on_event, _read_state(path, suffix, with_mode))
         self._watches.append(watch)
         self._update_observers()
         self._log_irregular_paths(watch.state.irregular_paths)
@@ -185,26 +184,30 @@ class FileWatch:
 
     def _update_observers(self) -> bool:
         """Observe the directories that matter now. Return whether there are new ones."""
-        wanted: dict[tuple[str, int], set[_WatchedName]] = {}
+        watched_names: dict[tuple[str, int], set[_WatchedName]] = {}
         for watch in self._watches:
-            for place in watch.state.watched_names:
-                wanted.setdefault((place.directory, place.inode), set()).add(place)
+            for watched_name in watch.state.watched_names:
+                watched_names.setdefault((watched_name.directory, watched_name.inode), set()).add(
+                    watched_name
+                )
         for key, observed in list(self._directory_watches.items()):
-            if key not in wanted or observed.handler.is_directory_deleted:
+            if key not in watched_names or observed.handler.is_directory_deleted:
                 self._unobserve_directory(self._directory_watches.pop(key))
-        for key in wanted.keys() & self._directory_watches.keys():
-            self._directory_watches[key].handler.watched_names = frozenset(wanted[key])
-        new = wanted.keys() - self._directory_watches.keys()
+        for key in watched_names.keys() & self._directory_watches.keys():
+            self._directory_watches[key].handler.watched_names = frozenset(watched_names[key])
+        new = watched_names.keys() - self._directory_watches.keys()
         for key in new:
-            self._directory_watches[key] = self._observe_directory(key[0], frozenset(wanted[key]))
+            self._directory_watches[key] = self._observe_directory(
+                key[0], frozenset(watched_names[key])
+            )
         return bool(new)
 
     def _observe_directory(
-        self, directory: str, places: frozenset[_WatchedName]
+        self, directory: str, watched_names: frozenset[_WatchedName]
     ) -> _DirectoryWatch:
         loop = asyncio.get_running_loop()
         handler = _EventForwarder(
-            loop, directory, places, partial(self._on_names_changed, directory)
+            loop, directory, watched_names, partial(self._on_names_changed, directory)
         )
         try:
             if self._observer is None:
@@ -218,14 +221,18 @@ class FileWatch:
 
     def _unobserve_directory(self, observed: _DirectoryWatch) -> None:
         if self._observer is not None and observed.watch is not None:
-            with suppress(KeyError):  # the directory is gone
+            with suppress(KeyError):  # the directory is removed
                 self._observer.unschedule(observed.watch)
 
     def _on_names_changed(self, directory: str, names: Iterable[str]) -> None:
         """Schedule a look at the watches that changed names of a directory concern."""
         for watch in self._watches:
-            places = (place for place in watch.state.watched_names if place.directory == directory)
-            if any(place.matches(name) for place in places for name in names):
+            watched_names = (
+                watched_name
+                for watched_name in watch.state.watched_names
+                if watched_name.directory == directory
+            )
+            if any(watched_name.matches(name) for watched_name in watched_names for name in names):
                 self._debounce(watch)
 
     def _debounce(self, watch: _Watch) -> None:
@@ -244,29 +251,29 @@ class FileWatch:
         loop = asyncio.get_running_loop()
 
         def work() -> None:
-            seen = _look_at(watch.path, watch.suffix, watch.includes_mode)
+            state = _read_state(watch.path, watch.suffix, watch.includes_mode)
             with suppress(RuntimeError):  # the loop has ended
-                loop.call_soon_threadsafe(self._apply_state, watch, seen)
+                loop.call_soon_threadsafe(self._apply_state, watch, state)
 
         self._threads.submit(work)
 
-    def _apply_state(self, watch: _Watch, seen: _FileState) -> None:
+    def _apply_state(self, watch: _Watch, state: _FileState) -> None:
         watch.is_being_checked = False
         if watch not in self._watches:
             return
-        before, watch.state = watch.state, seen
+        before, watch.state = watch.state, state
         if self._update_observers():
             self._debounce(watch)  # for changes made before the new directory was observed
-        self._log_irregular_paths(seen.irregular_paths - before.irregular_paths)
-        if before.content == seen.content:
+        self._log_irregular_paths(state.irregular_paths - before.irregular_paths)
+        if before.content == state.content:
             return
-        if seen.content is None:
+        if state.content is None:
             watch.on_change("deleted")
         else:
             watch.on_change("created" if before.content is None else "modified")
 
-    def _log_irregular_paths(self, odd: Iterable[tuple[str, str]]) -> None:
-        for path, reason in sorted(odd):
+    def _log_irregular_paths(self, irregular_paths: Iterable[tuple[str, str]]) -> None:
+        for path, reason in sorted(irregular_paths):
             self._log.emit("00-0045", path=path, reason=reason)
 
 
@@ -299,10 +306,10 @@ class _EventForwarder(FileSystemEventHandler):
         paths = [os.fsdecode(path) for path in (event.src_path, event.dest_path) if path]
         if event.event_type == "deleted" and paths == [self._directory]:
             self.is_directory_deleted = True
-            names = [place.name for place in self.watched_names]
+            names = [watched_name.name for watched_name in self.watched_names]
         else:
             names = [os.path.basename(path) for path in paths]
-        if any(place.matches(name) for place in self.watched_names for name in names):
+        if any(watched_name.matches(name) for watched_name in self.watched_names for name in names):
             with suppress(RuntimeError):  # the loop has ended
                 self._loop.call_soon_threadsafe(self._on_names_changed, names)
 
@@ -314,69 +321,73 @@ class _DirectoryWatch(NamedTuple):
     watch: ObservedWatch | None
 
 
-def _look_at(path: Path, suffix: str, with_mode: bool) -> _FileState:
+def _read_state(path: Path, suffix: str, with_mode: bool) -> _FileState:
     """Read a watched file, or the watched files of a directory."""
-    odd: set[tuple[str, str]] = set()
-    places = set(_way_to(path))
+    irregular_paths: set[tuple[str, str]] = set()
+    watched_names = set(_names_on_path(path))
     if not suffix:
-        return _FileState(_content(path, with_mode, odd), frozenset(places), frozenset(odd))
+        return _FileState(
+            _content(path, with_mode, irregular_paths),
+            frozenset(watched_names),
+            frozenset(irregular_paths),
+        )
     real = os.path.realpath(path)
     if inode := _inode(real):
-        places.add(_WatchedName(real, inode, suffix, is_suffix=True))
-    found = []
-    for one in sorted(path.glob(f"*{suffix}")):
-        places.update(_way_to(one))
-        found.append((one.name, _content(one, with_mode, odd)))
-    return _FileState(repr(found).encode(), frozenset(places), frozenset(odd))
+        watched_names.add(_WatchedName(real, inode, suffix, is_suffix=True))
+    files = []
+    for file in sorted(path.glob(f"*{suffix}")):
+        watched_names.update(_names_on_path(file))
+        files.append((file.name, _content(file, with_mode, irregular_paths)))
+    return _FileState(repr(files).encode(), frozenset(watched_names), frozenset(irregular_paths))
 
 
-def _content(path: Path, with_mode: bool, odd: set[tuple[str, str]]) -> bytes | None:
+def _content(path: Path, with_mode: bool, irregular_paths: set[tuple[str, str]]) -> bytes | None:
     """Return a digest of the content of a file; None if it cannot be read.
 
     Args:
         path: the file.
         with_mode: whether its permissions count as well.
-        odd: gets the path and the reason if it is not a regular file.
+        irregular_paths: gets the path and the reason if it is not a regular file.
     """
     try:
         with open_regular(path) as file:
-            found = os.fstat(file.fileno())
-            mode = b"%o " % found.st_mode if with_mode else b""
-            if found.st_size > _MAX_BYTES:
-                return mode + repr((found.st_size, found.st_mtime_ns, found.st_ino)).encode()
+            status = os.fstat(file.fileno())
+            mode = b"%o " % status.st_mode if with_mode else b""
+            if status.st_size > _MAX_BYTES:
+                return mode + repr((status.st_size, status.st_mtime_ns, status.st_ino)).encode()
             digest = hashlib.sha256()
             for _ in range(0, _MAX_BYTES, _CHUNK):  # bounded: the file may grow while it is read
                 digest.update(file.read(_CHUNK))
             return mode + digest.digest()
     except OSError as error:
         if path.exists() and not path.is_file():
-            odd.add((str(path), error.strerror or str(error)))
+            irregular_paths.add((str(path), error.strerror or str(error)))
         return None
 
 
-def _way_to(path: Path) -> Iterable[_WatchedName]:
+def _names_on_path(path: Path) -> Iterable[_WatchedName]:
     """Yield the symbolic links on the way to a file, then its own place or the missing one."""
     at = "/"
-    rest = list(reversed(path.parts[1:]))
+    components = list(reversed(path.parts[1:]))
     links = 0
-    while rest and links <= _MAX_LINKS:
-        name = rest.pop()
+    while components and links <= _MAX_LINKS:
+        name = components.pop()
         if name == "..":
             at = os.path.dirname(at)
             continue
-        here = os.path.join(at, name)
+        component = os.path.join(at, name)
         try:
-            target = Path(os.readlink(here))
+            target = Path(os.readlink(component))
         except OSError:  # not a link
-            if not rest or not os.path.isdir(here):
+            if not components or not os.path.isdir(component):
                 yield _WatchedName(at, _inode(at), name)
                 return
-            at = here
+            at = component
             continue
         yield _WatchedName(at, _inode(at), name)
         links += 1
         at = "/" if target.is_absolute() else at
-        rest += reversed(target.parts[1:] if target.is_absolute() else target.parts)
+        components += reversed(target.parts[1:] if target.is_absolute() else target.parts)
 
 
 def _inode(directory: str) -> int:

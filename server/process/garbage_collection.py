@@ -40,7 +40,7 @@ _THRESHOLDS: Final = (5_000, 1, 1)
 """New containers before the youngest are traversed, which then takes less than 1 ms; and the number
 of such traversals before the next older generation is traversed as well."""
 
-_LONG_SECONDS: Final = 0.001
+_LONG_TRAVERSAL_S: Final = 0.001
 """Duration of a traversal of old containers from which on they are set aside."""
 
 _FEW_FREED: Final = 1_000
@@ -49,7 +49,7 @@ _FEW_FREED: Final = 1_000
 _OLD: Final = 2
 """The number of the collector's oldest generation."""
 
-_LOOK_SECONDS: Final = 0.25
+_CHECK_INTERVAL_S: Final = 0.25
 """Interval of the checks, which also collect new objects and count closed connections."""
 
 _WORK_SECONDS: Final = 0.01
@@ -58,11 +58,11 @@ _WORK_SECONDS: Final = 0.01
 _IDLE_SECONDS: Final = 0.001
 """Processor time between two checks up to which the process counts as idle."""
 
-_IDLE_LOOKS: Final = 8
+_IDLE_CHECKS: Final = 8
 """Consecutive idle checks before the process is taken to be idle."""
 
-_SOME_GONE: Final = 100
-_MANY_GONE: Final = 10_000
+_MAX_CLOSED_IDLE: Final = 100
+_MAX_CLOSED: Final = 10_000
 """Closed connections that cause a full collection: when idle, and at any moment."""
 
 
@@ -106,7 +106,7 @@ class _GenerationFreezer:
             self._started_s = time.thread_time()
         elif (
             info["collected"] <= _FEW_FREED
-            and time.thread_time() - self._started_s >= _LONG_SECONDS
+            and time.thread_time() - self._started_s >= _LONG_TRAVERSAL_S
         ):
             gc.freeze()
             self.freeze_count += 1
@@ -136,7 +136,7 @@ class GarbageCollector:
         self._last_freeze_count = _walks.freeze_count
         self._last_cpu_s = time.process_time()
         self._idle_checks = 0  # consecutive idle checks
-        self._cancel = clock.call_later(_LOOK_SECONDS, self._check)
+        self._cancel = clock.call_later(_CHECK_INTERVAL_S, self._check)
 
     def stop(self) -> None:
         """Stop collecting."""
@@ -145,23 +145,22 @@ class GarbageCollector:
     def _check(self) -> None:
         used = time.process_time() - self._last_cpu_s
         self._idle_checks = self._idle_checks + 1 if used <= _IDLE_SECONDS else 0
-        gone = self._count_frozen_garbage()
-        if gone >= (_MANY_GONE if self._idle_checks < _IDLE_LOOKS else _SOME_GONE):
+        closed = self._count_frozen_garbage()
+        if closed >= (_MAX_CLOSED if self._idle_checks < _IDLE_CHECKS else _MAX_CLOSED_IDLE):
             collect_all()
             self._uncollected, self._frozen = 0, self._count_open()
         elif used >= _WORK_SECONDS:
             gc.collect()
         self._last_cpu_s = time.process_time()
-        self._cancel = self._clock.call_later(_LOOK_SECONDS, self._check)
+        self._cancel = self._clock.call_later(_CHECK_INTERVAL_S, self._check)
 
     def _count_frozen_garbage(self) -> int:
         """Return how many connections, at most, are garbage that has been set aside."""
-        gone = self._count_closed()
-        since, self._last_closed = gone - self._last_closed, gone
+        closed = self._count_closed()
+        since, self._last_closed = closed - self._last_closed, closed
         self._uncollected += since
-        if (
-            _walks.freeze_count != self._last_freeze_count
-        ):  # objects have been set aside since the last check
+        # Objects have been set aside since the last check:
+        if _walks.freeze_count != self._last_freeze_count:
             self._last_freeze_count = _walks.freeze_count
             self._frozen += self._count_open() + since
         return min(self._uncollected, self._frozen)

@@ -77,7 +77,9 @@ def write_minidump(
 
 def name_prefix(instance: str) -> str:
     """Return the beginning of the names of an instance's minidumps; a date follows."""
-    safe = "".join(one if one.isalnum() or one in "-_." else "_" for one in instance)
+    safe = "".join(
+        character if character.isalnum() or character in "-_." else "_" for character in instance
+    )
     return f"minidump-{safe}-"
 
 
@@ -96,7 +98,7 @@ def _lines(
     yield from _table("state", state.items())
     for title, rows in sizes:
         yield from _table(title, rows)
-    yield from _waiting(tasks)
+    yield from _waiting_tasks(tasks)
     names = {thread.ident: thread.name for thread in threading.enumerate()}
     for ident, frame in sys._current_frames().items():  # noqa: SLF001 - the documented way
         yield f"\nthread {ident} ({names.get(ident, 'unknown')}), outermost call first"
@@ -104,19 +106,19 @@ def _lines(
     for number, counts in enumerate(gc.get_stats()):
         yield from _table(f"garbage collection, generation {number}", counts.items())
     yield f"\nobjects set aside, which are not among the following: {gc.get_freeze_count():,}"
-    kinds = Counter(type(thing).__qualname__ for thing in gc.get_objects())
+    kinds = Counter(type(item).__qualname__ for item in gc.get_objects())
     yield from _table("objects that the collector tracks", kinds.most_common(_MAX_TYPES_SHOWN))
 
 
-def _waiting(tasks: Iterable[asyncio.Task[Any]]) -> Iterator[str]:
+def _waiting_tasks(tasks: Iterable[asyncio.Task[Any]]) -> Iterator[str]:
     """Yield the places where tasks wait, with the number of tasks at each."""
-    places = Counter(map(_place, tasks))
+    places = Counter(map(_task_location, tasks))
     yield f"\ntasks: {places.total():,}"
     for place, count in places.most_common(_MAX_TASKS_SHOWN):
         yield f"  {count:>8,} {place}"
 
 
-def _place(task: asyncio.Task[Any]) -> str:
+def _task_location(task: asyncio.Task[Any]) -> str:
     name = getattr(task.get_coro(), "__qualname__", "unknown")
     frames = task.get_stack(limit=1)
     if not frames:

@@ -1,6 +1,6 @@
 """The interface to the process's supervisor: systemd, or none.
 
-A unit of `ColumnType=notify` is notified of the end of the start, of the current step until then,
+A unit of `Type=notify` is notified of the end of the start, of the current step until then,
 and of the beginning of the stop. A start takes as long as the log is long, so its timeout is
 extended as long as the start makes progress. With `WatchdogSec` the unit expects a heartbeat; it is
 sent from the engine's loop, so that systemd restarts an engine that hangs.
@@ -12,27 +12,23 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Callable, MutableMapping
+from collections.abc import MutableMapping
 from contextlib import suppress
 from time import monotonic
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from server.util.clock import Timer
 
 _SECOND: Final = 1_000_000  # systemd counts in microseconds
 _STEP_SECONDS: Final = 600
 """Timeout of a step of the start without progress: a file with 100 million records needs it."""
 
-_BETWEEN: Final = 1.0
+_REPORT_INTERVAL_S: Final = 1.0
 """Seconds between two notifications about the same step."""
 
 _BATCH_SIZE: Final = 1024
 """Calls between two reads of the clock: there is one for each entry of the log."""
-
-
-class SupervisorTimer(Protocol):
-    """Schedules calls."""
-
-    def call_later(self, delay: float, callback: Callable[[], None]) -> Callable[[], None]:
-        """Call a function after `delay` seconds. Return a function that cancels the call."""
 
 
 class Supervisor:
@@ -64,10 +60,13 @@ class Supervisor:
     def report_progress(self) -> None:
         """Count one unit of progress of the step, and report it now and then."""
         self._progress_count += 1
-        if self._progress_count % _BATCH_SIZE == 0 and monotonic() - self._reported_at >= _BETWEEN:
+        if (
+            self._progress_count % _BATCH_SIZE == 0
+            and monotonic() - self._reported_at >= _REPORT_INTERVAL_S
+        ):
             self._report_status(f"{self._step}: {self._progress_count:,} so far")
 
-    def report_ready(self, instance: str, clock: SupervisorTimer) -> None:
+    def report_ready(self, instance: str, clock: Timer) -> None:
         """Report the end of the start, and send heartbeats of the engine's loop from now on.
 
         Args:
@@ -82,13 +81,13 @@ class Supervisor:
         """Report that the instance begins to stop."""
         self._notify("STOPPING=1\nSTATUS=stopping")
 
-    def _send_heartbeat(self, clock: SupervisorTimer) -> None:
+    def _send_heartbeat(self, clock: Timer) -> None:
         self._notify("WATCHDOG=1")
         clock.call_later(self._heartbeat_interval_s, lambda: self._send_heartbeat(clock))
 
-    def _report_status(self, what: str) -> None:
+    def _report_status(self, step: str) -> None:
         self._reported_at = monotonic()
-        self._notify(f"STATUS=starting: {what}\nEXTEND_TIMEOUT_USEC={_STEP_SECONDS * _SECOND}")
+        self._notify(f"STATUS=starting: {step}\nEXTEND_TIMEOUT_USEC={_STEP_SECONDS * _SECOND}")
 
     def _notify(self, text: str) -> None:
         if not self._address:

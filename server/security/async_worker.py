@@ -1,10 +1,10 @@
 """Makes slow decisions outside the engine: one thread with an event loop of its own.
 
-    the engine's thread  --ask-->  AsyncWorker: a coroutine per question  -->  AnswerFuture
+    engine's thread  --submit-->  AsyncWorker: a coroutine per decision  -->  AnswerFuture
 
-The engine continues meanwhile. At most `MAX_CONCURRENT_DECISIONS` questions are in progress at a
+The engine continues meanwhile. At most `MAX_CONCURRENT_DECISIONS` decisions are in progress at a
 time; others wait. Each has a timeout, after which the fallback of its caller is the answer. The
-fallback also answers a question that fails, or that comes while too many wait: no caller waits for
+fallback also answers a decision that fails, or that comes while too many wait: no caller waits for
 ever, and every error is a refusal. On a timeout the coroutine is cancelled, and may ignore that:
 the answer does not wait for it, but its slot is not released before it ends. Process exit waits
 neither for it, nor for the threads that it waits for.
@@ -25,7 +25,7 @@ from server.util.plugin_loader import explain
 DecisionT = TypeVar("DecisionT")
 
 MAX_CONCURRENT_DECISIONS: Final = 2_000
-"""Limit of concurrent questions. A waiting question costs little; a caller that must limit the
+"""Limit of concurrent decisions. A waiting decision costs little; a caller that must limit the
 concurrency of a resource does so itself."""
 MAX_QUEUED_DECISIONS: Final = 10_000
 DECISION_TIMEOUT_S: Final = 30.0
@@ -57,78 +57,78 @@ class AsyncWorker:
 
     def submit(
         self,
-        make: Callable[[], Coroutine[None, None, DecisionT]],
-        otherwise: Callable[[str], DecisionT],
+        make_coroutine: Callable[[], Coroutine[None, None, DecisionT]],
+        fallback: Callable[[str], DecisionT],
     ) -> AnswerFuture[DecisionT]:
         """Run a decision on the worker's thread.
 
         Args:
-            make: creates the coroutine that decides; called on the worker's thread.
-            otherwise: makes the fallback answer from the reason for it.
+            make_coroutine: creates the coroutine that decides; called on the worker's thread.
+            fallback: makes the fallback answer from the reason for it.
 
         Returns:
-            Receives the answer on the engine's thread. Giving it up releases its place for another
-            question.
+            The future answer, set on the engine's thread. Cancelling it releases its slot for
+            another one.
         """
         pending: AnswerFuture[DecisionT] = AnswerFuture()
         if self._pending_count >= MAX_QUEUED_DECISIONS:
             pending.set_result(
-                otherwise(f"{MAX_QUEUED_DECISIONS} logons wait for a decision already")
+                fallback(f"{MAX_QUEUED_DECISIONS} logons wait for a decision already")
             )
             return pending
         self._pending_count += 1
-        engine = asyncio.get_running_loop()
-        is_over = False
+        engine_loop = asyncio.get_running_loop()
+        has_ended = False
 
         def end() -> None:
-            nonlocal is_over
-            if not is_over:
-                is_over = True
+            nonlocal has_ended
+            if not has_ended:
+                has_ended = True
                 self._pending_count -= 1
 
-        def give(answer: DecisionT) -> None:
+        def deliver(answer: DecisionT) -> None:
             end()
             pending.set_result(answer)
 
-        def give_up() -> None:
+        def abandon() -> None:
             end()
-            deciding.cancel()
+            decision.cancel()
 
         async def decide() -> None:
-            answer = await self._decide(make, otherwise)
-            if not engine.is_closed():
-                engine.call_soon_threadsafe(give, answer)
+            answer = await self._decide(make_coroutine, fallback)
+            if not engine_loop.is_closed():
+                engine_loop.call_soon_threadsafe(deliver, answer)
 
-        deciding = asyncio.run_coroutine_threadsafe(decide(), self._running_loop())
-        pending.on_cancel(give_up)
+        decision = asyncio.run_coroutine_threadsafe(decide(), self._running_loop())
+        pending.on_cancel(abandon)
         return pending
 
     async def _decide(
         self,
-        make: Callable[[], Coroutine[None, None, DecisionT]],
-        otherwise: Callable[[str], DecisionT],
+        make_coroutine: Callable[[], Coroutine[None, None, DecisionT]],
+        fallback: Callable[[str], DecisionT],
     ) -> DecisionT:
-        working = asyncio.ensure_future(self._run_decision(make))
+        task = asyncio.ensure_future(self._run_decision(make_coroutine))
         try:
-            await asyncio.wait({working}, timeout=DECISION_TIMEOUT_S)
+            await asyncio.wait({task}, timeout=DECISION_TIMEOUT_S)
         finally:  # also runs on cancellation, when the caller has given up
-            if not working.done():
-                working.cancel()
-        if not working.done():
-            return otherwise(f"no decision within {DECISION_TIMEOUT_S:.0f} seconds")
-        if working.cancelled():
-            return otherwise(explain(asyncio.CancelledError()))
-        outcome = working.result()
-        return otherwise(outcome.problem) if isinstance(outcome, _DecisionFailure) else outcome
+            if not task.done():
+                task.cancel()
+        if not task.done():
+            return fallback(f"no decision within {DECISION_TIMEOUT_S:.0f} seconds")
+        if task.cancelled():
+            return fallback(explain(asyncio.CancelledError()))
+        outcome = task.result()
+        return fallback(outcome.problem) if isinstance(outcome, _DecisionFailure) else outcome
 
     async def _run_decision(
-        self, make: Callable[[], Coroutine[None, None, DecisionT]]
+        self, make_coroutine: Callable[[], Coroutine[None, None, DecisionT]]
     ) -> DecisionT | _DecisionFailure:
         if self._slots is None:
             self._slots = asyncio.Semaphore(MAX_CONCURRENT_DECISIONS)
         async with self._slots:
             try:
-                return await make()
+                return await make_coroutine()
             except asyncio.CancelledError:
                 raise
             except BaseException as error:  # third-party code may raise anything

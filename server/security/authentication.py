@@ -91,7 +91,7 @@ class Admission:
 
     Attributes:
         granted: whether the connection may log on.
-        user: the authenticated user name, empty where the module does not vouch for one.
+        user: the authenticated user name, empty if the module does not determine one.
         reason: sent to the client, and written to the log.
         challenge: the challenge for the client; None if the logon is decided.
         token: proves the server's identity to the client; empty for none. It replaces the client's

@@ -52,16 +52,16 @@ class PermitBinder:
             return permit
         holder = self._holder
         key = id(permit), holder.user, holder.client_name, holder.client_version
-        known = self._bound.get(key)
-        if known is None:
+        cached = self._bound.get(key)
+        if cached is None:
             if len(self._bound) >= _MAX_KEPT:
                 self._bound.clear()
             # Keeps the permit alive, so that its id is not used again.
-            known = self._bound[key] = permit, _bound(permit, permit.filter, holder)
-        return known[1]
+            cached = self._bound[key] = permit, _bound(permit, permit.filter, holder)
+        return cached[1]
 
 
-def _bound(permit: Permit, found: Expr, holder: PermitHolder) -> Permit:
+def _bound(permit: Permit, expression: Expr, holder: PermitHolder) -> Permit:
     values = {
         "USER": holder.user,
         "CLIENT_NAME": holder.client_name,
@@ -75,7 +75,7 @@ def _bound(permit: Permit, found: Expr, holder: PermitHolder) -> Permit:
             return Literal(values[node.name] or None, position=node.position)
         return node
 
-    bound = rewrite(found, change)
-    if bound is found:
+    bound = rewrite(expression, change)
+    if bound is expression:
         return permit
     return replace(permit, filter=bound, filter_text=to_text(bound))

@@ -36,8 +36,8 @@ def user_of(certificate: PeerCertificate) -> str:
     subject = cast("Iterable[_Names]", certificate.get("subject", ()))
     alternatives = list(cast("_Names", certificate.get("subjectAltName", ())))
     names = [value for part in subject for kind, value in part if kind == "commonName"]
-    for wanted in _ALTERNATIVES:
-        names += [value for kind, value in alternatives if kind == wanted]
+    for kind_wanted in _ALTERNATIVES:
+        names += [value for kind, value in alternatives if kind == kind_wanted]
     name = next(iter(names), "")
     return name if name.isprintable() else ""
 
@@ -47,16 +47,16 @@ def ends_of(text: str) -> list[datetime]:
 
     Certificates that cannot be parsed are left out.
     """
-    found = []
-    for piece in text.split(_END)[:-1]:
-        begin = piece.find("-----BEGIN CERTIFICATE-----")
+    end_dates = []
+    for block in text.split(_END)[:-1]:
+        begin = block.find("-----BEGIN CERTIFICATE-----")
         if begin < 0:
             continue
         try:
-            found.append(_end_of(ssl.PEM_cert_to_DER_cert(piece[begin:] + _END)))
+            end_dates.append(_end_of(ssl.PEM_cert_to_DER_cert(block[begin:] + _END)))
         except (ValueError, IndexError):  # malformed or truncated
             continue
-    return found
+    return end_dates
 
 
 def _end_of(der: bytes) -> datetime:
@@ -79,14 +79,14 @@ def _end_of(der: bytes) -> datetime:
 
 def _elements(data: bytes) -> list[tuple[int, bytes]]:
     """Return the elements of a DER encoding: their tags and contents."""
-    found, at = [], 0
-    while at < len(data):
-        tag, length = data[at], data[at + 1]
-        at += 2
+    elements, offset = [], 0
+    while offset < len(data):
+        tag, length = data[offset], data[offset + 1]
+        offset += 2
         if length >= _MANY_OCTETS:
             octets = length - _MANY_OCTETS
-            length = int.from_bytes(data[at : at + octets], "big")
-            at += octets
-        found.append((tag, data[at : at + length]))
-        at += length
-    return found
+            length = int.from_bytes(data[offset : offset + octets], "big")
+            offset += octets
+        elements.append((tag, data[offset : offset + length]))
+        offset += length
+    return elements

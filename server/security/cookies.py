@@ -37,7 +37,6 @@ class CookieSessions:
         lifetime_s: lifetime of a session.
 
     Attributes:
-        lifetime_s: see above.
         end_count: how often sessions have been ended. A change of it ends streaming responses;
             clients that still have access start them again.
     """
@@ -53,9 +52,9 @@ class CookieSessions:
         """Begin a session and return its cookie; equal credentials have one while it is valid."""
         shown = _digest(credentials)
         with self._lock:
-            known = self._tokens.get(shown)
-            if known is not None and self.user_of(known) == user:
-                return known
+            current = self._tokens.get(shown)
+            if current is not None and self.user_of(current) == user:
+                return current
             token = secrets.token_urlsafe(32)
             self._sessions[_digest(token)] = _CookieSession(
                 user, shown, time.monotonic() + self.lifetime_s
@@ -68,8 +67,8 @@ class CookieSessions:
     def has_session(self, user: str, credentials: str) -> bool:
         """Return whether there is a valid cookie for credentials."""
         with self._lock:
-            known = self._tokens.get(_digest(credentials))
-            return known is not None and self.user_of(known) == user
+            token = self._tokens.get(_digest(credentials))
+            return token is not None and self.user_of(token) == user
 
     def user_of(self, token: str) -> str | None:
         """Return the user of a cookie; None if the cookie is not valid."""

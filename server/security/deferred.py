@@ -41,15 +41,15 @@ class AnswerFuture(Generic[AnswerT]):
         self.is_done = True
         self._result.append(answer)
         callbacks, self._callbacks = self._callbacks, []
-        for then in callbacks:
-            then(answer)
+        for callback in callbacks:
+            callback(answer)
 
-    def add_done_callback(self, then: Callable[[AnswerT], None]) -> None:
+    def add_done_callback(self, callback: Callable[[AnswerT], None]) -> None:
         """Call a function with the answer: immediately, or when it comes."""
         if self.is_done:
-            then(self.result)
+            callback(self.result)
         else:
-            self._callbacks.append(then)
+            self._callbacks.append(callback)
 
     def cancel(self) -> None:
         """Abandon the answer, which may never come then.
@@ -59,46 +59,50 @@ class AnswerFuture(Generic[AnswerT]):
         if not self.is_done and self._on_cancel is not None:
             self._on_cancel()
 
-    def on_cancel(self, then: Callable[[], None]) -> None:
+    def on_cancel(self, callback: Callable[[], None]) -> None:
         """Set the function to call when the answer is abandoned."""
-        self._on_cancel = then
+        self._on_cancel = callback
 
 
 AnswerOrFuture: TypeAlias = AnswerT | AnswerFuture[AnswerT]
 """An answer, or one that is to come."""
 
 
-def on_answer(later: AnswerOrFuture[AnswerT], then: Callable[[AnswerT], None]) -> None:
+def on_answer(
+    answer_or_future: AnswerOrFuture[AnswerT], callback: Callable[[AnswerT], None]
+) -> None:
     """Call a function with an answer: immediately, or when it comes."""
-    if isinstance(later, AnswerFuture):
-        later.add_done_callback(then)
+    if isinstance(answer_or_future, AnswerFuture):
+        answer_or_future.add_done_callback(callback)
     else:
-        then(later)
+        callback(answer_or_future)
 
 
 def mapped(
-    later: AnswerOrFuture[AnswerT], make: Callable[[AnswerT], OtherT]
+    answer_or_future: AnswerOrFuture[AnswerT], make: Callable[[AnswerT], OtherT]
 ) -> AnswerOrFuture[OtherT]:
     """Apply a function to an answer: immediately, or when it comes."""
-    if not isinstance(later, AnswerFuture):
-        return make(later)
-    made: AnswerFuture[OtherT] = AnswerFuture()
-    later.add_done_callback(lambda answer: made.set_result(make(answer)))
-    made.on_cancel(later.cancel)
-    return made
+    if not isinstance(answer_or_future, AnswerFuture):
+        return make(answer_or_future)
+    mapped_answer: AnswerFuture[OtherT] = AnswerFuture()
+    answer_or_future.add_done_callback(lambda answer: mapped_answer.set_result(make(answer)))
+    mapped_answer.on_cancel(answer_or_future.cancel)
+    return mapped_answer
 
 
-def decided(later: AnswerOrFuture[AnswerT]) -> Generator[AnswerFuture[AnswerT], None, AnswerT]:
+def decided(
+    answer_or_future: AnswerOrFuture[AnswerT],
+) -> Generator[AnswerFuture[AnswerT], None, AnswerT]:
     """Wait for an answer in a command that is executed in steps; return the answer.
 
     Closing the generator early abandons the answer.
     """
-    if not isinstance(later, AnswerFuture):
-        return later
+    if not isinstance(answer_or_future, AnswerFuture):
+        return answer_or_future
     try:
-        while not later.is_done:
-            yield later
+        while not answer_or_future.is_done:
+            yield answer_or_future
     except GeneratorExit:
-        later.cancel()
+        answer_or_future.cancel()
         raise
-    return later.result
+    return answer_or_future.result

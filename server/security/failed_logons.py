@@ -77,22 +77,22 @@ class _FailureTable:
 
     def remaining_backoff_s(self, key: Hashable, now: float) -> float:
         """Return the seconds for which logons are still refused."""
-        known = self._counts.get(key)
-        if known is None:
+        failures = self._counts.get(key)
+        if failures is None:
             return 0.0
-        return max(0.0, known.last_failure_s + self._limits.backoff_s(known.count) - now)
+        return max(0.0, failures.last_failure_s + self._limits.backoff_s(failures.count) - now)
 
     def record_failure(self, key: Hashable, now: float) -> tuple[int, float]:
         """Count a failure; return the number of failures and the back-off in seconds."""
-        known = self._counts.pop(key, None)
-        if known is None or now - known.last_failure_s > FAILURE_LIFETIME_S:
-            known = _FailureCount(0, now)
-        known.count += 1
-        known.last_failure_s = now
-        self._counts[key] = known
+        failures = self._counts.pop(key, None)
+        if failures is None or now - failures.last_failure_s > FAILURE_LIFETIME_S:
+            failures = _FailureCount(0, now)
+        failures.count += 1
+        failures.last_failure_s = now
+        self._counts[key] = failures
         if len(self._counts) > MAX_TRACKED_FAILURES:
             self._counts.popitem(last=False)
-        return known.count, self._limits.backoff_s(known.count)
+        return failures.count, self._limits.backoff_s(failures.count)
 
     def reset(self, key: Hashable) -> None:
         """Reset the count."""
@@ -135,7 +135,9 @@ class FailedLogons:
         if not user:
             return of_address
         return max(
-            self._users.record_failure((address, user), now), of_address, key=lambda each: each[1]
+            self._users.record_failure((address, user), now),
+            of_address,
+            key=lambda address_count: address_count[1],
         )
 
     def record_success(self, address: str, user: str) -> None:

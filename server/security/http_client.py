@@ -134,14 +134,14 @@ class HttpTlsSettings:
             try:
                 context.load_verify_locations(self.authorities)
             except (OSError, ValueError) as error:
-                raise HttpClientError(f"CAKey {self.authorities}: {_words(error)}") from None
+                raise HttpClientError(f"CAKey {self.authorities}: {_error_text(error)}") from None
         if trusted is not None:
             context.load_verify_locations(cadata=trusted)
         if self.certificate is not None:
-            self._load_own(context, self.certificate)
+            self._load_certificate(context, self.certificate)
         return context
 
-    def _load_own(self, context: ssl.SSLContext, certificate: str) -> None:
+    def _load_certificate(self, context: ssl.SSLContext, certificate: str) -> None:
         _check_file("Certificate", certificate)
         if self.key is not None:
             _check_file("Key", self.key)
@@ -151,8 +151,8 @@ class HttpTlsSettings:
         except (OSError, ValueError) as error:
             files = f"{certificate} and {self.key}" if self.key else certificate
             raise HttpClientError(
-                f"Certificate and Key {files}: {_words(error)}; expected a certificate and its key,"
-                " without a password, in PEM format"
+                f"Certificate and Key {files}: {_error_text(error)}; expected a certificate and its"
+                " key, without a password, in PEM format"
             ) from None
 
 
@@ -181,10 +181,10 @@ def _context(tls: HttpTlsSettings, _stamps: tuple[object, ...]) -> ssl.SSLContex
 def _stamp(path: str) -> object:
     """Return a value that changes when the file does."""
     try:
-        found = os.stat(path)
+        status = os.stat(path)
     except OSError as error:
         return error.errno
-    return found.st_mtime_ns, found.st_size, found.st_ino
+    return status.st_mtime_ns, status.st_size, status.st_ino
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,7 +207,7 @@ class HttpClientResponse:
 
     def all_headers(self, name: str) -> list[str]:
         """Return all headers of a name, which is given in lower case."""
-        return [value for known, value in self.headers if known == name]
+        return [value for header, value in self.headers if header == name]
 
 
 @dataclass(frozen=True, slots=True)
@@ -266,7 +266,7 @@ class HttpClient:
                 f"{endpoint}: no connection within {self.connect_seconds:g} seconds"
             ) from None
         except (OSError, UnicodeError) as error:
-            raise HttpClientError(f"{endpoint}: {_words(error)}") from None
+            raise HttpClientError(f"{endpoint}: {_error_text(error)}") from None
         return HttpClientConnection(self, reader, writer)
 
     async def _connect(
@@ -352,7 +352,7 @@ class HttpClientConnection:
         except h11.RemoteProtocolError as error:
             raise HttpClientError(f"{endpoint}: it does not speak HTTP: {error}") from None
         except OSError as error:
-            raise HttpClientError(f"{endpoint}: {_words(error)}") from None
+            raise HttpClientError(f"{endpoint}: {_error_text(error)}") from None
 
     def _send(
         self,
@@ -364,15 +364,22 @@ class HttpClientConnection:
         if self._http.our_state is h11.DONE:
             self._http.start_next_cycle()
         self.has_received = False
-        given = {name.lower() for name, _ in headers}
-        own = {"host": endpoint.authority, "accept": "application/json"}
+        names = {name.lower() for name, _ in headers}
+        defaults = {"host": endpoint.authority, "accept": "application/json"}
         if body:
-            own["content-length"] = str(len(body))
-        sent = [*((one, own[one]) for one in own if one not in given), *headers]
+            defaults["content-length"] = str(len(body))
+        all_headers = [
+            *(
+                (header_name, defaults[header_name])
+                for header_name in defaults
+                if header_name not in names
+            ),
+            *headers,
+        ]
         request = h11.Request(
             method=method,
             target=endpoint.target,
-            headers=[(name.encode(), _octets(value)) for name, value in sent],
+            headers=[(name.encode(), _octets(value)) for name, value in all_headers],
         )
         output = self._http.send(request) or b""
         if body:
@@ -381,7 +388,7 @@ class HttpClientConnection:
         self._writer.write(output)
 
     async def _receive(self, endpoint: Endpoint) -> HttpClientResponse:
-        most = self._client.max_response_bytes
+        max_bytes = self._client.max_response_bytes
         response: h11.Response | None = None
         content = bytearray()
         while True:
@@ -396,8 +403,8 @@ class HttpClientConnection:
                 response = event
             elif isinstance(event, h11.Data):
                 content += event.data
-                if len(content) > most:
-                    raise HttpClientError(f"{endpoint}: the answer has more than {most} bytes")
+                if len(content) > max_bytes:
+                    raise HttpClientError(f"{endpoint}: the answer has more than {max_bytes} bytes")
             elif isinstance(event, h11.EndOfMessage) and response is not None:
                 return _answer(endpoint, response, bytes(content))
             elif not isinstance(event, h11.InformationalResponse):
@@ -416,7 +423,7 @@ def _answer(endpoint: Endpoint, response: h11.Response, body: bytes) -> HttpClie
     return answer
 
 
-def _words(error: Exception) -> str:
+def _error_text(error: Exception) -> str:
     """Return a readable description of an error."""
     match error:
         case ssl.SSLCertVerificationError():

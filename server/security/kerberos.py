@@ -179,14 +179,14 @@ class KerberosAcceptor:
         try:
             call("gss_localname", self._name.pointer, byref(KERBEROS), byref(local))
         except GssError:  # no rule matches this principal
-            found = shown(self._name)
+            buffer = shown(self._name)
         else:
-            found = local.take_bytes().decode(errors="replace")
-        if not found or not found.isprintable():
-            raise GssError(f"{found!r} is no name of a user")
-        return found
+            buffer = local.take_bytes().decode(errors="replace")
+        if not buffer or not buffer.isprintable():
+            raise GssError(f"{buffer!r} is no name of a user")
+        return buffer
 
-    def _advance(self, context: GssHandle, token: GssBuffer, said: GssBuffer) -> int:
+    def _advance(self, context: GssHandle, token: GssBuffer, output: GssBuffer) -> int:
         return call(
             "gss_accept_sec_context",
             byref(context.pointer),
@@ -195,7 +195,7 @@ class KerberosAcceptor:
             None,
             byref(self._name.pointer),
             None,
-            byref(said),
+            byref(output),
             byref(self._flags),
             None,
             None,

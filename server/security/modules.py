@@ -114,15 +114,15 @@ def _users_file(options: Options, services: SecurityModuleServices) -> UsersFile
         raise SecurityError(str(error)) from error
 
 
-def _authenticate_users(options: Options, around: SecurityModuleServices) -> LogonAuthenticator:
-    file = _users_file(options, around)
-    file.authenticated_transports.add(around.transport)
-    return users_module.UsersAuthenticator(file, around.log)
+def _authenticate_users(options: Options, services: SecurityModuleServices) -> LogonAuthenticator:
+    file = _users_file(options, services)
+    file.authenticated_transports.add(services.transport)
+    return users_module.UsersAuthenticator(file, services.log)
 
 
-def _entitle_users(options: Options, around: SecurityModuleServices) -> Entitlement:
-    file = _users_file(options, around)
-    file.entitled_transports.add(around.transport)
+def _entitle_users(options: Options, services: SecurityModuleServices) -> Entitlement:
+    file = _users_file(options, services)
+    file.entitled_transports.add(services.transport)
     return users_module.UsersEntitlement(file)
 
 
@@ -142,22 +142,27 @@ AUTHENTICATION_MODULES: Final[Mapping[str, AuthenticationFactory]] = {
 """The modules that need no Modules entry, by the name in a configuration."""
 
 
-def _ask_web_service(
-    _name: str, options: Options, about: SecurityModuleServices
+def _web_service_authenticator(
+    _name: str, options: Options, services: SecurityModuleServices
 ) -> LogonAuthenticator:
     return make_web_authenticator(
-        options, about.web_services, about.functions, about.worker, about.log
+        options, services.web_services, services.functions, services.worker, services.log
     )
 
 
-def _keep_what_web_service_says(options: Options, about: SecurityModuleServices) -> Entitlement:
+def _web_service_entitlement(options: Options, services: SecurityModuleServices) -> Entitlement:
     return make_web_entitlement(
-        options, about.web_services, about.functions, about.worker, about.log, about.reset
+        options,
+        services.web_services,
+        services.functions,
+        services.worker,
+        services.log,
+        services.reset,
     )
 
 
 AUTHENTICATION_LIBRARIES: Final[Mapping[str, NamedAuthenticationFactory]] = {
-    HTTP_LIBRARY: _ask_web_service,
+    HTTP_LIBRARY: _web_service_authenticator,
     multi.LIBRARY: lambda name, options, about: multi.make(name, options, about.worker, about.log),
     oauth.LIBRARY: lambda _name, options, about: oauth.make_oauth(options, about.worker, about.log),
     users_module.LIBRARY: lambda _name, options, about: _authenticate_users(options, about),
@@ -172,7 +177,7 @@ ENTITLEMENT_MODULES: Final[Mapping[str, EntitlementFactory]] = {
 
 ENTITLEMENT_LIBRARIES: Final[Mapping[str, EntitlementFactory]] = {
     simple_access.LIBRARY: lambda options, _about: simple_access.simple_access(options),
-    HTTP_LIBRARY: _keep_what_web_service_says,
+    HTTP_LIBRARY: _web_service_entitlement,
     users_module.LIBRARY: _entitle_users,
 }
 """The modules that a configuration loads, by the base name of their library."""
@@ -244,7 +249,7 @@ def make_entitlement(use: ModuleUse | None, services: SecurityModuleServices) ->
 
 
 def _loaded(use: ModuleUse, services: SecurityModuleServices) -> ModuleSpec:
-    return next(one for one in services.modules if one.name == use.module)
+    return next(module for module in services.modules if module.name == use.module)
 
 
 def _options(module: ModuleSpec, use: ModuleUse) -> Options:
@@ -252,5 +257,5 @@ def _options(module: ModuleSpec, use: ModuleUse) -> Options:
     if module.library_name in _WITHOUT_OPTIONS_OF_LOADING:
         return use.options
     options = [option for option in use.options if option.name not in _ONLY_WHERE_LOADED]
-    given = {option.name for option in options}
-    return Options((*options, *(one for one in module.options if one.name not in given)))
+    use_names = {option.name for option in options}
+    return Options((*options, *(one for one in module.options if one.name not in use_names)))

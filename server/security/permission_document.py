@@ -43,10 +43,10 @@ DocumentPath: TypeAlias = tuple[str | int, ...]
 """A position in a document: names, and the numbers of entries from 0 on."""
 
 
-def name_place(place: DocumentPath) -> str:
+def format_path(path: DocumentPath) -> str:
     """Return a position as text: `topic, entry 1: read`."""
     words = ""
-    for step in place:
+    for step in path:
         if isinstance(step, int):
             words += f", entry {step + 1}"
         else:
@@ -58,13 +58,13 @@ class DocumentError(ValueError):
     """A document cannot be used. The text gives the problem and its position.
 
     Attributes:
-        place: the position.
+        path: the position.
         problem: the problem.
     """
 
-    def __init__(self, problem: str, place: DocumentPath = ()) -> None:
-        super().__init__(f"{name_place(place)}: {problem}" if place else problem)
-        self.place: Final = place
+    def __init__(self, problem: str, path: DocumentPath = ()) -> None:
+        super().__init__(f"{format_path(path)}: {problem}" if path else problem)
+        self.path: Final = path
         self.problem: Final = problem
 
 
@@ -96,12 +96,12 @@ class PermitCache:
     def get_permit(self, permission: Permission, resource: str) -> Permit:
         """See `Permissions`."""
         key = permission, resource
-        known = self._permits.get(key)
-        if known is None:
+        cached = self._permits.get(key)
+        if cached is None:
             if len(self._permits) >= _MAX_REMEMBERED:
                 self._permits.clear()
-            known = self._permits[key] = self.evaluate(permission, resource) or NO_RULE
-        return known
+            cached = self._permits[key] = self.evaluate(permission, resource) or NO_RULE
+        return cached
 
     def release(self) -> None:
         """See `Permissions`."""
@@ -169,7 +169,7 @@ class PermissionDocument(PermitCache):
             case Permission.WRITE_TOPIC:
                 return _first(self._topics, resource, lambda one: one.write)
             case Permission.READ_ADMIN:
-                return _first(self._paths, resource, lambda one: _whole(one.read))
+                return _first(self._paths, resource, lambda one: _unlimited(one.read))
 
 
 def _first(
@@ -188,7 +188,7 @@ def _first(
     return None
 
 
-def _whole(permit: Permit) -> Permit:
+def _unlimited(permit: Permit) -> Permit:
     """Return a permit for the admin interface; refuse a limited one, since pages have no fields."""
     if not permit.is_limited:
         return permit
@@ -196,19 +196,21 @@ def _whole(permit: Permit) -> Permit:
 
 
 def make_document(
-    content: dict[str, Any], functions: Functions, say: Callable[[DocumentPath], str] = name_place
+    content: dict[str, Any],
+    functions: Functions,
+    format_position: Callable[[DocumentPath], str] = format_path,
 ) -> PermissionDocument:
     """Make permissions from a document that has been parsed as JSON.
 
     Args:
         content: the document.
         functions: the functions that its filters may call.
-        say: formats a position in the document for texts that users see.
+        format_position: formats a position in the document for texts that users see.
 
     Raises:
         DocumentError: it cannot be used.
     """
-    reading = _DocumentReader(functions, say)
+    reading = _DocumentReader(functions, format_position)
     _refuse_unknown((), content, KNOWN_FIELDS)
     user_name = content.get("user_name")
     if user_name is not None and not isinstance(user_name, str):
@@ -224,11 +226,11 @@ def make_document(
     )
 
 
-def _refuse_unknown(place: DocumentPath, content: dict[str, Any], known: frozenset[str]) -> None:
+def _refuse_unknown(path: DocumentPath, content: dict[str, Any], known: frozenset[str]) -> None:
     for name in content:
         if name not in known:
             expected = ", ".join(sorted(known))
-            raise DocumentError(f"{name!r} is not known: expected one of {expected}", place)
+            raise DocumentError(f"{name!r} is not known: expected one of {expected}", path)
 
 
 def _list(content: dict[str, Any], name: str) -> list[Any]:
@@ -242,13 +244,13 @@ def _list(content: dict[str, Any], name: str) -> list[Any]:
     return value
 
 
-def _selector(place: DocumentPath, name: object) -> TopicSelector:
+def _selector(path: DocumentPath, name: object) -> TopicSelector:
     if not isinstance(name, str):
-        raise DocumentError("expected a name or a regular expression", place)
+        raise DocumentError("expected a name or a regular expression", path)
     try:
         return select_topics(name, with_audit=True)
     except TopicError as error:
-        raise DocumentError(str(error), place) from None
+        raise DocumentError(str(error), path) from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -269,7 +271,7 @@ class _DocumentReader:
         value = content[name]
         if not isinstance(value, bool):
             raise DocumentError(f"expected true or false, not {value!r:.100}", (name,))
-        return Permit(value, rule=f"{self.format_position((name,))} is {_word(value)}")
+        return Permit(value, rule=f"{self.format_position((name,))} is {_decision_text(value)}")
 
     def read_names(self, content: dict[str, Any], name: str) -> list[PermissionRule]:
         return [
@@ -287,45 +289,45 @@ class _DocumentReader:
             for number, entry in enumerate(_list(content, name))
         ]
 
-    def _read_rule(self, place: DocumentPath, entry: object) -> PermissionRule:
+    def _read_rule(self, path: DocumentPath, entry: object) -> PermissionRule:
         if not isinstance(entry, dict):
-            raise DocumentError("expected an object with topic, read and write", place)
-        _refuse_unknown(place, entry, RULE_FIELDS)
+            raise DocumentError("expected an object with topic, read and write", path)
+        _refuse_unknown(path, entry, RULE_FIELDS)
         if "topic" not in entry:
-            raise DocumentError("topic is missing", place)
-        topics = _selector((*place, "topic"), entry["topic"])
-        read = self._read_permit(place, "read", entry)
-        write = self._read_permit(place, "write", entry)
+            raise DocumentError("topic is missing", path)
+        topics = _selector((*path, "topic"), entry["topic"])
+        read = self._read_permit(path, "read", entry)
+        write = self._read_permit(path, "write", entry)
         if entry.get("select") is not None:
-            read = _selected((*place, "select"), read, entry["select"])
+            read = _selected((*path, "select"), read, entry["select"])
         return PermissionRule(topics, read, write)
 
-    def _read_permit(self, entry_place: DocumentPath, name: str, entry: dict[str, Any]) -> Permit:
-        place = (*entry_place, name)
+    def _read_permit(self, entry_path: DocumentPath, name: str, entry: dict[str, Any]) -> Permit:
+        path = (*entry_path, name)
         if name not in entry:
-            return Permit(False, rule=f"{self.format_position(entry_place)} has no {name}")
+            return Permit(False, rule=f"{self.format_position(entry_path)} has no {name}")
         value = entry[name]
         if isinstance(value, bool):
-            return Permit(value, rule=f"{self.format_position(place)} is {_word(value)}")
+            return Permit(value, rule=f"{self.format_position(path)} is {_decision_text(value)}")
         if not isinstance(value, str):
-            raise DocumentError("expected true, false or a filter", place)
+            raise DocumentError("expected true, false or a filter", path)
         try:
-            found = parse(value, ContextKind.FILTER, self.functions)
+            expression = parse(value, ContextKind.FILTER, self.functions)
         except ExpressionError as error:
-            raise DocumentError(str(error), place) from None
-        rule = f"{self.format_position(place)} is {value}"
-        return Permit(True, filter=found, filter_text=value, rule=rule)
+            raise DocumentError(str(error), path) from None
+        rule = f"{self.format_position(path)} is {value}"
+        return Permit(True, filter=expression, filter_text=value, rule=rule)
 
 
-def _word(value: bool) -> str:
+def _decision_text(value: bool) -> str:
     return str(value).lower()
 
 
-def _selected(place: DocumentPath, permit: Permit, value: object) -> Permit:
+def _selected(path: DocumentPath, permit: Permit, value: object) -> Permit:
     if not isinstance(value, str):
-        raise DocumentError("expected a list of fields, as -/,+/id", place)
+        raise DocumentError("expected a list of fields, as -/,+/id", path)
     try:
-        found = parse_selection(value)
+        selection = parse_selection(value)
     except SelectionError as error:
-        raise DocumentError(str(error), place) from None
-    return replace(permit, select=found, select_text=value)
+        raise DocumentError(str(error), path) from None
+    return replace(permit, select=selection, select_text=value)

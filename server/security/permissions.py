@@ -68,9 +68,9 @@ def undecided(pattern: str, where: str = "") -> Permit:
         pattern: the rule's regular expression.
         where: the location of the rule.
     """
-    place = f"{where}: " if where else ""
+    prefix = f"{where}: " if where else ""
     problem = f"it takes too many steps to tell whether {pattern} matches"
-    return Permit(False, rule=f"{place}{problem}", is_undecided=True)
+    return Permit(False, rule=f"{prefix}{problem}", is_undecided=True)
 
 
 class Permissions(Protocol):

@@ -53,8 +53,8 @@ class SimpleAccess:
             return undecided(self.allowed_pattern, "AllowedTopics")
         if not is_allowed:
             return Permit(False, rule=f"AllowedTopics {self.allowed_pattern} does not match it")
-        wanted = "read" if permission in _READING else "write"
-        if self.granted_access not in ("", wanted):
+        access = "read" if permission in _READING else "write"
+        if self.granted_access not in ("", access):
             return Permit(False, rule=f"GrantedPermissions is {self.granted_access}")
         return Permit(True, rule=f"AllowedTopics {self.allowed_pattern} matches it")
 

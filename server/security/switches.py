@@ -2,7 +2,7 @@
 
 The configured modules of a transport do not change; wrappers stand before them. With authentication
 off, the default module decides on logons, and vouches for no user name. With entitlement off, every
-user may do everything, and modules are not asked. When entitlement is on again, users that logged
+user may do everything, and modules are not queried. When entitlement is on again, users that logged
 on meanwhile get the permissions of their module as soon as these are known, and none before.
 
 Source: AMPS User Guide, Manage Security; Disabling Entitlement.
@@ -96,13 +96,13 @@ class SecuritySwitches:
         self, transport: str, authenticator: LogonAuthenticator, entitlement: Entitlement
     ) -> tuple[SwitchedAuthenticator, SwitchedEntitlement]:
         """Return wrappers for the modules of a transport, and register them."""
-        standing = (
+        wrapped = (
             SwitchedAuthenticator(authenticator, self),
             SwitchedEntitlement(entitlement, self),
         )
-        self.authenticators.append((transport, standing[0]))
-        self.entitlements.append((transport, standing[1]))
-        return standing
+        self.authenticators.append((transport, wrapped[0]))
+        self.entitlements.append((transport, wrapped[1]))
+        return wrapped
 
     def forget_logons(self) -> None:
         """Reset authentication: every logon is decided again, and admin sessions end."""
@@ -169,9 +169,9 @@ class _SwitchedPermissions:
 
     Args:
         user: the user.
-        module: asked on first need, if it has not been asked.
+        module: queried on first need, unless `inner` is given.
         switches: has the state of the switch.
-        inner: the permissions from the module; None if it has not been asked.
+        inner: the permissions from the module; None if it has not been queried.
     """
 
     def __init__(

@@ -115,12 +115,12 @@ class StatisticsCollector:
         taken_at = self._clock.now()
         entries = {}
         for source in self._sources:
-            taken = entries[source.resource.path] = list[StatisticsEntry]()
+            collected = entries[source.resource.path] = list[StatisticsEntry]()
             try:
-                found, count = source.entries(), -1
-                while len(taken) > count:
-                    count = len(taken)
-                    taken.extend(islice(found, _TAKE_BATCH_SIZE))
+                source_entries, count = source.entries(), -1
+                while len(collected) > count:
+                    count = len(collected)
+                    collected.extend(islice(source_entries, _TAKE_BATCH_SIZE))
                     yield
             except Exception as error:  # a defect: the other resources are still of interest
                 self._log_failure(source, error)

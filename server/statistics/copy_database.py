@@ -13,7 +13,7 @@ from server.statistics import layout
 from server.statistics.resources import LIFETIMES
 from server.statistics.schema import Resource
 
-_MOVED: Final = "static_id + ?"
+_SHIFTED_ID: Final = "static_id + ?"
 
 SqlStatement: TypeAlias = tuple[str, tuple[Any, ...]]
 """With its values."""
@@ -31,24 +31,24 @@ def statements(connection: sqlite3.Connection) -> Iterator[SqlStatement]:
         ).fetchone()
         yield _static(resource, offset)
         yield _dynamic(resource, offset)
-        lived = f"SELECT base, {_MOVED}, first, last FROM main.{lives} WHERE base = ?"
+        lived = f"SELECT base, {_SHIFTED_ID}, first, last FROM main.{lives} WHERE base = ?"
         yield f"INSERT INTO target.{lives} {lived}", (offset, resource.table)
     yield f"INSERT OR REPLACE INTO target.{samples} SELECT timestamp, tier FROM main.{samples}", ()
 
 
 def _static(resource: Resource, offset: int) -> SqlStatement:
     table = layout.static(resource)
-    fixed = "".join(f", {layout.quoted(one.name)}" for one in resource.static_fields)
+    static_columns = "".join(f", {layout.quoted(field.name)}" for field in resource.static_fields)
     is_numbered = resource == LIFETIMES
-    oid = f"CAST({_MOVED} AS TEXT)" if is_numbered else "oid"
-    moved = f"SELECT {_MOVED}, {oid}{fixed} FROM main.{table}"
+    oid = f"CAST({_SHIFTED_ID} AS TEXT)" if is_numbered else "oid"
+    selection = f"SELECT {_SHIFTED_ID}, {oid}{static_columns} FROM main.{table}"
     values = (offset, offset) if is_numbered else (offset,)
-    return f"INSERT INTO target.{table}(static_id, oid{fixed}) {moved}", values
+    return f"INSERT INTO target.{table}(static_id, oid{static_columns}) {selection}", values
 
 
 def _dynamic(resource: Resource, offset: int) -> SqlStatement:
     table = layout.dynamic(resource)
-    moving = "".join(f", {layout.quoted(one.name)}" for one in resource.dynamic_fields)
-    moved = f"SELECT timestamp, {_MOVED}{moving} FROM main.{table}"
-    into = f"INSERT OR REPLACE INTO target.{table}(timestamp, static_id{moving})"
-    return f"{into} {moved}", (offset,)
+    dynamic_columns = "".join(f", {layout.quoted(field.name)}" for field in resource.dynamic_fields)
+    selection = f"SELECT timestamp, {_SHIFTED_ID}{dynamic_columns} FROM main.{table}"
+    into = f"INSERT OR REPLACE INTO target.{table}(timestamp, static_id{dynamic_columns})"
+    return f"{into} {selection}", (offset,)

@@ -52,7 +52,7 @@ class ForeignDatabaseError(Exception):
 
 
 class DatabaseVersionError(Exception):
-    """A file is a database of a later version of this program. The text says so."""
+    """A file is a database of a later version of this program."""
 
 
 @dataclass(slots=True)
@@ -87,7 +87,7 @@ class StatisticsDatabase:
 
     def __init__(self, path: str, *, indexed: bool = False) -> None:
         self.path = path
-        self._lock_descriptor = None if path == MEMORY else _claim(path)
+        self._lock_descriptor = None if path == MEMORY else _lock_file(path)
         self.connection = sqlite3.connect(path, timeout=_BUSY_SECONDS, isolation_level=None)
         self._index = None if path == MEMORY else SharedIndex(path)
         self._newest_timestamp: int | None = None
@@ -101,12 +101,12 @@ class StatisticsDatabase:
         self._identity = self._file_identity()
 
     def write(
-        self, taken: Mapping[str, list[StatisticsEntry]], snapshot: StatisticsSnapshot
+        self, entries: Mapping[str, list[StatisticsEntry]], snapshot: StatisticsSnapshot
     ) -> None:
         """Write a sample.
 
         Args:
-            taken: its entries, by the resource's path.
+            entries: its entries, by the resource's path.
             snapshot: its snapshot.
 
         Raises:
@@ -117,7 +117,7 @@ class StatisticsDatabase:
             for writing in self._writers:
                 path = writing.resource.path
                 alive.append(
-                    self._write_lifespans(writing, taken.get(path, []), snapshot.timestamp)
+                    self._write_lifespans(writing, entries.get(path, []), snapshot.timestamp)
                 )
                 values = snapshot.entries.get(path, {})
                 self._write_values(writing, alive[-1], values, snapshot.timestamp)
@@ -131,7 +131,7 @@ class StatisticsDatabase:
     def _write_lifespans(
         self, writing: _ResourceWriter, entries: list[StatisticsEntry], timestamp: int
     ) -> _LiveEntries:
-        """Record which entries are new, and which are gone; return those of this sample."""
+        """Record new entries and the end of missing ones; return those of this sample."""
         before = writing.live_entries
         alive: _LiveEntries = {}
         began: list[tuple[int, StatisticsEntry]] = []
@@ -142,21 +142,21 @@ class StatisticsDatabase:
                 began.append((static_id, entry))
             alive[entry.id] = (entry.static_values, static_id)
         goes_on = {static_id for _, static_id in alive.values()}
-        ended = [one for _, one in before.values() if one not in goes_on]
+        ended = [lifespan for _, lifespan in before.values() if lifespan not in goes_on]
         base = writing.resource.table
         if began:
             self.connection.executemany(
                 writing.insert_static,
-                ((one, entry.id, *entry.static_values) for one, entry in began),
+                ((lifespan, entry.id, *entry.static_values) for lifespan, entry in began),
             )
             self.connection.executemany(
                 f"INSERT OR REPLACE INTO {layout.LIVES} VALUES(?, ?, ?, NULL)",
-                ((base, one, timestamp) for one, _ in began),
+                ((base, lifespan, timestamp) for lifespan, _ in began),
             )
         if ended:
             self.connection.executemany(
                 f"UPDATE {layout.LIVES} SET last = max(first, ?) WHERE base = ? AND static_id = ?",
-                ((self._newest_timestamp, base, one) for one in ended),
+                ((self._newest_timestamp, base, lifespan) for lifespan in ended),
             )
         return alive
 
@@ -171,8 +171,8 @@ class StatisticsDatabase:
         self.connection.executemany(
             writing.insert_dynamic,
             (
-                (timestamp, alive[one][1], *pick_dynamic_values(values))
-                for one, values in entries.items()
+                (timestamp, alive[identity][1], *pick_dynamic_values(values))
+                for identity, values in entries.items()
             ),
         )
 
@@ -218,7 +218,7 @@ class StatisticsDatabase:
 
     @property
     def is_in_place(self) -> bool:
-        """Whether writes go to the file of that name, and not to one that is gone."""
+        """Whether writes go to the file of that name, and not to a removed one."""
         return self.path == MEMORY or self._identity == self._file_identity()
 
     @property
@@ -322,17 +322,19 @@ class StatisticsDatabase:
     def _add_columns(
         self, table: str, needed: frozenset[str], fields: Iterable[ResourceField]
     ) -> None:
-        there = {row[1] for row in self.connection.execute(f"PRAGMA table_info({table})")}
-        if not there >= needed:
-            raise ForeignDatabaseError(f"its table {table} has no {', '.join(needed - there)}")
-        for one in fields:
-            if one.name not in there:
-                self.connection.execute(f"ALTER TABLE {table} ADD COLUMN {layout.column(one)}")
+        columns = {row[1] for row in self.connection.execute(f"PRAGMA table_info({table})")}
+        if not columns >= needed:
+            raise ForeignDatabaseError(f"its table {table} has no {', '.join(needed - columns)}")
+        for field in fields:
+            if field.name not in columns:
+                self.connection.execute(f"ALTER TABLE {table} ADD COLUMN {layout.column(field)}")
 
     def _load_state(self) -> None:
         self._newest_timestamp = self._query_number(f"SELECT max(timestamp) FROM {layout.SAMPLES}")
         self._writers = [
-            self._make_resource_writer(one) for one in layout.RECORDED if one != LIFETIMES
+            self._make_resource_writer(resource)
+            for resource in layout.RECORDED
+            if resource != LIFETIMES
         ]
 
     def _make_resource_writer(self, resource: Resource) -> _ResourceWriter:
@@ -347,12 +349,12 @@ class StatisticsDatabase:
                 (resource.table,),
             )
         }
-        places = [resource.fields.index(one) for one in resource.dynamic_fields]
+        indexes = [resource.fields.index(one) for one in resource.dynamic_fields]
         return _ResourceWriter(
             resource,
             layout.insert_static(resource),
             layout.insert_dynamic(resource),
-            itemgetter(*places) if len(places) > 1 else _only(places),
+            itemgetter(*indexes) if len(indexes) > 1 else _value_picker(indexes),
             1 + (self._query_number(f"SELECT max(static_id) FROM {static}") or 0),
             alive,
         )
@@ -372,13 +374,13 @@ class StatisticsDatabase:
 
     def _file_identity(self) -> tuple[int, int] | None:
         try:
-            found = Path(self.path).stat()
+            status = Path(self.path).stat()
         except OSError:
             return None
-        return found.st_dev, found.st_ino
+        return status.st_dev, status.st_ino
 
 
-def _claim(path: str) -> int:
+def _lock_file(path: str) -> int:
     """Lock a file against other recorders, as long as a descriptor is open; reading is free.
 
     It must stay open for longer than the connection: closing it releases all POSIX locks of the
@@ -405,8 +407,8 @@ def _claim(path: str) -> int:
     return descriptor
 
 
-def _only(places: list[int]) -> Callable[[_Values], _Values]:
-    if not places:
+def _value_picker(indexes: list[int]) -> Callable[[_Values], _Values]:
+    if not indexes:
         return lambda _: ()
-    [place] = places
-    return lambda values: (values[place],)
+    [index] = indexes
+    return lambda values: (values[index],)

@@ -40,8 +40,8 @@ def distributions(engine: Engine) -> list[Distribution]:
         engine: has the counters.
     """
     queues = list(engine.topics.queues or ())
-    ids = topic_ids((one.name, one.message_type.name) for one in queues)
-    found = [
+    ids = topic_ids((topic.name, topic.message_type.name) for topic in queues)
+    result = [
         Distribution(
             "turn",
             "microseconds",
@@ -70,7 +70,7 @@ def distributions(engine: Engine) -> list[Distribution]:
     if engine.transaction_log is not None:
         journal = engine.transaction_log.journal
         about = "how long writes to the transaction log took until they were safe"
-        found += [
+        result += [
             Distribution("log_write", "microseconds", about, "", journal.write_latency),
             Distribution(
                 "log_write_size",
@@ -80,4 +80,4 @@ def distributions(engine: Engine) -> list[Distribution]:
                 journal.write_sizes,
             ),
         ]
-    return found
+    return result

@@ -47,12 +47,12 @@ class StatisticsHistory:
             sqlite3.Error: the database cannot be read.
         """
         self.query_count += 1
-        found = self._connection.execute(
+        rows = self._connection.execute(
             f"SELECT timestamp FROM {layout.SAMPLES} WHERE timestamp BETWEEN ? AND ?"
             " ORDER BY timestamp LIMIT ?",
             (first, last, limit),
         )
-        return [timestamp for (timestamp,) in found]
+        return [timestamp for (timestamp,) in rows]
 
     def values(
         self,
@@ -71,14 +71,14 @@ class StatisticsHistory:
             name: the field's.
             first: the first timestamp.
             last: the last one, included as well.
-            limit: the maximum number to return; to go on, ask from after the last one's timestamp.
+            limit: the maximum number to return; to go on, request values after the last timestamp.
 
         Raises:
             sqlite3.Error: they cannot be read.
         """
         self.query_count += 1
-        found = self._connection.execute(_values_query(resource, name), (entry, first, last, limit))
-        return [(timestamp, "" if value is None else value) for timestamp, value in found]
+        rows = self._connection.execute(_values_query(resource, name), (entry, first, last, limit))
+        return [(timestamp, "" if value is None else value) for timestamp, value in rows]
 
     def snapshot(self, timestamp: int) -> StatisticsSnapshot | None:
         """Return the snapshot of a sample; None if none was taken at that moment, or it is gone.
@@ -92,9 +92,10 @@ class StatisticsHistory:
             return None
         entries: dict[str, Mapping[str, tuple[StatisticValue, ...]]] = {}
         for resource in layout.RECORDED:
-            found = self._connection.execute(_moment_query(resource), (timestamp,))
+            records = self._connection.execute(_moment_query(resource), (timestamp,))
             rows = {
-                row[0]: tuple("" if value is None else value for value in row[1:]) for row in found
+                row[0]: tuple("" if value is None else value for value in row[1:])
+                for row in records
             }
             if rows:
                 entries[resource.path] = rows
@@ -143,7 +144,7 @@ def _moment_query(resource: Resource) -> str:
 
 
 def lifetimes(
-    connection: sqlite3.Connection, most: int
+    connection: sqlite3.Connection, limit: int
 ) -> list[tuple[str, tuple[StatisticValue, ...]]]:
     """Return the newest events in the life of the instance, with their ids, in their order.
 
@@ -151,8 +152,8 @@ def lifetimes(
         sqlite3.Error: they cannot be read.
     """
     columns = ", ".join(layout.quoted(field.name) for field in LIFETIMES.fields)
-    found = connection.execute(
+    rows = connection.execute(
         f"SELECT oid, {columns} FROM {layout.static(LIFETIMES)} ORDER BY static_id DESC LIMIT ?",
-        (most,),
+        (limit,),
     )
-    return [(row[0], row[1:]) for row in reversed(found.fetchall())]
+    return [(row[0], row[1:]) for row in reversed(rows.fetchall())]

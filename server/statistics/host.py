@@ -1,9 +1,9 @@
 """The host's figures: processors, memory, disks and network, read on the thread of statistics.
 
 They come from /proc. If it is missing, or a file of it cannot be read, the figures are zero, or
-there are no entries; a device that is gone at the next reading has no entry there any more. Shares
-and averages are those of the time between two readings, so that the first has none. In a container,
-processors and memory are the host's, disks and network those that the container sees.
+there are no entries; a device that is missing at the next reading has no entry there any more.
+Shares and averages are those of the time between two readings, so that the first has none. In a
+container, processors and memory are the host's, disks and network those that the container sees.
 
 Source: AMPS Monitoring Guide, Host Statistics.
 """
@@ -29,7 +29,7 @@ _SECTOR: Final = 512  # the unit of /proc/diskstats, for any sector size of the 
 _UNSAFE: Final = re.compile(r"[^A-Za-z0-9_-]")
 _ESCAPE: Final = re.compile(r"\\([0-7]{3})")
 
-_ALWAYS_FULL: Final = frozenset({"squashfs", "iso9660", "erofs", "udf"})
+_READ_ONLY_TYPES: Final = frozenset({"squashfs", "iso9660", "erofs", "udf"})
 """Read-only file systems; that they are full means nothing."""
 
 
@@ -102,9 +102,9 @@ def _cpu(line: str) -> tuple[str, _CpuTimes]:
 
 
 def _shares(now: _CpuTimes, before: _CpuTimes) -> tuple[float, ...]:
-    grown = [max(0, new - old) for new, old in zip(now, before, strict=True)]
-    whole = sum(grown)
-    return tuple(100 * one / whole if whole else 0.0 for one in grown)
+    increases = [max(0, new - old) for new, old in zip(now, before, strict=True)]
+    total = sum(increases)
+    return tuple(100 * increase / total if total else 0.0 for increase in increases)
 
 
 class HostMemory:
@@ -122,27 +122,27 @@ class HostMemory:
 
     def entries(self) -> Iterator[StatisticsEntry]:
         """See `StatisticsSource.entries`."""
-        known = dict(map(_memory, _lines(self._path)))
-        total = known.get("MemTotal", 0) or _total_memory()
-        free, buffers, cached = (known.get(name, 0) for name in ("MemFree", "Buffers", "Cached"))
-        fixed = (known.get("SwapTotal", 0), total)
-        if fixed != self._static_values:
-            self._static_values = fixed
-        moving = (
-            known.get("AnonPages", 0),
-            known.get("MemAvailable", free + buffers + cached),
+        memory = dict(map(_memory, _lines(self._path)))
+        total = memory.get("MemTotal", 0) or _total_memory()
+        free, buffers, cached = (memory.get(name, 0) for name in ("MemFree", "Buffers", "Cached"))
+        static_values = (memory.get("SwapTotal", 0), total)
+        if static_values != self._static_values:
+            self._static_values = static_values
+        dynamic_values = (
+            memory.get("AnonPages", 0),
+            memory.get("MemAvailable", free + buffers + cached),
             buffers,
             cached,
             free,
-            total - free if known else 0,
-            known.get("SwapFree", 0),
+            total - free if memory else 0,
+            memory.get("SwapFree", 0),
         )
-        yield StatisticsEntry("", self._static_values, moving)
+        yield StatisticsEntry("", self._static_values, dynamic_values)
 
 
 def _memory(line: str) -> tuple[str, int]:
-    name, _, rest = line.partition(":")
-    return name, int(rest.split()[0]) * _KILOBYTE
+    name, _, value = line.partition(":")
+    return name, int(value.split()[0]) * _KILOBYTE
 
 
 def _total_memory() -> int:
@@ -167,10 +167,10 @@ class HostNetwork:
     def entries(self) -> Iterator[StatisticsEntry]:
         """See `StatisticsSource.entries`."""
         for line in _lines(self._path):
-            name, _, rest = line.rpartition(":")
+            name, _, counts = line.rpartition(":")
             if name:
                 yield StatisticsEntry(
-                    safe_id(name.strip()), (), _traffic([*map(int, rest.split())])
+                    safe_id(name.strip()), (), _traffic([*map(int, counts.split())])
                 )
 
 
@@ -229,13 +229,13 @@ class HostDisks:
         """See `StatisticsSource.entries`."""
         now = self._clock()
         seconds, self._read_at = now - self._read_at, now
-        known = {device: (name, did) for device, name, did in map(_disk, _lines(self._activity))}
+        disks = {device: (name, did) for device, name, did in map(_disk, _lines(self._activity))}
         shown: dict[str, _DiskActivity] = {}
         for mount in map(_mount, _lines(self._mounts)):
-            found = known.get(mount.device) or known.get(_device_of(mount.source))
-            if mount.kind in _ALWAYS_FULL or not (found or mount.point == "/"):
+            disk = disks.get(mount.device) or disks.get(_device_of(mount.source))
+            if mount.kind in _READ_ONLY_TYPES or not (disk or mount.point == "/"):
                 continue
-            name, activity = found or (mount.kind, _DiskActivity())
+            name, activity = disk or (mount.kind, _DiskActivity())
             name = safe_id(name)
             if name in shown:
                 continue
@@ -255,14 +255,14 @@ def _usage(
     def grown(of: Callable[[_DiskActivity], int]) -> int:
         return max(0, of(now) - of(before))
 
-    reads, writes = grown(lambda one: one.reads), grown(lambda one: one.writes)
-    read = grown(lambda one: one.sectors_read) * _SECTOR
-    written = grown(lambda one: one.sectors_written) * _SECTOR
+    reads, writes = grown(lambda activity: activity.reads), grown(lambda activity: activity.writes)
+    read = grown(lambda activity: activity.sectors_read) * _SECTOR
+    written = grown(lambda activity: activity.sectors_written) * _SECTOR
     return (
         free_percent(mount_point),
         now.in_progress,
-        grown(lambda one: one.reading) / reads if reads else 0.0,
-        grown(lambda one: one.writing) / writes if writes else 0.0,
+        grown(lambda activity: activity.reading) / reads if reads else 0.0,
+        grown(lambda activity: activity.writing) / writes if writes else 0.0,
         round(read / seconds) if seconds > 0 else 0,
         round(written / seconds) if seconds > 0 else 0,
     )
@@ -271,10 +271,10 @@ def _usage(
 def free_percent(path: str) -> float:
     """Return the percentage of a file system available to programs; 0 if that is not known."""
     try:
-        found = os.statvfs(path)
+        status = os.statvfs(path)
     except OSError:
         return 0.0
-    return 100 * found.f_bavail / found.f_blocks if found.f_blocks else 0.0
+    return 100 * status.f_bavail / status.f_blocks if status.f_blocks else 0.0
 
 
 def _disk(line: str) -> tuple[str, str, _DiskActivity]:
@@ -296,7 +296,7 @@ def _mount(line: str) -> _Mount:
 
 
 def _unescaped(text: str) -> str:
-    return _ESCAPE.sub(lambda found: chr(int(found[1], 8)), text)
+    return _ESCAPE.sub(lambda match: chr(int(match[1], 8)), text)
 
 
 def _device_of(source: str) -> str:

@@ -27,15 +27,19 @@ class LatenciesSource:
 
     def __init__(self, distributions: Iterable[Distribution]) -> None:
         self._deltas = [
-            (one.name, (one.description,), _HistogramDelta(one.histogram))
-            for one in distributions
-            if one.unit == "microseconds" and not one.entry
+            (
+                distribution.name,
+                (distribution.description,),
+                _HistogramDelta(distribution.histogram),
+            )
+            for distribution in distributions
+            if distribution.unit == "microseconds" and not distribution.entry
         ]
 
     def entries(self) -> Iterator[StatisticsEntry]:
         """See `StatisticsSource.entries`."""
-        for name, fixed, growing in self._deltas:
-            yield StatisticsEntry(name, fixed, growing.take_delta())
+        for name, static_values, delta in self._deltas:
+            yield StatisticsEntry(name, static_values, delta.take_delta())
 
 
 class _HistogramDelta:
@@ -59,10 +63,10 @@ class _HistogramDelta:
 
 def _percentile(counts: list[int], measured: int) -> float:
     """Return the 99th percentile, as if the values of each range were spread evenly over it."""
-    wanted = measured * _SHARE
+    threshold = measured * _SHARE
     for number, count in enumerate(counts):
-        if count and count >= wanted:
+        if count and count >= threshold:
             low = 0 if number == 0 else 1 << (number - 1)
-            return round(low + low * max(0.0, wanted) / count, 3)
-        wanted -= count
+            return round(low + low * max(0.0, threshold) / count, 3)
+        threshold -= count
     return 0.0

@@ -149,9 +149,12 @@ def average(resource: Resource) -> str | None:
     if not averages:
         return None
     table = dynamic(resource)
-    values = ", ".join(f"avg({quoted(one.name)}) AS {quoted(one.name)}" for one in averages)
-    columns = ", ".join(quoted(one.name) for one in resource.dynamic_fields)
-    chosen = ", ".join(_averaged(one) for one in resource.dynamic_fields)
+    values = ", ".join(
+        f"avg({quoted(resource_field.name)}) AS {quoted(resource_field.name)}"
+        for resource_field in averages
+    )
+    columns = ", ".join(quoted(resource_field.name) for resource_field in resource.dynamic_fields)
+    chosen = ", ".join(_averaged(resource_field) for resource_field in resource.dynamic_fields)
     return (
         f"INSERT OR REPLACE INTO {table}(timestamp, static_id, {columns})"
         f" SELECT kept.timestamp, kept.static_id, {chosen} FROM"

@@ -53,8 +53,8 @@ class ProcessCpu:
         self._previous = now
         seconds = now[0] - at
         share = [
-            100 * max(0.0, one) / seconds if seconds > 0 else 0.0
-            for one in (now[1] - system, now[1] - system + now[2] - user, now[2] - user)
+            100 * max(0.0, seconds_used) / seconds if seconds > 0 else 0.0
+            for seconds_used in (now[1] - system, now[1] - system + now[2] - user, now[2] - user)
         ]
         yield StatisticsEntry("", (), tuple(share))
 

@@ -1,4 +1,4 @@
-"""Turns samples into snapshots: counters are compared with those of the sample before.
+"""Converts samples to snapshots: counters are compared with those of the sample before.
 
 A rate is the growth of a counter, divided by the time between two samples, as a whole number. There
 is none at the first sample. An entry that is new since the sample before has counted from zero.
@@ -37,12 +37,19 @@ class EntryRates:
     """
 
     def __init__(self, resource: Resource) -> None:
-        given = [field.name for field in resource.source_fields]
-        fixed = [field.name for field in resource.static_fields]
+        source_fields = [field.name for field in resource.source_fields]
+        static_fields = [field.name for field in resource.static_fields]
         rates = [field for field in resource.dynamic_fields if field.cumulative_field]
-        place = {name: at for at, name in enumerate([*fixed, *given, *(one.name for one in rates)])}
-        self._counter_indexes = tuple(given.index(field.cumulative_field) for field in rates)
-        self._reorder = _picker([place[field.name] for field in resource.fields])
+        indexes = {
+            name: at
+            for at, name in enumerate(
+                [*static_fields, *source_fields, *(one.name for one in rates)]
+            )
+        }
+        self._counter_indexes = tuple(
+            source_fields.index(field.cumulative_field) for field in rates
+        )
+        self._reorder = _picker([indexes[field.name] for field in resource.fields])
         self._previous: dict[str, _RatedEntry] = {}
 
     def complete(
@@ -66,7 +73,7 @@ class EntryRates:
                 values = self._reorder(entry.static_values + entry.dynamic_values + rates)
                 now[entry.id] = _RatedEntry(entry, rates, values)
         self._previous = now
-        return {identity: one.values for identity, one in now.items()}
+        return {identity: rated.values for identity, rated in now.items()}
 
     def _rates(
         self, entry: StatisticsEntry, before: _RatedEntry | None, seconds: float
@@ -91,19 +98,19 @@ def _rate(now: StatisticValue, before: StatisticValue, seconds: float) -> int:
 
 
 def _picker(
-    places: list[int],
+    indexes: list[int],
 ) -> Callable[[tuple[StatisticValue, ...]], tuple[StatisticValue, ...]]:
-    if len(places) == 1:
-        [place] = places
-        return lambda values: (values[place],)
-    return itemgetter(*places)
+    if len(indexes) == 1:
+        [index] = indexes
+        return lambda values: (values[index],)
+    return itemgetter(*indexes)
 
 
 class SampleRates:
-    """Turns samples into snapshots; samples have to come in their order."""
+    """Converts samples to snapshots; samples have to come in their order."""
 
     def __init__(self) -> None:
-        self._entry_rates = {one.path: EntryRates(one) for one in RESOURCES}
+        self._entry_rates = {resource.path: EntryRates(resource) for resource in RESOURCES}
         self._elapsed: float | None = None
         self._timestamp = 0
 

@@ -1,12 +1,12 @@
-"""Answers questions about the recorded samples, on a thread and a connection of its own.
+"""Answers queries about the recorded samples, on a thread and a connection of its own.
 
 A page of values from a cold disk may take a second, and no sample has to wait for that: in SQLite's
 WAL mode readers do not block the writer. Only a database in memory is read on the writer's thread
 (`statistics_thread.py`), since there is one connection to it.
 
 The file may be replaced: there is a new one when the old one has been removed or renamed. The
-keeper passes its `DatabaseLocation` to `StatisticsReader.set_location`, and the next question goes
-there.
+thread of statistics passes its `DatabaseLocation` to `StatisticsReader.set_location`, and the next
+query goes there.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ from typing import Any, Final, NamedTuple
 from server.statistics.history import StatisticsHistory
 
 MAX_PENDING_HISTORY_QUERIES: Final = 1_000
-"""Questions that wait to be answered; more are refused."""
+"""Queries that wait to be answered; more are refused."""
 
 _BUSY_SECONDS: Final = 1.0
-"""How long a question waits for another process that has locked the file."""
+"""How long a query waits for another process that has locked the file."""
 
-_PATIENCE_SECONDS: Final = 5.0
-"""How long a question waits for the last sample to be recorded, so that it sees the sample."""
+_SAMPLE_TIMEOUT_S: Final = 5.0
+"""How long a query waits for the last sample to be recorded, so that it sees the sample."""
 
 _CLOSE_SECONDS: Final = 5.0
 
 
 class ReaderBusyError(Exception):
-    """More questions wait for the database than it can answer in a reasonable time."""
+    """More queries wait for the database than it can answer in a reasonable time."""
 
 
 class DatabaseLocation(NamedTuple):
@@ -52,17 +52,17 @@ class DatabaseLocation(NamedTuple):
 
 
 class HistoryQuery:
-    """A question, and the future of its answer."""
+    """A query, and the future of its answer."""
 
     def __init__(self, function: Callable[[StatisticsHistory], Any]) -> None:
         self.future: Final = Future[Any]()
         self._function = function
 
     def execute(self, history: Callable[[], StatisticsHistory]) -> None:
-        """Execute the question, unless its answer has been cancelled.
+        """Execute the query, unless its answer has been cancelled.
 
         Args:
-            history: returns the history to ask.
+            history: returns the history to query.
         """
         if not self.future.set_running_or_notify_cancel():
             return
@@ -73,13 +73,13 @@ class HistoryQuery:
 
 
 class StatisticsReader:
-    """Answers questions from a file.
+    """Answers queries from a file.
 
     Args:
-        fallback: takes questions when there is no file any more.
+        fallback: takes queries when there is no file any more.
 
     Attributes:
-        query_count: the number of answered questions.
+        query_count: the number of answered queries.
     """
 
     def __init__(self, fallback: Callable[[HistoryQuery], None]) -> None:
@@ -99,20 +99,20 @@ class StatisticsReader:
         return self._location is not None
 
     def expect_sample(self) -> None:
-        """Hold back questions until a sample that is about to be published is recorded."""
+        """Hold back queries until a sample that is about to be published is recorded."""
         self._is_recorded = False
 
-    def set_location(self, place: DatabaseLocation | None) -> None:
+    def set_location(self, location: DatabaseLocation | None) -> None:
         """Read from now on from a file, which has the last sample; None for no file."""
         with self._condition:
-            self._location = place
+            self._location = location
             self._is_recorded = True
             self._condition.notify()
-        if place is not None and self._thread.ident is None:
+        if location is not None and self._thread.ident is None:
             self._thread.start()
 
     def release_file(self) -> None:
-        """Close the file before its writer does; a question under way is interrupted."""
+        """Close the file before its writer does; a query under way is interrupted."""
         with self._condition:
             self._location = None
             self._condition.notify()
@@ -120,25 +120,25 @@ class StatisticsReader:
                 self._opened_file[1].interrupt()
             self._condition.wait_for(lambda: self._opened_file is None, _CLOSE_SECONDS)
 
-    def submit(self, question: HistoryQuery) -> None:
-        """Queue a question; the answer is `ReaderBusyError` if too many wait."""
+    def submit(self, query: HistoryQuery) -> None:
+        """Queue a query; the answer is `ReaderBusyError` if too many wait."""
         with self._condition:
             if self._is_closing:
-                question.future.cancel()
+                query.future.cancel()
             elif len(self._pending_queries) >= MAX_PENDING_HISTORY_QUERIES:
-                question.future.set_exception(
+                query.future.set_exception(
                     ReaderBusyError("too many questions wait for the statistics")
                 )
             else:
-                self._pending_queries.append(question)
+                self._pending_queries.append(query)
                 self._condition.notify()
 
     def close(self) -> None:
-        """Stop answering; a question under way is interrupted."""
+        """Stop answering; a query under way is interrupted."""
         with self._condition:
             self._is_closing = True
-            for question in self._pending_queries:
-                question.future.cancel()
+            for query in self._pending_queries:
+                query.future.cancel()
             self._pending_queries.clear()
             self._condition.notify()
             if self._opened_file is not None:
@@ -147,12 +147,12 @@ class StatisticsReader:
             self._thread.join(_CLOSE_SECONDS)
 
     def _run(self) -> None:
-        while (question := self._next_query()) is not None:
-            place = self._wait_for_location()
-            if place is None and self._is_recorded:
-                self._fallback(question)
+        while (query := self._next_query()) is not None:
+            location = self._wait_for_location()
+            if location is None and self._is_recorded:
+                self._fallback(query)
             else:
-                question.execute(partial(self._history, place))
+                query.execute(partial(self._history, location))
         self._close()
 
     def _next_query(self) -> HistoryQuery | None:
@@ -166,19 +166,19 @@ class StatisticsReader:
                     return None
                 self._condition.wait()
 
-    def _history(self, place: DatabaseLocation | None) -> StatisticsHistory:
+    def _history(self, location: DatabaseLocation | None) -> StatisticsHistory:
         """Return the history of a file, and open the file if needed.
 
         Raises:
             sqlite3.Error: it cannot be opened, or is not known yet.
         """
-        if place is None:
+        if location is None:
             raise sqlite3.OperationalError("the last sample is still being recorded")
         if self._opened_file is None:
-            uri = f"{Path(place.path).absolute().as_uri()}?mode=ro"
+            uri = f"{Path(location.path).absolute().as_uri()}?mode=ro"
             connection = sqlite3.connect(uri, uri=True, timeout=_BUSY_SECONDS, isolation_level=None)
             with self._condition:
-                self._opened_file = place, connection
+                self._opened_file = location, connection
         self.query_count += 1
         return StatisticsHistory(self._opened_file[1])
 
@@ -188,7 +188,7 @@ class StatisticsReader:
         Returns:
             Its place; None for no file.
         """
-        end = time.monotonic() + _PATIENCE_SECONDS
+        end = time.monotonic() + _SAMPLE_TIMEOUT_S
         with self._condition:
             while True:
                 if self._opened_file is not None and self._opened_file[0] != self._location:

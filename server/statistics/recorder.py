@@ -89,14 +89,14 @@ class StatisticsRecorder:
         return self._queries + self.history.query_count
 
     def write(
-        self, taken: Mapping[str, list[StatisticsEntry]], snapshot: StatisticsSnapshot
+        self, entries: Mapping[str, list[StatisticsEntry]], snapshot: StatisticsSnapshot
     ) -> None:
         """Write a sample: to the file if that is possible now, otherwise to memory."""
         if not self.is_in_place and self._clock() >= self._retry_at:
             self._resume_file()
         elif not self.database.is_in_place:
             self._use_database(self._open())
-        self.run_with_database(lambda database: database.write(taken, snapshot))
+        self.run_with_database(lambda database: database.write(entries, snapshot))
 
     def write_lifetime_event(self, timestamp: int, values: tuple[StatisticValue, ...]) -> None:
         """Write an event in the life of the instance."""
@@ -176,7 +176,7 @@ class StatisticsRecorder:
         self._log.emit("1B-0002", path=self.path, count=count)
 
     def _rename(self, kind: str) -> Path | None:
-        """Rename the file to a free name that tells why; None if that is not possible."""
+        """Rename the file to a free name that has the reason; None if that is not possible."""
         path, number = Path(self.path), 1
         try:
             while (aside := path.with_name(f"{path.name}.{kind}-{number}")).exists():

@@ -4,7 +4,7 @@ Those of the host are in `server.statistics.host_resources`.
 
 Times of day are texts in UTC, as in 20261123T041500.000000Z, unless described otherwise. Flags are
 1 and 0. Hashes of names, which have 64 bits and no sign, are texts. Fields that the Monitoring
-Guide does not have are marked; each answers a question that an operator asks. Tables that AMPS does
+Guide does not have are marked; each answers a question of operators. Tables that AMPS does
 not have begin with AMPERAGE_; a resource that never changes needs none.
 
 Source: AMPS Monitoring Guide, Host Statistics; AMPS Instance Statistics; Table Reference.

@@ -30,9 +30,9 @@ _DAY: Final = 24 * _HOUR
 _REMOVE_BATCH_SIZE: Final = 32
 """Samples that are removed in one step."""
 
-_HARDER: Final = 0.9
-_SOFTER: Final = 1.02
-_COMFORTABLE: Final = 0.8
+_TIGHTEN_FACTOR: Final = 0.9
+_RELAX_FACTOR: Final = 1.02
+_TARGET_SHARE: Final = 0.8
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,10 +104,10 @@ class SampleRetention:
         """Shorten all ages if the database is too large; return whether that was done."""
         used_bytes, max_bytes = self._database.used_bytes, self._retention.max_bytes
         if used_bytes > max_bytes:
-            self._scale *= _HARDER
+            self._scale *= _TIGHTEN_FACTOR
             return True
-        if used_bytes < max_bytes * _COMFORTABLE:
-            self._scale = min(1.0, self._scale * _SOFTER)
+        if used_bytes < max_bytes * _TARGET_SHARE:
+            self._scale = min(1.0, self._scale * _RELAX_FACTOR)
         return False
 
     def _thin_out_range(self, first: int, width: int, tier: int) -> None:
@@ -115,7 +115,7 @@ class SampleRetention:
         database, last = self._database, first + width - 1
         execute = database.connection.execute
         with database.transaction():
-            [kept] = execute(
+            [last_kept] = execute(
                 f"SELECT max(timestamp) FROM {layout.SAMPLES} WHERE timestamp BETWEEN ? AND ?",
                 (first, last),
             ).fetchone()
@@ -124,18 +124,18 @@ class SampleRetention:
                     continue
                 average = layout.average(resource)
                 if average is not None:
-                    execute(average, {"first": first, "last": kept, "kept": kept})
-            _remove_between(database, first, kept - 1)
-            execute(f"UPDATE {layout.SAMPLES} SET tier = ? WHERE timestamp = ?", (tier, kept))
+                    execute(average, {"first": first, "last": last_kept, "kept": last_kept})
+            _remove_between(database, first, last_kept - 1)
+            execute(f"UPDATE {layout.SAMPLES} SET tier = ? WHERE timestamp = ?", (tier, last_kept))
 
 
-def remove(database: StatisticsDatabase, before: int, most: int = _REMOVE_BATCH_SIZE) -> int:
+def remove(database: StatisticsDatabase, before: int, max_count: int = _REMOVE_BATCH_SIZE) -> int:
     """Remove some of the samples that are older than a moment.
 
     Args:
         database: the database.
         before: the moment's timestamp.
-        most: the maximum number to remove.
+        max_count: the maximum number to remove.
 
     Returns:
         The number removed.
@@ -143,14 +143,14 @@ def remove(database: StatisticsDatabase, before: int, most: int = _REMOVE_BATCH_
     Raises:
         sqlite3.Error: it is not possible.
     """
-    found = database.connection.execute(
+    rows = database.connection.execute(
         f"SELECT timestamp FROM {layout.SAMPLES} WHERE timestamp < ? ORDER BY timestamp LIMIT ?",
-        (before, most),
+        (before, max_count),
     ).fetchall()
-    if found:
+    if rows:
         with database.transaction():
-            _remove_between(database, found[0][0], found[-1][0])
-    return len(found)
+            _remove_between(database, rows[0][0], rows[-1][0])
+    return len(rows)
 
 
 def remove_lifetimes(database: StatisticsDatabase, before: int) -> None:
@@ -176,7 +176,7 @@ def _remove_between(database: StatisticsDatabase, first: int, last: int) -> None
     """Remove samples, and entries that lived at no others."""
     execute = database.connection.execute
     execute(f"DELETE FROM {layout.SAMPLES} WHERE timestamp BETWEEN ? AND ?", (first, last))
-    gone = (
+    removed = (
         f"SELECT static_id FROM {layout.LIVES} WHERE base = ? AND last BETWEEN ? AND ?"
         f" AND NOT EXISTS (SELECT 1 FROM {layout.SAMPLES} WHERE timestamp BETWEEN first AND last)"
     )
@@ -186,8 +186,10 @@ def _remove_between(database: StatisticsDatabase, first: int, last: int) -> None
         span = (first, last)
         execute(f"DELETE FROM {layout.dynamic(resource)} WHERE timestamp BETWEEN ? AND ?", span)
         of_resource = (resource.table, *span)
-        execute(f"DELETE FROM {layout.static(resource)} WHERE static_id IN ({gone})", of_resource)
         execute(
-            f"DELETE FROM {layout.LIVES} WHERE base = ? AND static_id IN ({gone})",
+            f"DELETE FROM {layout.static(resource)} WHERE static_id IN ({removed})", of_resource
+        )
+        execute(
+            f"DELETE FROM {layout.LIVES} WHERE base = ? AND static_id IN ({removed})",
             (resource.table, *of_resource),
         )

@@ -16,7 +16,7 @@ class StatisticsEntry(NamedTuple):
         id: its name in paths; no other entry of the resource has it while this one lives. Empty
             where the resource is one entry itself.
         static_values: values of `Resource.static_fields`; the same object in every sample for as
-            long as the entry lives, so that a new one tells of a new life.
+            long as the entry lives, so that a new object marks a new life.
         dynamic_values: values of `Resource.source_fields`.
     """
 
@@ -35,8 +35,8 @@ class StatisticsSource(Protocol):
     def entries(self) -> Iterator[StatisticsEntry]:
         """Yield the present entries.
 
-        Other work is done between two entries: iterate over a copy; an entry that is gone meanwhile
-        may be left out.
+        Other work is done between two entries: iterate over a copy; an entry that is removed
+        meanwhile may be left out.
         """
 
 

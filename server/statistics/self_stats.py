@@ -49,7 +49,7 @@ class SelfStatistics:
         """Yield the one entry."""
         file_size = 0 if self._is_in_memory else self._size
         memory = self._size if self._is_in_memory else min(self._size, _CACHE)
-        moving = (
+        dynamic_values = (
             self._growth,
             file_size,
             memory,
@@ -59,26 +59,26 @@ class SelfStatistics:
             self._sample_count,
             self._total_us,
         )
-        yield StatisticsEntry("", self._static_values, moving)
+        yield StatisticsEntry("", self._static_values, dynamic_values)
 
     def update(
-        self, recording: StatisticsRecorder, *, queries: int, commit: float, whole: float
+        self, recorder: StatisticsRecorder, *, queries: int, commit_s: float, total_s: float
     ) -> None:
         """Update the figures after a sample has been recorded.
 
         Args:
-            recording: its recording.
+            recorder: its recording.
             queries: the number of questions answered so far.
-            commit: seconds that recording it took.
-            whole: seconds that the sample took altogether.
+            commit_s: seconds that recording it took.
+            total_s: seconds that the sample took altogether.
         """
-        size_bytes = recording.database.size_bytes
-        self._is_in_memory = recording.database.path == MEMORY
+        size_bytes = recorder.database.size_bytes
+        self._is_in_memory = recorder.database.path == MEMORY
         self._growth = max(0, size_bytes - self._size)
         self._size = size_bytes
         self._queries = queries
-        self._last_us = round(whole * _MICROSECONDS)
-        self._commit_us += round(commit * _MICROSECONDS)
+        self._last_us = round(total_s * _MICROSECONDS)
+        self._commit_us += round(commit_s * _MICROSECONDS)
         self._sample_count += 1
         self._total_us += self._last_us
 
@@ -93,8 +93,8 @@ class Lifetimes:
 
     def read(self, database: StatisticsDatabase) -> None:
         """Read the recorded events."""
-        found = lifetimes(database.connection, MAX_SHOWN_LIFETIMES)
-        self._entries = [StatisticsEntry(number, values, ()) for number, values in found]
+        rows = lifetimes(database.connection, MAX_SHOWN_LIFETIMES)
+        self._entries = [StatisticsEntry(number, values, ()) for number, values in rows]
 
     def entries(self) -> Iterator[StatisticsEntry]:
         """Return the newest ones, in their order."""

@@ -73,13 +73,13 @@ class SharedIndex:
 
     def _guard_maps(self) -> None:
         try:
-            found = os.stat(self._path)
+            status = os.stat(self._path)
             lines = _MAPS.read_text(errors="replace").splitlines()
         except OSError:
             return  # the file has been removed, or /proc is not available
         for line in lines:
             addresses, _, offset, _, inode, *name = line.split(maxsplit=5)
-            if int(inode) == found.st_ino and name and name[0].endswith("-shm"):
+            if int(inode) == status.st_ino and name and name[0].endswith("-shm"):
                 begin, end = (int(address, 16) for address in addresses.split("-"))
                 if int(offset, 16) not in self._maps:
                     mapped = (ctypes.c_char * (end - begin)).from_address(begin)

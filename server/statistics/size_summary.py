@@ -52,9 +52,9 @@ def _rows(
     snapshot: StatisticsSnapshot, resource: Resource, fields: tuple[str, ...]
 ) -> list[tuple[str, int]]:
     names = [field.name for field in resource.fields]
-    places = [names.index(field) for field in fields]
+    indexes = [names.index(field) for field in fields]
     entries = [
-        (identity, [int(values[place]) for place in places])
+        (identity, [int(values[index]) for index in indexes])
         for identity, values in snapshot.entries.get(resource.path, {}).items()
     ]
     entries.sort(key=lambda entry: entry[1][0], reverse=True)

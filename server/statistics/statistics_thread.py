@@ -1,18 +1,18 @@
-"""The thread of statistics: completes samples, shows and records them, and answers questions.
+"""The thread of statistics: completes samples, shows and records them, and answers queries.
 
 It does one thing at a time. A sample comes first: it gets the figures of host and process, which
 are read here, becomes a snapshot, is `latest`, is passed to watchers, and is recorded. In between,
 the thread does maintenance, one step and one pause at a time: it thins out old samples, and
-executes requests of actions. Another thread answers questions from the file (`reader.py`). Only if
+executes requests of actions. Another thread answers queries from the file (`reader.py`). Only if
 statistics are in memory are they answered here, one by one, each small enough for a sample to wait
 for.
 
-    keeper = StatisticsThread(path, interval_ms, log, sources=[*host_sources(), *process_sources()])
-    keeper.start()
-    keeper.take(sample)                                          # engine's thread, never waits
-    keeper.latest                                                # any thread
-    future = keeper.ask(lambda history: history.timestamps())    # any thread
-    keeper.close()
+    thread = StatisticsThread(path, interval_ms, log, sources=[*host_sources(), *process_sources()])
+    thread.start()
+    thread.add_sample(sample)                                    # engine's thread, never waits
+    thread.latest                                                # any thread
+    future = thread.query(lambda history: history.timestamps())  # any thread
+    thread.close()
 """
 
 from __future__ import annotations
@@ -57,12 +57,12 @@ _Job = Callable[[], None]
 MAX_PENDING_SAMPLES: Final = 2
 """Samples that wait for the thread; if more come, the oldest is dropped."""
 
-_CLOSE_SECONDS: Final = 10.0
+_CLOSE_TIMEOUT_S: Final = 10.0
 
-_PAUSE_SECONDS: Final = 0.02
-"""Between two steps of maintenance: questions are answered then."""
+_MAINTENANCE_PAUSE_S: Final = 0.02
+"""Between two steps of maintenance: queries are answered then."""
 
-_LOOK_SECONDS: Final = 5.0
+_MAINTENANCE_INTERVAL_S: Final = 5.0
 """Between two checks for maintenance work."""
 
 _END: Final = object()
@@ -137,48 +137,48 @@ class StatisticsThread:
                 self.dropped_samples += 1
             self._condition.notify()
 
-    def add_watcher(self, told: Callable[[StatisticsSnapshot], None]) -> Callable[[], None]:
+    def add_watcher(self, watcher: Callable[[StatisticsSnapshot], None]) -> Callable[[], None]:
         """Call a function with each new snapshot, on the thread of statistics.
 
         Returns:
             A function that ends that; harmless if it has ended.
         """
         with self._condition:
-            self._watchers = (*self._watchers, told)
+            self._watchers = (*self._watchers, watcher)
 
         def stop() -> None:
             with self._condition:
-                self._watchers = tuple(one for one in self._watchers if one is not told)
+                self._watchers = tuple(other for other in self._watchers if other is not watcher)
 
         return stop
 
-    def query(self, question: Callable[[StatisticsHistory], _T]) -> Future[_T]:
-        """Queue a question, to be answered on another thread.
+    def query(self, function: Callable[[StatisticsHistory], _T]) -> Future[_T]:
+        """Queue a query, to be answered on another thread.
 
         Args:
-            question: takes the recorded history; it reads no more than a page or a moment.
+            function: takes the recorded history; it reads no more than a page or a moment.
 
         Returns:
-            A future with the answer; `ReaderBusyError` if there are too many questions,
+            A future with the answer; `ReaderBusyError` if there are too many queries,
             sqlite3.Error if the database cannot be read.
         """
-        asked = HistoryQuery(question)
+        history_query = HistoryQuery(function)
         if self._reader.can_answer:
-            self._reader.submit(asked)
+            self._reader.submit(history_query)
         else:
-            self._queue_query(asked)
-        return asked.future
+            self._queue_query(history_query)
+        return history_query.future
 
-    def _queue_query(self, question: HistoryQuery) -> None:
-        """Queue a question for the thread of statistics."""
+    def _queue_query(self, query: HistoryQuery) -> None:
+        """Queue a query for the thread of statistics."""
         with self._condition:
             if self._is_closing:
-                question.future.cancel()
+                query.future.cancel()
             elif len(self._pending_queries) >= MAX_PENDING_HISTORY_QUERIES:
                 problem = ReaderBusyError("too many questions wait for the statistics")
-                question.future.set_exception(problem)
+                query.future.set_exception(problem)
             else:
-                self._pending_queries.append(question)
+                self._pending_queries.append(query)
                 self._condition.notify()
 
     def truncate(self, age_seconds: float) -> Future[int]:
@@ -204,10 +204,10 @@ class StatisticsThread:
             self._is_closing = True
             self._condition.notify()
         if self._thread.ident is not None:
-            self._thread.join(_CLOSE_SECONDS)
+            self._thread.join(_CLOSE_TIMEOUT_S)
 
     def _queue_maintenance(self, work: Generator[None, None, _T]) -> Future[_T]:
-        """Queue work that is done in steps, between samples and questions."""
+        """Queue work that is done in steps, between samples and queries."""
         future: Future[_T] = Future()
 
         def steps() -> Generator[None, None, None]:
@@ -255,25 +255,28 @@ class StatisticsThread:
                 if seconds <= 0:
                     return self._run_maintenance
                 if self._pending_queries:
-                    question = self._pending_queries.popleft()
-                    return lambda: question.execute(lambda: self._recorder.history)
+                    query = self._pending_queries.popleft()
+                    return lambda: query.execute(lambda: self._recorder.history)
                 self._condition.wait(seconds)
 
     def _process_sample(self, sample: StatisticsSample) -> None:
-        begun = time.perf_counter()
-        taken = {**sample.entries, **self._read_sources()}
-        snapshot = self._rates.complete(replace(sample, entries=taken))
+        begun_s = time.perf_counter()
+        entries = {**sample.entries, **self._read_sources()}
+        snapshot = self._rates.complete(replace(sample, entries=entries))
         self._reader.expect_sample()
         self.latest = snapshot
-        for told in self._watchers:
-            self._notify_watcher(told, snapshot)
-        written = time.perf_counter()
-        self._recorder.write(taken, snapshot)
-        done = time.perf_counter()
+        for watcher in self._watchers:
+            self._notify_watcher(watcher, snapshot)
+        processed_s = time.perf_counter()
+        self._recorder.write(entries, snapshot)
+        recorded_s = time.perf_counter()
         self._reader.set_location(self._recorder.location)
         queries = self._recorder.query_count + self._reader.query_count
         self._self_statistics.update(
-            self._recorder, queries=queries, commit=done - written, whole=done - begun
+            self._recorder,
+            queries=queries,
+            commit_s=recorded_s - processed_s,
+            total_s=recorded_s - begun_s,
         )
         self._log_dropped()
 
@@ -292,10 +295,10 @@ class StatisticsThread:
         return read
 
     def _notify_watcher(
-        self, told: Callable[[StatisticsSnapshot], None], snapshot: StatisticsSnapshot
+        self, watcher: Callable[[StatisticsSnapshot], None], snapshot: StatisticsSnapshot
     ) -> None:
         try:
-            told(snapshot)
+            watcher(snapshot)
         except Exception as error:
             self._log.emit("05-0003", error=repr(error))
 
@@ -314,7 +317,7 @@ class StatisticsThread:
         else:
             has_more = self._recorder.thin_out_step(from_unix(self._clock()))
         with self._condition:
-            pause = _PAUSE_SECONDS if has_more else _LOOK_SECONDS
+            pause = _MAINTENANCE_PAUSE_S if has_more else _MAINTENANCE_INTERVAL_S
             self._maintenance_at = time.monotonic() + pause
 
     def _truncate(self, age_seconds: float) -> Generator[None, None, int]:
@@ -341,8 +344,8 @@ class StatisticsThread:
     def _shut_down(self) -> None:
         with suppress(sqlite3.Error):
             self._record_lifetime("shutdown")
-        for question in self._pending_queries:
-            question.future.cancel()
+        for pending_query in self._pending_queries:
+            pending_query.future.cancel()
         for future, steps in self._maintenance_jobs:
             steps.close()
             future.cancel()

@@ -63,10 +63,10 @@ def from_text(text: str) -> int:
     Raises:
         ValueError: it is not a valid moment.
     """
-    found = _TEXT.fullmatch(text)
-    if found is None:
+    match = _TEXT.fullmatch(text)
+    if match is None:
         raise ValueError(f"{text!r} is no time in UTC, such as 20230830T000010")
-    *numbers, fraction = found.groups(default="0")
+    *numbers, fraction = match.groups(default="0")
     year, month, day, hour, minute, second = map(int, numbers)
     try:
         moment = datetime(year, month, day, hour, minute, second, tzinfo=UTC)

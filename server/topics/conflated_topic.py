@@ -122,9 +122,9 @@ class ConflatedTopic:
         """See `RecordSource.covers_topic`."""
         if not self.is_container:
             return name == self.name
-        before, _, after = (self._spec.topic_format or _NAME).partition(_NAME)
-        inner = name[len(before) : len(name) - len(after)]
-        return name == before + inner + after and self._source.covers_topic(inner)
+        prefix, _, suffix = (self._spec.topic_format or _NAME).partition(_NAME)
+        source_name = name[len(prefix) : len(name) - len(suffix)]
+        return name == prefix + source_name + suffix and self._source.covers_topic(source_name)
 
     def query(self, spec: QuerySpec, now: int) -> Query:
         """See `RecordSource.query`."""
@@ -134,11 +134,11 @@ class ConflatedTopic:
         """See `RecordFollower.handle_change`."""
         self.changes += 1
         identity = self.table.make_identity(change.key, self._copied_name(change.topic))
-        waiting = self._pending.get(identity)
-        due = self._clock.steady() + self._interval_s if waiting is None else waiting.due_s
+        pending = self._pending.get(identity)
+        due_s = self._clock.steady() + self._interval_s if pending is None else pending.due_s
         if not self._pending:
             self._clock.call_later(self._interval_s, self._copy_due)
-        self._pending[identity] = _PendingCopy(due, change.record, envelope, reason)
+        self._pending[identity] = _PendingCopy(due_s, change.record, envelope, reason)
 
     def populate(self) -> None:
         """See `DerivedRecordSource.populate`."""
@@ -168,7 +168,7 @@ class ConflatedTopic:
             if change is not None:
                 self.copies += 1
                 reason, envelope = first.reason, first.envelope
-                if first.record is not None:  # a run of messages shares the envelope
+                if first.record is not None:  # a batch of messages shares the envelope
                     reason = MATCH
                     envelope = envelope.with_time_and_bookmark(
                         envelope.received_s, first.record.bookmark
@@ -181,13 +181,13 @@ class ConflatedTopic:
         """Update the copy of a record; return None if it is up to date already."""
         sequence = self._sow_registry.next_sequence()
         if record is not None and self._filter(record):
-            copied = record._replace(
+            copy = record._replace(
                 body=self._enrich(record),
                 topic=self._copied_name(record.topic),
                 expires=0,
                 sequence=sequence,
             )
-            return self.table.put(copied)
+            return self.table.put(copy)
         return self.table.remove(identity, sequence, to_nanoseconds(self._clock.now()))
 
     def _enrich(self, record: Record) -> bytes:
@@ -203,14 +203,14 @@ def _table_options(
     spec: ConflatedTopicSpec, source: RecordSource, functions: Functions
 ) -> RecordTableOptions:
     """Return options with indexes on the fields of the source's key, and as configured."""
-    of_source = source.table.options
+    source_options = source.table.options
     return RecordTableOptions(
         hash_indexes=tuple(
             tuple(parse_identifier(text, ContextKind.PATH).path for text in index)
             for index in spec.hash_indexes
         ),
-        key_fields=() if spec.enrichment else of_source.key_fields,
-        key_domain=of_source.key_domain,
+        key_fields=() if spec.enrichment else source_options.key_fields,
+        key_domain=source_options.key_domain,
         has_pattern=source.is_container,
         functions=functions,
     )

@@ -2,9 +2,9 @@
 
 A change of a topic is announced to its followers, which announce their own changes to theirs in
 turn. A topic with several sources may receive one change from each of them. So a follower does not
-act on receipt. It requests a turn here, and gets it in the order of the configuration, in which
+act on receipt. It schedules an update here, which runs in the order of the configuration, in which
 every topic comes after its sources. Thus each follower has received everything about a change
-before its turn comes, and one change of a record makes at most one change of any record that
+before its update runs, and one change of a record makes at most one change of any record that
 depends on it.
 
 All this completes before the source of the change continues. Failures in it are logged: they are
@@ -72,9 +72,9 @@ class DerivedTopicScheduler:
             finally:
                 self._is_running = False
 
-    def _run_update(self, origin: str, turn: Callable[[], None]) -> None:
+    def _run_update(self, origin: str, update: Callable[[], None]) -> None:
         try:
-            turn()
+            update()
         except Exception as error:  # of any kind: the source of the change is not affected
             self._log_failure(origin, error)
 
@@ -82,11 +82,11 @@ class DerivedTopicScheduler:
         text = f"a topic made from others could not follow a change of topic {origin!r}"
         self._log.emit("01-0004", text=text, error=repr(error))
 
-    def schedule(self, rank: int, turn: Callable[[], None]) -> None:
-        """Request a turn.
+    def schedule(self, rank: int, update: Callable[[], None]) -> None:
+        """Schedule an update of a topic.
 
         Args:
-            rank: the rank of the topic, which does not ask again before its turn has come.
-            turn: called when it has come.
+            rank: the rank of the topic, which schedules no other update before this one has run.
+            update: makes the update.
         """
-        heappush(self._scheduled, (rank, turn))
+        heappush(self._scheduled, (rank, update))

@@ -1,9 +1,9 @@
 """Watermarks: the number up to which each publisher's messages are settled.
 
-A publisher gets that number at its logon, and discards the messages that it has kept up to there.
+A publisher gets that number at its logon, and discards its stored messages up to that number.
 So it must not be the highest number recorded, but one that all instances have that are required to.
-For each publisher, some numbers are remembered, with the txids behind which they are settled. With
-many unsettled numbers fewer are remembered, and the watermark is lower than it could be. Then
+For each publisher, some numbers are stored, with the txids from which on they are settled. With
+many unsettled numbers fewer are stored, and the watermark is lower than it could be. Then
 messages are sent twice, and recognized as duplicates.
 """
 
@@ -13,7 +13,7 @@ from bisect import bisect_right
 from typing import Final
 
 _MAX_POINTS_PER_PUBLISHER: Final = 64
-_FEW: Final = 1024
+_MIN_PRUNE_SIZE: Final = 1024
 """The number of publishers at which settled ones are first forgotten."""
 
 
@@ -41,63 +41,63 @@ class DurableWatermarks:
 
     def __init__(self) -> None:
         self._publishers: dict[int, _PublisherWatermark] = {}
-        self._prune_size = _FEW
+        self._prune_size = _MIN_PRUNE_SIZE
 
     def record_publish(
-        self, client: int, before: int, sequence: int, txid: int, settled: int
+        self, client: int, previous_sequence: int, sequence: int, txid: int, settled_txid: int
     ) -> None:
         """Note messages that have been recorded.
 
         Args:
             client: the publisher's hash.
-            before: its highest number before.
+            previous_sequence: its highest number before.
             sequence: its highest number now.
             txid: the txid of that message.
-            settled: the txid up to which everything is settled.
+            settled_txid: the txid up to which everything is settled.
         """
-        numbers = self._publishers.get(client)
-        if numbers is None:
+        watermark = self._publishers.get(client)
+        if watermark is None:
             if len(self._publishers) >= self._prune_size:
-                self._forget_settled(settled)
-            numbers = self._publishers[client] = _PublisherWatermark(before)
-        txids, sequences = numbers.txids, numbers.sequences
-        if txids and txids[0] <= settled:
-            self._advance(numbers, settled)
-        if len(txids) > 1 and txid - txids[-2] < numbers.min_txid_distance:
+                self._forget_settled(settled_txid)
+            watermark = self._publishers[client] = _PublisherWatermark(previous_sequence)
+        txids, sequences = watermark.txids, watermark.sequences
+        if txids and txids[0] <= settled_txid:
+            self._advance(watermark, settled_txid)
+        if len(txids) > 1 and txid - txids[-2] < watermark.min_txid_distance:
             txids[-1], sequences[-1] = txid, sequence
             return
         txids.append(txid)
         sequences.append(sequence)
         if len(txids) > _MAX_POINTS_PER_PUBLISHER:
             del txids[-2::-2], sequences[-2::-2]  # keep every second one, and the newest
-            numbers.min_txid_distance = (txid - txids[0]) // len(txids)
+            watermark.min_txid_distance = (txid - txids[0]) // len(txids)
 
-    def settled_sequence(self, client: int, highest: int, settled: int) -> int:
+    def settled_sequence(self, client: int, last_sequence: int, settled_txid: int) -> int:
         """Return the number up to which a publisher's messages are settled.
 
         Args:
             client: its hash.
-            highest: its highest number.
-            settled: the txid up to which everything is settled.
+            last_sequence: its highest number.
+            settled_txid: the txid up to which everything is settled.
         """
-        numbers = self._publishers.get(client)
-        if numbers is None:
-            return highest
-        self._advance(numbers, settled)
-        return numbers.settled_sequence if numbers.txids else highest
+        watermark = self._publishers.get(client)
+        if watermark is None:
+            return last_sequence
+        self._advance(watermark, settled_txid)
+        return watermark.settled_sequence if watermark.txids else last_sequence
 
-    def _advance(self, numbers: _PublisherWatermark, settled: int) -> None:
-        place = bisect_right(numbers.txids, settled)
-        if place:
-            numbers.settled_sequence = numbers.sequences[place - 1]
-            del numbers.txids[:place], numbers.sequences[:place]
-            numbers.min_txid_distance = numbers.min_txid_distance if numbers.txids else 0
+    def _advance(self, watermark: _PublisherWatermark, settled_txid: int) -> None:
+        count = bisect_right(watermark.txids, settled_txid)
+        if count:
+            watermark.settled_sequence = watermark.sequences[count - 1]
+            del watermark.txids[:count], watermark.sequences[:count]
+            watermark.min_txid_distance = watermark.min_txid_distance if watermark.txids else 0
 
-    def _forget_settled(self, settled: int) -> None:
+    def _forget_settled(self, settled_txid: int) -> None:
         """Forget publishers with all messages settled."""
         self._publishers = {
-            client: numbers
-            for client, numbers in self._publishers.items()
-            if numbers.txids and numbers.txids[-1] > settled
+            client: watermark
+            for client, watermark in self._publishers.items()
+            if watermark.txids and watermark.txids[-1] > settled_txid
         }
-        self._prune_size = max(2 * len(self._publishers), _FEW)
+        self._prune_size = max(2 * len(self._publishers), _MIN_PRUNE_SIZE)

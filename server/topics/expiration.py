@@ -56,7 +56,7 @@ class Expiration:
         self._start_task = start_task
         self._flush = flush
         self._next_check_s: WallSeconds | None = None
-        self._cancel_check: Callable[[], None] = _nothing
+        self._cancel_check: Callable[[], None] = _cancel_nothing
         self._due_topics: deque[SowTopicRecords] = deque()  # topics with something to remove now
         self._failed_topics: set[SowTopicRecords] = set()  # topics with a logged failure to remove
 
@@ -97,12 +97,12 @@ class Expiration:
         if self._next_check_s is not None:
             self._next_check_s = WallSeconds(self._next_check_s + seconds)
 
-    def _schedule_at(self, moment: WallSeconds) -> None:
+    def _schedule_at(self, check_s: WallSeconds) -> None:
         """Schedule a check for expired records, unless an earlier one is scheduled."""
-        if self._next_check_s is None or moment < self._next_check_s:
+        if self._next_check_s is None or check_s < self._next_check_s:
             self._cancel_check()
-            self._next_check_s = moment
-            delay = max(_MIN_DELAY, moment - self._clock.now())
+            self._next_check_s = check_s
+            delay = max(_MIN_DELAY, check_s - self._clock.now())
             self._cancel_check = self._clock.call_later(delay, self._queue_due_topics)
 
     def _queue_due_topics(self) -> None:
@@ -145,5 +145,5 @@ class Expiration:
         return True
 
 
-def _nothing() -> None:
+def _cancel_nothing() -> None:
     """Cancel no call."""

@@ -59,9 +59,12 @@ class JournaledTopic(Topic):
         name: its name.
         functions: the functions that filters may call.
         journal: records its messages.
+
+    Attributes:
+        journal: see above.
     """
 
-    __slots__ = ("_journal", "_unbatched_subscriptions")
+    __slots__ = ("_unbatched_subscriptions", "journal")
 
     is_persistent = True
     is_journaled = True
@@ -70,10 +73,8 @@ class JournaledTopic(Topic):
         self, message_type: MessageType, name: str, functions: Functions, journal: TopicJournal
     ) -> None:
         super().__init__(message_type, name, functions)
-        self._journal = journal
-        self._unbatched_subscriptions: set[Subscription] = (
-            set()
-        )  # subscriptions that cannot take a run
+        self.journal = journal
+        self._unbatched_subscriptions: set[Subscription] = set()  # they cannot take a run
 
     def _attach(self, subscription: Subscription) -> None:
         """See `SubscriberSet.attach`."""
@@ -92,7 +93,7 @@ class JournaledTopic(Topic):
             len(bodies) >= _MIN_RUN
             and not self._unbatched_subscriptions
             and not self._filters.needs_context
-            and self._journal.is_batchable(envelope)
+            and self.journal.is_batchable(envelope)
         ):
             return self._publish_run(bodies, envelope)
         return self._publish_one_by_one(bodies, envelope)
@@ -111,7 +112,7 @@ class JournaledTopic(Topic):
         entries = encode_messages(bodies, envelope, envelope.lifetimes or 0)
         start = 0
         while start < len(bodies):
-            run = self._journal.append_run(envelope, entries, start)
+            run = self.journal.append_run(envelope, entries, start)
             end = run.end
             if self._subscriptions and envelope.correlation_ids:
                 for place in range(start, end):
@@ -119,11 +120,26 @@ class JournaledTopic(Topic):
             elif self._subscriptions and end > start:
                 super().publish(bodies[start:end], envelope)
             if run.problem is not None:
-                self._journal.record_refusal(envelope, end)
-                rejections.append(_rejection(end, run.problem))
+                rejections.append(self.reject(end, run.problem, envelope))
                 end += 1
             start = end
         return rejections
+
+    @property
+    def accepts_interleaved(self) -> bool:
+        """True if its messages may be recorded together with those of other topics."""
+        return not (
+            self._unbatched_subscriptions or self._filters.needs_context or self.journal.has_feeds
+        )
+
+    def deliver(self, bodies: Sequence[bytes], envelope: Envelope) -> None:
+        """Deliver recorded messages to every subscription that they match."""
+        super().publish(bodies, envelope)
+
+    def reject(self, position: int, problem: Exception, envelope: Envelope) -> Rejection:
+        """Return the rejection of a message that cannot be recorded, and note its number."""
+        self.journal.record_refusal(envelope, position)
+        return _rejection(position, problem)
 
     def _publish_one_by_one(
         self, bodies: Sequence[bytes], envelope: Envelope
@@ -132,13 +148,12 @@ class JournaledTopic(Topic):
         for position, body in enumerate(bodies):
             own = envelope.for_message(position)
             try:
-                self._journal.refuse_duplicate(own)
-                self._journal.append(own, body, key=own.sow_key, expiration=own.expiration or 0)
+                self.journal.refuse_duplicate(own)
+                self.journal.append(own, body, key=own.sow_key, expiration=own.expiration or 0)
             except DuplicateError as error:
                 rejections.append(_rejection(position, error))
             except (RejectedSequenceError, JournalUnavailableError) as error:
-                self._journal.record_refusal(envelope, position)
-                rejections.append(_rejection(position, error))
+                rejections.append(self.reject(position, error, envelope))
             else:
                 super().publish((body,), own)
         return rejections
@@ -147,17 +162,17 @@ class JournaledTopic(Topic):
         self, marks: Sequence[tuple[int, int]], publishers: tuple[str, str]
     ) -> None:
         """Notify queues of messages that were published at another instance, too."""
-        self._journal.report_double_publish(marks, publishers)
+        self.journal.report_double_publish(marks, publishers)
 
     @property
     def accepts_metadata(self) -> bool:
         """See `Topic.accepts_metadata`; queues need messages with marks one by one."""
-        return not self._journal.has_feeds
+        return not self.journal.has_feeds
 
     @property
     def has_recipients(self) -> bool:
         """True if messages published here have any recipient."""
-        return bool(self._subscriptions) or self._journal.has_feeds
+        return bool(self._subscriptions) or self.journal.has_feeds
 
     @property
     def table(self) -> None:
@@ -166,12 +181,12 @@ class JournaledTopic(Topic):
 
     def journal_handles(self, origin: JournalOrigin) -> tuple[TopicHandle, OriginHandle]:
         """Return the handles that the journal needs for messages of other instances."""
-        return self._journal.journal_handles(origin)
+        return self.journal.journal_handles(origin)
 
     def process_batch(self, arrivals: ReplicatedBatch) -> None:
         """Record some received entries of another instance unchanged, and deliver them."""
         start = arrivals.position
-        run = self._journal.append_copies(arrivals, arrivals.next_content())
+        run = self.journal.append_copies(arrivals, arrivals.next_content())
         if arrivals.kind in MESSAGES and self._subscriptions and run.txids:
             self._deliver_replicated(arrivals, start, start + run.end, run.timestamp)
 
@@ -188,8 +203,8 @@ class JournaledTopic(Topic):
     ) -> Sequence[BatchFailure]:
         """Deliver recorded, consecutive messages of another instance."""
         start = positions[0]
-        if self._journal.has_feeds:
-            self._journal.feed_replicated(
+        if self.journal.has_feeds:
+            self.journal.feed_replicated(
                 entries, start, appended, pick_values(entries.columns.sow_keys, positions)
             )
         if self._subscriptions:
@@ -213,7 +228,7 @@ class JournaledTopic(Topic):
 
     def when_stored(self, then: StoreCallback) -> None:
         """Call back when everything published so far is settled."""
-        self._journal.when_settled(partial(then, None))
+        self.journal.when_settled(partial(then, None))
 
 
 class JournaledSowTopic(SowTopic):

@@ -42,10 +42,10 @@ class RecordedBatch(NamedTuple):
 
 
 class LogFeed(Protocol):
-    """Takes recorded messages of a topic."""
+    """Processes recorded messages of a topic."""
 
     def receive_batch(self, recorded: RecordedBatch) -> None:
-        """Take messages. They have not been applied or delivered yet."""
+        """Process messages that have not been applied or delivered yet."""
 
     def report_double_publish(
         self, marks: Sequence[tuple[int, int]], publishers: tuple[str, str]

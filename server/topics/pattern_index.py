@@ -1,6 +1,6 @@
 """Matches regular expressions to a topic's name, at a cost that grows with candidates only.
 
-A new topic is matched within the command of its first user, which should not pay for all
+A new topic is matched within the command of its first user, which must not be delayed by all
 subscriptions of other clients. So equal expressions are decided once. And most expressions contain
 a text that every matching name contains, too, as `orders/` in `^orders/.*\\.eu$`. Such an
 expression is tried only for names that contain three characters of this text, those that the fewest
@@ -25,10 +25,10 @@ if TYPE_CHECKING:
     from server.expressions.topic_names import TopicSelector
     from server.topics.subscriptions.subscription import Subscription
 
-_GRAM: Final = 3
+_GRAM_LENGTH: Final = 3
 """Number of characters that an expression is found by."""
 
-_LOOKED_AT: Final = 64
+_MAX_GRAM_TEXT: Final = 64
 """Length of the part of a text that these are chosen from."""
 
 
@@ -88,38 +88,42 @@ class PatternIndex:
         Subscriptions with expressions that take too many steps to match are ended.
         """
         places: dict[Subscription, int] = {}
-        efforts = defaultdict[int, SearchAllowance](SearchAllowance)  # by number of the session
+        allowances = defaultdict[int, SearchAllowance](SearchAllowance)  # by number of the session
         for pattern in self.candidates(name):
-            asked = _who_has_effort_left(pattern, efforts)
+            chosen = _choose_subscription(pattern, allowances)
             try:
-                if asked.matches_topic(name, efforts[asked.subscriber.number]):
+                if chosen.matches_topic(name, allowances[chosen.subscriber.number]):
                     places.update(pattern.subscriptions)
             except TooCostlyError as error:
                 give_up_on(pattern.subscriptions, error)
         return sorted(places, key=places.__getitem__)
 
     def _choose_gram(self, needle: str) -> str:
-        crowds = {gram: len(self._by_gram.get(gram, ())) for gram in _grams(needle[:_LOOKED_AT])}
-        return min(crowds, key=crowds.__getitem__, default="")
+        pattern_counts = {
+            gram: len(self._by_gram.get(gram, ())) for gram in _grams(needle[:_MAX_GRAM_TEXT])
+        }
+        return min(pattern_counts, key=pattern_counts.__getitem__, default="")
 
     def candidates(self, name: str) -> Iterator[_Pattern]:
         """Yield the expressions that have to be tried for a name, each once."""
         yield from self._by_gram.get("", {}).values()
         if self._by_gram:
-            for size in range(1, _GRAM + 1):
+            for size in range(1, _GRAM_LENGTH + 1):
                 for gram in {name[at : at + size] for at in range(len(name) - size + 1)}:
                     yield from self._by_gram.get(gram, {}).values()
 
 
 def _grams(needle: str) -> Iterator[str]:
-    size = min(len(needle), _GRAM)
+    size = min(len(needle), _GRAM_LENGTH)
     if size:
         for at in range(len(needle) - size + 1):
             yield needle[at : at + size]
 
 
-def _who_has_effort_left(pattern: _Pattern, efforts: dict[int, SearchAllowance]) -> Subscription:
+def _choose_subscription(pattern: _Pattern, allowances: dict[int, SearchAllowance]) -> Subscription:
     """Return a subscription to an expression, preferably of a connection with steps left."""
     first = next(iter(pattern.subscriptions))
-    left = (one for one in pattern.subscriptions if efforts[one.subscriber.number].remaining)
-    return next(left, first)
+    with_allowance = (
+        one for one in pattern.subscriptions if allowances[one.subscriber.number].remaining
+    )
+    return next(with_allowance, first)

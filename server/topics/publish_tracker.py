@@ -3,7 +3,7 @@
 Publishes of clients are checked against the highest number of their publisher, and nothing else. So
 the numbers that they skip are passed to `DedupWindow`: these may still come from another instance.
 And recorded entries are passed to `RecentEntries`, to detect a message with the same name but other
-content. Without replication there are no notes, and they cost nothing.
+content. Without replication there is no register, and it costs nothing.
 """
 
 from __future__ import annotations
@@ -28,9 +28,6 @@ class PublishTracker:
         watermarks: the number up to which each publisher's messages are settled.
         settled_txid: returns the txid up to which everything is settled.
         identity_of: returns the identity of a publisher without numbers, from its client hash.
-
-    Attributes:
-        watermarks: see above.
     """
 
     def __init__(
@@ -56,7 +53,7 @@ class PublishTracker:
     def register_batch(
         self,
         client: int,
-        before: int,
+        previous_sequence: int,
         sequences: Sequence[int],
         checksums: Sequence[int],
         txids: Sequence[int],
@@ -67,7 +64,7 @@ class PublishTracker:
 
         Args:
             client: its hash.
-            before: the highest number that it had given before.
+            previous_sequence: the highest number that it had given before.
             sequences: its numbers for them; empty if it gives none.
             checksums: checksums of the recorded data, with extras.
             txids: their txids, which are consecutive.
@@ -75,15 +72,17 @@ class PublishTracker:
             origin: their user.
         """
         if sequences:
-            self.register_sequences(client, before, sequences, txids[-1])
+            self.register_sequences(client, previous_sequence, sequences, txids[-1])
         identity = client if sequences else self._identity_of(client)
-        ends = txids[0], txids[-1]
-        self._recent_entries.add_batch(identity, sequences or txids, checksums, ends, topic, origin)
+        txid_bounds = txids[0], txids[-1]
+        self._recent_entries.add_batch(
+            identity, sequences or txids, checksums, txid_bounds, topic, origin
+        )
 
     def register_entry(
         self,
         client: int,
-        before: int,
+        previous_sequence: int,
         sequence: int,
         data: bytes,
         txid: int,
@@ -93,15 +92,17 @@ class PublishTracker:
         """Register a message; its number is 0 if its client gives none. See `register_batch`."""
         identity = client
         if sequence:
-            self.register_sequences(client, before, (sequence,), txid)
+            self.register_sequences(client, previous_sequence, (sequence,), txid)
         else:
             identity, sequence = self._identity_of(client), txid
         self._recent_entries.add_entry(identity, sequence, crc32c(data), txid, topic, origin)
 
     def register_sequences(
-        self, client: int, before: int, sequences: Sequence[int], txid: int
+        self, client: int, previous_sequence: int, sequences: Sequence[int], txid: int
     ) -> None:
         """Register a client's ascending numbers up to that of an entry. See `register_batch`."""
-        self.watermarks.record_publish(client, before, sequences[-1], txid, self._settled_txid())
-        if sequences[-1] - before != len(sequences):
-            self._dedup_window.record_sequences(client, before, sequences)
+        self.watermarks.record_publish(
+            client, previous_sequence, sequences[-1], txid, self._settled_txid()
+        )
+        if sequences[-1] - previous_sequence != len(sequences):
+            self._dedup_window.record_sequences(client, previous_sequence, sequences)

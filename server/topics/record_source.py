@@ -52,7 +52,7 @@ class RecordFollower(Protocol):
     """A topic that is derived from the records of another one."""
 
     def handle_change(self, change: RecordChange, envelope: Envelope, reason: str) -> None:
-        """Take a change there. See `RecordFanout.announce`."""
+        """Process a change of such a record. See `RecordFanout.announce`."""
 
 
 class DerivedRecordSource(RecordSource, Protocol):

@@ -1,8 +1,9 @@
 """Numbered commands that were refused: their publishers must not assume that they were executed.
 
-The code that refuses a command reports it here (`refused`). Before a later number is recorded, the
-log gets a note (`before`). At its logon, a publisher has to be told of `untold` numbers again;
-`heard` records that it has continued after that. See `server.storage.journal.sequence_gaps`.
+The code that refuses a command reports it here (`record_refusal`). Before a later number is
+recorded, the gap is recorded in the log (`record_gaps_below`). At its logon, a publisher gets the
+`unreported_gaps` again; `record_reported` records that it has continued after that. See
+`server.storage.journal.sequence_gaps`.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from server.topics.publish_tracker import PublishTracker
 
 NOTE_TOPIC: Final[JournalTopic] = NO_TOPIC
-"""The topic of the entries for such notes: none."""
+"""The topic of the entries about gaps: none."""
 
 
 class RejectedSequenceError(Exception):
@@ -34,7 +35,7 @@ class RejectedSequenceError(Exception):
 
 
 class RejectedSequences:
-    """The refused numbers, and other missing ones, that publishers have to be told of.
+    """The refused numbers, and other missing ones, that are reported to publishers.
 
     Args:
         journal: the log.
@@ -85,7 +86,7 @@ class RejectedSequences:
             sequence: the highest of the numbers.
 
         Raises:
-            JournalUnavailableError: the number must not be recorded, or the note cannot be.
+            JournalUnavailableError: the number must not be recorded, or the gap cannot be.
         """
         if client not in self._gaps.refused_ranges:
             return
@@ -104,13 +105,13 @@ class RejectedSequences:
             for sequence in sequences:
                 self._gaps.remove_recorded(client, sequence, sequence)
 
-    def apply_gap_record(self, client: int, note: GapRecord) -> None:
-        """Apply another instance's note, which has been recorded."""
-        self._gaps.apply_record(client, note, is_own=False)
+    def apply_gap_record(self, client: int, record: GapRecord) -> None:
+        """Apply another instance's entry about gaps, which has been recorded."""
+        self._gaps.apply_record(client, record, is_own=False)
 
     def record_present(self, client: int, sequences: SequenceRanges) -> None:
-        """Record a note of numbers that are in this log and that another instance lacks."""
-        with suppress(JournalUnavailableError):  # then the publisher is told unnecessarily
+        """Record numbers that are in this log and that another instance lacks."""
+        with suppress(JournalUnavailableError):  # then numbers are reported unnecessarily
             self._append_gap_record(client, GapRecord(present_here=list(sequences)))
 
     def is_missing(self, client: int, sequence: int) -> bool:
@@ -121,23 +122,23 @@ class RejectedSequences:
         """Return missing numbers to report to a publisher before a number is confirmed to it."""
         return self._gaps.missing_up_to(client, sequence)
 
-    def record_reported(self, client: int, told: SequenceRanges) -> None:
-        """Record that a publisher has been told of missing numbers, and has continued."""
-        with suppress(JournalUnavailableError):  # then it is told again later
-            self._append_gap_record(client, GapRecord(announced=list(told)))
+    def record_reported(self, client: int, reported: SequenceRanges) -> None:
+        """Record that missing numbers were reported to a publisher, and that it has continued."""
+        with suppress(JournalUnavailableError):  # then they are reported again later
+            self._append_gap_record(client, GapRecord(announced=list(reported)))
 
     def record_lost_sequences(self, client: int, missing: SequenceRanges) -> None:
         """Record that numbers of a publisher will not arrive, though later ones do.
 
         Raises:
-            JournalUnavailableError: the note cannot be recorded.
+            JournalUnavailableError: the entry cannot be recorded.
         """
         self._append_gap_record(client, GapRecord(missing=list(missing)))
 
-    def _append_gap_record(self, client: int, note: GapRecord) -> None:
-        body = encode_note(note)
+    def _append_gap_record(self, client: int, record: GapRecord) -> None:
+        body = encode_note(record)
         txid = self._journal.append(self._topic, client, 0, body, JournalEntryKind.MISSING)
-        self._gaps.apply_record(client, note)
-        notes = self._publish_tracker()
-        if notes is not None:
-            notes.register_entry(client, 0, 0, body, txid, NOTE_TOPIC, NO_ORIGIN)
+        self._gaps.apply_record(client, record)
+        tracker = self._publish_tracker()
+        if tracker is not None:
+            tracker.register_entry(client, 0, 0, body, txid, NOTE_TOPIC, NO_ORIGIN)

@@ -43,8 +43,8 @@ AnnounceChanges = Callable[["str", "list[RecordChange]", Envelope, str], None]
 class CommitRequest(Protocol):
     """Requests that everything written so far be put on stable storage."""
 
-    def __call__(self, then: StoreCallback | None = None) -> None:
-        """Return without waiting; `then` is called, on the engine's thread, after the attempt."""
+    def __call__(self, callback: StoreCallback | None = None) -> None:
+        """Return without waiting; call back, on the engine's thread, after the attempt."""
 
 
 class TopicSelection(NamedTuple):
@@ -52,7 +52,7 @@ class TopicSelection(NamedTuple):
 
     Attributes:
         source: the topic.
-        name_filter: tells which of its logical topics are selected, None for all.
+        name_filter: returns whether one of its logical topics is selected, None for all.
         permit: the permission on its records, with the filter on those that a user may see.
     """
 
@@ -72,7 +72,6 @@ class SowRegistry:
         flush: called after changes have been announced.
 
     Attributes:
-        announce: see above.
         transaction_log: see `TopicTable`.
         derived_scheduler: schedules the topics that are derived from others.
     """
@@ -159,13 +158,13 @@ class SowRegistry:
         for topic in self._derived:
             topic.populate()
 
-    def _add_source(self, keeper: RecordSource) -> None:
-        self._sources.append(keeper)
-        self._has_containers |= keeper.is_container
+    def _add_source(self, source: RecordSource) -> None:
+        self._sources.append(source)
+        self._has_containers |= source.is_container
 
-    def followers(self, keeper: RecordSource) -> list[RecordFollower]:
+    def followers(self, source: RecordSource) -> list[RecordFollower]:
         """Return the topics derived from a topic's records; the list grows as more are added."""
-        return self._followers.setdefault(keeper, [])
+        return self._followers.setdefault(source, [])
 
     def find(self, message_type: str, name: str) -> RecordSource | None:
         """Return the topic that has the records of a name; None if none are kept.
@@ -174,18 +173,18 @@ class SowRegistry:
         creates, also where the container's pattern covers them: otherwise it could not be reached,
         and its changes would be attributed to the topic that it copies.
         """
-        for keeper in self._sources:
-            if keeper.type_name == message_type and keeper.covers_topic(name):
-                return self._find_copy(keeper, name) if keeper.is_container else keeper
+        for source in self._sources:
+            if source.type_name == message_type and source.covers_topic(name):
+                return self._find_copy(source, name) if source.is_container else source
         return None
 
     def _find_copy(self, container: RecordSource, name: str) -> RecordSource:
         """Return the topic that has the records of a name: a container, or one derived from it."""
-        found = container
+        owner = container
         for topic in self._derived:
-            if topic.covers_topic(name) and any(source is found for source, _ in topic.inputs):
-                found = topic
-        return found
+            if topic.covers_topic(name) and any(source is owner for source, _ in topic.inputs):
+                owner = topic
+        return owner
 
     def entitlement_resource(self, message_type: str, name: str) -> str:
         """Return the resource that an entitlement module checks for the use of a topic.
@@ -195,40 +194,40 @@ class SowRegistry:
         """
         if not self._has_containers:
             return name
-        keeper = self.find(message_type, name)
-        return name if keeper is None else keeper.name
+        source = self.find(message_type, name)
+        return name if source is None else source.name
 
     def find_configured(self, ref: TopicRef) -> RecordSource | None:
         """Return the topic that a reference of the configuration names, None if there is none."""
-        for keeper in self._sources:
-            if (keeper.name, keeper.type_name) == (ref.name, ref.message_type):
-                return keeper
+        for source in self._sources:
+            if (source.name, source.type_name) == (ref.name, ref.message_type):
+                return source
         return None
 
     def select(self, message_type: str, selector: TopicSelector) -> list[TopicSelection]:
         """Return the topics with records that a query or deletion selects, in their order."""
         if not selector.is_regex:
-            keeper = self.find(message_type, selector.text)
-            chosen = [] if keeper is None else [keeper]
+            source = self.find(message_type, selector.text)
+            sources = [] if source is None else [source]
         else:
-            chosen = [
-                keeper
-                for keeper in self._sources
-                if keeper.type_name == message_type
-                and (keeper.is_container or selector.matches(keeper.name))
+            sources = [
+                source
+                for source in self._sources
+                if source.type_name == message_type
+                and (source.is_container or selector.matches(source.name))
             ]
         return [
-            TopicSelection(keeper, selector.matches if keeper.is_container else None)
-            for keeper in chosen
+            TopicSelection(source, selector.matches if source.is_container else None)
+            for source in sources
         ]
 
-    def delta_encoder(self, keeper: RecordSource) -> DeltaEncoder:
+    def delta_encoder(self, source: RecordSource) -> DeltaEncoder:
         """Return the object that computes deltas of a topic's records."""
-        differ = self._delta_encoders.get(keeper)
-        if differ is None:
-            differ = DeltaEncoder(keeper.table.message_type, keeper.key_fields)
-            self._delta_encoders[keeper] = differ
-        return differ
+        encoder = self._delta_encoders.get(source)
+        if encoder is None:
+            encoder = DeltaEncoder(source.table.message_type, source.key_fields)
+            self._delta_encoders[source] = encoder
+        return encoder
 
     # ---- changes
 
@@ -268,51 +267,53 @@ class SowRegistry:
     def _commit(self) -> None:
         uncommitted_topics, self._uncommitted_topics = self._uncommitted_topics, set()
         for sow in uncommitted_topics:
-            self._commit_topic(sow, _no_matter)
+            self._commit_topic(sow, _ignore_failure)
 
-    def _commit_topic(self, sow: SowTopicRecords, then: StoreCallback) -> None:
+    def _commit_topic(self, sow: SowTopicRecords, callback: StoreCallback) -> None:
         """Put a topic on stable storage; retry soon if that fails."""
 
-        def tried(problem: RecordStoreError | None) -> None:
+        def on_attempt(problem: RecordStoreError | None) -> None:
             if problem is not None:
                 self.schedule_commit(sow)
-            then(problem)
+            callback(problem)
 
-        self._commit_requests[sow](tried)
+        self._commit_requests[sow](on_attempt)
 
-    def when_stored(self, topics: Iterable[SowTopicRecords], then: StoreCallback) -> None:
+    def when_stored(self, topics: Iterable[SowTopicRecords], callback: StoreCallback) -> None:
         """Call back after putting data written to some topics on stable storage, or failing to.
 
         Args:
             topics: the topics.
-            then: the callback; called at once if there is nothing to wait for.
+            callback: the callback; called at once if there is nothing to wait for.
         """
         when_all_settled(
             [partial(self._commit_topic, sow) for sow in dict.fromkeys(topics)],
-            then,
+            callback,
         )
 
 
-def when_all_settled(waits: Sequence[Callable[[StoreCallback], None]], then: StoreCallback) -> None:
-    """Call back when several things are settled: with the first problem, if there was any.
+def when_all_settled(
+    waits: Sequence[Callable[[StoreCallback], None]], callback: StoreCallback
+) -> None:
+    """Call back when several commits are settled: with the first problem, if there was any.
 
     Args:
-        waits: each calls back when one thing is settled.
-        then: the callback; called at once if there is nothing to wait for.
+        waits: each calls back when one of them is settled.
+        callback: the callback; called at once if there is nothing to wait for.
     """
-    missing, problem = len(waits), None
+    pending_count, problem = len(waits), None
 
-    def settled(one: RecordStoreError | None) -> None:
-        nonlocal missing, problem
-        missing, problem = missing - 1, problem or one
-        if not missing:
-            then(problem)
+    def on_settled(outcome: RecordStoreError | None) -> None:
+        nonlocal pending_count, problem
+        pending_count, problem = pending_count - 1, problem or outcome
+        if not pending_count:
+            callback(problem)
 
     if not waits:
-        then(None)
+        callback(None)
     for wait in waits:
-        wait(settled)
+        wait(on_settled)
 
 
-def _no_matter(_problem: RecordStoreError | None) -> None:
+def _ignore_failure(_problem: RecordStoreError | None) -> None:
     """Do nothing: the failure has been reported, and is retried."""

@@ -159,7 +159,7 @@ class Topic(SubscriberSet):
             start = end
 
     def _deliver_run(
-        self, runs: BatchMatcher[Filter], bodies: Sequence[bytes], start: int, envelope: Envelope
+        self, runs: BatchMatcher, bodies: Sequence[bytes], start: int, envelope: Envelope
     ) -> int:
         """Deliver messages from a position on, deciding their filters together.
 

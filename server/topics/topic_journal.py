@@ -7,8 +7,8 @@ that entries keep. It also notifies the feeds that follow the recorded messages.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from itertools import islice
+from collections.abc import Callable, Iterator, Sequence
+from itertools import groupby, islice
 from operator import lt
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
         AppendResult,
         EntryColumns,
         FieldColumn,
+        Handles,
         OriginHandle,
         TopicHandle,
     )
@@ -88,9 +89,10 @@ class TopicJournal:
 
     Attributes:
         log: see above.
+        topic: the topic, as entries name it.
     """
 
-    __slots__ = ("_feeds", "_handle", "_message_type", "_name", "_topic", "log")
+    __slots__ = ("_feeds", "_handle", "_message_type", "_name", "log", "topic")
 
     def __init__(
         self, log: TransactionLog, message_type: str, name: str, feeds: Sequence[LogFeed] = ()
@@ -99,12 +101,12 @@ class TopicJournal:
         self._feeds = feeds
         self._message_type = message_type
         self._name = name
-        self._topic = JournalTopic(message_type, name)
+        self.topic = JournalTopic(message_type, name)
         self._handle: TopicHandle | None = None
 
     def when_settled(self, then: Callable[[], None]) -> None:
         """Call back when everything published so far is settled; see `TransactionLog`."""
-        self.log.when_settled(then, self._topic)
+        self.log.when_settled(then, self.topic)
 
     def refuse_duplicate(self, envelope: Envelope) -> None:
         """Refuse a message that its publisher has published before.
@@ -144,44 +146,8 @@ class TopicJournal:
             The messages appended and where they end. All have one timestamp, also set in the
             envelope.
         """
-        publisher = envelope.publisher
-        journal, publish_tracker = self.log.journal, self.log.publish_tracker
-        if self._handle is None:
-            self._handle = journal.topic_handle(self._message_type, self._name)
-        client = 0 if publisher is None else publisher.client_hash
-        rejected_sequences, numbers = self.log.rejected_sequences, envelope.sequences
-        if numbers and rejected_sequences.has_any:
-            try:
-                rejected_sequences.record_gaps_below(client, numbers[-1])
-            except JournalUnavailableError as problem:
-                return AppendResult(start, (), journal.last_timestamp, problem)
-        before = 0 if publish_tracker is None else journal.last_sequence(client)
-        run = journal.append_run(
-            self._handle,
-            client,
-            envelope.sequences,
-            entries.data,
-            start,
-            journal.origin_handle(publisher.user)
-            if publisher is not None and publisher.user
-            else None,
-            sow_keys,
-            entries.expirations,
-            entries.extras_length,
-        )
-        envelope.received_s = run.timestamp / _MICROSECONDS
-        if numbers and rejected_sequences.has_any:
-            rejected_sequences.record_arrivals(client, numbers[start : run.end])
-        if publish_tracker is not None and run.txids:
-            publish_tracker.register_batch(
-                client,
-                before,
-                envelope.sequences[start : run.end],
-                run.checksums,
-                run.txids,
-                self._handle.topic,
-                _origin_of(envelope),
-            )
+        handles = {0: self.publish_handles(envelope)}
+        run = append_publishes(self.log, handles, 0, envelope, entries, start, sow_keys)
         if self._feeds and run.txids:
             self._notify_feeds(
                 RecordedBatch(
@@ -196,6 +162,14 @@ class TopicJournal:
                 )
             )
         return run
+
+    def publish_handles(self, envelope: Envelope) -> tuple[TopicHandle, OriginHandle | None]:
+        """Return the handles that the journal needs for messages published here."""
+        journal, publisher = self.log.journal, envelope.publisher
+        if self._handle is None:
+            self._handle = journal.topic_handle(self._message_type, self._name)
+        user = "" if publisher is None else publisher.user
+        return self._handle, journal.origin_handle(user) if user else None
 
     @property
     def has_feeds(self) -> bool:
@@ -332,13 +306,9 @@ class TopicJournal:
         Raises:
             JournalUnavailableError: it cannot be recorded; nothing has changed.
         """
-        publisher, journal, publish_tracker = (
-            envelope.publisher,
-            self.log.journal,
-            self.log.publish_tracker,
-        )
-        if self._handle is None:
-            self._handle = journal.topic_handle(self._message_type, self._name)
+        publisher, journal = envelope.publisher, self.log.journal
+        publish_tracker = self.log.publish_tracker
+        topic, origin = self.publish_handles(envelope)
         number, given = split_key(key)
         mark = envelope.correlation_id if correlation_id is None else correlation_id
         marked = encode_text(mark) if mark else b""
@@ -349,16 +319,14 @@ class TopicJournal:
             rejected_sequences.record_gaps_below(client, envelope.sequence)
         before = 0 if publish_tracker is None else journal.last_sequence(client)
         txid = journal.append(
-            self._handle,
+            topic,
             client,
             envelope.sequence,
             body,
             kind,
             number,
             min(max(expiration, 0), _MAX_SECONDS),
-            journal.origin_handle(publisher.user)
-            if publisher is not None and publisher.user
-            else None,
+            origin,
             marked,
             given,
         )
@@ -366,9 +334,14 @@ class TopicJournal:
             rejected_sequences.record_arrivals(client, (envelope.sequence,))
         if publish_tracker is not None:
             extras = pack_extras(marked, given) if marked or given else b""
-            topic, origin = self._handle.topic, _origin_of(envelope)
             publish_tracker.register_entry(
-                client, before, envelope.sequence, body + extras, txid, topic, origin
+                client,
+                before,
+                envelope.sequence,
+                body + extras,
+                txid,
+                topic.topic,
+                _origin_of(envelope),
             )
         moment = journal.last_timestamp
         envelope.received_s = moment / _MICROSECONDS
@@ -388,6 +361,78 @@ class TopicJournal:
                 )
             )
         return txid, moment * NANOSECONDS_IN_MICROSECOND
+
+
+def append_publishes(
+    log: TransactionLog,
+    handles: Handles,
+    handle_keys: FieldColumn,
+    envelope: Envelope,
+    entries: RecordedForm,
+    start: int,
+    sow_keys: Sequence[int] = (),
+) -> AppendResult:
+    """Record messages of one publisher, to any topics; see `TopicJournal.append_run`.
+
+    Args:
+        log: the transaction log.
+        handles: the handles of the topics; see `TopicJournal.publish_handles`.
+        handle_keys: the keys of the messages' topics in `handles`.
+        envelope: the publisher's metadata of the messages.
+        entries: the messages as they are recorded.
+        start: the position of the first one to record.
+        sow_keys: the SOW keys of their records as numbers; empty for none.
+    """
+    publisher, numbers = envelope.publisher, envelope.sequences
+    journal, publish_tracker = log.journal, log.publish_tracker
+    client = 0 if publisher is None else publisher.client_hash
+    rejected_sequences = log.rejected_sequences
+    if numbers and rejected_sequences.has_any:
+        try:
+            rejected_sequences.record_gaps_below(client, numbers[-1])
+        except JournalUnavailableError as problem:
+            return AppendResult(start, (), journal.last_timestamp, problem)
+    before = 0 if publish_tracker is None else journal.last_sequence(client)
+    done = journal.append_batch(
+        handles,
+        handle_keys,
+        client,
+        numbers,
+        entries.data,
+        start,
+        sow_keys,
+        entries.expirations,
+        entries.extras_length,
+    )
+    envelope.received_s = done.timestamp / _MICROSECONDS
+    if numbers and rejected_sequences.has_any:
+        rejected_sequences.record_arrivals(client, numbers[start : done.end])
+    if publish_tracker is not None and done.txids:
+        origin = _origin_of(envelope)
+        for first, end, key in _uniform_ranges(handle_keys, start, done.end):
+            here = slice(first - start, end - start)
+            publish_tracker.register_batch(
+                client,
+                before,
+                numbers[first:end],
+                done.checksums[here],
+                done.txids[here],
+                handles[key][0].topic,
+                origin,
+            )
+            if numbers:
+                before = numbers[end - 1]
+    return done
+
+
+def _uniform_ranges(column: FieldColumn, start: int, end: int) -> Iterator[tuple[int, int, int]]:
+    """Yield the ranges of rows with one value in a column: begin, end, value."""
+    if isinstance(column, int):
+        yield start, end, column
+        return
+    for value, rows in groupby(range(start, end), column.__getitem__):
+        positions = [*rows]
+        yield positions[0], positions[-1] + 1, value
 
 
 def _keys(sow_keys: FieldColumn, part: slice) -> Sequence[int]:

@@ -55,7 +55,7 @@ _FREE_BATCH_SIZE: Final = 128
 """Callbacks released in one time slice; each sends about one ack."""
 _MAX_DAMAGED: Final = 1_000
 """Damaged entries that are remembered until there is a `PeerBodyRepair`."""
-_LOOK_BACK: Final = 16
+_MAX_LOOK_BACK: Final = 16
 """Entries to search backwards for the last one that has a bookmark."""
 
 MAX_SEQUENCE: Final = (1 << 64) - 1
@@ -91,10 +91,9 @@ class TransactionLog:
         worker: thread for long reads.
 
     Attributes:
-        journal: see above.
         publish_tracker: registers publishes of this instance's clients for replication; None
             without it.
-        rejected_sequences: the missing messages that publishers have to be told of.
+        rejected_sequences: the missing messages to report to publishers.
         durable_txid: the last entry on stable storage, as far as this thread has been notified.
         unreadable_logged_s: the time of the last log message about unreadable entries, in seconds
             since the Unix epoch: many readers may hit them at once, and often.
@@ -124,7 +123,7 @@ class TransactionLog:
         self._advance_callbacks: list[Callable[[], None]] = []
         self._holds: dict[int, _Hold] = {}
         self._body_repair: PeerBodyRepair | None = None
-        self._damaged_txids: list[int] = []  # found before there was a mender
+        self._damaged_txids: list[int] = []  # found before there was a `PeerBodyRepair`
         self._hold_count = 0
         self._delayed_searches: list[Callable[[], None]] | None = (
             None  # None: no removal in progress
@@ -172,11 +171,11 @@ class TransactionLog:
         Without other instances that have to acknowledge messages, it is the publisher's highest.
         """
         client = client_hash(client_name)
-        highest = self.journal.last_sequence(client)
+        last_sequence = self.journal.last_sequence(client)
         if self.publish_tracker is None:
-            return highest
+            return last_sequence
         return self.publish_tracker.watermarks.settled_sequence(
-            client, highest, self.settled_txid()
+            client, last_sequence, self.settled_txid()
         )
 
     def has_reached(self, mark: tuple[int, int]) -> bool:
@@ -186,12 +185,12 @@ class TransactionLog:
             mark: the bookmark as two numbers. Identities made by the server count in txids.
         """
         client, sequence = mark
-        highest = self.journal.last_sequence(client)
-        if highest:
-            is_lacking = self.publish_tracker is not None and self.publish_tracker.may_still_arrive(
+        last_sequence = self.journal.last_sequence(client)
+        if last_sequence:
+            may_arrive = self.publish_tracker is not None and self.publish_tracker.may_still_arrive(
                 client, sequence
             )
-            return sequence <= highest and not is_lacking
+            return sequence <= last_sequence and not may_arrive
         return self.journal.first_txid <= sequence <= self.journal.last_txid
 
     def refuse_duplicate(self, client: int, sequence: int) -> None:
@@ -206,15 +205,15 @@ class TransactionLog:
         """
         if not 0 < sequence <= MAX_SEQUENCE:
             raise JournalUnavailableError(f"{sequence} is no sequence number: expected 64 bits")
-        highest = self.journal.last_sequence(client)
-        if sequence <= highest and self.rejected_sequences.is_missing(client, sequence):
+        last_sequence = self.journal.last_sequence(client)
+        if sequence <= last_sequence and self.rejected_sequences.is_missing(client, sequence):
             raise RejectedSequenceError(
                 f"sequence number {sequence}: was refused when it came first, or got lost; this"
-                f" publisher has got as far as {highest}, so it takes a new number"
+                f" publisher has got as far as {last_sequence}, so it takes a new number"
             )
-        if sequence <= highest:
+        if sequence <= last_sequence:
             raise DuplicateError(
-                f"sequence number {sequence}: this publisher has got as far as {highest}"
+                f"sequence number {sequence}: this publisher has got as far as {last_sequence}"
             )
 
     def advance_durable(self, txid: int) -> None:
@@ -253,8 +252,9 @@ class TransactionLog:
     def step(self) -> bool:
         """Run some of the waiting callbacks; see `EngineTask.step`."""
         self._is_releasing = False  # if a callback raises, the others run with the next commit
-        if _let_go(self._durable_callbacks, self.durable_txid) or (
-            self._settled_callbacks and _let_go(self._settled_callbacks, self.settled_txid())
+        if _run_due_callbacks(self._durable_callbacks, self.durable_txid) or (
+            self._settled_callbacks
+            and _run_due_callbacks(self._settled_callbacks, self.settled_txid())
         ):
             self._is_releasing = True
             return True
@@ -263,21 +263,21 @@ class TransactionLog:
             reader()
         return False
 
-    def when_durable(self, then: Callable[[], None]) -> None:
+    def when_durable(self, callback: Callable[[], None]) -> None:
         """Call back when everything appended so far is on stable storage; at once if it is."""
         last_txid = self.journal.last_txid
         if (
             last_txid <= self.durable_txid and not self._durable_callbacks
         ):  # do not overtake callbacks that wait
-            then()
+            callback()
         else:
-            self._durable_callbacks.append((last_txid, then))
+            self._durable_callbacks.append((last_txid, callback))
 
-    def when_settled(self, then: Callable[[], None], *topics: JournalTopic) -> None:
+    def when_settled(self, callback: Callable[[], None], *topics: JournalTopic) -> None:
         """Call back when everything appended so far is settled; at once if it is.
 
         Args:
-            then: the callback.
+            callback: the callback.
             topics: the topics concerned; if no other instance has to acknowledge messages
                 published to these, stable storage is enough. None: all.
         """
@@ -285,17 +285,17 @@ class TransactionLog:
         if replication_state is None or (
             topics and not any(map(replication_state.awaits_topic, topics))
         ):
-            self.when_durable(then)
+            self.when_durable(callback)
             return
         last_txid = self.journal.last_txid
         if last_txid <= replication_state.settled_txid and not self._settled_callbacks:
-            then()
+            callback()
         else:
-            self._settled_callbacks.append((last_txid, then))
+            self._settled_callbacks.append((last_txid, callback))
 
-    def when_advanced(self, then: Callable[[], None]) -> None:
+    def when_advanced(self, callback: Callable[[], None]) -> None:
         """Call back once, when more entries are on stable storage, or settled."""
-        self._advance_callbacks.append(then)
+        self._advance_callbacks.append(callback)
 
     def close(self) -> None:
         """Flush everything to stable storage, and end the threads."""
@@ -318,9 +318,9 @@ class TransactionLog:
     def bookmark_at(self, txid: int) -> str | None:
         """Return the bookmark of the last event up to a durable entry; None if none is near."""
         if txid != self._last_bookmark[0]:
-            span = LogSpan(txid - _LOOK_BACK, last_txid=txid)
+            span = LogSpan(txid - _MAX_LOOK_BACK, last_txid=txid)
             try:
-                entries = self.journal.replay(span, kinds=EVENTS).read(_LOOK_BACK)
+                entries = self.journal.replay(span, kinds=EVENTS).read(_MAX_LOOK_BACK)
             except JournalUnreadableError:
                 return None  # not available at the moment
             self._last_bookmark = txid, entries[-1].bookmark if entries else None
@@ -337,13 +337,14 @@ class TransactionLog:
             log (`Journal.position_bookmark`), its sequence is a txid there. This log lacks nothing
             that precedes that position.
         """
-        elsewhere = (
+        other_positions = (
             ()
             if self._replication_state is None
             else self._replication_state.resume_positions(txid)
         )
         return [
-            f"{log}|{last}|" for log, last in (self.journal.position_bookmark(txid), *elsewhere)
+            f"{log}|{last}|"
+            for log, last in (self.journal.position_bookmark(txid), *other_positions)
         ]
 
     def timestamp_us_of(self, txid: int) -> int | None:
@@ -362,7 +363,7 @@ class TransactionLog:
         client: int,
         request: BookmarkRequest,
         not_found: MissingBookmarkPolicy,
-        then: Callable[[LogPosition], None],
+        callback: Callable[[LogPosition], None],
     ) -> None:
         """Resolve a bookmark to a part of the log.
 
@@ -370,17 +371,17 @@ class TransactionLog:
         readable; `0|1|` stands for the end of the log as it is now.
 
         Args:
-            client: the number of the session that asks; sessions take turns.
+            client: the number of the requesting session; sessions are served in rotation.
             request: the bookmark.
             not_found: the fallback when none of the starts is in the log.
-            then: called with the part found, or with the reason why there is none; at once if no
-                search is needed.
+            callback: called with the part found, or with the reason why there is none; at once if
+                no search is needed.
         """
         now = self.journal.last_txid
         if request.needs_no_lookup:
-            then(self.journal.resolve(request, not_found, now))
+            callback(self.journal.resolve(request, not_found, now))
         else:
-            self._search_bookmark(client, request, not_found, now, then)
+            self._search_bookmark(client, request, not_found, now, callback)
 
     def _search_bookmark(
         self,
@@ -388,9 +389,9 @@ class TransactionLog:
         request: BookmarkRequest,
         not_found: MissingBookmarkPolicy,
         now: int,
-        then: Callable[[LogPosition], None],
+        callback: Callable[[LogPosition], None],
     ) -> None:
-        """Search for a bookmark on the helper thread, and retain all files until `then` returns.
+        """Search for a bookmark on the helper thread; retain all files until `callback` returns.
 
         Otherwise the file that has been found could be removed before the caller holds it. While
         a file is being removed, no search begins.
@@ -405,26 +406,26 @@ class TransactionLog:
                 lambda: first_txid, f"search for a bookmark of session {client}"
             )
 
-            def found(place: LogPosition) -> None:
+            def on_resolved(position: LogPosition) -> None:
                 try:
-                    then(place)
+                    callback(position)
                 finally:
                     release()
 
             steps = self._resolve_in_steps(request, not_found, now)
-            self._worker.submit_incremental(client, steps, found)
+            self._worker.submit_incremental(client, steps, on_resolved)
 
         self.when_durable(begin)
 
     @contextmanager
     def during_removal(self) -> Iterator[None]:
         """Delay searches for bookmarks while the oldest file of the log is being removed."""
-        waiting = self._delayed_searches = []
+        delayed = self._delayed_searches = []
         try:
             yield
         finally:
             self._delayed_searches = None
-            for begin in waiting:
+            for begin in delayed:
                 begin()
 
     def report_damaged(self, txid: int) -> None:
@@ -438,19 +439,19 @@ class TransactionLog:
         """Return whether an unreadable entry is not worth waiting for."""
         return self._body_repair is None or self._body_repair.is_lost(txid)
 
-    def use_body_repair(self, mender: PeerBodyRepair) -> None:
-        """Report damaged entries to a mender, including those known already."""
-        self._body_repair = mender
+    def use_body_repair(self, body_repair: PeerBodyRepair) -> None:
+        """Report damaged entries for repair, including those known already."""
+        self._body_repair = body_repair
         damaged_txids, self._damaged_txids = self._damaged_txids, []
         for txid in damaged_txids:
-            mender.scan_damage(txid)
+            body_repair.scan_damage(txid)
 
-    def run_on_worker(self, work: Callable[[], _T], then: Callable[[_T], None]) -> None:
+    def run_on_worker(self, work: Callable[[], _T], callback: Callable[[_T], None]) -> None:
         """Run long work on the helper thread, and call back with its result.
 
         See `WorkerThread.submit`; `work` must not raise.
         """
-        self._worker.submit(work, then)
+        self._worker.submit(work, callback)
 
     def _resolve_in_steps(
         self, request: BookmarkRequest, not_found: MissingBookmarkPolicy, now: int
@@ -467,8 +468,8 @@ class TransactionLog:
     def hold_files(
         self,
         needed_from: Callable[[], int],
-        whose: str,
-        in_the_way: OnJournalRetention | None = None,
+        reader_name: str,
+        on_retention: OnJournalRetention | None = None,
     ) -> Callable[[], None]:
         """Retain the files of the log that a reader still needs.
 
@@ -476,14 +477,14 @@ class TransactionLog:
 
         Args:
             needed_from: returns the first txid that is still needed.
-            whose: the reader's name for operators, as in `queue orders`.
-            in_the_way: called with a journal that has to stay for this reader, repeatedly.
+            reader_name: the reader's name for operators, as in `queue orders`.
+            on_retention: called with a journal that has to stay for this reader, repeatedly.
 
         Returns:
             A function that releases the hold; calling it again does nothing.
         """
         number = self._hold_count = self._hold_count + 1
-        self._holds[number] = _Hold(needed_from, whose, in_the_way)
+        self._holds[number] = _Hold(needed_from, reader_name, on_retention)
 
         def release() -> None:
             self._holds.pop(number, None)
@@ -512,10 +513,10 @@ class TransactionLog:
                 hold.on_retention(path, end)
 
 
-def _let_go(waiting: deque[tuple[int, Callable[[], None]]], txid: int) -> bool:
+def _run_due_callbacks(callbacks: deque[tuple[int, Callable[[], None]]], txid: int) -> bool:
     """Run some of the callbacks that wait for entries up to a txid; return whether more are due."""
     for _ in range(_FREE_BATCH_SIZE):
-        if not waiting or waiting[0][0] > txid:
+        if not callbacks or callbacks[0][0] > txid:
             return False
-        waiting.popleft()[1]()
+        callbacks.popleft()[1]()
     return True

@@ -78,7 +78,7 @@ class View:
 
     Args:
         spec: its description.
-        find: returns the topic of a reference.
+        find_topic: returns the topic of a reference.
         message_type: the type of its messages.
         functions: the functions that its expressions call.
         sow_registry: numbers its changes, and schedules it.
@@ -105,7 +105,7 @@ class View:
     def __init__(
         self,
         spec: ViewSpec,
-        find: Callable[[TopicRef], RecordSource],
+        find_topic: Callable[[TopicRef], RecordSource],
         message_type: MessageType,
         functions: Functions,
         sow_registry: SowRegistry,
@@ -115,10 +115,12 @@ class View:
     ) -> None:
         self.name: Final = spec.name
         self.type_name: Final = spec.message_type
-        definition = CompiledView(spec, functions, lambda topic: find(topic).table.message_type)
-        sources = [find(ref) for ref in definition.topics]
+        definition = CompiledView(
+            spec, functions, lambda topic: find_topic(topic).table.message_type
+        )
+        sources = [find_topic(ref) for ref in definition.topics]
         self.inputs: Final[Sequence[tuple[RecordSource, RecordFollower]]] = [
-            (source, _Input(place, self._queue_change)) for place, source in enumerate(sources)
+            (source, _Input(index, self._queue_change)) for index, source in enumerate(sources)
         ]
         self._sow_registry: Final = sow_registry
         self._clock: Final = clock
@@ -170,15 +172,15 @@ class View:
 
         The first topic comes last: then the records joined to its own are there already.
         """
-        touched: dict[Group, int] = {}
-        for place, (source, _) in reversed(list(enumerate(self.inputs))):
+        changed_groups: dict[Group, int] = {}
+        for input_index, (source, _) in reversed(list(enumerate(self.inputs))):
             for record in in_order(source.table.store):
                 change = RecordChange(record.key, record.topic, None, record)
-                for group in self._aggregation.apply_change(place, change, None):
-                    touched.pop(group, None)
-                    touched[group] = record.timestamp
-        for group, moment in touched.items():
-            self._write_record(group, moment)
+                for group in self._aggregation.apply_change(input_index, change, None):
+                    changed_groups.pop(group, None)
+                    changed_groups[group] = record.timestamp
+        for group, timestamp in changed_groups.items():
+            self._write_record(group, timestamp)
 
     # ---- changes
 
@@ -204,27 +206,29 @@ class View:
 
     def _process_pending(self) -> None:
         pending, self._pending = self._pending, {}
-        touched: dict[Group, _PendingInputChange] = {}
-        for one in pending.values():
-            for group in self._aggregation.apply_change(one.input_index, one.change, one.envelope):
-                touched[group] = one
-        for group, cause in touched.items():
+        changed_groups: dict[Group, _PendingInputChange] = {}
+        for input_change in pending.values():
+            for group in self._aggregation.apply_change(
+                input_change.input_index, input_change.change, input_change.envelope
+            ):
+                changed_groups[group] = input_change
+        for group, cause in changed_groups.items():
             received_s = cause.envelope.received_s
             change = self._write_record(group, to_nanoseconds(received_s))
             if change is not None:
                 self.writes += 1
-                gone = DELETED if cause.reason == MATCH else cause.reason
+                removal_reason = DELETED if cause.reason == MATCH else cause.reason
                 self._announce(
                     self.type_name,
                     [change],
                     Envelope(None, received_s),
-                    MATCH if change.record is not None else gone,
+                    MATCH if change.record is not None else removal_reason,
                 )
 
-    def _write_record(self, group: Group, moment: int) -> RecordChange | None:
+    def _write_record(self, group: Group, timestamp: int) -> RecordChange | None:
         """Update a group's record from its rows; return None if there was none and is none."""
         sequence = self._sow_registry.next_sequence()
         if not self._aggregation.remove_if_empty(group):
-            return self.table.remove(group.sow_key, sequence, moment)
+            return self.table.remove(group.sow_key, sequence, timestamp)
         body = self._aggregation.build_body(group)
-        return self.table.put(Record(group.sow_key, body, self.name, moment, 0, sequence))
+        return self.table.put(Record(group.sow_key, body, self.name, timestamp, 0, sequence))

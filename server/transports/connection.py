@@ -1,4 +1,4 @@
-"""The base of all client connections, whatever they carry.
+"""The base of all client connections, of any protocol.
 
 These shells make no decisions of the protocol. They handle backpressure (bytes that the socket does
 not accept wait in the transport, up to a limit), the loss of the peer, and the timeout of a closing
@@ -43,7 +43,7 @@ class AcceptedConnection(Protocol):
 
 @dataclass(slots=True, eq=False)
 class TransportContext:
-    """Receives the connections of one transport.
+    """The context of one transport's connections: its engine, its settings and the connections.
 
     Attributes:
         engine: the engine that serves them.
@@ -68,7 +68,7 @@ class TransportConnection(asyncio.Protocol):
     """One accepted connection; subclasses interpret its bytes.
 
     Args:
-        transport_context: the reception of its transport.
+        transport_context: the context of its transport.
     """
 
     def __init__(self, transport_context: TransportContext) -> None:
@@ -92,10 +92,10 @@ class TransportConnection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Accept the connection, unless its transport is disabled or descriptors run out."""
         self._transport = cast(asyncio.Transport, transport)  # uvloop's are by duck typing only
-        held = self._transport.get_extra_info("socket")
+        accepted_socket = self._transport.get_extra_info("socket")
         if (
             not self._transport_context.is_open
-            or not self._transport_context.descriptor_reserve.has_room(held.fileno())
+            or not self._transport_context.descriptor_reserve.has_room(accepted_socket.fileno())
         ):
             self._transport.abort()
             return
@@ -105,7 +105,7 @@ class TransportConnection(asyncio.Protocol):
         )
         self._start_serving()
 
-    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - why does not matter
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - the cause does not matter
         """End the session; the peer is gone."""
         self._transport_context.connections.discard(self)
         self._backlog.close()
@@ -158,14 +158,14 @@ class TransportConnection(asyncio.Protocol):
 
     def _begin_session(
         self,
-        entrance: ConnectionContext,
+        connection_context: ConnectionContext,
         sink: Callable[[bytes], None],
         reader: FrameSource | None = None,
         *,
         takes_parts: bool = False,
     ) -> None:
         backlog = self._backlog
-        link = ConnectionHandle(
+        connection = ConnectionHandle(
             self._peer_address(),
             sink,
             self._close_after_flush,
@@ -177,17 +177,17 @@ class TransportConnection(asyncio.Protocol):
             lambda: backlog.stats,
             takes_parts,
         )
-        self._session = self._engine.begin_session(entrance, link, reader)
+        self._session = self._engine.begin_session(connection_context, connection, reader)
 
     def _feed(self, session: Session, data: bytes) -> None:
         """Execute the bytes received, and flush the output of all clients that they affect."""
         scheduler = self._engine.scheduler
-        first = len(self._engine.outboxes.pending_outboxes)
+        pending_count = len(self._engine.outboxes.pending_outboxes)
         session.input.feed(data)
         if len(data) >= LONG_READ_SIZE or session.input.is_waiting:
             scheduler.flush_while_busy()
         else:
-            scheduler.flush(first)
+            scheduler.flush(pending_count)
 
     def _pause_reading(self) -> None:
         if self._transport is not None and not self._transport.is_closing():
@@ -202,12 +202,14 @@ class TransportConnection(asyncio.Protocol):
         transport, backlog = self._transport, self._backlog
         if transport is None or transport.is_closing():
             return NO_SOCKET_STATS
-        kept = backlog.memory_used + backlog.disk_used + transport.get_write_buffer_size()
-        return read_socket_stats(transport.get_extra_info("socket"), kept, backlog.oldest_wait_s)
+        unsent_bytes = backlog.memory_used + backlog.disk_used + transport.get_write_buffer_size()
+        return read_socket_stats(
+            transport.get_extra_info("socket"), unsent_bytes, backlog.oldest_wait_s
+        )
 
     def _peer_address(self) -> str:
         """Return the peer's address, for the log."""
-        assert self._transport is not None  # noqa: S101 - asked for while connected
+        assert self._transport is not None  # noqa: S101 - called while connected
         return printable_address(self._transport.get_extra_info("peername"))
 
     def _send(self, data: bytes) -> None:
@@ -257,11 +259,15 @@ class TransportConnection(asyncio.Protocol):
 
 
 def with_certificate_user(
-    entrance: ConnectionContext, transport: asyncio.BaseTransport
+    connection_context: ConnectionContext, transport: asyncio.BaseTransport
 ) -> ConnectionContext:
-    """Return an entrance with the user of the connection's certificate, if it has shown one."""
+    """Return a context with the user of the connection's certificate, if it has presented one."""
     certificate = transport.get_extra_info("peercert")  # already verified, or empty
-    return replace(entrance, certificate_user=user_of(certificate)) if certificate else entrance
+    return (
+        replace(connection_context, certificate_user=user_of(certificate))
+        if certificate
+        else connection_context
+    )
 
 
 def printable_address(address: object) -> str:

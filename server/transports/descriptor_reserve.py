@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from server.util.log_protocol import ServerLog
 
 _MAX_RESERVED: Final = 64
-_SAY_AGAIN_SECONDS: Final = 10.0
+_LOG_INTERVAL_SECONDS: Final = 10.0
 
 
 class DescriptorReserve:
@@ -39,7 +39,7 @@ class DescriptorReserve:
         if descriptor < allowed - min(_MAX_RESERVED, allowed // 4):
             return True
         now = self._clock.steady()
-        if now - self._last_logged_s >= _SAY_AGAIN_SECONDS:
+        if now - self._last_logged_s >= _LOG_INTERVAL_SECONDS:
             self._last_logged_s = now
             self._log.emit("11-0020", limit=allowed)
         return False

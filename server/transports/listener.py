@@ -24,12 +24,12 @@ class Listener:
 
     Args:
         spec: the transport's description.
-        transport_context: receives its connections.
+        transport_context: the context of its connections.
         protocol_factory: makes the protocol of a new connection.
 
     Attributes:
-        spec: see above.
-        transport_context: see above.
+        spec: the transport's description.
+        transport_context: the context of its connections.
     """
 
     def __init__(
@@ -77,12 +77,12 @@ class Listener:
                 f" {self.address}: {error.strerror or error}"
             ) from None
         self.transport_context.is_open = True
-        for listening in sockets:
-            self._servers.append(await self._serve(listening, context))
+        for listening_socket in sockets:
+            self._servers.append(await self._serve(listening_socket, context))
             self.transport_context.engine.log.emit(
                 "11-0001",
                 transport=self.spec.name,
-                address=printable_address(listening.getsockname()),
+                address=printable_address(listening_socket.getsockname()),
                 type=self.spec.type,
                 protocol=self.spec.protocol,
             )
@@ -150,20 +150,22 @@ class Listener:
         return listen_on_inet(address, reuse_address=self.spec.reuse_addr)
 
     async def _serve(
-        self, listening: socket.socket, context: ssl.SSLContext | None
+        self, listening_socket: socket.socket, context: ssl.SSLContext | None
     ) -> asyncio.Server | TlsAcceptor:
         loop = asyncio.get_running_loop()
         if self._socket_file is not None:
             return await loop.create_unix_server(
-                self._protocol_factory, sock=listening, backlog=BACKLOG
+                self._protocol_factory, sock=listening_socket, backlog=BACKLOG
             )
         if context is not None:
-            listening.listen(BACKLOG)
+            listening_socket.listen(BACKLOG)
             return TlsAcceptor(
-                listening,
+                listening_socket,
                 context,
                 self._protocol_factory,
                 self.transport_context.descriptor_reserve,
                 self,
             )
-        return await loop.create_server(self._protocol_factory, sock=listening, backlog=BACKLOG)
+        return await loop.create_server(
+            self._protocol_factory, sock=listening_socket, backlog=BACKLOG
+        )

@@ -18,7 +18,7 @@ import pcre2
 from config_schema.regex import compiled
 
 _ANY: Final = "*"
-_LONGEST: Final = 512  # characters of an origin; a DNS name has 253 at most
+_MAX_LENGTH: Final = 512  # characters of an origin; a DNS name has 253 at most
 
 
 class Origins:
@@ -45,7 +45,7 @@ class Origins:
 
     def matches_pattern(self, origin: str) -> bool:
         """Return whether a regular expression other than `*` matches an origin."""
-        if len(origin) > _LONGEST:
+        if len(origin) > _MAX_LENGTH:
             return False
         authority = origin.partition("://")[2]
         host = authority.rpartition(":")[0] if authority[-1:].isdigit() else authority

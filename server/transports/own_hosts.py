@@ -66,15 +66,15 @@ def own_names(admin: AdminSpec | None) -> list[str]:
         if node in aliases:
             names += aliases
     for line in _lines(_RESOLVER):
-        words = line.split()
-        if words[:1] in (["search"], ["domain"]):
-            names += [f"{node}.{domain}" for domain in words[1:]]
+        fields = line.split()
+        if fields[:1] in (["search"], ["domain"]):
+            names += [f"{node}.{domain}" for domain in fields[1:]]
     if admin is not None:
         if admin.inet_addr is not None and admin.inet_addr.host is not None:
             names.append(admin.inet_addr.host)
         if admin.external_inet_addr is not None:
-            _, where = parse_external_address(admin.external_inet_addr)
-            names.append(_host_of(where))
+            _, authority = parse_external_address(admin.external_inet_addr)
+            names.append(_host_of(authority))
     return names
 
 

@@ -19,22 +19,24 @@ _PEERS_WINDOW_AT: Final = 228
 """Offset of tcpi_snd_wnd in `struct tcp_info` (linux/tcp.h); present since Linux 5.4."""
 
 
-def read_socket_stats(connection: socket.socket, kept: int, waits: float) -> SocketStats:
-    """Read how much data is buffered for a connection.
+def read_socket_stats(
+    connection: socket.socket, unsent_bytes: int, unsent_age_s: float
+) -> SocketStats:
+    """Read the amounts of data that are buffered for a connection.
 
     Args:
         connection: a connected socket, TCP or Unix.
-        kept: bytes that the socket has not accepted yet.
-        waits: the age of the oldest of them, in seconds.
+        unsent_bytes: bytes that the socket has not accepted yet.
+        unsent_age_s: the age of the oldest of them, in seconds.
     """
-    number = connection.fileno()
+    descriptor = connection.fileno()
     try:
-        (receiving,) = _INTEGER.unpack(fcntl.ioctl(number, termios.FIONREAD, _NO_BYTES))
-        (sending,) = _INTEGER.unpack(fcntl.ioctl(number, termios.TIOCOUTQ, _NO_BYTES))
+        (unread_bytes,) = _INTEGER.unpack(fcntl.ioctl(descriptor, termios.FIONREAD, _NO_BYTES))
+        (unacked_bytes,) = _INTEGER.unpack(fcntl.ioctl(descriptor, termios.TIOCOUTQ, _NO_BYTES))
         is_closed = connection.family != socket.AF_UNIX and _window_is_closed(connection)
     except OSError:  # closed meanwhile
         return NO_SOCKET_STATS
-    return SocketStats(kept, waits, receiving, sending, is_closed)
+    return SocketStats(unsent_bytes, unsent_age_s, unread_bytes, unacked_bytes, is_closed)
 
 
 def _window_is_closed(connection: socket.socket) -> bool:

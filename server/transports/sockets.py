@@ -49,16 +49,18 @@ def listen_on_inet(address: InetAddr, *, reuse_address: bool) -> list[socket.soc
     """
     if address.host is None:
         return [_listen_on_every_address(address.port, reuse_address=reuse_address)]
-    found = socket.getaddrinfo(
+    resolved = socket.getaddrinfo(
         address.host, address.port, _FAMILIES[address.family], socket.SOCK_STREAM
     )
     with ExitStack() as undo:
         sockets = []
-        for family, _, _, _, where in found:
+        for family, _, _, _, socket_address in resolved:
             try:
-                sockets.append(_listen(family, where, reuse_address=reuse_address))
+                sockets.append(_listen(family, socket_address, reuse_address=reuse_address))
             except OSError as error:
-                is_needed = family != socket.AF_INET6 or all(one[0] == family for one in found)
+                is_needed = family != socket.AF_INET6 or all(
+                    entry[0] == family for entry in resolved
+                )
                 if is_needed or error.errno not in _NO_IPV6:
                     raise
             else:
@@ -77,19 +79,19 @@ def _listen_on_every_address(port: int, *, reuse_address: bool) -> socket.socket
 
 
 def _listen(
-    family: int, where: object, *, reuse_address: bool, dual_stack: bool = False
+    family: int, socket_address: object, *, reuse_address: bool, dual_stack: bool = False
 ) -> socket.socket:
     def prepare(opened: socket.socket) -> None:
         if reuse_address:
             opened.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if family == socket.AF_INET6:
             opened.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, not dual_stack)
-        opened.bind(where)  # type: ignore[arg-type]  # from getaddrinfo for this family
+        opened.bind(socket_address)  # type: ignore[arg-type]  # from getaddrinfo for this family
 
-    return _opened(family, prepare)
+    return _open_socket(family, prepare)
 
 
-def _opened(family: int, prepare: Callable[[socket.socket], None]) -> socket.socket:
+def _open_socket(family: int, prepare: Callable[[socket.socket], None]) -> socket.socket:
     opened = socket.socket(family, socket.SOCK_STREAM)
     try:
         opened.setblocking(False)
@@ -121,7 +123,7 @@ class UnixSocketFile:
             OSError: it cannot be created, or belongs to a running server or is no socket.
         """
         self._remove_stale()
-        opened = _opened(socket.AF_UNIX, self._bind)
+        opened = _open_socket(socket.AF_UNIX, self._bind)
         self._identity = self._read_identity()
         return opened
 
@@ -139,10 +141,10 @@ class UnixSocketFile:
 
     def _remove_stale(self) -> None:
         try:
-            found = self._path.lstat()
+            status = self._path.lstat()
         except FileNotFoundError:
             return
-        if not stat.S_ISSOCK(found.st_mode):
+        if not stat.S_ISSOCK(status.st_mode):
             raise OSError(errno.EEXIST, "there is a file of this name that is no socket")
         if self._is_in_use():
             raise OSError(errno.EADDRINUSE, "another server listens there")
@@ -163,7 +165,7 @@ class UnixSocketFile:
 
     def _read_identity(self) -> tuple[int, int] | None:
         try:
-            found = os.stat(self._path)
+            status = os.stat(self._path)
         except FileNotFoundError:
             return None
-        return found.st_dev, found.st_ino
+        return status.st_dev, status.st_ino

@@ -30,7 +30,7 @@ _VERSIONS: Final = {
 }
 """The versions that OpenSSL still supports, oldest first; SSLv2 and SSLv3 are gone."""
 
-_EXCLUDING: Final = {
+_DISABLING_OPTIONS: Final = {
     "TLSv1": ssl.OP_NO_TLSv1,
     "TLSv1.1": ssl.OP_NO_TLSv1_1,
     "TLSv1.2": ssl.OP_NO_TLSv1_2,
@@ -41,7 +41,7 @@ _EXCLUDING: Final = {
 _PEM: Final = ".pem"
 """The suffix of the files of a CAPath."""
 
-_IN_OTHER_WORDS: Final = {
+_EXPLANATIONS: Final = {
     "tlsv1 alert unknown ca": "the other end does not trust the authority of our Certificate",
     "sslv3 alert bad certificate": "the other end does not accept our Certificate",
     "sslv3 alert certificate unknown": "the other end does not accept our Certificate",
@@ -129,19 +129,19 @@ def _restrict(context: ssl.SSLContext, tls: TlsSpec) -> list[str]:
     return _load_authorities(context, tls)
 
 
-def watch_files(tls: TlsSpec, files: FileWatch, told: Callable[[str], None]) -> None:
+def watch_files(tls: TlsSpec, files: FileWatch, on_change: Callable[[str], None]) -> None:
     """Register a callback for changes of the files that a transport's TLS is made from.
 
     Args:
         tls: the description.
         files: watches the files.
-        told: called on a change.
+        on_change: called on a change.
     """
-    given = [tls.certificate, tls.private_key, tls.ca_file if tls.verify_client else None]
-    for path in filter(None, given):
-        files.watch(Path(path), told)
+    paths = [tls.certificate, tls.private_key, tls.ca_file if tls.verify_client else None]
+    for path in filter(None, paths):
+        files.watch(Path(path), on_change)
     if tls.verify_client and tls.ca_path:
-        files.watch_all(Path(tls.ca_path), _PEM, told)
+        files.watch_all(Path(tls.ca_path), _PEM, on_change)
 
 
 def _load_authorities(context: ssl.SSLContext, tls: TlsSpec) -> list[str]:
@@ -192,18 +192,18 @@ def _no_password() -> str:
 
 
 def _restrict_versions(context: ssl.SSLContext, names: tuple[str, ...]) -> None:
-    wanted = [name for name in _VERSIONS if name in names]
-    if not wanted:
+    versions = [name for name in _VERSIONS if name in names]
+    if not versions:
         raise TlsError(
             f"SecureSocketProtocols {' '.join(names)!r}: none of these is supported,"
             f" expected at least one of {', '.join(_VERSIONS)}"
         )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # the operator chose them knowingly
-        context.minimum_version = _VERSIONS[wanted[0]]
-        context.maximum_version = _VERSIONS[wanted[-1]]
-        for name, option in _EXCLUDING.items():
-            if name not in wanted:
+        context.minimum_version = _VERSIONS[versions[0]]
+        context.maximum_version = _VERSIONS[versions[-1]]
+        for name, option in _DISABLING_OPTIONS.items():
+            if name not in versions:
                 context.options |= option  # also versions between the oldest and the newest
 
 
@@ -211,37 +211,37 @@ def _authorities(tls: TlsSpec) -> list[Path]:
     """Return the files with certificates that clients are verified by: CAFile, all of CAPath."""
     paths = [Path(tls.ca_file)] if tls.ca_file else []
     if tls.ca_path:
-        found = sorted(Path(tls.ca_path).glob(f"*{_PEM}"))
-        if not found:
+        pem_files = sorted(Path(tls.ca_path).glob(f"*{_PEM}"))
+        if not pem_files:
             raise TlsError(f"CAPath {tls.ca_path}: there is no {_PEM} file")
-        paths += found
+        paths += pem_files
     return paths
 
 
-def _use_file(what: str, path: str | Path, action: Callable[[], object], expected: str) -> None:
+def _use_file(subject: str, path: str | Path, action: Callable[[], object], expected: str) -> None:
     """Make OpenSSL read a file, after a check that it is regular: it would block on a pipe."""
-    _use(what, partial(check_regular, path, MAX_CERTIFICATE_FILE_SIZE), "")
-    _use(what, action, expected)
+    _use(subject, partial(check_regular, path, MAX_CERTIFICATE_FILE_SIZE), "")
+    _use(subject, action, expected)
 
 
-def _use(what: str, action: Callable[[], object], expected: str) -> None:
+def _use(subject: str, action: Callable[[], object], expected: str) -> None:
     try:
         action()
     except ssl.SSLError as error:
-        raise TlsError(f"{what}: {describe_tls_error(error)}; {expected}") from None
+        raise TlsError(f"{subject}: {describe_tls_error(error)}; {expected}") from None
     except OSError as error:
-        raise TlsError(f"{what}: {error.strerror or error}") from None
+        raise TlsError(f"{subject}: {error.strerror or error}") from None
     except ValueError as error:
-        raise TlsError(f"{what}: {error}; {expected}") from None
+        raise TlsError(f"{subject}: {error}; {expected}") from None
 
 
 def describe_tls_error(error: ssl.SSLError) -> str:
-    """Return the problem in words."""
+    """Return a description of the error, with an explanation of OpenSSL's text if there is one."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"certificate verify failed: {error.verify_message}"
     reason = getattr(error, "reason", None)  # the binding does not always set it
     if reason is None and isinstance(error.args[0], int):
         return "it is damaged, or cut off"  # OpenSSL's own text only names its PEM routines
     text = str(reason or error.args[0]).rstrip(".").replace("_", " ").lower()
-    meant = _IN_OTHER_WORDS.get(text)
-    return text if meant is None else f"{text} ({meant})"
+    explanation = _EXPLANATIONS.get(text)
+    return text if explanation is None else f"{text} ({explanation})"

@@ -6,7 +6,7 @@ over the limit are closed at once, and the others are handed to the event loop f
 when their first bytes have arrived: these show whether the peer speaks TLS at all, or closes the
 connection without sending anything.
 
-A failed handshake is reported nowhere else, so the owner of the acceptor is told the reason.
+A failed handshake is reported nowhere else, so the owner of the acceptor is notified of the reason.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ _BATCH_SIZE: Final = 100
 _PAUSE_SECONDS: Final = 1.0
 """Pause before accepting again after the system ran out of resources, as in asyncio."""
 
-_GLANCE: Final = 16
+_PEEK_SIZE: Final = 16
 """Bytes that are peeked at to recognize the peer's protocol."""
 
 _MIN_SECONDS: Final = 0.1
-"""Minimum time left for the handshake, however late its first bytes have arrived."""
+"""Minimum time left for the handshake, even if its first bytes have arrived late."""
 
 _TOO_LATE: Final = f"it did not end within {HANDSHAKE_TIMEOUT_S:.0f} seconds"
 
@@ -48,7 +48,7 @@ _WITHOUT_TLS: Final = {
 """Peers that do not speak TLS, recognized by their first byte."""
 
 _HTTP: Final = b"CDGHOPT"
-_SAY_HTTPS: Final = (
+_HTTPS_HINT: Final = (
     b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\nContent-Type: text/plain\r\n\r\n"
     b"This port speaks TLS: the address has to begin with https or wss.\n"
 )
@@ -62,7 +62,7 @@ class HandshakeFailureHandler(Protocol):
 
         Args:
             address: the peer's address.
-            reason: the reason, in words.
+            reason: the reason, as text for operators.
         """
 
     def on_closed_without_data(self, address: str) -> None:
@@ -80,7 +80,7 @@ class TlsAcceptor:
         failure_handler: receives reports of failures.
 
     Attributes:
-        context: see above; may be replaced, for connections accepted after that.
+        context: the TLS context of new connections; may be replaced, for those accepted after that.
     """
 
     def __init__(
@@ -132,43 +132,46 @@ class TlsAcceptor:
             task.add_done_callback(self._handshakes.discard)
 
     async def _establish(self, accepted: socket.socket, address: str) -> None:
-        """Do the TLS handshake of a connection, or report why it fails."""
-        latest = self._loop.time() + HANDSHAKE_TIMEOUT_S
+        """Execute the TLS handshake of a connection, or report the reason of its failure."""
+        deadline_s = self._loop.time() + HANDSHAKE_TIMEOUT_S
         try:
-            async with asyncio.timeout_at(latest):
-                first = await self._peek(accepted)
+            async with asyncio.timeout_at(deadline_s):
+                first_bytes = await self._peek(accepted)
         except (OSError, TimeoutError) as error:
             accepted.close()
             if isinstance(error, TimeoutError):
                 self._failure_handler.on_handshake_failed(address, _TOO_LATE)
             return
-        if not first:
+        if not first_bytes:
             accepted.close()
             self._failure_handler.on_closed_without_data(address)
-        elif (stranger := _WITHOUT_TLS.get(first[0])) is not None:
-            _reject(accepted, first)
-            self._failure_handler.on_handshake_failed(address, stranger)
+        elif (mismatch := _WITHOUT_TLS.get(first_bytes[0])) is not None:
+            _reject(accepted, first_bytes)
+            self._failure_handler.on_handshake_failed(address, mismatch)
         else:
-            await self._start_tls(accepted, address, latest)
+            await self._start_tls(accepted, address, deadline_s)
 
     async def _peek(self, accepted: socket.socket) -> bytes:
         """Return the first bytes of a connection without consuming them; empty at its end."""
         while True:
             try:
-                return accepted.recv(_GLANCE, socket.MSG_PEEK)
+                return accepted.recv(_PEEK_SIZE, socket.MSG_PEEK)
             except (BlockingIOError, InterruptedError):
-                has_come = asyncio.Event()
-                self._loop.add_reader(accepted, has_come.set)
+                has_data = asyncio.Event()
+                self._loop.add_reader(accepted, has_data.set)
                 try:
-                    await has_come.wait()
+                    await has_data.wait()
                 finally:
                     self._loop.remove_reader(accepted)
 
-    async def _start_tls(self, accepted: socket.socket, address: str, latest: float) -> None:
-        left = max(latest - self._loop.time(), _MIN_SECONDS)
+    async def _start_tls(self, accepted: socket.socket, address: str, deadline_s: float) -> None:
+        remaining_s = max(deadline_s - self._loop.time(), _MIN_SECONDS)
         try:
             await self._loop.connect_accepted_socket(
-                self._protocol_factory, accepted, ssl=self.context, ssl_handshake_timeout=left
+                self._protocol_factory,
+                accepted,
+                ssl=self.context,
+                ssl_handshake_timeout=remaining_s,
             )
         except ssl.SSLError as error:
             self._failure_handler.on_handshake_failed(address, describe_tls_error(error))
@@ -182,11 +185,11 @@ class TlsAcceptor:
             self._failure_handler.on_handshake_failed(address, error.strerror or str(error))
 
 
-def _reject(accepted: socket.socket, first: bytes) -> None:
+def _reject(accepted: socket.socket, first_bytes: bytes) -> None:
     """Close a connection without TLS; answer in HTTP if the peer speaks that."""
     with suppress(OSError):
-        if first[0] in _HTTP:
-            accepted.send(_SAY_HTTPS)
+        if first_bytes[0] in _HTTP:
+            accepted.send(_HTTPS_HINT)
         accepted.shutdown(socket.SHUT_WR)
         accepted.recv(1 << 16)  # closing with unread bytes would reset the connection
     accepted.close()

@@ -87,17 +87,17 @@ class WebsocketConnection(TransportConnection):
 
     def _decide_handshake(self, request: Request) -> None:
         try:
-            later = self._settings.authenticator.authenticate(
+            decision = self._settings.authenticator.authenticate(
                 request, self._peer_address(), self._connection_context
             )
         except HandshakeError as refusal:
-            later = refusal
-        if not isinstance(later, AnswerFuture):
-            self._finish_handshake(request, later)
+            decision = refusal
+        if not isinstance(decision, AnswerFuture):
+            self._finish_handshake(request, decision)
             return
-        self._pending_decision = later
+        self._pending_decision = decision
         self._stop_handshake_timeout()  # from here on the delay is not the peer's
-        later.add_done_callback(lambda found: self._finish_late_handshake(request, found))
+        decision.add_done_callback(lambda result: self._finish_late_handshake(request, result))
 
     def connection_lost(self, exc: Exception | None) -> None:
         """See `TransportConnection`."""
@@ -106,13 +106,13 @@ class WebsocketConnection(TransportConnection):
             self._pending_decision.cancel()
 
     def _finish_late_handshake(
-        self, request: Request, found: HandshakeResult | HandshakeError
+        self, request: Request, result: HandshakeResult | HandshakeError
     ) -> None:
         """Complete a handshake that had to wait for its decision."""
         self._pending_decision = None
         if self._transport is None or self._transport.is_closing():
             return
-        self._finish_handshake(request, found)
+        self._finish_handshake(request, result)
         self._send_pending()
         self._flush()
         self._resume_reading()
@@ -120,30 +120,33 @@ class WebsocketConnection(TransportConnection):
             early_data, self._early_data = self._early_data, b""
             self.data_received(early_data)
 
-    def _finish_handshake(self, request: Request, found: HandshakeResult | HandshakeError) -> None:
+    def _finish_handshake(self, request: Request, result: HandshakeResult | HandshakeError) -> None:
         """Accept or refuse a connection, and begin its session."""
         settings = self._settings
         if self._peer.is_ended:
             return
-        if isinstance(found, HandshakeError):
-            headers = (*settings.response_headers, *found.headers)
-            self._peer.refuse(found.status, str(found), headers)
-            self._log_refusal(str(found))
-            if found.refused_logon is not None:
-                user, reason = found.refused_logon
-                ours = self._connection_context
+        if isinstance(result, HandshakeError):
+            headers = (*settings.response_headers, *result.headers)
+            self._peer.refuse(result.status, str(result), headers)
+            self._log_refusal(str(result))
+            if result.refused_logon is not None:
+                user, reason = result.refused_logon
+                connection_context = self._connection_context
                 party = AuditParty(
-                    user, self._peer_address(), ours.transport, module=ours.auth_module
+                    user,
+                    self._peer_address(),
+                    connection_context.transport,
+                    module=connection_context.auth_module,
                 )
                 self._engine.audit.report_refused_logon(party, reason)
             return
         try:
-            self._peer.accept(request, (*settings.response_headers, *found.headers))
+            self._peer.accept(request, (*settings.response_headers, *result.headers))
         except FrameError as error:
             self._log_refusal(str(error))
             return
         self._stop_handshake_timeout()
-        self._begin_session(found.connection_context, self._send_frames, self._peer)
+        self._begin_session(result.connection_context, self._send_frames, self._peer)
 
     def _log_refusal(self, reason: str) -> None:
         self._engine.log.emit(

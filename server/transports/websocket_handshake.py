@@ -93,14 +93,14 @@ class HandshakeAuthenticator:
     trusted_admin: TrustedAdmin | None
 
     def authenticate(
-        self, request: Request, address: str, entrance: ConnectionContext
+        self, request: Request, address: str, connection_context: ConnectionContext
     ) -> AnswerOrFuture[HandshakeResult | HandshakeError]:
         """Decide on a request.
 
         Args:
             request: the request.
             address: the peer's address.
-            entrance: the properties that the transport gives to its connections.
+            connection_context: the properties that the transport gives to its connections.
 
         Returns:
             The admittance, or the refusal if the credentials are not accepted.
@@ -110,20 +110,22 @@ class HandshakeAuthenticator:
                 are no credentials.
         """
         self._check_origin(request.headers)
-        message_type = self._read_message_type(request.path, entrance.message_type)
+        message_type = self._read_message_type(request.path, connection_context.message_type)
         origin = LogonOrigin(
-            entrance.transport, address, certificate_user=entrance.certificate_user
+            connection_context.transport,
+            address,
+            certificate_user=connection_context.certificate_user,
         )
-        entrance = replace(entrance, message_type=message_type)
+        connection_context = replace(connection_context, message_type=message_type)
         if self.trusted_admin is not None:
             user = self.trusted_admin.user_of(request.headers)
             if user is not None:
                 admission = Admission(True, user, "logged on to the admin interface")
                 trusted = _HandshakeLogon(admission)
                 return HandshakeResult(
-                    replace(entrance, authenticator=trusted, auth_module="TrustedAdmin")
+                    replace(connection_context, authenticator=trusted, auth_module="TrustedAdmin")
                 )
-        return self._check_credentials(entrance, _credentials(request.headers, origin))
+        return self._check_credentials(connection_context, _credentials(request.headers, origin))
 
     def _check_origin(self, headers: Headers) -> None:
         for origin in headers.get_all("Origin"):
@@ -131,8 +133,8 @@ class HandshakeAuthenticator:
                 raise HandshakeError(
                     HTTPStatus.FORBIDDEN, f"Pages of {origin[:200]!r} may not connect."
                 )
-            own = self.own_hosts
-            if own is not None and not own.has_page(origin, headers.get("Host", "")):
+            own_hosts = self.own_hosts
+            if own_hosts is not None and not own_hosts.has_page(origin, headers.get("Host", "")):
                 raise HandshakeError(
                     HTTPStatus.FORBIDDEN,
                     f"Pages of {origin[:200]!r} may not connect: where no credentials are checked, "
@@ -141,45 +143,54 @@ class HandshakeAuthenticator:
                     "host belongs in ExternalInetAddr of Admin.",
                 )
 
-    def _read_message_type(self, path: str, fixed: str | None) -> str | None:
+    def _read_message_type(self, path: str, transport_type: str | None) -> str | None:
         """Return the message type in a path, or the transport's own."""
-        words = [unquote(word) for word in urlsplit(path).path.split("/") if word]
-        if not words or (len(words) == 1 and words[0] in _PROTOCOLS):
-            return fixed
-        if len(words) < 2 or words[-2] not in _PROTOCOLS:
+        segments = [unquote(segment) for segment in urlsplit(path).path.split("/") if segment]
+        if not segments or (len(segments) == 1 and segments[0] in _PROTOCOLS):
+            return transport_type
+        if len(segments) < 2 or segments[-2] not in _PROTOCOLS:
             raise HandshakeError(
                 HTTPStatus.NOT_FOUND, "Expected a path that ends with /amps/ and a message type."
             )
-        wanted = words[-1]
-        if fixed is not None and wanted != fixed:
+        requested = segments[-1]
+        if transport_type is not None and requested != transport_type:
             raise HandshakeError(
-                HTTPStatus.NOT_FOUND, f"This transport speaks {fixed} only, not {wanted!r}."
+                HTTPStatus.NOT_FOUND,
+                f"This transport speaks {transport_type} only, not {requested!r}.",
             )
-        if wanted not in self.message_types:
+        if requested not in self.message_types:
             expected = ", ".join(sorted(self.message_types))
             raise HandshakeError(
                 HTTPStatus.NOT_FOUND,
-                f"There is no message type {wanted!r} here, expected one of {expected}.",
+                f"There is no message type {requested!r} here, expected one of {expected}.",
             )
-        return wanted
+        return requested
 
     def _check_credentials(
-        self, entrance: ConnectionContext, credentials: LogonCredentials | None
+        self, connection_context: ConnectionContext, credentials: LogonCredentials | None
     ) -> AnswerOrFuture[HandshakeResult | HandshakeError]:
         if self.www_authenticate is None:
-            in_hand = _HandshakeCredentials(entrance.authenticator, credentials)
-            return HandshakeResult(replace(entrance, authenticator=in_hand))
+            credentials_authenticator = _HandshakeCredentials(
+                connection_context.authenticator, credentials
+            )
+            return HandshakeResult(
+                replace(connection_context, authenticator=credentials_authenticator)
+            )
         if credentials is None:
             raise self._make_refusal("Credentials are required.")
 
-        def judge(admission: Admission) -> HandshakeResult | HandshakeError:
+        def to_result(admission: Admission) -> HandshakeResult | HandshakeError:
             if admission.granted:
-                admitted = replace(entrance, authenticator=_HandshakeLogon(admission))
+                admitted = replace(connection_context, authenticator=_HandshakeLogon(admission))
                 return HandshakeResult(admitted, proof(self.www_authenticate, admission))
-            why = admission.detail or admission.reason
-            return self._make_refusal("The credentials are not accepted.", (credentials.user, why))
+            detail = admission.detail or admission.reason
+            return self._make_refusal(
+                "The credentials are not accepted.", (credentials.user, detail)
+            )
 
-        return mapped(entrance.authenticator.begin_logon().authenticate(credentials), judge)
+        return mapped(
+            connection_context.authenticator.begin_logon().authenticate(credentials), to_result
+        )
 
     def _make_refusal(self, text: str, logon: tuple[str, str] | None = None) -> HandshakeError:
         challenge = (("WWW-Authenticate", self.www_authenticate or ""),)
@@ -225,9 +236,9 @@ class _CredentialExchange:
 
     def authenticate(self, credentials: LogonCredentials) -> AnswerOrFuture[Admission]:
         """See `LogonExchange`."""
-        given = self.credentials
-        if given is not None and not credentials.user and not credentials.password:
-            credentials = replace(given, origin=credentials.origin)
+        handshake_credentials = self.credentials
+        if handshake_credentials is not None and not credentials.user and not credentials.password:
+            credentials = replace(handshake_credentials, origin=credentials.origin)
         return self.exchange.authenticate(replace(credentials, explicit=True))
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final
 
 _LOCKS: Final = Path("/proc/locks")
-_SOMEBODY: Final = "another process"
+_UNKNOWN_HOLDER: Final = "another process"
 
 
 class FileInUseError(Exception):
@@ -45,17 +45,17 @@ def free_name(path: Path) -> Path:
 
 def _holder(descriptor: int) -> str:
     """Return the holder of a file's lock as text; other containers and machines are not named."""
-    found = os.fstat(descriptor)
-    place = f"{os.major(found.st_dev):02x}:{os.minor(found.st_dev):02x}:{found.st_ino}"
+    status = os.fstat(descriptor)
+    file_id = f"{os.major(status.st_dev):02x}:{os.minor(status.st_dev):02x}:{status.st_ino}"
     try:
         locks = [line.split() for line in _LOCKS.read_text().splitlines()]
     except OSError:
-        return _SOMEBODY
+        return _UNKNOWN_HOLDER
     for _, kind, _, _, process, file, *_ in locks:
-        if (kind, file) == ("FLOCK", place):
+        if (kind, file) == ("FLOCK", file_id):
             is_own = process == str(os.getpid())
             return "this process" if is_own else f"process {process}{_program(process)}"
-    return _SOMEBODY
+    return _UNKNOWN_HOLDER
 
 
 def _program(process: str) -> str:
@@ -72,5 +72,5 @@ def version_mismatch(found: int, known: int) -> str:
         found: the version that the file has.
         known: the version that this program reads.
     """
-    what = f"its format has version {found}; this program reads {known}"
-    return f"{what}, so a later Amperage has written it" if found > known else what
+    problem = f"its format has version {found}; this program reads {known}"
+    return f"{problem}, so a later Amperage has written it" if found > known else problem

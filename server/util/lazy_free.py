@@ -23,7 +23,7 @@ class LazyFree:
 
     def __init__(self, client: str, *contents: MutableMapping[Any, Any]) -> None:
         self._client = client
-        self._contents = [some for some in contents if some]
+        self._contents = [entries for entries in contents if entries]
 
     @property
     def task_label(self) -> tuple[str, str]:
@@ -34,9 +34,9 @@ class LazyFree:
         """Free some entries. See `EngineTask.step`."""
         contents = self._contents
         if contents:
-            some = contents[-1]
-            for _ in range(min(_BATCH_SIZE, len(some))):
-                some.popitem()
-            if not some:
+            entries = contents[-1]
+            for _ in range(min(_BATCH_SIZE, len(entries))):
+                entries.popitem()
+            if not entries:
                 contents.pop()
         return bool(contents)

@@ -27,64 +27,64 @@ class Multimap(Protocol[_Key, T]):
     def __getitem__(self, key: _Key, /) -> MultimapItems[T]:
         """Return the items of a key."""
 
-    def __setitem__(self, key: _Key, crowd: MultimapItems[T], /) -> None:
+    def __setitem__(self, key: _Key, items: MultimapItems[T], /) -> None:
         """Set the items of a key."""
 
     def __delitem__(self, key: _Key, /) -> None:
         """Remove a key with its items."""
 
 
-def members(crowd: MultimapItems[T]) -> Collection[T]:
+def members(items: MultimapItems[T]) -> Collection[T]:
     """Return the items of a key as a collection."""
-    return crowd if isinstance(crowd, dict) else (crowd,)
+    return items if isinstance(items, dict) else (items,)
 
 
-def with_item(crowd: MultimapItems[T] | None, item: T) -> MultimapItems[T]:
+def with_item(items: MultimapItems[T] | None, item: T) -> MultimapItems[T]:
     """Return the items of a key with another item, which is stored once however often it is added.
 
     Args:
-        crowd: the items so far, which may be changed in place; None for none.
+        items: the items so far, which may be changed in place; None for none.
         item: the item.
     """
-    if crowd is None:
+    if items is None:
         return item
-    if isinstance(crowd, dict):
-        crowd[item] = None
-        return crowd
-    return crowd if crowd == item else {crowd: None, item: None}
+    if isinstance(items, dict):
+        items[item] = None
+        return items
+    return items if items == item else {items: None, item: None}
 
 
-def without_item(crowd: MultimapItems[T] | None, item: T) -> MultimapItems[T] | None:
+def without_item(items: MultimapItems[T] | None, item: T) -> MultimapItems[T] | None:
     """Return the items of a key without one; None if there are no others.
 
     Args:
-        crowd: the items so far, which may be changed in place; None for none.
+        items: the items so far, which may be changed in place; None for none.
         item: the item.
 
     Raises:
         KeyError: the key does not have it.
     """
-    if isinstance(crowd, dict):
-        del crowd[item]
-        return crowd or None
-    if crowd is None or crowd != item:
+    if isinstance(items, dict):
+        del items[item]
+        return items or None
+    if items is None or items != item:
         raise KeyError(item)
     return None
 
 
-def add_item(crowds: Multimap[_Key, T], key: _Key, item: T) -> None:
-    """Add an item to a key. See `joined`."""
-    crowds[key] = with_item(crowds.get(key), item)
+def add_item(multimap: Multimap[_Key, T], key: _Key, item: T) -> None:
+    """Add an item to a key. See `with_item`."""
+    multimap[key] = with_item(multimap.get(key), item)
 
 
-def discard_item(crowds: Multimap[_Key, T], key: _Key, item: T) -> None:
+def discard_item(multimap: Multimap[_Key, T], key: _Key, item: T) -> None:
     """Remove an item from a key.
 
     Raises:
         KeyError: the key does not have it.
     """
-    others = without_item(crowds[key], item)
+    others = without_item(multimap[key], item)
     if others is None:
-        del crowds[key]
+        del multimap[key]
     else:
-        crowds[key] = others
+        multimap[key] = others

@@ -86,5 +86,5 @@ def explain(error: BaseException) -> str:
     trace = error.__traceback__
     while trace is not None and trace.tb_next is not None:
         trace = trace.tb_next
-    place = f"{trace.tb_frame.f_code.co_filename}:{trace.tb_lineno}: " if trace else ""
-    return f"{place}{type(error).__name__}: {error}"
+    position = f"{trace.tb_frame.f_code.co_filename}:{trace.tb_lineno}: " if trace else ""
+    return f"{position}{type(error).__name__}: {error}"

@@ -39,8 +39,8 @@ class Ranges:
 
     def overlaps(self, first: int, last: int) -> bool:
         """Return whether any number from `first` to `last` is in the set."""
-        place = bisect_left(self._lasts, first)
-        return place < len(self._firsts) and self._firsts[place] <= last
+        index = bisect_left(self._lasts, first)
+        return index < len(self._firsts) and self._firsts[index] <= last
 
     def add(self, first: int, last: int) -> None:
         """Add all numbers from `first` to `last`."""

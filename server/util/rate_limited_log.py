@@ -44,18 +44,18 @@ class RateLimitedLog:
         self._call_later = call_later
         self._counts: dict[tuple[str, str], _Count] = {}
 
-    def emit(self, message_id: str, who: str, /, **fields: object) -> bool:
+    def emit(self, message_id: str, cause: str, /, **fields: object) -> bool:
         """Write an entry, unless there have been too many of its kind.
 
         Args:
             message_id: its id in the catalogue.
-            who: its cause: a host, a user.
+            cause: its cause: a host, a user.
             fields: its fields.
 
         Returns:
             Whether it has been written.
         """
-        key = (message_id, who)
+        key = (message_id, cause)
         if key not in self._counts and len(self._counts) >= _MAX_KNOWN:
             key = (message_id, _OTHERS)
         count = self._counts.get(key)
@@ -72,8 +72,8 @@ class RateLimitedLog:
     def _end_minute(self, key: tuple[str, str]) -> None:
         suppressed = self._counts.pop(key).suppressed
         if suppressed:
-            message_id, who = key
-            self._log.emit("01-0012", count=suppressed, message=message_id, who=who)
+            message_id, cause = key
+            self._log.emit("01-0012", count=suppressed, message=message_id, who=cause)
 
 
 def on_running_loop(seconds: float, call: Callable[[], None]) -> object:

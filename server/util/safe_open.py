@@ -41,36 +41,36 @@ def open_regular(path: str | Path) -> BufferedReader:
         raise
 
 
-def read_regular(path: str | Path, most: int | None = None) -> bytes:
+def read_regular(path: str | Path, max_size: int | None = None) -> bytes:
     """Return the content of a file.
 
     Args:
         path: the file.
-        most: the maximum number of its bytes; None: any number.
+        max_size: the maximum number of its bytes; None: any number.
 
     Raises:
         OSError: it cannot be read, is no regular file, or has more.
     """
     with open_regular(path) as file:
-        content = file.read() if most is None else file.read(most + 1)
-    if most is not None and len(content) > most:
-        raise _too_large(most)
+        content = file.read() if max_size is None else file.read(max_size + 1)
+    if max_size is not None and len(content) > max_size:
+        raise _too_large(max_size)
     return content
 
 
-def check_regular(path: str | Path, most: int) -> None:
+def check_regular(path: str | Path, max_size: int) -> None:
     """Check that a file can be given to other code, a library for instance, to read.
 
     Args:
         path: the file.
-        most: the maximum number of its bytes.
+        max_size: the maximum number of its bytes.
 
     Raises:
         OSError: it cannot be opened, is no regular file, or has more.
     """
     with open_regular(path) as file:
-        if os.fstat(file.fileno()).st_size > most:
-            raise _too_large(most)
+        if os.fstat(file.fileno()).st_size > max_size:
+            raise _too_large(max_size)
 
 
 def other_kind(mode: int) -> str | None:
@@ -83,13 +83,13 @@ def other_kind(mode: int) -> str | None:
     return None if kind in (stat.S_IFREG, stat.S_IFDIR) else _KINDS.get(kind, "something else")
 
 
-def _too_large(most: int) -> OSError:
-    return OSError(errno.EFBIG, f"it has more than {most} bytes")
+def _too_large(max_size: int) -> OSError:
+    return OSError(errno.EFBIG, f"it has more than {max_size} bytes")
 
 
-def _expect_regular(found: os.stat_result, path: str | Path) -> None:
-    if stat.S_ISDIR(found.st_mode):
+def _expect_regular(status: os.stat_result, path: str | Path) -> None:
+    if stat.S_ISDIR(status.st_mode):
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
-    kind = other_kind(found.st_mode)
+    kind = other_kind(status.st_mode)
     if kind is not None:
         raise OSError(errno.EINVAL, f"it is {kind} and no file", str(path))

@@ -1,4 +1,4 @@
-"""Passes values to a shell command without ever letting the shell parse them.
+"""Passes values to a shell command so that the shell never parses them.
 
 Theory of operation. The command is the operator's and goes to the shell as written, but the values
 of variables may come from any client. So the shell never sees them as text to parse: each value
@@ -30,7 +30,9 @@ _BRACE: Final = "${"
 _REFERENCES: Final = {"": '"${{{}}}"', _DOUBLE: "${{{}}}", _SINGLE: "'\"${{{}}}\"'"}
 """The form of a reference to a variable, by the quotes that are open."""
 
-_HERE: Final = re.compile(r"(?<!<)<<(?!<)(-?)[ \t]*((?:\\.|'[^']*'|\"[^\"]*\"|[^\s;&|<>()'\"\\])+)")
+_HERE_DOCUMENT: Final = re.compile(
+    r"(?<!<)<<(?!<)(-?)[ \t]*((?:\\.|'[^']*'|\"[^\"]*\"|[^\s;&|<>()'\"\\])+)"
+)
 _WORD_BEGINS_AFTER: Final = " \t\n;&|()`"
 
 
@@ -72,12 +74,10 @@ class _Quotes:
         self._stack: list[str] = []
         self._previous = "\n"  # the character before
         self._in_comment = False
-        self._here_documents: list[
-            tuple[str, bool]
-        ] = []  # here-documents that begin with the next line
-        self._here_document_line: str | None = (
-            None  # of a here-document, as far as it has been read
-        )
+        # Here-documents that begin with the next line.
+        self._here_documents: list[tuple[str, bool]] = []
+        # The line of a here-document, as far as it has been read.
+        self._here_document_line: str | None = None
 
     @property
     def open_quotes(self) -> str:
@@ -106,8 +106,8 @@ class _Quotes:
                 pass
             elif character == "\\" and self._top != _SINGLE:
                 position += 1
-            elif (here := self._match_here_document(text, position)) is not None:
-                position = here
+            elif (end := self._match_here_document(text, position)) is not None:
+                position = end
                 continue
             else:
                 position += self._consume(character, text[position + 1 : position + 2])
@@ -167,13 +167,13 @@ class _Quotes:
         """Record the announcement of a here-document; return the position behind it, or None."""
         if self.open_quotes or text[position] != "<" or _ARITHMETIC in self._stack:
             return None
-        found = _HERE.match(text, position)
-        if found is None:
+        match = _HERE_DOCUMENT.match(text, position)
+        if match is None:
             return None
-        delimiter = re.sub(r"\\(.)|['\"]", r"\1", found[2])
-        self._here_documents.append((delimiter, bool(found[1])))
+        delimiter = re.sub(r"\\(.)|['\"]", r"\1", match[2])
+        self._here_documents.append((delimiter, bool(match[1])))
         self._previous = "x"
-        return found.end()
+        return match.end()
 
     def _consume_here_document(self, character: str) -> None:
         if character != "\n":

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Protocol, TypeVar
 
-_One = TypeVar("_One")
+_Item = TypeVar("_Item")
 
 
 class EngineTask(Protocol):
@@ -19,10 +19,10 @@ class EngineTask(Protocol):
         """Run one slice; return whether there is more to do."""
 
 
-def split_into_chunks(things: Sequence[_One], size: int) -> Iterator[Sequence[_One]]:
+def split_into_chunks(items: Sequence[_Item], size: int) -> Iterator[Sequence[_Item]]:
     """Yield parts of a size, the last one smaller; at least one, which may be empty."""
-    if len(things) <= size:
-        yield things
+    if len(items) <= size:
+        yield items
         return
-    for start in range(0, len(things), size):
-        yield things[start : start + size]
+    for start in range(0, len(items), size):
+        yield items[start : start + size]

@@ -14,6 +14,7 @@ from actions.registry import TRIGGERS, make_part
 from actions.services import ActionServices
 from config_schema.problems import Location
 from config_schema.spec import Option, Options
+from server.app.wiring.transport_table import TransportTable
 from server.engine.internal_client import InternalClient
 from server.message_types.registry import MessageTypes
 from server.process.file_watch import FileWatch
@@ -38,27 +39,31 @@ def options(given: dict[str, str | list[str]]) -> Options:
     )
 
 
-class SomeTransports:
+class SomeTransports(TransportTable):
     """Two transports that can be switched."""
 
     def __init__(self) -> None:
-        self.names = ("one", "two")
-        self.open = {"one", "two"}
+        self.open_names = {"one", "two"}
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Both."""
+        return ("one", "two")
 
     @property
     def open_from_start(self) -> dict[str, bool]:
         """Both, and whether they are open."""
-        return {name: name in self.open for name in self.names}
+        return {name: name in self.open_names for name in self.names}
 
     async def enable(self, name: str) -> None:
         """Open."""
         self._check(name)
-        self.open.add(name)
+        self.open_names.add(name)
 
     async def disable(self, name: str) -> None:
         """Close."""
         self._check(name)
-        self.open.discard(name)
+        self.open_names.discard(name)
 
     def _check(self, name: str) -> None:
         if name not in self.names:

@@ -10,7 +10,7 @@ from contextlib import suppress
 
 import pytest
 
-from actions.child_process import Process, started
+from actions.child_process import Process, start_process
 from actions.services import ActionThreads
 from tests.support.waiting import WAIT_SECONDS, wait_until
 
@@ -28,7 +28,7 @@ def test_a_process_is_killed_that_is_started_too_late() -> None:
         return processes[0]
 
     async def give_up() -> None:
-        task = asyncio.create_task(started(helpers, start))
+        task = asyncio.create_task(start_process(helpers, start))
         await asyncio.to_thread(is_starting.wait, WAIT_SECONDS)
         task.cancel()
         with suppress(asyncio.CancelledError):

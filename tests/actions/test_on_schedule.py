@@ -9,19 +9,18 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from actions import on_schedule
+from actions.action import Action
 from actions.module import ModuleProvisionError
 from actions.on_schedule import OnSchedule
 from tests.actions.support import Bench, options
 from tests.engine.support import SimulatedClock
 
 
-class Firings:
+class Firings(Action):
     """An action that only notes when it ran."""
 
-    name = "noted"
-    is_busy = False
-
     def __init__(self, clock: SimulatedClock) -> None:
+        self.name = "noted"
         self._clock = clock
         self.at: list[str] = []
         self.causes: set[str | None] = set()

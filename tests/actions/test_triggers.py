@@ -237,11 +237,11 @@ def test_transports_are_switched_by_name_or_all() -> None:
     bench = Bench()
     bench.add(None, ("amps-action-do-disable-transport", {"Transport": "{{X}}"}))
     bench.perform(X=b"one")
-    assert bench.transports.open == {"two"}
+    assert bench.transports.open_names == {"two"}
     bench.actions.clear()
     bench.add(None, ("amps-action-do-enable-transport", {}))
     bench.perform()
-    assert bench.transports.open == {"one", "two"}
+    assert bench.transports.open_names == {"one", "two"}
 
 
 def test_what_needs_no_more_than_a_word() -> None:

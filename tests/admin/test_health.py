@@ -14,7 +14,7 @@ import pytest
 
 from server.admin.access import Requester
 from server.admin.engine_calls import EngineCalls
-from server.admin.health import Health, TransportStates
+from server.admin.health import Health
 from server.admin.http.messages import HttpDocument, HttpRequest
 from server.replication.links.lag_monitor import LAG_WARNING_SECONDS
 from server.statistics.statistics_thread import StatisticsThread
@@ -158,7 +158,7 @@ class _Open:
 def test_an_engine_that_does_not_answer_is_told() -> None:
     keeper = StatisticsThread(":memory:", 1000, RecordingLog())
     stuck = EngineCalls(lambda _call: None)
-    health = Health(cast("Any", _Open()), stuck, keeper, cast(TransportStates, None), None)
+    health = Health(cast("Any", _Open()), stuck, keeper, cast("Any", None), None)
     request = HttpRequest("GET", "/healthz", {}, {})
     response = asyncio.run(health.handle_health_request(request, Requester()))
     assert response.status == 503

@@ -51,27 +51,27 @@ def all_paths(place: TreeNode = TREE_NODES[""]) -> Iterator[tuple[str, ...]]:
 @pytest.mark.parametrize("names", list(all_paths()), ids="/".join)
 def test_every_path_has_its_documents_with_the_whole_way_there(names: tuple[str, ...]) -> None:
     """In JSON a list stands for entries, in XML an element with an id."""
-    node = TREE.find(("amps", *names))
-    assert node.names == ("amps", *names)
+    target = TREE.find(("amps", *names))
+    assert target.names == ("amps", *names)
     document = as_json(*names)
     element = as_xml(*names)
     assert element.tag == "amps"
-    place = node.place
+    place = target.node
     for name in ("amps", *filter(None, place.path.split("/"))):
         assert list(document) == [name]
         document = document[name]
         if name != "amps":
             (element,) = element
             assert element.tag == name
-    if node.id is not None:
+    if target.id is not None:
         (document,) = document
         (element,) = element
-        assert document.pop("id") == element.get("id") == node.id
+        assert document.pop("id") == element.get("id") == target.id
         assert place.resource is not None
         assert element.tag == place.resource.entry
-    if node.field is not None:
-        assert list(document) == [node.field.name]
-        assert isinstance(document[node.field.name], str)
+    if target.field is not None:
+        assert list(document) == [target.field.name]
+        assert isinstance(document[target.field.name], str)
         assert [(one.tag, one.text) for one in element] == list(document.items())
 
 
@@ -193,15 +193,15 @@ def test_strange_names_break_nothing() -> None:
     assert fields is not None
     values = {STRANGE: (STRANGE,) * len(fields.fields)}
     tree = SnapshotTree(type(TREE.snapshot)(TREE.snapshot.timestamp, {"instance/clients": values}))
-    node = tree.find(["amps", "instance", "clients", STRANGE])
+    target = tree.find(["amps", "instance", "clients", STRANGE])
     (client,) = as_json("instance", "clients", tree=tree)["amps"]["instance"]["clients"]
     assert client["id"] == client["client_name"] == STRANGE
     (element,) = as_xml("instance", "clients", tree=tree)[0][0]
     assert element.get("id") == element[0].text == "a&<b>'\"\ufffd\ufffd/é\n%"
-    page = html_form.node(tree, node, "now", [], []).decode()
+    page = html_form.node_page(tree, target, "now", [], []).decode()
     assert "<b>" not in page
     assert html_form.leaf(STRANGE).decode().count("<b>") == 0
-    assert node.path == "/amps/instance/clients/a%26%3Cb%3E%27%22%01%3F%2F%C3%A9%0A%25"
+    assert target.path == "/amps/instance/clients/a%26%3Cb%3E%27%22%01%3F%2F%C3%A9%0A%25"
 
 
 def test_the_page_of_a_value_has_no_text_but_the_value() -> None:
@@ -213,9 +213,9 @@ def test_the_page_of_a_value_has_no_text_but_the_value() -> None:
     "names", [(), ("instance",), ("instance", "clients"), ("host", "cpus", "1")]
 )
 def test_a_page_leads_everywhere_below_it(names: tuple[str, ...]) -> None:
-    node = TREE.find(("amps", *names))
-    shown = [] if node.id is not None else list(node.place.children.values())
-    page = html_form.node(TREE, node, "now", shown, [])
+    target = TREE.find(("amps", *names))
+    shown = [] if target.id is not None else list(target.node.children.values())
+    page = html_form.node_page(TREE, target, "now", shown, [])
     root = etree.HTML(page)
     links = set(root.xpath("//main//a/@href"))
     below = {
@@ -288,7 +288,7 @@ def test_places_that_may_not_be_seen_are_left_out() -> None:
     def is_shown(place: TreeNode) -> bool:
         return place.path != "instance/clients"
 
-    node = TreeTarget(TREE_NODES["instance"])
-    assert "clients" not in json.loads(json_form.render(TREE, node, is_shown))["amps"]["instance"]
-    assert b"<clients>" not in xml_form.render(TREE, node, is_shown)
-    assert b"<clients>" in xml_form.render(TREE, node, everything)
+    target = TreeTarget(TREE_NODES["instance"])
+    assert "clients" not in json.loads(json_form.render(TREE, target, is_shown))["amps"]["instance"]
+    assert b"<clients>" not in xml_form.render(TREE, target, is_shown)
+    assert b"<clients>" in xml_form.render(TREE, target, everything)

@@ -21,7 +21,7 @@ from server.cli.spark.options import UsageError
 from server.cli.spark.sources import MessageSourceError, paced, read_messages, split_messages
 
 
-class Pieces:
+class Pieces(io.BufferedIOBase):
     """A stream that hands out its bytes in given pieces."""
 
     def __init__(self, pieces: list[bytes]) -> None:

@@ -211,6 +211,20 @@ def test_whoever_waits_is_told_when_there_are_no_more_attempts(new_ha_client: Ne
     asyncio.run(scenario())
 
 
+def test_publish_flush_raises_when_there_are_no_more_attempts(new_ha_client: NewHAClient) -> None:
+    async def scenario() -> None:
+        with scripted_peer(HangingUp(3)) as peer:  # logon, heartbeat, publish
+            limited = Backoff(first=0.001, longest=0.001, attempts=2)
+            async with new_ha_client([uri(peer)], backoff=limited) as client:
+                await client.connect()
+                peer.close()
+                await client.publish("t", b"")
+                with pytest.raises(GaveUpError, match=r"in 2 attempts; .* connection refused"):
+                    await client.publish_flush(WAIT_SECONDS)
+
+    asyncio.run(scenario())
+
+
 def test_a_logon_that_every_server_refuses_is_told(new_ha_client: NewHAClient) -> None:
     async def scenario() -> None:
         with scripted_peer(lambda it, _: refuse(it, "auth failure")) as peer:

@@ -47,7 +47,7 @@ def test_circles_made_later_are_collected() -> None:
 
 def test_what_takes_long_to_walk_through_is_set_aside(monkeypatch: pytest.MonkeyPatch) -> None:
     """When it has been walked through as often as anything is; what comes later is not."""
-    monkeypatch.setattr(garbage_collection, "_LONG_SECONDS", 0.0)
+    monkeypatch.setattr(garbage_collection, "_LONG_TRAVERSAL_S", 0.0)
     garbage_collection.settle()
     many = [Circle() for _ in range(1000)]
     gc.collect(1)
@@ -63,7 +63,7 @@ def test_what_survives_where_much_is_freed_is_not_set_aside(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Then it is garbage that takes long, as when many connections come and go."""
-    monkeypatch.setattr(garbage_collection, "_LONG_SECONDS", 0.0)
+    monkeypatch.setattr(garbage_collection, "_LONG_TRAVERSAL_S", 0.0)
     garbage_collection.settle()
     circle = Circle()
     gc.disable()
@@ -114,7 +114,7 @@ def test_circles_that_have_been_set_aside_go_when_connections_have(
     connections.alive = set_aside
     circle = Circle()
     with monkeypatch.context() as patched:
-        patched.setattr(garbage_collection, "_LONG_SECONDS", 0.0)
+        patched.setattr(garbage_collection, "_LONG_TRAVERSAL_S", 0.0)
         gc.collect()
     gone = weakref.ref(circle)
     del circle
@@ -129,7 +129,7 @@ def test_circles_that_have_been_set_aside_go_when_connections_have(
 def test_what_comes_while_as_much_goes_is_walked_through(monkeypatch: pytest.MonkeyPatch) -> None:
     """The collector does not count it; the oldest generation is what has been walked through."""
     monkeypatch.setattr(garbage_collection, "_WORK_SECONDS", 0.0)
-    monkeypatch.setattr(garbage_collection, "_LONG_SECONDS", 1000.0)
+    monkeypatch.setattr(garbage_collection, "_LONG_TRAVERSAL_S", 1000.0)
     garbage_collection.settle()
     circle = Circle()
     clock = SimulatedClock()

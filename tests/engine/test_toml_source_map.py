@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from server.security.users.toml_source_map import TomlPath, find_places
+from server.security.users.toml_source_map import TomlPath, make_source_map
 
 DOCUMENT = '''# a document
 title = "a # no comment [x]"  # one
@@ -54,15 +54,15 @@ def places_of(value: object, place: TomlPath = ()) -> Iterator[TomlPath]:
 
 def test_every_place_is_found() -> None:
     """What holds others need not be written by itself: tables in dotted keys, and arrays."""
-    found = find_places(DOCUMENT)
-    written = found.values.keys() | {table.place for table in found.tables}
+    found = make_source_map(DOCUMENT)
+    written = found.values.keys() | {table.key_path for table in found.tables}
     for place in places_of(tomllib.loads(DOCUMENT)):
         assert any(one[: len(place)] == place for one in written), place
 
 
 def test_a_value_is_where_it_is_said_to_be() -> None:
     content = tomllib.loads(DOCUMENT)
-    for place, (start, end) in find_places(DOCUMENT).values.items():
+    for place, (start, end) in make_source_map(DOCUMENT).values.items():
         value: object = content
         for step in place:
             value = value[step]  # type: ignore[index]  # the path leads there
@@ -89,4 +89,4 @@ def test_a_value_is_where_it_is_said_to_be() -> None:
     ],
 )
 def test_lines(place: TomlPath, line: int) -> None:
-    assert find_places(DOCUMENT).line_of(place) == line
+    assert make_source_map(DOCUMENT).line_of(place) == line

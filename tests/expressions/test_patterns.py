@@ -82,7 +82,7 @@ class Count:
 def long_searches(pattern: str, text: str) -> int:
     """How many long searches it takes to look for a pattern in a text."""
     count = Count()
-    compile_regex(pattern, effort=count).has_match(text)
+    compile_regex(pattern, search_counter=count).has_match(text)
     return count.searches
 
 

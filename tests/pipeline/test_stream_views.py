@@ -23,7 +23,7 @@ from pipeline.cli import main
 from pipeline.configuration import read_configuration
 from pipeline.errors import PipelineError
 from pipeline.views import stream_view
-from pipeline.views.streaming.checkpoint import ViewIdentity, note, possession
+from pipeline.views.streaming.checkpoint import ViewIdentity, lock_checkpoint, store_identity
 from pipeline.views.streaming.sources import Journals
 from pipeline.views.streaming.targets import ParquetFiles
 from tests.pipeline.quick_java import quick_java
@@ -475,14 +475,14 @@ def test_one_run_at_a_time_uses_a_checkpoint(tmp_path: Path) -> None:
     """Another one is told so; when the first is over, it may."""
     identity = ViewIdentity("a view", "a source", "a target")
     with (
-        possession(tmp_path, identity) as is_new,
+        lock_checkpoint(tmp_path, identity) as is_new,
         pytest.raises(PipelineError, match="another run is using it"),
-        possession(tmp_path, identity),
+        lock_checkpoint(tmp_path, identity),
     ):
         raise AssertionError("both have it")
     assert is_new
-    note(tmp_path, identity)
-    with possession(tmp_path, identity) as is_new:
+    store_identity(tmp_path, identity)
+    with lock_checkpoint(tmp_path, identity) as is_new:
         assert not is_new
 
 

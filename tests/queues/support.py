@@ -78,10 +78,10 @@ class Drawer:
         self.held += 1
         return memoryview(bytearray(b"\xee" * size))
 
-    def release(self, room: memoryview) -> None:
+    def release(self, memory: memoryview) -> None:
         """See `ColumnStorage.release`."""
         self.held -= 1
-        room[:] = b"\xdd" * len(room)
+        memory[:] = b"\xdd" * len(memory)
 
 
 class Bench:

@@ -194,7 +194,7 @@ def test_what_expires_together_does_so_in_slices_and_is_not_delivered(keys: list
     delivered: list[int] = []
     for _ in range(count // most + 10):
         before = queue.counters.expired
-        for delivery in queue.deliver(bench.now, most=most):
+        for delivery in queue.deliver(bench.now, max_delivered=most):
             delivered += delivery.txids
         assert queue.counters.expired - before <= most
         assert queue.is_behind or delivered == [count + 1]
@@ -243,7 +243,7 @@ def test_higher_priorities_go_first_and_what_is_no_number_last() -> None:
     bench.queue.acknowledge(marks(5, 3), bench.now)
     assert bench.deliver() == {"a": [7, 6]}
     bench.queue.acknowledge(marks(7), bench.now)
-    bench.queue.acknowledge(marks(6), bench.now, way=AckOutcome.CANCEL)
+    bench.queue.acknowledge(marks(6), bench.now, outcome=AckOutcome.CANCEL)
     assert bench.deliver() == {"a": [6, 1]}
     bench.queue.acknowledge(marks(6, 1), bench.now)
     assert bench.deliver() == {"a": [2, 4]}
@@ -259,7 +259,7 @@ def test_a_barrier_waits_for_all_before_it_and_holds_up_all_behind_it() -> None:
     assert bench.deliver() == {"a": [1], "b": [2]}
     bench.queue.acknowledge(marks(1, 2), bench.now)
     assert bench.deliver() == {"a": [3]}
-    bench.queue.acknowledge(marks(3), bench.now, way=AckOutcome.CANCEL)
+    bench.queue.acknowledge(marks(3), bench.now, outcome=AckOutcome.CANCEL)
     assert bench.deliver() == {"a": [3]}
     bench.queue.acknowledge(marks(3), bench.now)
     assert bench.deliver() == {"a": [4, 5], "b": [4], "c": [4]}
@@ -286,7 +286,7 @@ def test_messages_of_a_key_follow_one_another_and_hold_up_no_other_key() -> None
     bench.publish(6, keys=[1, 1, 2, 1, 0, 0])
 
     assert bench.deliver() == {"a": [1, 5], "b": [3, 6]}
-    bench.queue.acknowledge(marks(1), bench.now, way=AckOutcome.CANCEL)
+    bench.queue.acknowledge(marks(1), bench.now, outcome=AckOutcome.CANCEL)
     assert bench.deliver() == {"a": [1]}, "it comes back before those behind it"
     bench.queue.acknowledge(marks(1), bench.now)
     assert bench.deliver() == {"a": [2]}
@@ -316,12 +316,12 @@ def test_leases_by_the_thousand_end_in_portions() -> None:
     bench.publish(1000)
     bench.consumer("a", 1000)
     for _ in range(20):
-        bench.queue.deliver(bench.now, most=50)
+        bench.queue.deliver(bench.now, max_delivered=50)
     assert bench.queue.leased_count == 1000
     bench.consumers["a"].set_requested_backlog(0)
     bench.later(2 * SECOND)
     for left in range(950, -1, -50):
-        bench.queue.deliver(bench.now, most=50)
+        bench.queue.deliver(bench.now, max_delivered=50)
         assert (bench.queue.leased_count, bench.queue.is_behind) == (left, left > 0)
     bench.consumers["a"].set_requested_backlog(1000)
     assert bench.deliver() == {"a": list(range(1, 1001))}

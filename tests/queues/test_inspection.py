@@ -21,7 +21,7 @@ def test_a_query_sees_what_is_unleased_in_the_order_of_delivery() -> None:
     assert seen(bench) == [2, 4, 3, 1, 5]
     bench.deliver()
     assert seen(bench) == [4, 3, 1, 5]
-    bench.queue.acknowledge(marks(2), bench.now, way=AckOutcome.CANCEL, delay=SECOND)
+    bench.queue.acknowledge(marks(2), bench.now, outcome=AckOutcome.CANCEL, delay=SECOND)
     assert seen(bench) == [4, 3, 1, 5]
     bench.later(SECOND)
     bench.consumers["a"].set_requested_backlog(0)
@@ -58,7 +58,7 @@ def test_a_watcher_is_told_what_a_query_would_see(prioritized: bool) -> None:
         held = [txid for txids in bench.deliver().values() for txid in txids]
         assert recorder.rows == set(seen(bench))
         way = (AckOutcome.DONE, AckOutcome.CANCEL, AckOutcome.EXPIRE)[step % 3]
-        bench.queue.acknowledge(marks(*held[:1]), bench.now, way=way, delay=step % 2 * SECOND)
+        bench.queue.acknowledge(marks(*held[:1]), bench.now, outcome=way, delay=step % 2 * SECOND)
         bench.queue.transfer(marks(step), ("here", "there")[step % 2], bench.now)
         assert recorder.rows == set(seen(bench))
         bench.later(SECOND // 3)
@@ -102,7 +102,7 @@ def test_why_a_message_is_not_delivered() -> None:
     bench.consumer("c", 0)
     bench.deliver()
     assert why(bench, 2) == ["backlog", "filter", "backlog"]
-    bench.queue.acknowledge(marks(1), bench.now, way=AckOutcome.CANCEL, delay=SECOND)
+    bench.queue.acknowledge(marks(1), bench.now, outcome=AckOutcome.CANCEL, delay=SECOND)
     assert why(bench, 1) == ["delay"]
     bench.publish(4, keys=[5, 5, 0, 0], owners=["", "", "there", ""], barriers=[False] * 3 + [True])
     assert why(bench, 4) == ["key"]

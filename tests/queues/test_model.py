@@ -51,13 +51,13 @@ ways_to_be = st.builds(
 @pytest.fixture(autouse=True)
 def forgets_soon(monkeypatch: pytest.MonkeyPatch) -> None:
     """What has left a queue is forgotten before there are a thousand messages of it."""
-    monkeypatch.setattr("server.queues.core.bookmark_index._SOME", 0)
+    monkeypatch.setattr("server.queues.core.bookmark_index._MIN_COMPACTED", 0)
 
 
 @pytest.fixture(autouse=True)
 def blocks_are_small(monkeypatch: pytest.MonkeyPatch) -> None:
     """So that they are full, and put away, after a few messages."""
-    for name, value in (("SHIFT", 2), ("SIZE", 4), ("WITHIN", 3), ("_WIDTH", 32)):
+    for name, value in (("SHIFT", 2), ("SIZE", 4), ("WITHIN", 3), ("_MAX_COLUMN_BYTES", 32)):
         monkeypatch.setattr(f"server.queues.core.message_table.{name}", value)
 
 
@@ -71,7 +71,7 @@ class RandomWork(RuleBasedStateMachine):
         self.settings = settings
         self.bench = Bench()
         self.room = Drawer() if is_put_away else None
-        self.bench.queue = Queue(settings, CountingMatching, "here", room=self.room)
+        self.bench.queue = Queue(settings, CountingMatching, "here", storage=self.room)
         self.model = Model(settings)
         self.log: list[tuple[MessageDetails, range, int] | bytes] = []
         self.sent: set[int] = set()
@@ -192,7 +192,7 @@ class RandomWork(RuleBasedStateMachine):
 
     @rule()
     def restart(self) -> None:
-        self.bench.queue = Queue(self.settings, CountingMatching, "here", room=self.room)
+        self.bench.queue = Queue(self.settings, CountingMatching, "here", storage=self.room)
         self.bench.consumers.clear()
         for entry in self.log:
             if isinstance(entry, bytes):

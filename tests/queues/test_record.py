@@ -214,7 +214,7 @@ def test_what_was_done_to_messages_that_are_inactive_again_after_a_restart_stays
     bench.queue.acknowledge(marks(1, 2), bench.now)
     bench.queue.lifecycle.enqueue_inactive([3, 4], [bench.now] * 2, PUBLISHER, [3, 4])
     bench.queue.acknowledge(marks(3), bench.now)
-    bench.queue.acknowledge(marks(4), bench.now, way=AckOutcome.EXPIRE)
+    bench.queue.acknowledge(marks(4), bench.now, outcome=AckOutcome.EXPIRE)
 
     came: list[tuple[int, int] | QueueEvent] = [(txid, bench.now) for txid in range(1, 6)]
     queue = folded(QueueSettings(target_depth=2), [*came, *bench.queue.drain_events()])

@@ -20,7 +20,7 @@ COUNT = 5 * SIZE
 def filled(room: ColumnStorage | None) -> Queue:
     """A queue with messages of which all is known that there is."""
     settings = QueueSettings(max_per_subscription_backlog=2 * SIZE, prioritized=True, keyed=True)
-    queue = Queue(settings, CountingMatching, "here", room=room)
+    queue = Queue(settings, CountingMatching, "here", storage=room)
     for first in range(1, COUNT, 100):
         txids = range(first, min(first + 100, COUNT))
         details = MessageDetails(
@@ -64,7 +64,7 @@ def test_everything_is_known_as_before() -> None:
     assert queue.transfer(marks(3), "there", SECOND) == marks(3)
     for one in (queue, plain):
         one.acknowledge(marks(*range(10, 3 * SIZE)), SECOND)
-        one.acknowledge(marks(3 * SIZE, 3 * SIZE + 1), SECOND, way=AckOutcome.EXPIRE)
+        one.acknowledge(marks(3 * SIZE, 3 * SIZE + 1), SECOND, outcome=AckOutcome.EXPIRE)
     assert known(queue) == known(plain)
     queue.acknowledge(marks(*range(COUNT)), SECOND)
     assert room.held <= 1, "what another instance owns is all that there is"
@@ -74,7 +74,7 @@ def test_what_is_on_its_way_outlives_its_room() -> None:
     """A delivery names its messages though all of its block has left meanwhile."""
     room = Drawer()
     queue = Queue(
-        QueueSettings(max_per_subscription_backlog=COUNT), CountingMatching, "here", room=room
+        QueueSettings(max_per_subscription_backlog=COUNT), CountingMatching, "here", storage=room
     )
     queue.lifecycle.enqueue(range(COUNT), [SECOND] * COUNT, PUBLISHER, range(COUNT))
     queue.attach(Consumer("a", "a", COUNT))

@@ -120,7 +120,7 @@ class Instance:
                 SimulatedRecorder(self),
                 remembered.cursors.get(source),
                 log.last_txid,
-                most_units=self.world.most_units,
+                max_units=self.world.most_units,
             )
             for source in self.sources
         }

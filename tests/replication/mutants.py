@@ -128,10 +128,10 @@ class AsksForTooLittle(ReplicationReceiver):
     """After an interruption, asks for what comes behind the next entry."""
 
     def begin_link(
-        self, source: Any, frame: PositionRequest, settled: int, *rest: Any, **options: Any
+        self, source: Any, frame: PositionRequest, settled_txid: int, *rest: Any, **options: Any
     ) -> Any:
         self._received_txid += self._stream == frame.stream and self._received_txid < frame.last
-        return super().begin_link(source, frame, settled, *rest, **options)
+        return super().begin_link(source, frame, settled_txid, *rest, **options)
 
 
 class LosesRange(ReplicationSender):
@@ -219,9 +219,9 @@ class ForgetsWhatItIsOwed(ReplicationReceiver):
     """Does not say what the source has left out, when that asks where to go on."""
 
     def begin_link(
-        self, source: Any, frame: PositionRequest, settled: int, *rest: Any, **options: Any
+        self, source: Any, frame: PositionRequest, settled_txid: int, *rest: Any, **options: Any
     ) -> Any:
-        for one in super().begin_link(source, frame, settled, *rest, **options):
+        for one in super().begin_link(source, frame, settled_txid, *rest, **options):
             yield PositionResponse(one.after, one.ack) if isinstance(one, PositionResponse) else one
 
 

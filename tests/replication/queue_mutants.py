@@ -87,28 +87,32 @@ class DeliversTooEarly(Host):
 class _Deaf(RemoteEvents):
     """Does not wait for what has not come."""
 
-    def _remove_ended(self, marks: Iterable[PublisherSequence], now: int, *, is_over: bool) -> None:
+    def _remove_ended(
+        self, marks: Iterable[PublisherSequence], now: int, *, is_replay: bool
+    ) -> None:
         here = [mark for mark in marks if self._lifecycle.entries.find(mark) is not None]
-        super()._remove_ended(here, now, is_over=is_over)
+        super()._remove_ended(here, now, is_replay=is_replay)
 
 
 class _LastWord(MessageLifecycle):
     """Believes whoever spoke last."""
 
     def apply_claim(
-        self, mark: PublisherSequence, title: OwnershipClaim, now: int, *, may_come: bool
+        self, mark: PublisherSequence, title: OwnershipClaim, now: int, *, may_arrive: bool
     ) -> bool:
         place = self.entries.find(mark)
         if place is not None and self.entries.is_present(place):
             self.change_owner(place, title, now)
             return True
-        return super().apply_claim(mark, title, now, may_come=may_come)
+        return super().apply_claim(mark, title, now, may_arrive=may_arrive)
 
 
 class _Stubborn(RemoteEvents):
     """Lets nobody else end what its consumers have."""
 
-    def _remove_ended(self, marks: Iterable[PublisherSequence], now: int, *, is_over: bool) -> None:
+    def _remove_ended(
+        self, marks: Iterable[PublisherSequence], now: int, *, is_replay: bool
+    ) -> None:
         entries = self._lifecycle.entries
         places = {mark: entries.find(mark) for mark in marks}
         others = [
@@ -116,7 +120,7 @@ class _Stubborn(RemoteEvents):
             for mark, place in places.items()
             if place is None or entries.state(place) != LEASED
         ]
-        super()._remove_ended(others, now, is_over=is_over)
+        super()._remove_ended(others, now, is_replay=is_replay)
 
 
 class _Generous(MessageLifecycle):
@@ -136,8 +140,8 @@ class _Generous(MessageLifecycle):
 class _Forgetful(RemoteEvents):
     """Does not take up what others have recorded when it is started anew."""
 
-    def apply_event(self, event: QueueEvent, now: int, *, is_over: bool = False) -> None:
-        if not is_over:
+    def apply_event(self, event: QueueEvent, now: int, *, is_replay: bool = False) -> None:
+        if not is_replay:
             super().apply_event(event, now)
 
 

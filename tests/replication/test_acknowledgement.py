@@ -18,6 +18,7 @@ from server.replication.core import (
     PublisherWindow,
     ReceiveCursor,
     RecentEntries,
+    ReplicationSender,
     choose_connection,
     group_refusal,
     pack,
@@ -33,15 +34,17 @@ ORDERS = JournalTopic("json", "orders")
 SECOND = 1_000_000
 
 
-class Destination:
+class Destination(ReplicationSender):
     """A destination that has everything up to a txid."""
+
+    settled_txid = 0
 
     def __init__(self, instance: str, settled_txid: int = 0) -> None:
         self.instance = instance
         self.settled_txid = settled_txid
 
-    def has_entries(self, last: int, kinds: Collection[EntryRoutingKey]) -> bool:
-        return last <= self.settled_txid or all(kind.topic != ORDERS for kind in kinds)
+    def has_entries(self, last: int, routing_keys: Collection[EntryRoutingKey]) -> bool:
+        return last <= self.settled_txid or all(key.topic != ORDERS for key in routing_keys)
 
     def is_peer(self, instance: str) -> bool:
         return self.instance == instance

@@ -16,13 +16,13 @@ from server.storage.journal.storage import Disk, WriteChunk
 def commit_in_steps(
     self: Disk,
     descriptor: int,
-    pieces: Iterable[WriteChunk],
+    chunks: Iterable[WriteChunk],
     path: Path,
     size: int,
     mark: WriteChunk,
 ) -> None:
     """Do what `Disk.commit` does, by the disk's other methods."""
-    for offset, data in pieces:
+    for offset, data in chunks:
         self.write(descriptor, data, offset)
     self.sync(descriptor)
     self.check_in_place(descriptor, path, size)

@@ -3,8 +3,8 @@
 events        changes of records, as rows; sources: journals, a server
 changes       the data between the stages
 latest        the first stage: events to changes of rows
-joining       the stages in between: rows of several topics
-grouping      the last stage: rows to groups, and groups to events of the view's records
+joins         the stages in between: rows of several topics
+groups        the last stage: rows to groups, and groups to events of the view's records
 plan          a view, composed of its stages
 targets       destinations of the events: a topic, Parquet files
 checkpoint    the identity of a query's state

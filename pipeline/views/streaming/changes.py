@@ -36,7 +36,7 @@ _SPREAD: Final = 1024
 
 
 class StreamChange(NamedTuple):
-    """One change; see above."""
+    """A change of rows; the module's docstring describes the fields."""
 
     key: str
     is_right: bool
@@ -56,10 +56,17 @@ _ROW: Final = Row(*StreamChange._fields)
 def in_order(rows: Iterable[Row]) -> list[StreamChange]:
     """Return the changes of a micro-batch for one key: removals, then additions, in order."""
     changes = [
-        StreamChange(one.key, one.is_right, bytes(one.row), one.times, one.sequence, one.timestamp)
-        for one in rows
+        StreamChange(
+            row.key,
+            row.is_right,
+            bytes(row.row),
+            row.times,
+            row.sequence,
+            row.timestamp,
+        )
+        for row in rows
     ]
-    changes.sort(key=lambda one: (one.times > 0, one.sequence, one.row))
+    changes.sort(key=lambda change: (change.times > 0, change.sequence, change.row))
     return changes
 
 
@@ -117,14 +124,18 @@ class RoutingKeys:
         paths = [joined_paths(view, place) for place in range(len(compiled.topics))]
         self._left_fields: Final = [
             [
-                (one.left_topic, paths[one.left_topic].index(one.left_field))
-                for one in fields
-                if one.right_topic == place
+                (condition.left_topic, paths[condition.left_topic].index(condition.left_field))
+                for condition in fields
+                if condition.right_topic == place
             ]
             for place in range(len(compiled.topics))
         ]
         self._right_fields: Final = [
-            [paths[place].index(one.right_field) for one in fields if one.right_topic == place]
+            [
+                paths[place].index(condition.right_field)
+                for condition in fields
+                if condition.right_topic == place
+            ]
             for place in range(len(compiled.topics))
         ]
 

@@ -40,7 +40,7 @@ class ViewIdentity(msgspec.Struct, frozen=True):
 
 
 @contextlib.contextmanager
-def possession(path: Path, identity: ViewIdentity) -> Iterator[bool]:
+def lock_checkpoint(path: Path, identity: ViewIdentity) -> Iterator[bool]:
     """Lock a checkpoint against other runs, and check its identity.
 
     Args:
@@ -48,15 +48,15 @@ def possession(path: Path, identity: ViewIdentity) -> Iterator[bool]:
         identity: the identity of the run.
 
     Yields:
-        True if it is new. Its identity has to be stored (`note`) before any state.
+        True if it is new. Its identity has to be stored (`store_identity`) before any state.
 
     Raises:
         PipelineError: it has another identity, another run uses it, or it cannot be used.
     """
     try:
         path.mkdir(parents=True, exist_ok=True)
-        there = {one.name for one in path.iterdir()}
-        if there and there.isdisjoint((_FILE, _LOCK)):
+        names = {entry.name for entry in path.iterdir()}
+        if names and names.isdisjoint((_FILE, _LOCK)):
             raise PipelineError(
                 f"checkpoint {path}: has something else in it; name a new directory"
             )
@@ -74,7 +74,7 @@ def possession(path: Path, identity: ViewIdentity) -> Iterator[bool]:
         os.close(descriptor)
 
 
-def note(path: Path, identity: ViewIdentity) -> None:
+def store_identity(path: Path, identity: ViewIdentity) -> None:
     """Store the identity of a checkpoint."""
     store(path / _FILE, msgspec.json.encode(identity))
 

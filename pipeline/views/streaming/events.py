@@ -56,10 +56,10 @@ class _Copies:
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         copy = copier(self._spec, self._environment)
         for batch in batches:
-            gone = batch.column("is_gone").to_pylist()
+            removals = batch.column("is_gone").to_pylist()
             bodies = [
                 None if is_gone else copy(record).body
-                for record, is_gone in zip(records_in([batch]), gone, strict=True)
+                for record, is_gone in zip(records_in([batch]), removals, strict=True)
             ]
             columns = dict(zip(batch.schema.names, batch.columns, strict=True))
             columns["body"] = pa.array(bodies, pa.binary())

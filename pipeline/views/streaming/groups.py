@@ -60,21 +60,21 @@ class GroupProcessor(StatefulProcessor):
         """Apply all changes of a group in a micro-batch."""
         view = self._view
         grouping = GroupTable(view.compiled.projection, view.spec.key_domain)
-        kept = self._group_state.get()
-        before = None if kept is None else bytes(kept[1])
-        if kept is not None:
-            grouping.restore_group(pickle.loads(kept[0]))  # noqa: S301 - made below, in this query or an earlier run
+        stored_group = self._group_state.get()
+        before = None if stored_group is None else bytes(stored_group[1])
+        if stored_group is not None:
+            grouping.restore_group(pickle.loads(stored_group[0]))  # noqa: S301 - made below, in this query or an earlier run
         group: Group | None = None
         sequence = timestamp = 0
-        for one in in_order(rows):
-            grown = unpack(one.row)
+        for change in in_order(rows):
+            grown = unpack(change.row)
             values = self._keys.row_values(grown)
             context = NO_CONTEXT if grown.context is None else grown.context
-            for _ in range(abs(one.times)):
-                group = (grouping.add_row if one.times > 0 else grouping.remove_row)(
+            for _ in range(abs(change.times)):
+                group = (grouping.add_row if change.times > 0 else grouping.remove_row)(
                     values, context
                 )
-            sequence, timestamp = max(sequence, one.sequence), max(timestamp, one.timestamp)
+            sequence, timestamp = max(sequence, change.sequence), max(timestamp, change.timestamp)
         if group is None:
             return
         if not grouping.remove_if_empty(group):

@@ -82,18 +82,18 @@ class JoinProcessor(StatefulProcessor):
     ) -> Iterator[Row]:
         """Apply all changes of a micro-batch with the same join fields."""
         together = in_order(rows)
-        left = [one for one in together if not one.is_right]
+        left = [change for change in together if not change.is_right]
         if key[0].startswith(NOTHING):
-            for one in left:
-                yield self._extended_change(one.row, None, one)
+            for change in left:
+                yield self._extended_change(change.row, None, change)
             return
-        right = [one for one in together if one.is_right]
+        right = [change for change in together if change.is_right]
         before = _counts(self._right_state)
         after = _changed(before, right)
-        yield from self._left_changes([one for one in left if one.times < 0], before)
+        yield from self._left_changes([change for change in left if change.times < 0], before)
         if right:
             yield from self._right_changes(left, right, before, after)
-        yield from self._left_changes([one for one in left if one.times > 0], after)
+        yield from self._left_changes([change for change in left if change.times > 0], after)
         _store(self._right_state, right, before)
         _store(self._left_state, left)
 
@@ -104,11 +104,11 @@ class JoinProcessor(StatefulProcessor):
         self, left: Iterable[StreamChange], parts: Mapping[bytes, int]
     ) -> Iterator[Row]:
         """Yield changes for rows added or removed on the left, with the existing parts."""
-        for one in left:
+        for change in left:
             if not parts:
-                yield self._extended_change(one.row, None, one)
+                yield self._extended_change(change.row, None, change)
             for part, times in parts.items():
-                yield self._extended_change(one.row, part, one, times)
+                yield self._extended_change(change.row, part, change, times)
 
     def _right_changes(
         self,
@@ -118,12 +118,12 @@ class JoinProcessor(StatefulProcessor):
         after: Mapping[bytes, int],
     ) -> Iterator[Row]:
         """Yield changes for parts added or removed, for all rows that stay on the left."""
-        stay = _changed(_counts(self._left_state), [one for one in left if one.times < 0])
+        stay = _changed(_counts(self._left_state), [change for change in left if change.times < 0])
         for row, times in stay.items():
             if not before and after:
                 yield self._extended_change(row, None, right[0], -times)
-            for one in right:
-                yield self._extended_change(row, one.row, one, times)
+            for change in right:
+                yield self._extended_change(row, change.row, change, times)
             if before and not after:
                 yield self._extended_change(row, None, right[-1]._replace(times=1), times)
 
@@ -148,30 +148,30 @@ def _counts(side: MapState) -> dict[bytes, int]:
     return {bytes(row): count for (row,), (count,) in side.iterator()}
 
 
-def _changed(counts: Mapping[bytes, int], some: Iterable[StreamChange]) -> dict[bytes, int]:
+def _changed(counts: Mapping[bytes, int], changes: Iterable[StreamChange]) -> dict[bytes, int]:
     changed = Counter(counts)
-    for one in some:
-        changed[one.row] += one.times
+    for change in changes:
+        changed[change.row] += change.times
     return {row: count for row, count in changed.items() if count}
 
 
 def _store(
-    side: MapState, some: Iterable[StreamChange], counts: Mapping[bytes, int] | None = None
+    side: MapState, changes: Iterable[StreamChange], counts: Mapping[bytes, int] | None = None
 ) -> None:
     """Store additions, and delete removals.
 
     Args:
         side: the state of a side.
-        some: the changes.
+        changes: the changes.
         counts: the counts in the state, if known.
     """
-    for row, count in _changed({}, some).items():
+    for row, count in _changed({}, changes).items():
         if counts is None:
-            found = side.getValue((row,))
-            kept = 0 if found is None else found[0]
+            stored_count = side.getValue((row,))
+            kept_count = 0 if stored_count is None else stored_count[0]
         else:
-            kept = counts.get(row, 0)
-        if kept + count:
-            side.updateValue((row,), (kept + count,))
+            kept_count = counts.get(row, 0)
+        if kept_count + count:
+            side.updateValue((row,), (kept_count + count,))
         else:
             side.removeKey((row,))

@@ -1,7 +1,7 @@
 """The first stage: converts the events of a topic to changes of rows.
 
-The state has the row of each record, so that an update removes the old row, wherever that has been
-joined or grouped.
+The state has the row of each record, so that an update removes the old row from joins and
+groups.
 """
 
 from __future__ import annotations
@@ -81,10 +81,10 @@ class PartExtractor:
         """Read batches of events."""
         read = self._row_reader()
         for batch in batches:
-            gone = batch.column("is_gone").to_pylist()
+            removals = batch.column("is_gone").to_pylist()
             keyed = [
                 (None, None) if is_gone else read(record)
-                for record, is_gone in zip(records_in([batch]), gone, strict=True)
+                for record, is_gone in zip(records_in([batch]), removals, strict=True)
             ]
             yield pa.RecordBatch.from_arrays(
                 [
@@ -109,10 +109,12 @@ class PartExtractor:
             asks = projection.arguments_need_context or projection.fields_need_context
 
             def whole(record: Record) -> tuple[str | None, bytes | None]:
-                found = read_row(record)
-                if found is None:
+                row_and_context = read_row(record)
+                if row_and_context is None:
                     return None, None
-                row = JoinedRow((RowPart(found[0], ()),), found[1] if asks else None)
+                row = JoinedRow(
+                    (RowPart(row_and_context[0], ()),), row_and_context[1] if asks else None
+                )
                 packed = pack(row)
                 return keys.key_of_row(row, packed), packed
 
@@ -150,12 +152,14 @@ class LatestProcessor(StatefulProcessor):
         timerValues: TimerValues,  # noqa: N803 - Spark's name
     ) -> Iterator[Row]:
         """Apply the last event of a micro-batch."""
-        last = max(rows, key=lambda one: one.sequence)
+        last = max(rows, key=lambda event: event.sequence)
         before = self._row_state.get()
         if before is not None:
             row = bytes(before[1])
-            gone = StreamChange(before[0], self._is_right, row, -1, last.sequence, last.timestamp)
-            yield gone.to_spark_row()
+            removal = StreamChange(
+                before[0], self._is_right, row, -1, last.sequence, last.timestamp
+            )
+            yield removal.to_spark_row()
             if before[2] is not None:
                 self._handle.deleteTimer(before[2])
         expires = last.expires

@@ -1,7 +1,7 @@
 """A view as a streaming DataFrame, composed of its stages.
 
     events of a topic  ->  latest  \\
-    events of a topic  ->  latest  ->  joining  ->  grouping  ->  events of the view
+    events of a topic  ->  latest  ->  joins  ->  groups  ->  events of the view
 
 Underlying views become the events of a topic in the same way; conflated topics copy their events.
 """
@@ -38,7 +38,7 @@ def topics_below(spec: InstanceSpec, view: TopicRef) -> list[TopicSpec]:
         PipelineError: a topic cannot be followed: it has no SOW, or is not in the log.
     """
     topics = {topic.ref: topic for topic in spec.sow}
-    found: dict[TopicRef, TopicSpec] = {}
+    needed_topics: dict[TopicRef, TopicSpec] = {}
 
     def visit(ref: TopicRef) -> None:
         topic = topics.get(ref)
@@ -49,12 +49,12 @@ def topics_below(spec: InstanceSpec, view: TopicRef) -> list[TopicSpec]:
             visit(topic.underlying)
         elif isinstance(topic, TopicSpec):
             _require_log(spec, view, topic)
-            found[ref] = topic
+            needed_topics[ref] = topic
         else:
             raise PipelineError(f"view {view}: {ref} is no topic that keeps records")
 
     visit(view)
-    return list(found.values())
+    return list(needed_topics.values())
 
 
 def _require_log(spec: InstanceSpec, view: TopicRef, topic: TopicSpec) -> None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 from config_schema.problems import Location
 from config_schema.spec import ConflatedTopicSpec, ViewSpec
 from pipeline.foreach_batch import shorten_java_errors
-from pipeline.views.streaming.checkpoint import ViewIdentity, note, possession
+from pipeline.views.streaming.checkpoint import ViewIdentity, lock_checkpoint, store_identity
 from pipeline.views.streaming.plan import topics_below, view_events
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ _STATE_STORE: Final = {
 _LOOK_FOR_EXPIRED: Final = "1 second"
 """The interval of micro-batches that only let records expire."""
 
-_PAUSE: Final = 0.1
+_POLL_INTERVAL_S: Final = 0.1
 """Seconds between two polls of a query's progress."""
 
 
@@ -76,10 +76,10 @@ def stream_view(
     identity = ViewIdentity(
         f"{view} as defined {_fingerprint(spec, view)}", source.name, target.name
     )
-    with possession(checkpoint, identity) as is_new:
+    with lock_checkpoint(checkpoint, identity) as is_new:
         source.check(spec, topics)
         target.check(is_new=is_new)
-        note(checkpoint, identity)
+        store_identity(checkpoint, identity)
         events = view_events(spec, view, lambda topic: source.events(spark, spec, topic))
         writer = events.writeStream.outputMode("append").foreachBatch(
             shorten_java_errors(target.apply_batch)
@@ -113,7 +113,7 @@ def _stop_when_caught_up(query: StreamingQuery) -> None:
         ):
             query.stop()
             return
-        time.sleep(_PAUSE)
+        time.sleep(_POLL_INTERVAL_S)
 
 
 @contextmanager

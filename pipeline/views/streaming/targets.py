@@ -91,7 +91,9 @@ class Publication:
         """See `ViewEventTarget.apply_batch`."""
         rows = events.select("body", "is_gone")
         reports = rows.mapInArrow(_sender(self._options), _REPORT_SCHEMA).collect()
-        refusals = [RefusedMessage(one.topic, bytes(one.body), one.error) for one in reports]
+        refusals = [
+            RefusedMessage(report.topic, bytes(report.body), report.error) for report in reports
+        ]
         raise_refusals(self._options, [WriteReport(0, refusals)])
 
 
@@ -181,7 +183,7 @@ class LineTarget:
     def check(self, *, is_new: bool) -> None:
         """See `ViewEventTarget.check`."""
 
-    def apply_batch(self, events: DataFrame, batch: int) -> None:  # noqa: ARG002 - all are told alike
+    def apply_batch(self, events: DataFrame, batch: int) -> None:  # noqa: ARG002 - each event is passed on
         """See `ViewEventTarget.apply_batch`."""
         for row in events.toLocalIterator():
             self._tell(row.key, None if row.is_gone else bytes(row.body))

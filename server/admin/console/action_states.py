@@ -25,8 +25,8 @@ class ActionStatesPage:
 
     Args:
         list_states: returns the states; called on the engine's thread.
-        access: checks the visitor's permissions.
-        engine_calls: calls `states` on the engine's thread.
+        access: checks the requester's permissions.
+        engine_calls: calls `list_states` on the engine's thread.
     """
 
     def __init__(
@@ -39,13 +39,13 @@ class ActionStatesPage:
         self._access = access
         self._engine_calls = engine_calls
 
-    async def handle_request(self, _request: HttpRequest, visitor: Requester) -> HttpResponse:
+    async def handle_request(self, _request: HttpRequest, requester: Requester) -> HttpResponse:
         """Return the states.
 
         Raises:
-            HttpError: the visitor may not read this path.
+            HttpError: the requester may not read this path.
         """
-        await self._access.require_access(visitor, "/" + "/".join(PATH).removesuffix(".json"))
+        await self._access.require_access(requester, "/" + "/".join(PATH).removesuffix(".json"))
         states = await self._engine_calls.call(self._list_states)
         content = msgspec.json.encode({"actions": states})
         return HttpResponse(HttpDocument(content, JSON), headers=[("Cache-Control", "no-store")])

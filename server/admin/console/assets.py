@@ -28,14 +28,14 @@ _TYPES: Final = {
 }
 """The types of files that are sent to browsers; others in `static/`, such as licences, are not."""
 
-_FOR_EVER: Final = ("Cache-Control", "private, max-age=31536000, immutable")
+_CACHE_FOREVER: Final = ("Cache-Control", "private, max-age=31536000, immutable")
 
 
 class ConsoleAssets:
     """Answers requests for the files of the page.
 
     Args:
-        access: checks the visitor's permissions.
+        access: checks the requester's permissions.
         policy: the Content-Security-Policy sent with the files; workers use that of their script.
 
     Attributes:
@@ -57,15 +57,15 @@ class ConsoleAssets:
         self._version = digest.hexdigest()
         self.base_path: Final = f"/{CONSOLE}/{self._version}"
 
-    async def handle_request(self, request: HttpRequest, visitor: Requester) -> HttpResponse:
+    async def handle_request(self, request: HttpRequest, requester: Requester) -> HttpResponse:
         """Return one file.
 
         Raises:
-            HttpError: no file has this path, or the visitor may not read the console.
+            HttpError: no file has this path, or the requester may not read the console.
         """
-        await self._access.require_access(visitor, f"/{CONSOLE}")
-        _, *below = request.segments
-        document = self._documents.get(tuple(below[1:]))
-        if document is None or below[0] != self._version:
+        await self._access.require_access(requester, f"/{CONSOLE}")
+        _, *file_path = request.segments
+        document = self._documents.get(tuple(file_path[1:]))
+        if document is None or file_path[0] != self._version:
             raise HttpError(404, f"There is no {request.path}; the console is at /.")
-        return HttpResponse(document, headers=[_FOR_EVER, self._policy])
+        return HttpResponse(document, headers=[_CACHE_FOREVER, self._policy])

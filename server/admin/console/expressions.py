@@ -29,7 +29,7 @@ class ExpressionCheckPage:
 
     Args:
         functions: the functions that texts may call.
-        access: checks the visitor's permissions.
+        access: checks the requester's permissions.
     """
 
     def __init__(self, functions: Functions, access: AccessControl) -> None:
@@ -41,25 +41,25 @@ class ExpressionCheckPage:
             "select": parse_selection,
         }
 
-    async def handle_request(self, request: HttpRequest, visitor: Requester) -> HttpResponse:
+    async def handle_request(self, request: HttpRequest, requester: Requester) -> HttpResponse:
         """Check the parameter `text` as a text of the kind in the parameter `kind`.
 
         Raises:
-            HttpError: the visitor may not read this path, or the kind is unknown.
+            HttpError: the requester may not read this path, or the kind is unknown.
         """
-        await self._access.require_access(visitor, "/" + "/".join(PATH).removesuffix(".json"))
-        reader = self._parsers.get(request.query.get("kind", ""))
-        if reader is None:
+        await self._access.require_access(requester, "/" + "/".join(PATH).removesuffix(".json"))
+        parser = self._parsers.get(request.query.get("kind", ""))
+        if parser is None:
             raise HttpError(400, f"kind: expected one of {', '.join(self._parsers)}.")
-        found = self._check_text(reader, request.query.get("text", ""))
+        result = self._check_text(parser, request.query.get("text", ""))
         return HttpResponse(
-            HttpDocument(msgspec.json.encode(found), JSON), headers=[("Cache-Control", "no-store")]
+            HttpDocument(msgspec.json.encode(result), JSON), headers=[("Cache-Control", "no-store")]
         )
 
     @staticmethod
-    def _check_text(reader: Callable[[str], object], text: str) -> dict[str, object]:
+    def _check_text(parser: Callable[[str], object], text: str) -> dict[str, object]:
         try:
-            reader(text)
+            parser(text)
         except ExpressionError as error:
             return {"ok": False, "message": error.message, "position": error.position}
         except SelectionError as error:

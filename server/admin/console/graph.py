@@ -23,18 +23,18 @@ class GraphPage:
 
     Args:
         content: its nodes and edges.
-        access: checks the visitor's permissions.
+        access: checks the requester's permissions.
     """
 
     def __init__(self, content: Mapping[str, object], access: AccessControl) -> None:
         self._document = HttpDocument(msgspec.json.encode(content), JSON)
         self._access = access
 
-    async def handle_request(self, _request: HttpRequest, visitor: Requester) -> HttpResponse:
+    async def handle_request(self, _request: HttpRequest, requester: Requester) -> HttpResponse:
         """Return the graph.
 
         Raises:
-            HttpError: the visitor may not read this path.
+            HttpError: the requester may not read this path.
         """
-        await self._access.require_access(visitor, "/" + "/".join(PATH).removesuffix(".json"))
+        await self._access.require_access(requester, "/" + "/".join(PATH).removesuffix(".json"))
         return HttpResponse(self._document)

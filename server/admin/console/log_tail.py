@@ -27,7 +27,7 @@ PATH: Final = ("console", "log")
 
 MAX_LOG_FOLLOWERS: Final = 50
 
-_BEAT_SECONDS: Final = 15.0
+_KEEPALIVE_SECONDS: Final = 15.0
 """The longest silence on a stream: writing to it detects a follower that has disconnected."""
 
 
@@ -36,7 +36,7 @@ class LogTail:
 
     Args:
         recent_entries: keeps the last entries.
-        access: checks the visitor's permissions.
+        access: checks the requester's permissions.
         csrf: refuses pages of other sites: the log has more details of clients and the
             configuration than an arbitrary page in a browser may read.
     """
@@ -49,21 +49,25 @@ class LogTail:
         self._csrf = csrf
         self._follower_count = 0
 
-    async def handle_request(self, request: HttpRequest, visitor: Requester) -> HttpResponse:
+    async def handle_request(self, request: HttpRequest, requester: Requester) -> HttpResponse:
         """Return a stream of the entries after number `Last-Event-ID`, then of new ones.
 
         Raises:
-            HttpError: the visitor may not read the log, the request comes from a page of another
+            HttpError: the requester may not read the log, the request comes from a page of another
                 site, or there are `MAX_LOG_FOLLOWERS` already.
         """
         self._csrf.refuse_foreign_request(request)
-        await self._access.require_access(visitor, "/" + "/".join(PATH))
+        await self._access.require_access(requester, "/" + "/".join(PATH))
         if self._follower_count >= MAX_LOG_FOLLOWERS:
             raise HttpError(
                 503, f"{MAX_LOG_FOLLOWERS} follow the log already: that is as many as may."
             )
-        known = request.headers.get("last-event-id", "")
-        number = int(known) if known.isascii() and known.isdigit() and len(known) < 19 else 0
+        last_event_id = request.headers.get("last-event-id", "")
+        number = (
+            int(last_event_id)
+            if last_event_id.isascii() and last_event_id.isdigit() and len(last_event_id) < 19
+            else 0
+        )
         return HttpResponse(
             self._event_stream(number),
             content_type=EVENT_STREAM,
@@ -71,24 +75,24 @@ class LogTail:
         )
 
     async def _event_stream(self, number: int) -> AsyncGenerator[bytes, None]:
-        loop, more = asyncio.get_running_loop(), asyncio.Event()
+        loop, new_entries = asyncio.get_running_loop(), asyncio.Event()
 
-        def tell() -> None:
+        def notify() -> None:
             with suppress(RuntimeError):  # the loop has ended
-                loop.call_soon_threadsafe(more.set)
+                loop.call_soon_threadsafe(new_entries.set)
 
         self._follower_count += 1
-        stop: Callable[[], None] = self._recent_entries.add_follower(tell)
+        stop: Callable[[], None] = self._recent_entries.add_follower(notify)
         try:
             while True:
-                more.clear()
+                new_entries.clear()
                 entries = self._recent_entries.entries_after(number)
                 if entries:
                     number = entries[-1].number
                     yield event("entries", _as_text(entries), str(number))
                     continue
                 try:
-                    await asyncio.wait_for(more.wait(), _BEAT_SECONDS)
+                    await asyncio.wait_for(new_entries.wait(), _KEEPALIVE_SECONDS)
                 except TimeoutError:
                     yield KEEPALIVE_COMMENT
         finally:
@@ -101,10 +105,10 @@ def _as_text(entries: list[MemoryLogEntry]) -> str:
     return msgspec.json.encode(
         [
             {
-                "number": kept.number,
-                "level": kept.line.level.label,
-                "text": kept.line.text.decode(errors="replace").rstrip("\n"),
+                "number": entry.number,
+                "level": entry.line.level.label,
+                "text": entry.line.text.decode(errors="replace").rstrip("\n"),
             }
-            for kept in entries
+            for entry in entries
         ]
     ).decode()

@@ -20,20 +20,20 @@ class LogonPage:
     """Answers requests to log on.
 
     Args:
-        access: authenticates the visitor.
+        access: authenticates the requester.
     """
 
     def __init__(self, access: AccessControl) -> None:
         self._access = access
 
-    async def handle_request(self, request: HttpRequest, visitor: Requester) -> HttpResponse:
-        """Authenticate the visitor, also if the page's paths do not need it; redirect to the page.
+    async def handle_request(self, request: HttpRequest, requester: Requester) -> HttpResponse:
+        """Authenticate the requester, also if the paths of the page do not need it, and redirect.
 
         Raises:
-            HttpError: the authentication module does not admit the visitor.
+            HttpError: the authentication module does not admit the requester.
         """
         cookies = []
-        if visitor.is_exempt:
+        if requester.is_exempt:
             cookies = self._access.session_cookie_headers(
                 await self._access.log_on(request), request
             )

@@ -24,12 +24,12 @@ def mesh_addresses(snapshot: StatisticsSnapshot | None) -> list[str]:
     if snapshot is None:
         return []
     names = [field.name for field in MESH_INSTANCES.fields]
-    known = (
+    instances = (
         dict(zip(names, values, strict=True))
         for values in snapshot.entries.get(MESH_INSTANCES.path, {}).values()
     )
     return [
-        f"{one['admin_scheme']}://{one['admin_addr']}"
-        for one in known
-        if one["admin_addr"] and not one["is_this"]
+        f"{instance['admin_scheme']}://{instance['admin_addr']}"
+        for instance in instances
+        if instance["admin_addr"] and not instance["is_this"]
     ]

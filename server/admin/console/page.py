@@ -38,27 +38,29 @@ class ConsolePage:
     ) -> None:
         text = (STATIC / "index.html").read_text()
         sql = f"__sql={'false' if queries is None else 'true'}"
-        self._text = _filled(text, {"name": name, "base": base, "sql": sql})
+        self._text = _fill_placeholders(text, {"name": name, "base": base, "sql": sql})
         self._queries = queries
         self._mesh_addresses = mesh_addresses
 
-    async def handle_request(self, request: HttpRequest, _visitor: Requester) -> HttpResponse:
+    async def handle_request(self, request: HttpRequest, _requester: Requester) -> HttpResponse:
         """Return the page, with its Content-Security-Policy."""
-        mesh = [one for one in self._mesh_addresses() if is_source(_origin(one))]
-        text = _filled(self._text, {"mesh": " ".join(mesh)})
+        mesh = [address for address in self._mesh_addresses() if is_source(_origin(address))]
+        text = _fill_placeholders(self._text, {"mesh": " ".join(mesh)})
         queries = [] if self._queries is None else self._queries.csp_sources(request)
-        policed = ("Content-Security-Policy", policy([*queries, *map(_origin, mesh)]))
-        return HttpResponse(HttpDocument(text.encode(errors="replace"), HTML), headers=[policed])
+        policy_header = ("Content-Security-Policy", policy([*queries, *map(_origin, mesh)]))
+        return HttpResponse(
+            HttpDocument(text.encode(errors="replace"), HTML), headers=[policy_header]
+        )
 
 
-def _filled(text: str, known: Mapping[str, str]) -> str:
+def _fill_placeholders(text: str, placeholders: Mapping[str, str]) -> str:
     """Replace the placeholders `{{name}}` of a text by values, and return it."""
-    for key, value in known.items():
+    for key, value in placeholders.items():
         text = text.replace(f"{{{{{key}}}}}", escape(value))
     return text
 
 
 def _origin(address: str) -> str:
     """Return scheme, host and port of an address, without its path."""
-    scheme, _, where = address.partition("://")
-    return f"{scheme}://{where.partition('/')[0]}"
+    scheme, _, authority = address.partition("://")
+    return f"{scheme}://{authority.partition('/')[0]}"

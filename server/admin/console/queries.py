@@ -41,25 +41,27 @@ class QueryTransport:
             host = urlsplit(f"//{request.headers.get('host', '')}").hostname or "localhost"
         except ValueError:
             host = "localhost"
-        named = f"[{host}]" if ":" in host else host
-        return f"{'wss' if self.is_secure else 'ws'}://{named}:{self.port}"
+        host_text = f"[{host}]" if ":" in host else host
+        return f"{'wss' if self.is_secure else 'ws'}://{host_text}:{self.port}"
 
     def csp_sources(self, request: HttpRequest) -> list[str]:
         """Return the sources that the policy of the requested page must allow."""
         try:
-            where = urlsplit(self.url(request))
+            address = urlsplit(self.url(request))
         except ValueError:
             return []
-        if where.netloc.startswith("["):  # a policy has no form for these addresses
-            return [f"{where.scheme}://*:{self.port}"]
-        return [f"{where.scheme}://{where.netloc}"]
+        if address.netloc.startswith("["):  # a policy has no form for these addresses
+            return [f"{address.scheme}://*:{self.port}"]
+        return [f"{address.scheme}://{address.netloc}"]
 
 
 def query_transport(spec: InstanceSpec, admin: AdminSpec) -> QueryTransport | None:
     """Return the transport for queries; None if the configuration has none."""
-    found = next((one for one in spec.transports if one.name == admin.sql_transport), None)
-    if found is None or found.inet_addr is None:
+    transport = next(
+        (candidate for candidate in spec.transports if candidate.name == admin.sql_transport), None
+    )
+    if transport is None or transport.inet_addr is None:
         return None
     return QueryTransport(
-        found.inet_addr.port, found.tls is not None, admin.sql_transport_inet_addr
+        transport.inet_addr.port, transport.tls is not None, admin.sql_transport_inet_addr
     )

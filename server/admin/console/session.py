@@ -1,4 +1,4 @@
-"""The page's data about the instance and the visitor, and about the visitor's permissions."""
+"""The page's data about the instance and the requester, and about the requester's permissions."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SESSION: Final = "session.json"
 MAY: Final = "may.json"
 
 _MILLISECOND: Final = 1_000_000
-_NOT_KEPT: Final = ("Cache-Control", "no-store")
+_NO_STORE: Final = ("Cache-Control", "no-store")
 
 
 class SessionPage:
@@ -30,7 +30,7 @@ class SessionPage:
         admin: that of the admin interface.
         base: the path of the page's files; the page compares it, to detect another version.
         queries: the transport for queries, if there is one.
-        access: decides which paths a visitor may read.
+        access: decides which paths a requester may read.
     """
 
     def __init__(
@@ -54,40 +54,40 @@ class SessionPage:
         self._access = access
 
     async def handle_session_request(
-        self, request: HttpRequest, visitor: Requester
+        self, request: HttpRequest, requester: Requester
     ) -> HttpResponse:
         """Return the data that the page needs when it is loaded.
 
             interval    milliseconds between samples
             base        the path of the page's files
-            user        the name that the visitor has logged on with; empty for none
+            user        the name that the requester has logged on with; empty for none
             is_asked    whether entitlement is checked for each operation: see `handle_may_request`
             queries     the URL of the transport for queries; null if there is none
 
         Raises:
-            HttpError: the visitor may not read this path.
+            HttpError: the requester may not read this path.
         """
-        await self._access.require_access(visitor, f"/{CONSOLE}/session")
+        await self._access.require_access(requester, f"/{CONSOLE}/session")
         return _document(
             {
                 **self._static_data,
-                "user": visitor.user,
+                "user": requester.user,
                 "is_asked": self._access.has_entitlement,
                 "queries": None if self._queries is None else self._queries.url(request),
             }
         )
 
-    async def handle_may_request(self, request: HttpRequest, visitor: Requester) -> HttpResponse:
-        """Return whether the visitor may use each path in the parameter `paths`, one per line.
+    async def handle_may_request(self, request: HttpRequest, requester: Requester) -> HttpResponse:
+        """Return whether the requester may use each path in the parameter `paths`, one per line.
 
         Raises:
-            HttpError: the visitor may not read this path.
+            HttpError: the requester may not read this path.
         """
-        await self._access.require_access(visitor, f"/{CONSOLE}/may")
+        await self._access.require_access(requester, f"/{CONSOLE}/may")
         paths = request.query.get("paths", "").split("\n")
-        refused = await self._access.refused_paths(visitor, paths)
+        refused = await self._access.refused_paths(requester, paths)
         return _document({path: path not in refused for path in paths})
 
 
-def _document(known: object) -> HttpResponse:
-    return HttpResponse(HttpDocument(msgspec.json.encode(known), JSON), headers=[_NOT_KEPT])
+def _document(content: object) -> HttpResponse:
+    return HttpResponse(HttpDocument(msgspec.json.encode(content), JSON), headers=[_NO_STORE])

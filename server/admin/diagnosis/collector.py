@@ -70,13 +70,13 @@ class ClientFactsCollector:
         if session is None:
             return None
         subscriptions: list[SubscriptionFacts] = []
-        looked_at = 0
+        examined = 0
         for subscription in list(session.subscriptions.values()):
             facts = self._subscription_facts(session, subscription)
             subscriptions.append(facts)
-            looked_at += 1 + len(facts.costs) + len(facts.limits)
-            if looked_at >= _BATCH_SIZE:
-                looked_at = 0
+            examined += 1 + len(facts.costs) + len(facts.limits)
+            if examined >= _BATCH_SIZE:
+                examined = 0
                 await asyncio.sleep(0)
         if not session.is_open:
             return None
@@ -84,27 +84,29 @@ class ClientFactsCollector:
 
     async def collect_filter_costs(self) -> list[FilterCost]:
         """Return the cost of each filter of clients: once for each topic that it is on."""
-        found: dict[tuple[str, str, int], FilterCost] = {}
-        looked_at = 0
+        costs: dict[tuple[str, str, int], FilterCost] = {}
+        examined = 0
         for session in list(self._engine.sessions):
             for subscription in list(session.subscriptions.values()):
                 if self._is_filtered(session, subscription):
                     for cost in self._filter_costs(subscription):
-                        found[cost.topic, cost.filter, cost.filter_count] = cost
-                        looked_at += 1
-                looked_at += 1
-                if looked_at >= _BATCH_SIZE:
-                    looked_at = 0
+                        costs[cost.topic, cost.filter, cost.filter_count] = cost
+                        examined += 1
+                examined += 1
+                if examined >= _BATCH_SIZE:
+                    examined = 0
                     await asyncio.sleep(0)
-        return list(found.values())
+        return list(costs.values())
 
     def _client_facts(
         self, session: Session, subscriptions: list[SubscriptionFacts], lag: float
     ) -> ClientFacts:
-        engine, intake, outbox = self._engine, session.input, session.outbox
+        engine, session_input, outbox = self._engine, session.input, session.outbox
         scheduler = engine.scheduler
         longest_task, elapsed = scheduler.longest_task, scheduler.elapsed()
-        told = sorted(subscriptions, key=_interest, reverse=True)[:MAX_LISTED_SUBSCRIPTIONS]
+        listed = sorted(subscriptions, key=_report_priority, reverse=True)[
+            :MAX_LISTED_SUBSCRIPTIONS
+        ]
         return ClientFacts(
             collected_at=engine.clock.now(),
             number=session.number,
@@ -119,23 +121,23 @@ class ClientFactsCollector:
             has_logged_on=session.is_logged_on,
             last_received_at=session.last_input_s,
             last_command=session.command,
-            bytes_in=intake.bytes_in,
-            messages_in=intake.messages_in,
+            bytes_in=session_input.bytes_in,
+            messages_in=session_input.messages_in,
             bytes_out=outbox.bytes_out,
             messages_out=outbox.messages_out,
             socket_stats=session.read_socket_stats(),
             backlog=session.read_backlog_stats(),
             bytes_behind_queries=outbox.bytes_behind,
-            has_waiting_commands=intake.is_waiting,
-            has_blocked_commands=intake.is_suspended,
+            has_waiting_commands=session_input.is_waiting,
+            has_blocked_commands=session_input.is_suspended,
             command_memory_bytes=session.command_memory,
             query_seconds=session.query_seconds,
             denied_count=session.denied_reads + session.denied_writes,
-            subscriptions=tuple(told),
+            subscriptions=tuple(listed),
             subscription_count=len(subscriptions),
             queries=tuple(
-                QueryFacts(one.query_id, one.sub_id or "", elapsed - one.started_at)
-                for one in session.queries
+                QueryFacts(query.query_id, query.sub_id or "", elapsed - query.started_at)
+                for query in session.queries
             ),
             engine_lag_s=lag,
             waiting_task_count=scheduler.queue_length,
@@ -179,8 +181,8 @@ class ClientFactsCollector:
         selector = subscription.selector
         names = [selector.text]
         if selector.is_regex:
-            known = islice(self._engine.topics.topic_names(session.message_type), _MAX_TOPICS)
-            names = [name for name in known if selector.matches(name)]
+            topic_names = islice(self._engine.topics.topic_names(session.message_type), _MAX_TOPICS)
+            names = [name for name in topic_names if selector.matches(name)]
         for topic in names:
             permit = session.get_permit(Permission.READ_TOPIC, topic)
             if permit.is_limited or not permit.is_allowed:
@@ -197,10 +199,10 @@ class ClientFactsCollector:
         if not isinstance(replay, Replay):
             return None
         log_reader = replay.log_reader
-        behind = 0 if log_reader is None else replay.log.last_txid - log_reader.position
+        entries_behind = 0 if log_reader is None else replay.log.last_txid - log_reader.position
         now = self._engine.clock.now()
         return ReplayFacts(
-            replay.cursor, replay.is_paused, replay.seconds_behind(now), max(behind, 0)
+            replay.cursor, replay.is_paused, replay.seconds_behind(now), max(entries_behind, 0)
         )
 
     def _gets_queue_messages(self, subscription: Subscription) -> bool:
@@ -211,13 +213,15 @@ class ClientFactsCollector:
     def _consumer_facts(self, consumer: Consumer) -> ConsumerFacts:
         queues = self._engine.topics.queues or ()
         leases = [oldest_lease(queue.core, consumer) for queue in queues]
-        since = min((one for one in leases if one is not None), default=None)
+        oldest_lease_us = min((one for one in leases if one is not None), default=None)
         return ConsumerFacts(
             consumer.outstanding,
             consumer.max_backlog,
             consumer.requested_backlog,
             consumer.is_held_back,
-            None if since is None else self._engine.clock.steady() - since / _MICROSECONDS,
+            None
+            if oldest_lease_us is None
+            else self._engine.clock.steady() - oldest_lease_us / _MICROSECONDS,
         )
 
     def _filter_costs(self, subscription: Subscription) -> Iterator[FilterCost]:
@@ -231,7 +235,11 @@ class ClientFactsCollector:
                 yield cost
 
 
-def _interest(one: SubscriptionFacts) -> tuple[bool, float, float]:
+def _report_priority(subscription: SubscriptionFacts) -> tuple[bool, float, float]:
     """Return a sort key: the more there is to report about a subscription, the greater."""
-    has_state = bool(one.pending_conflated or one.replay or (one.consumer and one.consumer.leased))
-    return has_state, one.engine_share, one.cost_seconds
+    has_state = bool(
+        subscription.pending_conflated
+        or subscription.replay
+        or (subscription.consumer and subscription.consumer.leased)
+    )
+    return has_state, subscription.engine_share, subscription.cost_seconds

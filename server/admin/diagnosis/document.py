@@ -21,7 +21,7 @@ DiagnosisContent: TypeAlias = (
 )
 """The source of documents of any form."""
 
-_AS_SAID: Final = {
+_STATE_PHRASES: Final = {
     "slow": "is slow",
     "stopped reading": "has stopped reading",
     "catching up": "is catching up with the log",
@@ -29,23 +29,23 @@ _AS_SAID: Final = {
 """The wording of a state in a sentence, where it is not the state's name."""
 
 
-def of_client(known: DiagnosisFacts) -> dict[str, DiagnosisContent]:
+def of_client(facts: DiagnosisFacts) -> dict[str, DiagnosisContent]:
     """Explain a client."""
-    client, found = known.client, reasons(known)
-    said = state(known, found)
+    client, reason_list = facts.client, reasons(facts)
+    state_name = state(facts, reason_list)
     return {
         "timestamp": moment(client.collected_at),
-        "state": said,
-        "sentences": [*_sentences(known, said), *_why(found)],
-        "reasons": [_reason(one) for one in found],
+        "state": state_name,
+        "sentences": [*_sentences(facts, state_name), *_explanations(reason_list)],
+        "reasons": [_reason(item) for item in reason_list],
         "client": _identity(client),
-        "pace": _pace(known),
+        "pace": _rates(facts),
         "waiting": _waiting(client),
-        "limits": [_limit(one) for one in limits(client)],
-        "subscriptions": [_subscription(one) for one in client.subscriptions],
+        "limits": [_limit(item) for item in limits(client)],
+        "subscriptions": [_subscription(item) for item in client.subscriptions],
         "queries": [
-            {"query_id": one.query_id, "sub_id": one.sub_id, "seconds": one.seconds}
-            for one in client.queries
+            {"query_id": item.query_id, "sub_id": item.sub_id, "seconds": item.seconds}
+            for item in client.queries
         ],
         "engine": {
             "seconds_until_it_answered": client.engine_lag_s,
@@ -57,13 +57,14 @@ def of_client(known: DiagnosisFacts) -> dict[str, DiagnosisContent]:
     }
 
 
-def _sentences(known: DiagnosisFacts, said: str) -> Iterator[str]:
-    client, rates = known.client, known.rates
+def _sentences(facts: DiagnosisFacts, state_name: str) -> Iterator[str]:
+    client, rates = facts.client, facts.rates
     user = f", user {client.user!r}," if client.user else ""
-    spoken = f", as {client.message_type}" if client.message_type else ""
+    message_type_note = f", as {client.message_type}" if client.message_type else ""
     yield (
-        f"{client.name!r}{user} {_AS_SAID.get(said, said)}. It came from {client.address} through "
-        f"transport {client.transport!r}{spoken}, "
+        f"{client.name!r}{user} {_STATE_PHRASES.get(state_name, state_name)}."
+        f" It came from {client.address} through "
+        f"transport {client.transport!r}{message_type_note}, "
         f"{span(client.collected_at - client.connected_at)} ago."
     )
     yield f"It has {', '.join(_holdings(client))}."
@@ -81,24 +82,30 @@ def _sentences(known: DiagnosisFacts, said: str) -> Iterator[str]:
         )
 
 
-def _why(found: list[Reason]) -> Iterator[str]:
-    if not any(reason.is_trouble for reason in found):
+def _explanations(reason_list: list[Reason]) -> Iterator[str]:
+    if not any(reason.is_trouble for reason in reason_list):
         yield "Nothing keeps it from getting its messages."
-    for reason in found:
+    for reason in reason_list:
         yield reason.explanation
 
 
 def _holdings(client: ClientFacts) -> Iterator[str]:
     yield number(client.subscription_count, "subscription")
-    told = client.subscriptions
+    subscriptions = client.subscriptions
     kinds = (
-        ("replaying", sum(one.replay is not None for one in told)),
-        ("consuming queues", sum(one.consumer is not None for one in told)),
-        ("conflated", sum(one.pending_conflated is not None for one in told)),
+        ("replaying", sum(subscription.replay is not None for subscription in subscriptions)),
+        (
+            "consuming queues",
+            sum(subscription.consumer is not None for subscription in subscriptions),
+        ),
+        (
+            "conflated",
+            sum(subscription.pending_conflated is not None for subscription in subscriptions),
+        ),
     )
-    for what, count in kinds:
+    for kind, count in kinds:
         if count:
-            yield f"{count:,} of them {what}"
+            yield f"{count:,} of them {kind}"
     yield f"{number(len(client.queries), 'query', 'queries')} under way"
 
 
@@ -129,8 +136,8 @@ def _identity(client: ClientFacts) -> dict[str, DiagnosisContent]:
     }
 
 
-def _pace(known: DiagnosisFacts) -> dict[str, DiagnosisContent]:
-    client, rates = known.client, known.rates
+def _rates(facts: DiagnosisFacts) -> dict[str, DiagnosisContent]:
+    client, rates = facts.client, facts.rates
     return {
         "bytes_in": client.bytes_in,
         "messages_in": client.messages_in,
@@ -157,17 +164,17 @@ def _waiting(client: ClientFacts) -> dict[str, DiagnosisContent]:
         "transport_rx_queue": socket_stats.unread_bytes,
         "behind_queries_bytes": client.bytes_behind_queries,
         "commands_wait": int(client.has_waiting_commands),
-        **({} if client.backlog is None else _kept(client.backlog)),
+        **({} if client.backlog is None else _backlog(client.backlog)),
     }
 
 
-def _kept(kept: BacklogStats) -> dict[str, DiagnosisContent]:
+def _backlog(backlog: BacklogStats) -> dict[str, DiagnosisContent]:
     return {
-        "memory_bytes": kept.memory_bytes,
-        "held_bytes": kept.held_bytes,
-        "disk_bytes": kept.disk_bytes,
-        "is_offline": int(kept.is_offline),
-        "stalled_seconds": 0.0 if kept.stalled_s is None else kept.stalled_s,
+        "memory_bytes": backlog.memory_bytes,
+        "held_bytes": backlog.held_bytes,
+        "disk_bytes": backlog.disk_bytes,
+        "is_offline": int(backlog.is_offline),
+        "stalled_seconds": 0.0 if backlog.stalled_s is None else backlog.stalled_s,
     }
 
 
@@ -182,25 +189,25 @@ def _limit(limit: LimitUsage) -> dict[str, DiagnosisContent]:
     }
 
 
-def _subscription(one: SubscriptionFacts) -> dict[str, DiagnosisContent]:
-    found: dict[str, DiagnosisContent] = {
-        "id": one.number,
-        "sub_id": one.sub_id,
-        "topic": one.topic,
-        "filter": one.filter,
-        "options": one.options,
-        "memory_bytes": one.memory_bytes,
+def _subscription(subscription: SubscriptionFacts) -> dict[str, DiagnosisContent]:
+    content: dict[str, DiagnosisContent] = {
+        "id": subscription.number,
+        "sub_id": subscription.sub_id,
+        "topic": subscription.topic,
+        "filter": subscription.filter,
+        "options": subscription.options,
+        "memory_bytes": subscription.memory_bytes,
     }
-    if one.filter:
-        found |= {
-            "filter_share": one.engine_share,
-            "filter_seconds": one.cost_seconds,
+    if subscription.filter:
+        content |= {
+            "filter_share": subscription.engine_share,
+            "filter_seconds": subscription.cost_seconds,
             "filter_seconds_each": ""
-            if one.seconds_per_message is None
-            else one.seconds_per_message,
+            if subscription.seconds_per_message is None
+            else subscription.seconds_per_message,
         }
-    if one.limits:
-        found["entitlement"] = [
+    if subscription.limits:
+        content["entitlement"] = [
             {
                 "topic": limit.topic,
                 "is_closed": int(limit.is_read_denied),
@@ -208,18 +215,18 @@ def _subscription(one: SubscriptionFacts) -> dict[str, DiagnosisContent]:
                 "select": limit.select,
                 "rule": limit.rule,
             }
-            for limit in one.limits
+            for limit in subscription.limits
         ]
-    if one.pending_conflated is not None:
-        found["conflated_messages"] = one.pending_conflated
-    if one.replay is not None:
-        found |= {
-            "cursor_id": one.replay.cursor,
-            "is_paused": int(one.replay.is_paused),
-            "seconds_behind": one.replay.seconds_behind,
-            "entries_behind": one.replay.entries_behind,
+    if subscription.pending_conflated is not None:
+        content["conflated_messages"] = subscription.pending_conflated
+    if subscription.replay is not None:
+        content |= {
+            "cursor_id": subscription.replay.cursor,
+            "is_paused": int(subscription.replay.is_paused),
+            "seconds_behind": subscription.replay.seconds_behind,
+            "entries_behind": subscription.replay.entries_behind,
         }
-    return found if one.consumer is None else found | _consumer(one.consumer)
+    return content if subscription.consumer is None else content | _consumer(subscription.consumer)
 
 
 def _consumer(consumer: ConsumerFacts) -> dict[str, DiagnosisContent]:
@@ -232,31 +239,31 @@ def _consumer(consumer: ConsumerFacts) -> dict[str, DiagnosisContent]:
     }
 
 
-def of_filters(costs: list[FilterCost], shown: list[FilterCost]) -> dict[str, DiagnosisContent]:
+def of_filters(costs: list[FilterCost], listed: list[FilterCost]) -> dict[str, DiagnosisContent]:
     """Return the cost of filters as a document.
 
     Args:
         costs: of all filters.
-        shown: those to list one by one.
+        listed: those to list one by one.
     """
     return {
         "filter_count": len(costs),
-        "share": sum(one.engine_share for one in costs),
-        "seconds": sum(one.total_seconds for one in costs),
+        "share": sum(cost.engine_share for cost in costs),
+        "seconds": sum(cost.total_seconds for cost in costs),
         "filters": [
             {
-                "topic": one.topic,
-                "filter": one.filter,
-                "subscriptions": one.user_count,
-                "share": one.engine_share,
-                "seconds": one.total_seconds,
-                "seconds_each": one.seconds_per_message,
-                "messages": one.messages,
-                "messages_per_sec": round(one.messages_per_second),
-                "looks": one.sample_count,
-                "reading_seconds_each": one.reading_seconds,
-                "reading_shared_by": one.filter_count,
+                "topic": cost.topic,
+                "filter": cost.filter,
+                "subscriptions": cost.user_count,
+                "share": cost.engine_share,
+                "seconds": cost.total_seconds,
+                "seconds_each": cost.seconds_per_message,
+                "messages": cost.messages,
+                "messages_per_sec": round(cost.messages_per_second),
+                "looks": cost.sample_count,
+                "reading_seconds_each": cost.reading_seconds,
+                "reading_shared_by": cost.filter_count,
             }
-            for one in shown
+            for cost in listed
         ],
     }

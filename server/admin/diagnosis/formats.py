@@ -41,11 +41,11 @@ def render(names: Sequence[str], content: dict[str, DiagnosisContent], form: str
     if form == "":
         return HttpDocument(_page(names, content), HTML)
     nested: DiagnosisContent = content
-    for at in range(len(names) - 1, -1, -1):
-        if at and names[at - 1] == "clients":
-            nested = [{"id": names[at], **nested}] if isinstance(nested, dict) else nested
+    for depth in range(len(names) - 1, -1, -1):
+        if depth and names[depth - 1] == "clients":
+            nested = [{"id": names[depth], **nested}] if isinstance(nested, dict) else nested
         else:
-            nested = {names[at]: nested}
+            nested = {names[depth]: nested}
     if form == "json":
         return HttpDocument(msgspec.json.encode(_texts(nested)), JSON)
     lines = _elements(nested, "") if isinstance(nested, dict) else ()
@@ -59,9 +59,9 @@ def _text(value: str | float) -> str:
 def _texts(content: DiagnosisContent) -> object:
     """Return the same with numbers as texts, as in all documents."""
     if isinstance(content, dict):
-        return {name: _texts(each) for name, each in content.items()}
+        return {name: _texts(element) for name, element in content.items()}
     if isinstance(content, list):
-        return [_texts(each) for each in content]
+        return [_texts(element) for element in content]
     return _text(content)
 
 
@@ -69,8 +69,8 @@ def _elements(content: dict[str, DiagnosisContent], indent: str) -> Iterator[str
     for name, value in content.items():
         if isinstance(value, list):
             yield f"{indent}<{name}>"
-            for each in value:
-                yield from _element(_SINGULAR[name], each, indent + "    ")
+            for element in value:
+                yield from _element(_SINGULAR[name], element, indent + "    ")
             yield f"{indent}</{name}>"
         else:
             yield from _element(name, value, indent)
@@ -80,8 +80,8 @@ def _element(name: str, value: DiagnosisContent, indent: str) -> Iterator[str]:
     if isinstance(value, dict):
         inner = dict(value)
         identity = inner.pop("id", None)
-        own = "" if identity is None else f" id='{attribute(str(identity))}'"
-        yield f"{indent}<{name}{own}>"
+        id_attribute = "" if identity is None else f" id='{attribute(str(identity))}'"
+        yield f"{indent}<{name}{id_attribute}>"
         yield from _elements(inner, indent + "    ")
         yield f"{indent}</{name}>"
     elif not isinstance(value, list):
@@ -90,12 +90,12 @@ def _element(name: str, value: DiagnosisContent, indent: str) -> Iterator[str]:
 
 def _page(names: Sequence[str], content: dict[str, DiagnosisContent]) -> bytes:
     path = escape_html(link(names))
-    also = f'<a href="{path}.json">JSON</a> and <a href="{path}.xml">XML</a>'
+    other_forms = f'<a href="{path}.json">JSON</a> and <a href="{path}.xml">XML</a>'
     lines = [
         *html_form.trail(names),
         f"<main><h1>{escape_html(names[-1])}</h1>",
         *_sections(content),
-        f"<p><small>Also as {also}.</small></p></main>",
+        f"<p><small>Also as {other_forms}.</small></p></main>",
     ]
     return html_form.page(" / ".join(names), lines)
 

@@ -1,4 +1,4 @@
-"""Amounts in words for people."""
+"""Formats amounts for display."""
 
 from __future__ import annotations
 
@@ -30,6 +30,6 @@ def percent(share: float) -> str:
     return f"{100 * share:.1f}%"
 
 
-def number(count: int, one: str, many: str = "") -> str:
+def number(count: int, singular: str, plural: str = "") -> str:
     """Return a number of things as text, such as 1 message or 2,000 messages."""
-    return f"{count:,} {one if count == 1 else many or one + 's'}"
+    return f"{count:,} {singular if count == 1 else plural or singular + 's'}"

@@ -44,7 +44,7 @@ class LimitUsage(NamedTuple):
 
 def limits(client: ClientFacts) -> list[LimitUsage]:
     """Return the limits that apply to a client."""
-    found = [
+    usages = [
         LimitUsage(
             "subscriptions and queries",
             "bytes that its subscriptions and queries take",
@@ -68,53 +68,53 @@ def limits(client: ClientFacts) -> list[LimitUsage]:
         ),
     ]
     if client.backlog is not None:
-        found += _of_slow_clients(client, client.backlog)
-    return found
+        usages += _of_slow_clients(client, client.backlog)
+    return usages
 
 
-def _of_slow_clients(client: ClientFacts, kept: BacklogStats) -> list[LimitUsage]:
-    configured = kept.limits
+def _of_slow_clients(client: ClientFacts, backlog: BacklogStats) -> list[LimitUsage]:
+    configured = backlog.limits
     offline, cut_off = "what waits goes to disk", "it is disconnected"
-    occupied = kept.memory_bytes + kept.held_bytes
-    found = [
+    used_bytes = backlog.memory_bytes + backlog.held_bytes
+    usages = [
         LimitUsage(
             "ClientMaxCapacity of MessageMemoryLimit",
             "bytes of memory that are kept for it",
-            occupied,
+            used_bytes,
             configured.memory_bytes * configured.client_share,
-            offline if kept.memory_bytes else cut_off,
+            offline if backlog.memory_bytes else cut_off,
         ),
         LimitUsage(
             "MessageMemoryLimit",
             "bytes of memory that are kept for all clients that share the limit",
-            kept.pool_memory_bytes,
+            backlog.pool_memory_bytes,
             configured.memory_bytes,
             "what waits for the largest of them goes to disk",
         ),
         LimitUsage(
             "ClientMaxCapacity of MessageDiskLimit",
             "bytes that wait for it on disk",
-            kept.disk_bytes,
+            backlog.disk_bytes,
             configured.disk_bytes * configured.client_share,
             cut_off,
         ),
         LimitUsage(
             "MessageDiskLimit",
             "bytes that wait on disk for all clients that share the limit",
-            kept.pool_disk_bytes,
+            backlog.pool_disk_bytes,
             configured.disk_bytes,
             "the largest of them is disconnected",
         ),
     ]
     if configured.max_age_s is not None:
-        waits = client.socket_stats.unsent_age_s if client.is_behind else 0.0
-        found.append(
+        wait_s = client.socket_stats.unsent_age_s if client.is_behind else 0.0
+        usages.append(
             LimitUsage(
                 "ClientMessageAgeLimit",
                 "seconds for which the oldest byte has waited for it",
-                waits,
+                wait_s,
                 configured.max_age_s,
                 cut_off,
             )
         )
-    return found
+    return usages

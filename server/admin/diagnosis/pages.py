@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from server.admin.diagnosis.document import of_client, of_filters
 from server.admin.diagnosis.formats import FORMS, render
 from server.admin.diagnosis.reasons import DiagnosisFacts
-from server.admin.diagnosis.throughput import ByteCounts, marks, pace
+from server.admin.diagnosis.throughput import ByteCounts, byte_counts, client_rates
 from server.admin.http.messages import HttpError, HttpRequest, HttpResponse
 from server.admin.monitoring import EXPLANATION, FILTERS
 from server.admin.tree import INSTANCE, ROOT
@@ -36,7 +36,7 @@ class DiagnosisPages:
     Args:
         monitoring: answers for all other paths.
         history: the recorded samples.
-        access: checks the visitor's entitlement.
+        access: checks the requester's entitlement.
         engine_calls: runs `collector` on the engine's thread.
         collector: gathers facts from the engine.
         interval: seconds between two samples.
@@ -58,35 +58,37 @@ class DiagnosisPages:
         self._collector = collector
         self._interval = interval
 
-    async def handle_client_request(self, request: HttpRequest, visitor: Requester) -> HttpResponse:
+    async def handle_client_request(
+        self, request: HttpRequest, requester: Requester
+    ) -> HttpResponse:
         """Explain a client; other paths below clients are the tree's.
 
         Raises:
-            HttpError: there is no such client, or the visitor may not see it.
+            HttpError: there is no such client, or the requester may not see it.
         """
-        names, form = _taken_apart(request.segments)
+        names, form = _split_form(request.segments)
         if len(names) != len(_CLIENTS) + 2 or names[-1] != EXPLANATION:
-            return await self._monitoring.handle_request(request, visitor)
-        await self._access.require_access(visitor, "/" + "/".join(names))
+            return await self._monitoring.handle_request(request, requester)
+        await self._access.require_access(requester, "/" + "/".join(names))
         facts = await self._collect_facts(names[-2])
-        known = DiagnosisFacts(facts, pace(facts, await self._byte_counts(facts)))
-        return _shown(names, of_client(known), form)
+        diagnosis_facts = DiagnosisFacts(facts, client_rates(facts, await self._byte_counts(facts)))
+        return _response(names, of_client(diagnosis_facts), form)
 
     async def handle_filters_request(
-        self, request: HttpRequest, visitor: Requester
+        self, request: HttpRequest, requester: Requester
     ) -> HttpResponse:
         """List the filters that cost most.
 
         Raises:
-            HttpError: the visitor may not see it.
+            HttpError: the requester may not see it.
         """
-        names, form = _taken_apart(request.segments)
+        names, form = _split_form(request.segments)
         path = "/" + "/".join(_FILTERS)
         if names != _FILTERS:
             raise HttpError(404, f"There is no {request.path}; expected {path}.")
-        await self._access.require_access(visitor, path)
+        await self._access.require_access(requester, path)
         costs = await self._engine_calls.run_coroutine(self._collector.collect_filter_costs)
-        return _shown(names, of_filters(costs, costliest(costs, _MAX_FILTERS)), form)
+        return _response(names, of_filters(costs, costliest(costs, _MAX_FILTERS)), form)
 
     async def _collect_facts(self, identity: str) -> ClientFacts:
         """Return the engine's facts about a client.
@@ -101,21 +103,21 @@ class DiagnosisPages:
                 lambda: self._collector.collect_client(int(identity), asked_at)
             )
         if facts is None:
-            every = "/".join(_CLIENTS)
-            raise HttpError(404, f"There is no client {identity!r}; /{every} has them all.")
+            clients_path = "/".join(_CLIENTS)
+            raise HttpError(404, f"There is no client {identity!r}; /{clients_path} has them all.")
         return facts
 
     async def _byte_counts(self, facts: ClientFacts) -> list[ByteCounts]:
         """Return a client's byte counts in the samples; none if these cannot be read."""
         try:
             return await self._history.query_history(
-                lambda found: marks(facts, self._interval, found)
+                lambda history: byte_counts(facts, self._interval, history)
             )
         except HttpError:
             return []
 
 
-def _taken_apart(segments: tuple[str, ...]) -> tuple[tuple[str, ...], str]:
+def _split_form(segments: tuple[str, ...]) -> tuple[tuple[str, ...], str]:
     """Return the path without the form, and the form.
 
     Raises:
@@ -130,5 +132,7 @@ def _taken_apart(segments: tuple[str, ...]) -> tuple[tuple[str, ...], str]:
     return segments, ""
 
 
-def _shown(names: tuple[str, ...], content: dict[str, DiagnosisContent], form: str) -> HttpResponse:
+def _response(
+    names: tuple[str, ...], content: dict[str, DiagnosisContent], form: str
+) -> HttpResponse:
     return HttpResponse(render(names, content, form), headers=[("Cache-Control", "no-store")])

@@ -1,4 +1,4 @@
-"""Why a client is slow, and the remedies: rules, each of which detects one cause.
+"""The reasons why a client is slow, and the remedies: rules, each of which detects one cause.
 
 A rule takes the known facts, and yields a reason if there is one. The first rules are about the
 client's behaviour, the next about its requests, the last about the server. So the first reason
@@ -75,32 +75,32 @@ class Reason(NamedTuple):
 DiagnosisRule: TypeAlias = Callable[[DiagnosisFacts], Iterator[Reason]]
 
 
-def reasons(known: DiagnosisFacts) -> list[Reason]:
+def reasons(facts: DiagnosisFacts) -> list[Reason]:
     """Return all reasons for a client's state, the most likely first."""
-    return [reason for rule in _RULES for reason in rule(known)]
+    return [reason for rule in _RULES for reason in rule(facts)]
 
 
-def state(known: DiagnosisFacts, found: list[Reason]) -> str:
+def state(facts: DiagnosisFacts, reason_list: list[Reason]) -> str:
     """Return a client's state, in a word or two.
 
     Args:
-        known: the facts about it.
-        found: the reasons.
+        facts: the facts about it.
+        reason_list: the reasons.
     """
-    names = {reason.name for reason in found}
-    if not known.client.has_logged_on:
+    names = {reason.name for reason in reason_list}
+    if not facts.client.has_logged_on:
         return "has not logged on"
     if "stopped reading" in names:
         return "stopped reading"
-    if known.client.is_behind:
+    if facts.client.is_behind:
         return "slow"
     if "replay" in names:
         return "catching up"
-    return "waits" if any(reason.is_trouble for reason in found) else "keeps up"
+    return "waits" if any(reason.is_trouble for reason in reason_list) else "keeps up"
 
 
-def _not_logged_on(known: DiagnosisFacts) -> Iterator[Reason]:
-    client = known.client
+def _not_logged_on(facts: DiagnosisFacts) -> Iterator[Reason]:
+    client = facts.client
     if not client.has_logged_on:
         seconds = span(client.collected_at - client.connected_at)
         yield Reason(
@@ -110,56 +110,58 @@ def _not_logged_on(known: DiagnosisFacts) -> Iterator[Reason]:
         )
 
 
-def _stopped_reading(known: DiagnosisFacts) -> Iterator[Reason]:
-    client = known.client
-    if not _has_stopped(known):
+def _stopped_reading(facts: DiagnosisFacts) -> Iterator[Reason]:
+    client = facts.client
+    if not _has_stopped(facts):
         return
-    waits = span(client.socket_stats.unsent_age_s)
-    closed = ", and its own system says that it has no room" * client.socket_stats.is_window_closed
+    wait = span(client.socket_stats.unsent_age_s)
+    window_note = (
+        ", and its own system says that it has no room" * client.socket_stats.is_window_closed
+    )
     yield Reason(
         "stopped reading",
-        f"It reads nothing: {size(client.socket_stats.unacked_bytes)} fill its socket{closed}. "
-        f"{size(client.socket_stats.unsent_bytes)} wait here, the oldest of them for {waits}.",
+        f"It reads nothing: {size(client.socket_stats.unacked_bytes)} fill its socket{window_note}."
+        f" {size(client.socket_stats.unsent_bytes)} wait here, the oldest of them for {wait}.",
         "See what the client does: it may be stopped, or be busy with a message. "
         f"{_disconnect(client)} lets go of what waits for it.",
     )
 
 
-def _has_stopped(known: DiagnosisFacts) -> bool:
-    client, rates = known.client, known.rates
+def _has_stopped(facts: DiagnosisFacts) -> bool:
+    client, rates = facts.client, facts.rates
     if rates.is_known:  # a slow reader's receive window closes from time to time, too
-        stands_still = rates.recent_read_rate < _STOPPED_BYTES
+        is_stalled = rates.recent_read_rate < _STOPPED_BYTES
     else:
-        stands_still = client.socket_stats.is_window_closed
-    return (
-        client.is_behind and client.socket_stats.unsent_age_s >= _STOPPED_SECONDS and stands_still
-    )
+        is_stalled = client.socket_stats.is_window_closed
+    return client.is_behind and client.socket_stats.unsent_age_s >= _STOPPED_SECONDS and is_stalled
 
 
-def _reads_slowly(known: DiagnosisFacts) -> Iterator[Reason]:
-    client, rates = known.client, known.rates
-    if not client.is_behind or _has_stopped(known):
+def _reads_slowly(facts: DiagnosisFacts) -> Iterator[Reason]:
+    client, rates = facts.client, facts.rates
+    if not client.is_behind or _has_stopped(facts):
         return
-    kept, waits = size(client.socket_stats.unsent_bytes), span(client.socket_stats.unsent_age_s)
-    says = f"Its socket does not take what there is for it: {kept} wait here, the oldest of them "
-    says += f"for {waits}."
+    unsent, wait = size(client.socket_stats.unsent_bytes), span(client.socket_stats.unsent_age_s)
+    explanation = (
+        f"Its socket does not take what there is for it: {unsent} wait here, the oldest of them "
+    )
+    explanation += f"for {wait}."
     if rates.is_known:
-        says += (
+        explanation += (
             f" It reads {size(rates.read_rate)} a second, and there are"
             f" {size(rates.write_rate)} for it."
         )
-        says += _outlook(known)
+        explanation += _outlook(facts)
     yield Reason(
         "reads slowly",
-        says,
+        explanation,
         "Have it ask for less: narrower filters, a select list, delta_subscribe or conflation. Or "
         "divide its subscriptions among several connections, or make it read faster.",
     )
 
 
-def _outlook(known: DiagnosisFacts) -> str:
+def _outlook(facts: DiagnosisFacts) -> str:
     """Return when a slow client will have caught up, or reach its limit."""
-    client, unread_growth_rate = known.client, known.rates.unread_growth_rate
+    client, unread_growth_rate = facts.client, facts.rates.unread_growth_rate
     if unread_growth_rate <= -_STOPPED_BYTES:
         return f" It will have caught up in {span(client.unread_bytes / -unread_growth_rate)}."
     backlog = client.backlog
@@ -167,22 +169,23 @@ def _outlook(known: DiagnosisFacts) -> str:
         return ""
     configured = backlog.limits
     if backlog.is_offline:
-        room, then = (
+        remaining_bytes, consequence = (
             configured.disk_bytes * configured.client_share - backlog.disk_bytes,
             "it is disconnected",
         )
     else:
-        room = (
+        remaining_bytes = (
             configured.memory_bytes * configured.client_share
             - backlog.memory_bytes
             - backlog.held_bytes
         )
-        then = "what waits goes to disk"
-    return f" If that goes on, {then} in {span(max(room, 0.0) / unread_growth_rate)}."
+        consequence = "what waits goes to disk"
+    seconds = max(remaining_bytes, 0.0) / unread_growth_rate
+    return f" If that goes on, {consequence} in {span(seconds)}."
 
 
-def _offline(known: DiagnosisFacts) -> Iterator[Reason]:
-    backlog = known.client.backlog
+def _offline(facts: DiagnosisFacts) -> Iterator[Reason]:
+    backlog = facts.client.backlog
     if backlog is not None and backlog.is_offline:
         yield Reason(
             "offline",
@@ -192,8 +195,8 @@ def _offline(known: DiagnosisFacts) -> Iterator[Reason]:
         )
 
 
-def _near_limits(known: DiagnosisFacts) -> Iterator[Reason]:
-    for limit in limits(known.client):
+def _near_limits(facts: DiagnosisFacts) -> Iterator[Reason]:
+    for limit in limits(facts.client):
         if limit.is_nearly_reached:
             yield Reason(
                 "limit",
@@ -203,52 +206,63 @@ def _near_limits(known: DiagnosisFacts) -> Iterator[Reason]:
             )
 
 
-def _queries_first(known: DiagnosisFacts) -> Iterator[Reason]:
-    client = known.client
+def _queries_first(facts: DiagnosisFacts) -> Iterator[Reason]:
+    client = facts.client
     if client.queries and client.bytes_behind_queries:
-        first = client.queries[0]
+        first_query = client.queries[0]
         yield Reason(
             "query",
             f"{size(client.bytes_behind_queries)} wait for the results of its query "
-            f"{first.query_id!r} to leave first, which began {span(first.seconds)} ago.",
+            f"{first_query.query_id!r} to leave first, which began"
+            f" {span(first_query.seconds)} ago.",
             "A filter that an index answers, a limit (top_n) or a connection of its own for "
             "queries makes that shorter.",
         )
 
 
-def _replays(known: DiagnosisFacts) -> Iterator[Reason]:
-    for one in _some(known, lambda one: one.replay is not None and one.replay.is_behind):
-        replay = one.replay
+def _replays(facts: DiagnosisFacts) -> Iterator[Reason]:
+    for subscription in _matching_subscriptions(
+        facts,
+        lambda subscription: subscription.replay is not None and subscription.replay.is_behind,
+    ):
+        replay = subscription.replay
         if replay is None or replay.seconds_behind < _CATCHING_UP:
             continue
         yield Reason(
             "replay",
-            f"Subscription {one.sub_id!r} is {span(replay.seconds_behind)} behind the end of the "
-            f"log, with {number(replay.entries_behind, 'entry', 'entries')} left to be read.",
+            f"Subscription {subscription.sub_id!r} is {span(replay.seconds_behind)} behind the end"
+            f" of the log, with {number(replay.entries_behind, 'entry', 'entries')} left to be"
+            " read.",
             "A replay goes at the pace of its client: it ends by itself if the client reads faster "
             "than is published.",
-            is_trouble=known.client.is_behind,
+            is_trouble=facts.client.is_behind,
         )
 
 
-def _paused(known: DiagnosisFacts) -> Iterator[Reason]:
-    for one in _some(known, _is_paused):
+def _paused(facts: DiagnosisFacts) -> Iterator[Reason]:
+    for subscription in _matching_subscriptions(facts, _is_paused):
         yield Reason(
             "paused",
-            f"Subscription {one.sub_id!r} gets nothing, since its client has asked for that.",
+            f"Subscription {subscription.sub_id!r} gets nothing, since its client has asked for"
+            " that.",
             "The client resumes it.",
             is_trouble=False,
         )
 
 
-def _is_paused(one: SubscriptionFacts) -> bool:
-    has_paused_replay = one.replay is not None and one.replay.is_paused
-    return has_paused_replay or (one.consumer is not None and not one.consumer.requested_backlog)
+def _is_paused(subscription: SubscriptionFacts) -> bool:
+    has_paused_replay = subscription.replay is not None and subscription.replay.is_paused
+    return has_paused_replay or (
+        subscription.consumer is not None and not subscription.consumer.requested_backlog
+    )
 
 
-def _full_backlogs(known: DiagnosisFacts) -> Iterator[Reason]:
-    for one in _some(known, lambda one: one.consumer is not None and _is_full(one.consumer)):
-        consumer = one.consumer
+def _full_backlogs(facts: DiagnosisFacts) -> Iterator[Reason]:
+    for subscription in _matching_subscriptions(
+        facts,
+        lambda subscription: subscription.consumer is not None and _is_full(subscription.consumer),
+    ):
+        consumer = subscription.consumer
         if consumer is None:
             continue
         age = ""
@@ -256,7 +270,8 @@ def _full_backlogs(known: DiagnosisFacts) -> Iterator[Reason]:
             age = f", one of them for {span(max(consumer.oldest_lease_age_s, 0.0))}"
         yield Reason(
             "leases",
-            f"Subscription {one.sub_id!r} has {number(consumer.leased, 'message')} of queues{age}, "
+            f"Subscription {subscription.sub_id!r} has {number(consumer.leased, 'message')} of"
+            f" queues{age}, "
             f"and may have {consumer.lease_limit:,}: it gets none before it acknowledges some.",
             "Have it acknowledge sooner, or ask for a larger max_backlog (now "
             f"{consumer.requested_backlog:,}); MaxPerSubscriptionBacklog of the queue limits that.",
@@ -267,17 +282,22 @@ def _is_full(consumer: ConsumerFacts) -> bool:
     return consumer.leased >= consumer.lease_limit > 0
 
 
-def _held_back(known: DiagnosisFacts) -> Iterator[Reason]:
-    for one in _some(known, lambda one: one.consumer is not None and one.consumer.is_throttled):
+def _held_back(facts: DiagnosisFacts) -> Iterator[Reason]:
+    for subscription in _matching_subscriptions(
+        facts,
+        lambda subscription: (
+            subscription.consumer is not None and subscription.consumer.is_throttled
+        ),
+    ):
         yield Reason(
             "held back",
-            f"Subscription {one.sub_id!r} gets no messages of queues while its client does not "
-            "read what it has been sent.",
+            f"Subscription {subscription.sub_id!r} gets no messages of queues while its client does"
+            " not read what it has been sent.",
         )
 
 
-def _commands(known: DiagnosisFacts) -> Iterator[Reason]:
-    client = known.client
+def _commands(facts: DiagnosisFacts) -> Iterator[Reason]:
+    client = facts.client
     if client.has_blocked_commands:
         yield Reason(
             "commands wait",
@@ -294,13 +314,15 @@ def _commands(known: DiagnosisFacts) -> Iterator[Reason]:
         )
 
 
-def _costly_filters(known: DiagnosisFacts) -> Iterator[Reason]:
-    for one in _some(known, lambda one: one.engine_share >= _COSTLY):
+def _costly_filters(facts: DiagnosisFacts) -> Iterator[Reason]:
+    for subscription in _matching_subscriptions(
+        facts, lambda subscription: subscription.engine_share >= _COSTLY
+    ):
         yield Reason(
             "costly filter",
-            f"The filter of subscription {one.sub_id!r} takes {percent(one.engine_share)} of"
-            " the engine's "
-            f"time, {span(one.seconds_per_message or 0.0)} for each message of its topic."
+            f"The filter of subscription {subscription.sub_id!r} takes"
+            f" {percent(subscription.engine_share)} of the engine's "
+            f"time, {span(subscription.seconds_per_message or 0.0)} for each message of its topic."
             " Everybody "
             "waits for that.",
             "Have it demand first that some field equals a value, which an index decides, and "
@@ -308,33 +330,39 @@ def _costly_filters(known: DiagnosisFacts) -> Iterator[Reason]:
         )
 
 
-def _conflated(known: DiagnosisFacts) -> Iterator[Reason]:
-    for one in _some(known, lambda one: bool(one.pending_conflated)):
+def _conflated(facts: DiagnosisFacts) -> Iterator[Reason]:
+    for subscription in _matching_subscriptions(
+        facts, lambda subscription: bool(subscription.pending_conflated)
+    ):
         yield Reason(
             "conflation",
-            f"{number(one.pending_conflated or 0, 'message')} for subscription {one.sub_id!r}"
-            " wait for "
+            f"{number(subscription.pending_conflated or 0, 'message')} for subscription"
+            f" {subscription.sub_id!r} wait for "
             "its conflation interval to pass, as it has asked for.",
             is_trouble=False,
         )
 
 
-def _entitled(known: DiagnosisFacts) -> Iterator[Reason]:
-    for one in _some(known, lambda one: bool(one.limits)):
-        limit = one.limits[0]
-        others = len(one.limits) - 1
-        more = f", and of {number(others, 'other topic')} likewise" if others else ""
-        because = f" ({limit.rule})" if limit.rule else ""
+def _entitled(facts: DiagnosisFacts) -> Iterator[Reason]:
+    for subscription in _matching_subscriptions(
+        facts, lambda subscription: bool(subscription.limits)
+    ):
+        limit = subscription.limits[0]
+        other_count = len(subscription.limits) - 1
+        others_note = (
+            f", and of {number(other_count, 'other topic')} likewise" if other_count else ""
+        )
+        rule_note = f" ({limit.rule})" if limit.rule else ""
         yield Reason(
             "entitlement",
-            f"Of topic {limit.topic!r} its user may see {_seen(limit)}{because}{more}; so "
-            f"subscription {one.sub_id!r} gets nothing else.",
+            f"Of topic {limit.topic!r} its user may see {_visible_part(limit)}{rule_note}"
+            f"{others_note}; so subscription {subscription.sub_id!r} gets nothing else.",
             "Have whoever is in charge of permissions change them, if that is not as it is to be.",
             is_trouble=False,
         )
 
 
-def _seen(limit: LimitFacts) -> str:
+def _visible_part(limit: LimitFacts) -> str:
     """Return a phrase for the part of a topic that may be seen."""
     if limit.is_read_denied:
         return "nothing"
@@ -346,8 +374,8 @@ def _seen(limit: LimitFacts) -> str:
     return ", and ".join(parts)
 
 
-def _busy_engine(known: DiagnosisFacts) -> Iterator[Reason]:
-    client = known.client
+def _busy_engine(facts: DiagnosisFacts) -> Iterator[Reason]:
+    client = facts.client
     if client.engine_lag_s >= _BUSY_SECONDS:
         yield Reason(
             "busy engine",
@@ -359,11 +387,13 @@ def _busy_engine(known: DiagnosisFacts) -> Iterator[Reason]:
         )
 
 
-def _some(
-    known: DiagnosisFacts, is_one: Callable[[SubscriptionFacts], bool]
+def _matching_subscriptions(
+    facts: DiagnosisFacts, predicate: Callable[[SubscriptionFacts], bool]
 ) -> Iterator[SubscriptionFacts]:
-    found = [one for one in known.client.subscriptions if is_one(one)]
-    yield from found[:_MAX_OF_A_KIND]
+    matching = [
+        subscription for subscription in facts.client.subscriptions if predicate(subscription)
+    ]
+    yield from matching[:_MAX_OF_A_KIND]
 
 
 def _disconnect(client: ClientFacts) -> str:

@@ -1,4 +1,4 @@
-"""How fast a client reads, compared with the traffic for it: from its last samples."""
+"""The rate at which a client reads, compared with the traffic for it: from its last samples."""
 
 from __future__ import annotations
 
@@ -68,7 +68,9 @@ class ClientRates(NamedTuple):
 _UNKNOWN: Final = ClientRates(0.0, 0.0, 0.0, 0.0, 0.0)
 
 
-def marks(client: ClientFacts, interval: float, history: StatisticsHistory) -> list[ByteCounts]:
+def byte_counts(
+    client: ClientFacts, interval: float, history: StatisticsHistory
+) -> list[ByteCounts]:
     """Return a client's byte counts in the last samples, oldest first.
 
     Args:
@@ -91,19 +93,21 @@ def marks(client: ClientFacts, interval: float, history: StatisticsHistory) -> l
 
 
 def _counts(values: Sequence[str | int | float]) -> tuple[int, int, int]:
-    received, written, kept, sending = (int(value) for value in values)
-    return received, written, kept + sending
+    received, written, unsent, unacked = (int(value) for value in values)
+    return received, written, unsent + unacked
 
 
-def pace(client: ClientFacts, earlier: Sequence[ByteCounts]) -> ClientRates:
+def client_rates(client: ClientFacts, earlier_counts: Sequence[ByteCounts]) -> ClientRates:
     """Return the rates of a client.
 
     Args:
         client: its present facts.
-        earlier: its earlier byte counts, oldest first.
+        earlier_counts: its earlier byte counts, oldest first.
     """
     now = ByteCounts(client.collected_at, client.bytes_in, client.bytes_out, client.unread_bytes)
-    usable = [one for one in earlier if now.timestamp_s - one.timestamp_s >= _MIN_SECONDS]
+    usable = [
+        counts for counts in earlier_counts if now.timestamp_s - counts.timestamp_s >= _MIN_SECONDS
+    ]
     if not usable:
         return _UNKNOWN
     first, last = usable[0], usable[-1]
@@ -117,7 +121,7 @@ def pace(client: ClientFacts, earlier: Sequence[ByteCounts]) -> ClientRates:
     )
 
 
-def _read(earlier: ByteCounts, now: ByteCounts) -> float:
+def _read(previous: ByteCounts, now: ByteCounts) -> float:
     """Return the bytes a second that were read between two moments."""
-    count = now.written_bytes - now.unread_bytes - earlier.written_bytes + earlier.unread_bytes
-    return max(count, 0) / (now.timestamp_s - earlier.timestamp_s)
+    count = now.written_bytes - now.unread_bytes - previous.written_bytes + previous.unread_bytes
+    return max(count, 0) / (now.timestamp_s - previous.timestamp_s)

@@ -1,7 +1,7 @@
 """Pages: the tree for browsers.
 
-Programs take a value's page, and remove the tags: what is left is the value, and nothing else. So
-such a page has no title. The others let a person navigate the tree; no page has a script.
+Programs take a value's page, and remove the tags: the rest is the value, and nothing else. So
+such a page has no title. The others are for navigation of the tree; no page has a script.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ STYLE_SOURCE: Final = (
 """The source that a Content-Security-Policy has to allow for these pages."""
 
 _SHOWN_NAMES: Final = ("client_name", "topic", "name", "file_name", "sub_id")
-"""Fields by which a person knows an entry that is called by a number; the first one present."""
+"""Fields that name an entry for display if its id is a number; the first one present counts."""
 
 
 def leaf(text: str) -> bytes:
@@ -66,67 +66,78 @@ def page(title: str, body: Iterable[str], head: str = "") -> bytes:
     return "\n".join(lines).encode(errors="replace")
 
 
-def node(
-    tree: SnapshotTree, at: TreeTarget, moment: str, shown: Sequence[TreeNode], more: Sequence[str]
+def node_page(
+    tree: SnapshotTree,
+    target: TreeTarget,
+    timestamp: str,
+    nodes: Sequence[TreeNode],
+    extra_names: Sequence[str],
 ) -> bytes:
-    """Return the page of a node that is not a value.
+    """Return the page of a target that is not a value.
 
     Args:
-        tree: the tree of the node.
-        at: the node.
-        moment: of the sample.
-        shown: the places below it that the visitor may see.
-        more: names of further resources there that are not a part of samples.
+        tree: the tree of the target.
+        target: the target.
+        timestamp: of the sample.
+        nodes: the nodes below it that the requester may see.
+        extra_names: names of further resources there that are not a part of samples.
     """
-    names = at.names
-    return page(" / ".join(names), [*trail(names), *_node(tree, at, moment, shown, more)])
+    names = target.names
+    return page(
+        " / ".join(names),
+        [*trail(names), *_node_lines(tree, target, timestamp, nodes, extra_names)],
+    )
 
 
-def _node(
-    tree: SnapshotTree, at: TreeTarget, moment: str, shown: Sequence[TreeNode], more: Sequence[str]
+def _node_lines(
+    tree: SnapshotTree,
+    target: TreeTarget,
+    timestamp: str,
+    nodes: Sequence[TreeNode],
+    extra_names: Sequence[str],
 ) -> Iterator[str]:
-    yield f"<main><h1>{escape(at.names[-1])}</h1>"
-    below = [(link([*at.names, place.name]), place.name, "") for place in shown]
-    below += [(link([*at.names, name]), name, "") for name in more]
-    if at.place.has_entries and at.id is None:
-        below = list(_entries(tree, at))
-        yield f"<p>{len(below)} {'entry' if len(below) == 1 else 'entries'}</p>"
-    yield from links(below)
-    values = tree.values(at)
-    if at.place.resource is not None and values is not None:
+    yield f"<main><h1>{escape(target.names[-1])}</h1>"
+    link_rows = [(link([*target.names, node.name]), node.name, "") for node in nodes]
+    link_rows += [(link([*target.names, name]), name, "") for name in extra_names]
+    if target.node.has_entries and target.id is None:
+        link_rows = list(_entries(tree, target))
+        yield f"<p>{len(link_rows)} {'entry' if len(link_rows) == 1 else 'entries'}</p>"
+    yield from links(link_rows)
+    values = tree.values(target)
+    if target.node.resource is not None and values is not None:
         yield "<table><caption>Values</caption><tbody>"
         for field, text in zip(
-            at.place.resource.fields, texts_of(at.place.resource)(values), strict=True
+            target.node.resource.fields, texts_of(target.node.resource)(values), strict=True
         ):
-            href = escape(link([*at.names, field.name]))
+            href = escape(link([*target.names, field.name]))
             yield (
                 f'<tr><th scope="row"><a href="{href}">{field.name}</a></th>'
                 f"<td>{escape(text)}</td><td><small>{escape(field.description)}</small></td></tr>"
             )
         yield "</tbody></table>"
-    path = escape(at.path)
+    path = escape(target.path)
     yield (
-        f'<p><small>Sample of {moment}. Also as <a href="{path}.json">JSON</a> and '
+        f'<p><small>Sample of {timestamp}. Also as <a href="{path}.json">JSON</a> and '
         f'<a href="{path}.xml">XML</a>.</small></p></main>'
     )
 
 
-def _entries(tree: SnapshotTree, at: TreeTarget) -> Iterator[tuple[str, str, str]]:
-    fields = () if at.place.resource is None else at.place.resource.fields
+def _entries(tree: SnapshotTree, target: TreeTarget) -> Iterator[tuple[str, str, str]]:
+    fields = () if target.node.resource is None else target.node.resource.fields
     names = [field.name for field in fields]
-    known_by = next((names.index(name) for name in _SHOWN_NAMES if name in names), None)
-    for identity, values in tree.entries(at.place).items():
-        name = "" if known_by is None else str(values[known_by])
-        yield link([*at.names, identity]), identity, "" if name == identity else name
+    label_index = next((names.index(name) for name in _SHOWN_NAMES if name in names), None)
+    for identity, values in tree.entries(target.node).items():
+        name = "" if label_index is None else str(values[label_index])
+        yield link([*target.names, identity]), identity, "" if name == identity else name
 
 
-def links(below: Sequence[tuple[str, str, str]]) -> Iterator[str]:
+def links(rows: Sequence[tuple[str, str, str]]) -> Iterator[str]:
     """Yield lines with links: each has an address, a name, and another name or a description."""
-    if below:
+    if rows:
         yield "<ul>"
-        for href, name, known_as in below:
-            also = f" <small>{escape(known_as)}</small>" if known_as else ""
-            yield f'<li><a href="{escape(href)}">{escape(name)}</a>{also}</li>'
+        for href, name, label in rows:
+            note = f" <small>{escape(label)}</small>" if label else ""
+            yield f'<li><a href="{escape(href)}">{escape(name)}</a>{note}</li>'
         yield "</ul>"
 
 

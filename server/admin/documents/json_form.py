@@ -17,56 +17,56 @@ from server.admin.tree import ROOT, SnapshotTree, TreeNode, TreeTarget
 TreeContent: TypeAlias = "str | list[TreeContent] | dict[str, TreeContent]"
 
 
-def render(tree: SnapshotTree, node: TreeTarget, is_shown: Callable[[TreeNode], bool]) -> bytes:
-    """Return a node with all below it as JSON.
+def render(tree: SnapshotTree, target: TreeTarget, is_shown: Callable[[TreeNode], bool]) -> bytes:
+    """Return a target with all below it as JSON.
 
     Args:
-        tree: the tree of the node.
-        node: the node.
-        is_shown: returns whether the visitor may see a place.
+        tree: the tree of the target.
+        target: the part of the tree to return.
+        is_shown: returns whether the requester may see a node.
     """
-    found = nested(node, content(tree, node, is_shown))
+    document = nested(target, content(tree, target, is_shown))
     try:
-        return msgspec.json.encode(found)
+        return msgspec.json.encode(document)
     except UnicodeEncodeError:  # as with file names that are not text
-        return json.dumps(found).encode()
+        return json.dumps(document).encode()
 
 
-def nested(node: TreeTarget, inner: TreeContent) -> TreeContent:
+def nested(target: TreeTarget, inner: TreeContent) -> TreeContent:
     """Nest content at its place in the tree."""
-    if node.field is not None:
-        inner = {node.field.name: inner}
-    if node.id is not None:
-        inner = [{"id": node.id, **inner}] if isinstance(inner, dict) else [inner]
-    for name in reversed([ROOT, *filter(None, node.place.path.split("/"))]):
+    if target.field is not None:
+        inner = {target.field.name: inner}
+    if target.id is not None:
+        inner = [{"id": target.id, **inner}] if isinstance(inner, dict) else [inner]
+    for name in reversed([ROOT, *filter(None, target.node.path.split("/"))]):
         inner = {name: inner}
     return inner
 
 
 def content(
-    tree: SnapshotTree, node: TreeTarget, is_shown: Callable[[TreeNode], bool]
+    tree: SnapshotTree, target: TreeTarget, is_shown: Callable[[TreeNode], bool]
 ) -> TreeContent:
-    """Return the content of a node, as texts, lists and dictionaries."""
-    place = node.place
-    if node.field is not None:
-        return text_of(node.field, tree.value(node))
-    if place.has_entries and node.id is None:
-        return _entries(tree, place)
-    found: dict[str, TreeContent] = dict(named_texts(tree, node))
-    if node.id is None:
-        for name, below in place.children.items():
-            if is_shown(below):
-                found[name] = content(tree, TreeTarget(below), is_shown)
-    return found
+    """Return the content of a target, as texts, lists and dictionaries."""
+    node = target.node
+    if target.field is not None:
+        return text_of(target.field, tree.value(target))
+    if node.has_entries and target.id is None:
+        return _entries(tree, node)
+    texts: dict[str, TreeContent] = dict(named_texts(tree, target))
+    if target.id is None:
+        for name, child in node.children.items():
+            if is_shown(child):
+                texts[name] = content(tree, TreeTarget(child), is_shown)
+    return texts
 
 
-def _entries(tree: SnapshotTree, place: TreeNode) -> list[TreeContent]:
-    resource = place.resource
+def _entries(tree: SnapshotTree, node: TreeNode) -> list[TreeContent]:
+    resource = node.resource
     if resource is None:
         return []
     texts = texts_of(resource)
     names = ["id", *(field.name for field in resource.fields)]
     return [
         dict(zip(names, [identity, *texts(values)], strict=True))
-        for identity, values in tree.entries(place).items()
+        for identity, values in tree.entries(node).items()
     ]

@@ -33,24 +33,24 @@ class SeriesFormat(NamedTuple):
     format_footer: Callable[[TreeTarget], str]
 
 
-_MARK: Final = '"\\u0000"'
+_PLACEHOLDER: Final = '"\\u0000"'
 
 
-def _json_around(node: TreeTarget) -> tuple[str, str]:
+def _json_around(target: TreeTarget) -> tuple[str, str]:
     """Return the text before and after the values: values come last in the document."""
-    whole = msgspec.json.encode(json_form.nested(node, "\0")).decode()
-    before, _, after = whole.rpartition(_MARK)
+    document = msgspec.json.encode(json_form.nested(target, "\0")).decode()
+    before, _, after = document.rpartition(_PLACEHOLDER)
     return f"{before}[", f"]{after}"
 
 
-def _json_value(moment: str, value: str) -> str:
-    return msgspec.json.encode({"timestamp": moment, "value": value}).decode()
+def _json_value(timestamp: str, value: str) -> str:
+    return msgspec.json.encode({"timestamp": timestamp, "value": value}).decode()
 
 
-def _csv_value(moment: str, value: str) -> str:
-    if any(sign in value for sign in ',"\r\n'):
+def _csv_value(timestamp: str, value: str) -> str:
+    if any(character in value for character in ',"\r\n'):
         value = '"' + value.replace('"', '""') + '"'
-    return f"{moment},{value}\n"
+    return f"{timestamp},{value}\n"
 
 
 def _nothing(_node: TreeTarget) -> str:
@@ -62,15 +62,17 @@ FORMS: Final = {
     "csv": SeriesFormat("text/csv; charset=utf-8", _nothing, _csv_value, "", _nothing),
     "json": SeriesFormat(
         JSON,
-        lambda node: _json_around(node)[0],
+        lambda target: _json_around(target)[0],
         _json_value,
         ",",
-        lambda node: _json_around(node)[1],
+        lambda target: _json_around(target)[1],
     ),
     "xml": SeriesFormat(
         "application/xml; charset=utf-8",
         xml_form.before_values,
-        lambda moment, value: f"<sample timestamp='{moment}'>{xml_form.escape(value)}</sample>\n",
+        lambda timestamp, value: (
+            f"<sample timestamp='{timestamp}'>{xml_form.escape(value)}</sample>\n"
+        ),
         "",
         xml_form.after_values,
     ),

@@ -17,28 +17,28 @@ from server.admin.tree import INSTANCE, ROOT, TIMESTAMP_FIELD, TREE_NODES, TreeN
 def render() -> bytes:
     """Return the schema."""
     lines = ["# What the tree below /amps looks like in XML.", f"start = {ROOT}"]
-    for place in TREE_NODES.values():
-        lines += _place(place)
+    for node in TREE_NODES.values():
+        lines += _node_lines(node)
     return ("\n".join(lines) + "\n").encode()
 
 
-def _place(place: TreeNode) -> Iterator[str]:
-    fields = [] if place.resource is None else place.resource.fields
+def _node_lines(node: TreeNode) -> Iterator[str]:
+    fields = [] if node.resource is None else node.resource.fields
     values = [f"element {field.name} {{ text }}?" for field in fields]
-    if place.path == INSTANCE:
+    if node.path == INSTANCE:
         values.append(f"element {TIMESTAMP_FIELD} {{ text }}*")
-    below = [f"{_pattern(child)}?" for child in place.children.values()]
+    children = [f"{_pattern(child)}?" for child in node.children.values()]
     yield ""
-    if place.resource is not None and place.has_entries:
-        entry = f"{_pattern(place)}.entry"
-        yield f"{_pattern(place)} = element {place.name} {{ {entry}* }}"
-        yield f"{entry} = element {place.resource.entry} {{"
+    if node.resource is not None and node.has_entries:
+        entry = f"{_pattern(node)}.entry"
+        yield f"{_pattern(node)} = element {node.name} {{ {entry}* }}"
+        yield f"{entry} = element {node.resource.entry} {{"
         yield ",\n".join(f"  {part}" for part in ["attribute id { text }", *values])
     else:
-        yield f"{_pattern(place)} = element {place.name} {{"
-        yield ",\n".join(f"  {part}" for part in [*values, *below])
+        yield f"{_pattern(node)} = element {node.name} {{"
+        yield ",\n".join(f"  {part}" for part in [*values, *children])
     yield "}"
 
 
-def _pattern(place: TreeNode) -> str:
-    return ".".join([ROOT, *filter(None, place.path.split("/"))])
+def _pattern(node: TreeNode) -> str:
+    return ".".join([ROOT, *filter(None, node.path.split("/"))])

@@ -46,24 +46,24 @@ def texts_of(resource: Resource) -> Callable[[Sequence[StatisticValue]], list[st
     ]
 
     def texts(values: Sequence[StatisticValue]) -> list[str]:
-        found = list(map(str, values))
+        result = list(map(str, values))
         for index, field in numbers:
             if type(values[index]) is float or field.type is ColumnType.REAL:
                 value = values[index]
-                found[index] = text_of(field, value)
-        return found
+                result[index] = text_of(field, value)
+        return result
 
     return texts
 
 
-def named_texts(tree: SnapshotTree, node: TreeTarget) -> Iterator[tuple[str, str]]:
-    """Yield the values of an entry, or of a place that is one itself, with their names.
+def named_texts(tree: SnapshotTree, target: TreeTarget) -> Iterator[tuple[str, str]]:
+    """Yield the values of an entry, or of a node that is one itself, with their names.
 
     Those of the instance end with the moment of the sample.
     """
-    values, resource = tree.values(node), node.place.resource
+    values, resource = tree.values(target), target.node.resource
     if resource is not None and values is not None:
         names = [field.name for field in resource.fields]
         yield from zip(names, texts_of(resource)(values), strict=True)
-    if node.place.path == INSTANCE:
+    if target.node.path == INSTANCE:
         yield TIMESTAMP_FIELD, to_text(tree.snapshot.timestamp)

@@ -13,7 +13,7 @@ MIN_COMPRESSED_BODY_SIZE: Final = 1_024
 """Bytes from which on a body is compressed."""
 
 
-def encoded(request: HttpRequest, document: HttpDocument) -> tuple[bytes, str]:
+def encode_body(request: HttpRequest, document: HttpDocument) -> tuple[bytes, str]:
     """Return the bytes to send for a document, and their encoding; empty for none."""
     if len(document.content) < MIN_COMPRESSED_BODY_SIZE or not accepts_gzip(
         request.headers.get("accept-encoding", "")

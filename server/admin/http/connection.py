@@ -1,7 +1,7 @@
 """One connection: requests are read, answered and written one after the other, within limits.
 
 Bytes are read only while a request is awaited, so requests sent in advance (pipelined) stay in the
-socket and cost nothing but the kernel's buffer. Answers leave in pieces, and the next piece waits
+socket and cost nothing but the kernel's buffer. Answers are sent in chunks, and the next one waits
 until the peer has read enough of those before it. Every wait for the peer has a timeout.
 """
 
@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final
 
 import h11
 
-from server.admin.http.compression import encoded
+from server.admin.http.compression import encode_body
 from server.admin.http.conditional import is_unchanged
 from server.admin.http.limits import (
     LINGER_SECONDS,
@@ -34,8 +34,8 @@ from server.admin.http.messages import (
     HttpError,
     HttpRequest,
     HttpResponse,
-    say,
     split_target,
+    text_response,
 )
 from server.security.certificates import user_of
 
@@ -79,11 +79,11 @@ class HttpConnection:
 
     async def serve(self) -> None:
         """Answer requests until the peer or the server ends the connection."""
-        patience = self._limits.arrival_timeout_s
+        wait_s = self._limits.arrival_timeout_s
         try:
-            while await self._exchange(patience):
+            while await self._exchange(wait_s):
                 self._http.start_next_cycle()
-                patience = self._limits.idle_timeout_s
+                wait_s = self._limits.idle_timeout_s
                 await asyncio.sleep(0)  # other tasks run, even if pipelined requests wait here
         except (OSError, TimeoutError, asyncio.IncompleteReadError):
             self._writer.transport.abort()
@@ -94,17 +94,17 @@ class HttpConnection:
         """End it at once."""
         self._writer.transport.abort()
 
-    async def _exchange(self, patience: float) -> bool:
+    async def _exchange(self, wait_s: float) -> bool:
         """Answer one request.
 
         Args:
-            patience: seconds until it has to begin.
+            wait_s: seconds within which it has to begin.
 
         Returns:
             Whether another one may follow.
         """
         try:
-            request = await self._read_request(patience)
+            request = await self._read_request(wait_s)
         except HttpError as refusal:
             return await self._send_refusal(refusal)
         except h11.RemoteProtocolError as error:
@@ -114,12 +114,12 @@ class HttpConnection:
             return await self._send_refusal(HttpError(error.error_status_hint, text))
         if request is None:
             return False
-        begun = time.monotonic()
+        started_s = time.monotonic()
         self.is_waiting_for_peer = False
         response = await self._handle_request(request)
         if not self._server.send_budget.reserve(response.body):
             text = "So much is being sent already that this has to wait. Try again in a moment."
-            response = say(503, text, (("Retry-After", "10"),))
+            response = text_response(503, text, (("Retry-After", "10"),))
         try:
             size = await self._send_response(request, response)
         finally:
@@ -132,13 +132,13 @@ class HttpConnection:
                 path=request.path,
                 status=response.status,
                 bytes=size,
-                milliseconds=round((time.monotonic() - begun) * 1000, 1),
+                milliseconds=round((time.monotonic() - started_s) * 1000, 1),
             )
         return self._http.our_state is h11.DONE and self._http.their_state is h11.DONE
 
     # requests
 
-    async def _read_request(self, patience: float) -> HttpRequest | None:
+    async def _read_request(self, wait_s: float) -> HttpRequest | None:
         """Wait for a request; None if the peer has gone, or is silent.
 
         Raises:
@@ -150,7 +150,7 @@ class HttpConnection:
         loop = asyncio.get_running_loop()
         arrival_timeout_s = self._limits.arrival_timeout_s
         has_begun = bool(self._http.trailing_data[0])
-        limit = asyncio.timeout(arrival_timeout_s if has_begun else patience)
+        limit = asyncio.timeout(arrival_timeout_s if has_begun else wait_s)
         try:
             async with limit:
                 while (event := self._http.next_event()) is h11.NEED_DATA:
@@ -196,9 +196,9 @@ class HttpConnection:
         path, query = split_target(head.target.decode("ascii"))
         headers: dict[str, str] = {}
         for name, value in head.headers:
-            known = headers.get(name.decode("ascii"))
+            previous = headers.get(name.decode("ascii"))
             text = value.decode("latin-1")
-            headers[name.decode("ascii")] = text if known is None else f"{known}, {text}"
+            headers[name.decode("ascii")] = text if previous is None else f"{previous}, {text}"
         return HttpRequest(
             self._method,
             path,
@@ -216,7 +216,7 @@ class HttpConnection:
         try:
             return await self._server.handler(request)
         except HttpError as refusal:
-            return say(refusal.status, str(refusal), refusal.headers)
+            return text_response(refusal.status, str(refusal), refusal.headers)
         except Exception as error:  # a defect: the client gets a reference to the log only
             reference = next(_references)
             self._server.log.emit(
@@ -225,13 +225,15 @@ class HttpConnection:
             text = (
                 f"This should not happen. The log says more: entry 19-0007, reference {reference}."
             )
-            return say(500, text)
+            return text_response(500, text)
 
     async def _send_refusal(self, refusal: HttpError) -> bool:
         """Answer an invalid request, and end the connection."""
         if self._http.our_state not in (h11.IDLE, h11.SEND_RESPONSE):
             return False
-        response = say(refusal.status, str(refusal), (*refusal.headers, ("Connection", "close")))
+        response = text_response(
+            refusal.status, str(refusal), (*refusal.headers, ("Connection", "close"))
+        )
         await self._send_response(HttpRequest(self._method, "/", {}, {}), response)
         await self._linger()
         return False
@@ -260,7 +262,7 @@ class HttpConnection:
                 self._encode_head(response, [("Content-Type", response.content_type)])
             )
             return await self._send_stream(body) if has_body else await self._send_end()
-        content, encoding = encoded(request, body)
+        content, encoding = encode_body(request, body)
         headers = [("Vary", "Accept-Encoding")]
         if response.status != HTTPStatus.NO_CONTENT:
             headers += [("Content-Type", body.content_type), ("Content-Length", str(len(content)))]
@@ -268,13 +270,13 @@ class HttpConnection:
             headers.append(("ETag", body.etag))
         if encoding:
             headers.append(("Content-Encoding", encoding))
-        head = self._encode_head(response, headers)  # which leaves together with the first piece
+        head = self._encode_head(response, headers)  # sent together with the first chunk
         if not has_body or not content:
             await self._write_and_drain(head)
             return await self._send_end()
         for start in range(0, len(content), SEND_CHUNK_SIZE):
-            piece = self._http.send(h11.Data(data=content[start : start + SEND_CHUNK_SIZE])) or b""
-            await self._write_and_drain(head + piece)
+            chunk = self._http.send(h11.Data(data=content[start : start + SEND_CHUNK_SIZE])) or b""
+            await self._write_and_drain(head + chunk)
             head = b""
         await self._send_end()
         return len(content)
@@ -283,12 +285,12 @@ class HttpConnection:
         if response.last_modified:
             headers.append(("Last-Modified", response.last_modified))
         headers += response.headers
-        given = {name.lower() for name, _ in headers} - {"vary"}
-        headers += [each for each in self._server.headers if each[0].lower() not in given]
+        names = {name.lower() for name, _ in headers} - {"vary"}
+        headers += [header for header in self._server.headers if header[0].lower() not in names]
         head = h11.Response(
             status_code=response.status,
             reason=HTTPStatus(response.status).phrase.encode(),
-            headers=[("Date", formatdate(usegmt=True)), *_joined(headers)],
+            headers=[("Date", formatdate(usegmt=True)), *_join_vary(headers)],
         )
         return self._http.send(head) or b""
 
@@ -307,7 +309,7 @@ class HttpConnection:
 
         Raises:
             ConnectionAbortedError: creating it failed. Sent bytes cannot be taken back, so the
-                answer is cut off, which tells the client that it is incomplete.
+                answer is cut off, so that the client detects that it is incomplete.
         """
         try:
             return await anext(body, None)
@@ -322,30 +324,30 @@ class HttpConnection:
         await self._write_and_drain(self._http.send(h11.EndOfMessage()))
         return 0
 
-    async def _write_and_drain(self, octets: bytes | None) -> None:
+    async def _write_and_drain(self, data: bytes | None) -> None:
         """Send, and wait until the peer has read enough of it.
 
         Raises:
             OSError: the peer has gone.
             TimeoutError: it does not read.
         """
-        self._write(octets)
+        self._write(data)
         self.is_waiting_for_peer = True
         async with asyncio.timeout(self._limits.write_timeout_s):
             await self._writer.drain()
         self.is_waiting_for_peer = False
         self._server.record_progress(self)
 
-    def _write(self, octets: bytes | None) -> None:
+    def _write(self, data: bytes | None) -> None:
         """Send.
 
         Raises:
-            ConnectionResetError: the peer has gone, perhaps while the next piece was prepared.
+            ConnectionResetError: the peer has gone, perhaps while the next chunk was prepared.
         """
         if self._writer.is_closing():  # a closing transport would raise something else than OSError
             raise ConnectionResetError
-        if octets:
-            self._writer.write(octets)
+        if data:
+            self._writer.write(data)
 
 
 _TOO_LARGE: Final = HttpError(
@@ -375,7 +377,7 @@ def _check_head(head: h11.Request) -> None:
         raise HttpError(400, "The request has two lengths: Transfer-Encoding, and another one.")
 
 
-def _joined(headers: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
+def _join_vary(headers: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
     """Return the headers, with one Vary for all."""
     varying = [value for name, value in headers if name.lower() == "vary"]
     others = [(name, value) for name, value in headers if name.lower() != "vary"]

@@ -46,7 +46,7 @@ class HttpLimits:
             one, from the connection's beginning.
         idle_timeout_s: seconds that a connection may stay without a request: longer than the minute
             at which most programs poll.
-        write_timeout_s: seconds that a peer may take to read the last piece, `SEND_CHUNK_SIZE`
+        write_timeout_s: seconds that a peer may take to read the last chunk, `SEND_CHUNK_SIZE`
             bytes at most.
     """
 

@@ -93,12 +93,12 @@ def split_target(target: str) -> tuple[str, dict[str, str]]:
         target = f"{parts.path or '/'}?{parts.query}"
     path, _, query = target.partition("?")
     try:
-        found = parse_qsl(query, keep_blank_values=True, max_num_fields=MAX_QUERY_PARAMETERS)
+        parameters = parse_qsl(query, keep_blank_values=True, max_num_fields=MAX_QUERY_PARAMETERS)
     except ValueError:
         raise HttpError(
             400, f"The query has more than {MAX_QUERY_PARAMETERS} parameters."
         ) from None
-    return path, dict(found)
+    return path, dict(parameters)
 
 
 class HttpDocument:
@@ -121,8 +121,8 @@ class HttpDocument:
     @cached_property
     def compressed(self) -> bytes:
         """The content, compressed by gzip."""
-        packer = zlib.compressobj(level=1, wbits=31)
-        return packer.compress(self.content) + packer.flush()
+        compressor = zlib.compressobj(level=1, wbits=31)
+        return compressor.compress(self.content) + compressor.flush()
 
 
 HttpBody: TypeAlias = HttpDocument | AsyncGenerator[bytes, None]
@@ -148,7 +148,7 @@ class HttpResponse:
     last_modified: str = ""
 
 
-def say(status: int, text: str, headers: HttpHeaders = ()) -> HttpResponse:
+def text_response(status: int, text: str, headers: HttpHeaders = ()) -> HttpResponse:
     """Return an answer that consists of a short text.
 
     Args:

@@ -17,8 +17,10 @@ from server.transports.tls_acceptor import TlsAcceptor
 from server.util.log_protocol import ServerLog
 from server.util.rate_limited_log import RateLimitedLog, host_of, on_running_loop
 
-_SAY_AGAIN_SECONDS: Final = 10.0
-_FULL: Final = b"HTTP/1.1 503 Service Unavailable\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
+_LOG_INTERVAL_SECONDS: Final = 10.0
+_UNAVAILABLE_RESPONSE: Final = (
+    b"HTTP/1.1 503 Service Unavailable\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
+)
 
 
 class HttpServer:
@@ -27,16 +29,16 @@ class HttpServer:
     Args:
         handler: answers requests.
         headers: headers that all answers have, unless they set the same header themselves.
-        descriptors: tells whether another connection may use a descriptor.
+        descriptors: decides whether another connection may use a descriptor.
         log: the log.
         limits: the maximum number of connections, and their timeouts.
 
     Attributes:
-        handler: see above.
-        headers: see above.
-        log: see above.
+        handler: answers requests.
+        headers: headers that all answers have, unless they set the same header themselves.
+        log: the log.
         rate_limited_log: the rate-limited log of failures that peers cause.
-        limits: see above.
+        limits: the maximum number of connections, and their timeouts.
         send_budget: the bodies that are being sent.
     """
 
@@ -57,7 +59,7 @@ class HttpServer:
         self.send_budget = SendBudget()
         self._acceptors: list[asyncio.Server | TlsAcceptor] = []
         self._connections: OrderedDict[HttpConnection, asyncio.Task[None]] = OrderedDict()
-        self._limit_logged_at = -_SAY_AGAIN_SECONDS
+        self._limit_logged_at = -_LOG_INTERVAL_SECONDS
 
     async def serve(self, sockets: Sequence[socket.socket], context: ssl.SSLContext | None) -> None:
         """Accept connections from now on.
@@ -67,14 +69,16 @@ class HttpServer:
             context: the TLS context; None without TLS.
         """
         loop = asyncio.get_running_loop()
-        for listening in sockets:
+        for listening_socket in sockets:
             if context is None:
                 self._acceptors.append(
-                    await loop.create_server(self._make_protocol, sock=listening)
+                    await loop.create_server(self._make_protocol, sock=listening_socket)
                 )
             else:
                 self._acceptors.append(
-                    TlsAcceptor(listening, context, self._make_protocol, self._descriptors, self)
+                    TlsAcceptor(
+                        listening_socket, context, self._make_protocol, self._descriptors, self
+                    )
                 )
 
     def set_tls_context(self, context: ssl.SSLContext) -> None:
@@ -109,10 +113,10 @@ class HttpServer:
         return asyncio.StreamReaderProtocol(reader, self._on_connection)
 
     def _on_connection(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        connected = writer.get_extra_info("socket")
-        has_room = connected is not None and self._descriptors.has_room(connected.fileno())
+        accepted = writer.get_extra_info("socket")
+        has_room = accepted is not None and self._descriptors.has_room(accepted.fileno())
         if not has_room or not self._evict_idle_connection():
-            writer.write(_FULL)
+            writer.write(_UNAVAILABLE_RESPONSE)
             writer.close()
             return
         connection = HttpConnection(reader, writer, self)
@@ -128,10 +132,12 @@ class HttpServer:
         if len(self._connections) < self.limits.max_connections:
             return True
         now = asyncio.get_running_loop().time()
-        if now - self._limit_logged_at >= _SAY_AGAIN_SECONDS:
+        if now - self._limit_logged_at >= _LOG_INTERVAL_SECONDS:
             self._limit_logged_at = now
             self.log.emit("19-0010", most=self.limits.max_connections)
-        oldest = next((one for one in self._connections if one.is_waiting_for_peer), None)
+        oldest = next(
+            (connection for connection in self._connections if connection.is_waiting_for_peer), None
+        )
         if oldest is None:
             return False
         self._abort_connection(oldest)

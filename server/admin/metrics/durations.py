@@ -56,40 +56,46 @@ class _HistogramCopy(NamedTuple):
 
 def histograms(distributions: Iterable[Distribution]) -> list[MetricFamily]:
     """Return a family of the distributions of each name, which come one after another."""
-    return [_family(list(group)) for _, group in groupby(distributions, key=lambda one: one.name)]
+    return [
+        _family(list(group))
+        for _, group in groupby(distributions, key=lambda distribution: distribution.name)
+    ]
 
 
 def _family(group: list[Distribution]) -> MetricFamily:
     first, scale = group[0], _SCALES[group[0].unit]
-    read = [
-        _HistogramCopy(one.entry, list(one.histogram.counts), one.histogram.total) for one in group
+    copies = [
+        _HistogramCopy(copy.entry, list(copy.histogram.counts), copy.histogram.total)
+        for copy in group
     ]
-    told, rest = read[:MAX_HISTOGRAM_ENTRIES], read[MAX_HISTOGRAM_ENTRIES:]
+    listed, rest = copies[:MAX_HISTOGRAM_ENTRIES], copies[MAX_HISTOGRAM_ENTRIES:]
     if rest:
-        counts = [sum(column) for column in zip(*(one.counts for one in rest), strict=True)]
-        told.append(_HistogramCopy(REST, counts, sum(one.total for one in rest)))
-    sizes = scale.exponents if len(told) == 1 else scale.exponents[::2]
-    samples = [line for one in told for line in _lines(one, scale, sizes)]
-    about = f"{first.description[0].upper()}{first.description[1:]}."
+        counts = [sum(column) for column in zip(*(copy.counts for copy in rest), strict=True)]
+        listed.append(_HistogramCopy(REST, counts, sum(copy.total for copy in rest)))
+    sizes = scale.exponents if len(listed) == 1 else scale.exponents[::2]
+    samples = [line for copy in listed for line in _lines(copy, scale, sizes)]
+    description = f"{first.description[0].upper()}{first.description[1:]}."
     return MetricFamily(
-        f"amperage_{first.name}_{scale.unit}", "histogram", about, samples, scale.unit
+        f"amperage_{first.name}_{scale.unit}", "histogram", description, samples, scale.unit
     )
 
 
-def _lines(numbers: _HistogramCopy, scale: _Scale, sizes: range) -> list[MetricSample]:
-    own = {"queue": numbers.queue} if numbers.queue else {}
+def _lines(histogram: _HistogramCopy, scale: _Scale, sizes: range) -> list[MetricSample]:
+    queue_label = {"queue": histogram.queue} if histogram.queue else {}
     lines = []
-    below = done = 0
+    cumulative_count = next_index = 0
     for size in sizes:
-        below += sum(numbers.counts[done : size + 1])
-        done = size + 1
+        cumulative_count += sum(histogram.counts[next_index : size + 1])
+        next_index = size + 1
         end = round(((1 << size) - scale.exponent_offset) * scale.factor, 6)
-        lines.append(MetricSample("_bucket", labels({**own, "le": repr(end)}), below))
-    count = sum(numbers.counts)
-    total = round(numbers.total * scale.factor, 6)
+        lines.append(
+            MetricSample("_bucket", labels({**queue_label, "le": repr(end)}), cumulative_count)
+        )
+    count = sum(histogram.counts)
+    total = round(histogram.total * scale.factor, 6)
     return [
         *lines,
-        MetricSample("_bucket", labels({**own, "le": "+Inf"}), count),
-        MetricSample("_count", labels(own), count),
-        MetricSample("_sum", labels(own), total),
+        MetricSample("_bucket", labels({**queue_label, "le": "+Inf"}), count),
+        MetricSample("_count", labels(queue_label), count),
+        MetricSample("_sum", labels(queue_label), total),
     ]

@@ -58,25 +58,27 @@ _SUFFIXES: Final = {"counter": "_total", "info": "_info"}
 
 
 def counter(
-    name: str, about: str, samples: Iterable[tuple[str, float]], unit: str = ""
+    name: str, description: str, samples: Iterable[tuple[str, float]], unit: str = ""
 ) -> MetricFamily:
     """Return a family of a value that only grows, from pairs of labels and number."""
     return MetricFamily(
-        name, "counter", about, [MetricSample("_total", *one) for one in samples], unit
+        name, "counter", description, [MetricSample("_total", *sample) for sample in samples], unit
     )
 
 
 def gauge(
-    name: str, about: str, samples: Iterable[tuple[str, float]], unit: str = ""
+    name: str, description: str, samples: Iterable[tuple[str, float]], unit: str = ""
 ) -> MetricFamily:
     """Return a family of a value that goes up and down, from pairs of labels and number."""
-    return MetricFamily(name, "gauge", about, [MetricSample("", *one) for one in samples], unit)
+    return MetricFamily(
+        name, "gauge", description, [MetricSample("", *sample) for sample in samples], unit
+    )
 
 
 def labels(pairs: Mapping[str, str]) -> str:
     """Return labels as text: in braces, or nothing if there are none."""
-    written = ",".join([f'{name}="{_quoted(value)}"' for name, value in pairs.items()])
-    return f"{{{written}}}" if written else ""
+    text = ",".join([f'{name}="{_quoted(value)}"' for name, value in pairs.items()])
+    return f"{{{text}}}" if text else ""
 
 
 def render(families: Iterable[MetricFamily], form: ExpositionFormat) -> bytes:
@@ -103,8 +105,8 @@ def form_for(accept: str) -> ExpositionFormat:
 
 
 def _parameter(parameters: Iterable[str], name: str, default: str) -> str:
-    found = (part.partition("=") for part in parameters)
-    return next((value.strip('"') for key, _, value in found if key == name), default)
+    pairs = (part.partition("=") for part in parameters)
+    return next((value.strip('"') for key, _, value in pairs if key == name), default)
 
 
 def _weight(parameters: Iterable[str]) -> float:
@@ -125,16 +127,16 @@ def _open_metrics(family: MetricFamily) -> Iterator[str]:
 def _prometheus(family: MetricFamily) -> Iterator[str]:
     """Yield lines: in the older format names always have the suffix, and type `info` is missing."""
     name = family.name + _SUFFIXES.get(family.type, "")
-    about = family.description.replace("\\", r"\\").replace("\n", r"\n")
-    yield f"# HELP {name} {about}"
+    description = family.description.replace("\\", r"\\").replace("\n", r"\n")
+    yield f"# HELP {name} {description}"
     yield f"# TYPE {name} {'gauge' if family.type == 'info' else family.type}"
     yield from _samples(family)
 
 
 def _samples(family: MetricFamily) -> Iterator[str]:
     name = family.name
-    for suffix, written, value in family.samples:
-        yield f"{name}{suffix}{written} {value}"
+    for suffix, label_text, value in family.samples:
+        yield f"{name}{suffix}{label_text} {value}"
 
 
 def _quoted(text: str) -> str:

@@ -46,25 +46,25 @@ class SeriesLimit:
     ) -> list[MetricFamily]:
         entries = snapshot.entries.get(group.resource.path, {})
         rows = {name: row for name, row in entries.items() if name != group.excluded_entry}
-        told = list(rows.items())[: self.max_entries]
+        listed = list(rows.items())[: self.max_entries]
         rest = list(rows.values())[self.max_entries :]
         self.omitted_series += len(rest) * len(group.metrics)
-        written = _labels(group, told)
+        label_texts = _labels(group, listed)
         summed = [labels(dict.fromkeys(group.labels, REST))] if rest and self.sums_rest else []
         families = []
         for metric in group.metrics:
-            place = _place(group, metric.field)
-            values = [_number(row[place], metric.scale) for _, row in told]
+            column = _column(group, metric.field)
+            values = [_number(row[column], metric.scale) for _, row in listed]
             if summed:
                 values.append(
-                    _together(metric, [_number(row[place], metric.scale) for row in rest])
+                    _combine(metric, [_number(row[column], metric.scale) for row in rest])
                 )
-            samples = zip([*written, *summed], values, strict=True)
+            samples = zip([*label_texts, *summed], values, strict=True)
             families.append(_family(group, metric, samples))
         return families
 
 
-def _place(group: MetricGroup, name: str) -> int:
+def _column(group: MetricGroup, name: str) -> int:
     return [one.name for one in group.resource.fields].index(name)
 
 
@@ -72,14 +72,14 @@ def _labels(
     group: MetricGroup, entries: Iterable[tuple[str, tuple[StatisticValue, ...]]]
 ) -> list[str]:
     """Return the labels of each entry."""
-    places = {
-        label: None if name == ID else _place(group, name) for label, name in group.labels.items()
+    columns = {
+        label: None if name == ID else _column(group, name) for label, name in group.labels.items()
     }
     return [
         labels(
             {
-                label: identity if place is None else str(row[place])
-                for label, place in places.items()
+                label: identity if column is None else str(row[column])
+                for label, column in columns.items()
             }
         )
         for identity, row in entries
@@ -93,7 +93,7 @@ def _number(value: StatisticValue, scale: float) -> float:
     return value if scale == 1 else round(value * scale, 9)
 
 
-def _together(metric: Metric, values: list[float]) -> float:
+def _combine(metric: Metric, values: list[float]) -> float:
     """Combine entries: ages and shares do not add up, so return their largest, else the sum."""
     return max(values) if metric.unit in (SECONDS, RATIO) else sum(values)
 
@@ -101,13 +101,13 @@ def _together(metric: Metric, values: list[float]) -> float:
 def _family(
     group: MetricGroup, metric: Metric, samples: Iterable[tuple[str, float]]
 ) -> MetricFamily:
-    field = group.resource.fields[_place(group, metric.field)]
+    field = group.resource.fields[_column(group, metric.field)]
     make = counter if field.kind is MeasurementKind.CUMULATIVE else gauge
-    about = field.description.removesuffix("; not in AMPS").replace("microseconds", "seconds")
-    where = f"/amps/{group.resource.path}"
+    description = field.description.removesuffix("; not in AMPS").replace("microseconds", "seconds")
+    path = f"/amps/{group.resource.path}"
     return make(
         f"{group.prefix}_{metric.name}",
-        f"{about[0].upper()}{about[1:]}; see {where}.",
+        f"{description[0].upper()}{description[1:]}; see {path}.",
         samples,
         metric.unit,
     )

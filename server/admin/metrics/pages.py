@@ -30,35 +30,40 @@ def families_of(
     snapshot: StatisticsSnapshot, distributions: Sequence[Distribution]
 ) -> list[MetricFamily]:
     """Return all families of /metrics."""
-    bound = SeriesLimit()
-    found = bound.families(snapshot, GROUPS)
+    series_limit = SeriesLimit()
+    families = series_limit.families(snapshot, GROUPS)
     return [
         *summaries(snapshot),
-        *found,
+        *families,
         *histograms(distributions),
         *process(snapshot),
         gauge(
             "amperage_series_left_out",
             "Series of topics, queues and the like that are summed up as `other`.",
-            [("", bound.omitted_series)],
+            [("", series_limit.omitted_series)],
         ),
     ]
 
 
 def details_of(snapshot: StatisticsSnapshot, name: str) -> list[MetricFamily]:
     """Return the families of a group at /metrics/detailed."""
-    bound = SeriesLimit(MAX_DETAILED_ENTRIES, sums_rest=False)
-    found = bound.families(snapshot, DETAILED[name])
-    about = "Series that there would be, were there no bound."
-    return [*found, gauge("amperage_detailed_series_left_out", about, [("", bound.omitted_series)])]
+    series_limit = SeriesLimit(MAX_DETAILED_ENTRIES, sums_rest=False)
+    families = series_limit.families(snapshot, DETAILED[name])
+    description = "Series that there would be, were there no bound."
+    return [
+        *families,
+        gauge(
+            "amperage_detailed_series_left_out", description, [("", series_limit.omitted_series)]
+        ),
+    ]
 
 
 class MetricsPage:
-    """Answers requests. A document is rendered once per sample, however often it is requested.
+    """Answers requests. A document is rendered once per sample, for any number of requests.
 
     Args:
         monitoring: has the samples.
-        access: checks the visitor's entitlement.
+        access: checks the requester's entitlement.
         distributions: of durations and sizes; read from any thread.
     """
 
@@ -74,26 +79,30 @@ class MetricsPage:
         self._document_cache: dict[tuple[str, ExpositionFormat], HttpDocument] = {}
         self._cached_snapshot: StatisticsSnapshot | None = None
 
-    async def handle_request(self, request: HttpRequest, visitor: Requester) -> HttpResponse:
+    async def handle_request(self, request: HttpRequest, requester: Requester) -> HttpResponse:
         """Return all metrics.
 
         Raises:
-            HttpError: the visitor may not see them, or there is no sample yet.
+            HttpError: the requester may not see them, or there is no sample yet.
         """
-        await self._access.require_access(visitor, f"/{PATH}")
+        await self._access.require_access(requester, f"/{PATH}")
         return await self._respond(request, "")
 
-    async def handle_detail_request(self, request: HttpRequest, visitor: Requester) -> HttpResponse:
+    async def handle_detail_request(
+        self, request: HttpRequest, requester: Requester
+    ) -> HttpResponse:
         """Return the metrics of each entry of a group.
 
         Raises:
-            HttpError: the visitor may not see them, or the request names no group.
+            HttpError: the requester may not see them, or the request names no group.
         """
-        await self._access.require_access(visitor, f"/{PATH}/{DETAILED_PATH}")
+        await self._access.require_access(requester, f"/{PATH}/{DETAILED_PATH}")
         name = request.query.get("family", "")
         if name not in DETAILED:
-            known = ", ".join(DETAILED)
-            raise HttpError(400, f"There is no family {name!r}: expected ?family= one of {known}.")
+            family_names = ", ".join(DETAILED)
+            raise HttpError(
+                400, f"There is no family {name!r}: expected ?family= one of {family_names}."
+            )
         return await self._respond(request, name)
 
     async def _respond(self, request: HttpRequest, name: str) -> HttpResponse:

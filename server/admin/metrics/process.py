@@ -23,7 +23,7 @@ _VIRTUAL: Final = [field.name for field in MEMORY.fields].index("vmsize")
 def process(snapshot: StatisticsSnapshot) -> list[MetricFamily]:
     """Return the families: memory as of the sample, all else as of now."""
     memory = next(iter(snapshot.entries.get(MEMORY.path, {}).values()), (0, 0))
-    most_open, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    max_open, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return [
         counter(
             "process_cpu_seconds",
@@ -50,7 +50,7 @@ def process(snapshot: StatisticsSnapshot) -> list[MetricFamily]:
             "seconds",
         ),
         gauge("process_open_fds", "Open files and sockets.", [("", _open())]),
-        gauge("process_max_fds", "How many may be open.", [("", most_open)]),
+        gauge("process_max_fds", "How many may be open.", [("", max_open)]),
     ]
 
 

@@ -32,7 +32,7 @@ class _ClientMetric(NamedTuple):
     unit: str = ""
 
 
-_OF_CLIENTS: Final = (
+_CLIENT_METRICS: Final = (
     _ClientMetric(
         "subscription_count", "amperage_subscriptions", "Subscriptions of all clients.", sum
     ),
@@ -89,46 +89,48 @@ def _instance(snapshot: StatisticsSnapshot) -> MetricFamily:
         name: str(_of_instance(snapshot, name))
         for name in ("name", "version", "description", "environment")
     }
-    about = "Which instance this is."
+    description = "Which instance this is."
     return MetricFamily(
-        "amperage_instance", "info", about, [MetricSample("_info", labels(pairs), 1)]
+        "amperage_instance", "info", description, [MetricSample("_info", labels(pairs), 1)]
     )
 
 
 def _of_instance(snapshot: StatisticsSnapshot, name: str) -> StatisticValue:
     row = next(iter(snapshot.entries.get(INSTANCE.path, {}).values()), None)
-    return "" if row is None else row[_place(INSTANCE, name)]
+    return "" if row is None else row[_column(INSTANCE, name)]
 
 
 def _clients(snapshot: StatisticsSnapshot) -> list[MetricFamily]:
     """Return gauges of clients by transport: they may decrease when clients leave."""
-    name = _place(TRANSPORTS, "name")
+    name_column = _column(TRANSPORTS, "name")
     rows = list(snapshot.entries.get(TRANSPORTS.path, {}).values())
-    transports = [str(row[name]) for row in rows[:MAX_LISTED_ENTRIES]]
-    place = _place(CLIENTS, "transport")
-    through: Mapping[str, list[tuple[StatisticValue, ...]]] = defaultdict(list)
+    transports = [str(row[name_column]) for row in rows[:MAX_LISTED_ENTRIES]]
+    transport_column = _column(CLIENTS, "transport")
+    rows_by_transport: Mapping[str, list[tuple[StatisticValue, ...]]] = defaultdict(list)
     for row in snapshot.entries.get(CLIENTS.path, {}).values():
-        through[str(row[place])].append(row)
+        rows_by_transport[str(row[transport_column])].append(row)
     return [
         gauge(
-            one.name,
-            one.description,
+            metric.name,
+            metric.description,
             [
                 (
                     labels({"transport": transport}),
-                    one.combine([0, *_numbers(through[transport], _place(CLIENTS, one.field))]),
+                    metric.combine(
+                        [0, *_numbers(rows_by_transport[transport], _column(CLIENTS, metric.field))]
+                    ),
                 )
                 for transport in transports
             ],
-            one.unit,
+            metric.unit,
         )
-        for one in _OF_CLIENTS
+        for metric in _CLIENT_METRICS
     ]
 
 
-def _numbers(rows: Iterable[tuple[StatisticValue, ...]], place: int) -> list[float]:
-    return [value for row in rows if not isinstance(value := row[place], str)]
+def _numbers(rows: Iterable[tuple[StatisticValue, ...]], column: int) -> list[float]:
+    return [value for row in rows if not isinstance(value := row[column], str)]
 
 
-def _place(resource: Resource, name: str) -> int:
+def _column(resource: Resource, name: str) -> int:
     return [field.name for field in resource.fields].index(name)

@@ -1,4 +1,4 @@
-"""The groups of an instance: their entries, and the implementation of each deed."""
+"""The groups of an instance: their entries, and the implementation of each operation."""
 
 from __future__ import annotations
 
@@ -64,54 +64,58 @@ def _requested(actions: Iterable[RequestedAction]) -> OperationGroup:
         by_path.setdefault(action.path, []).append(action)
 
     async def post(
-        those: Sequence[RequestedAction], _id: str, parameters: OperationParameters
+        path_actions: Sequence[RequestedAction], _id: str, parameters: OperationParameters
     ) -> str:
-        if own := [name for name in parameters if name.startswith(RESERVED_PREFIX)]:
+        if reserved := [name for name in parameters if name.startswith(RESERVED_PREFIX)]:
             raise OperationError(
                 f"Variables that begin with {RESERVED_PREFIX} are set by the instance, and not by "
-                f"parameters of a request: {', '.join(own)}."
+                f"parameters of a request: {', '.join(reserved)}."
             )
         values = {name: text_to_bytes(value) for name, value in parameters.items()}
-        for action in those:
+        for action in path_actions:
             action.post(values)
-        return f"{' and '.join(action.name for action in those)}: begun."
+        return f"{' and '.join(action.name for action in path_actions)}: begun."
 
-    deeds = (
+    operations = (
         AdminOperation(
             path,
-            "; ".join(action.description for action in those if action.description),
-            partial(post, those),
-            tuple(dict.fromkeys(name for action in those for name in action.required_parameters)),
-            display_name=" and ".join(action.name for action in those),
+            "; ".join(action.description for action in path_actions if action.description),
+            partial(post, path_actions),
+            tuple(
+                dict.fromkeys(
+                    name for action in path_actions for name in action.required_parameters
+                )
+            ),
+            display_name=" and ".join(action.name for action in path_actions),
         )
-        for path, those in by_path.items()
+        for path, path_actions in by_path.items()
     )
-    return OperationGroup(("actions",), tuple(deeds))
+    return OperationGroup(("actions",), tuple(operations))
 
 
 def _authorization(services: ActionServices) -> OperationGroup:
-    async def reset(what: str, _parameters: OperationParameters) -> str:
-        if what == "authentication":
+    async def reset(subject: str, _parameters: OperationParameters) -> str:
+        if subject == "authentication":
             reset_authentication(services.engine)
         else:
             reset_entitlement(services.engine)
-        return f"{what} has been reset."
+        return f"{subject} has been reset."
 
-    about = "forget what is kept about earlier decisions"
-    deeds = (AdminOperation("reset", about, reset, ends_sessions=True),)
+    description = "forget what is kept about earlier decisions"
+    operations = (AdminOperation("reset", description, reset, ends_sessions=True),)
     return OperationGroup(
-        ("authorization",), deeds, lambda: {"authentication": "", "entitlement": ""}
+        ("authorization",), operations, lambda: {"authentication": "", "entitlement": ""}
     )
 
 
 def _clients(services: ActionServices) -> OperationGroup:
     engine = services.engine
 
-    def there() -> dict[str, Session]:
+    def sessions() -> dict[str, Session]:
         return {str(session.number): session for session in engine.sessions}
 
     async def disconnect(number: str, _parameters: OperationParameters) -> str:
-        session = _find(there(), number, "client")
+        session = _find(sessions(), number, "client")
         session.close("")  # real servers give no reason
         engine.flush()
         return f"{session.client_name} is disconnected."
@@ -119,7 +123,7 @@ def _clients(services: ActionServices) -> OperationGroup:
     return OperationGroup(
         ("clients",),
         (AdminOperation("disconnect", "close the connection", disconnect),),
-        lambda: {number: session.client_name for number, session in there().items()},
+        lambda: {number: session.client_name for number, session in sessions().items()},
     )
 
 
@@ -151,10 +155,10 @@ def _minidump(services: ActionServices) -> AdminOperation:
 def _queues(services: ActionServices) -> OperationGroup:
     queues = list(services.engine.topics.queues or ())
     ids = topic_ids((queue.name, queue.message_type.name) for queue in queues)
-    there: dict[str, QueueTopic] = dict(zip(ids, queues, strict=True))
+    queues_by_id: dict[str, QueueTopic] = dict(zip(ids, queues, strict=True))
 
     async def change(enabled: bool, name: str, _parameters: OperationParameters) -> str:
-        _find(there, name, "queue").shared_queue.set_proxied(enabled)
+        _find(queues_by_id, name, "queue").shared_queue.set_proxied(enabled)
         return f"Proxied transfer of {name} is {'enabled' if enabled else 'disabled'}."
 
     return OperationGroup(
@@ -171,7 +175,7 @@ def _queues(services: ActionServices) -> OperationGroup:
                 partial(change, False),
             ),
         ),
-        lambda: _named(there),
+        lambda: _unnamed_entries(queues_by_id),
     )
 
 
@@ -179,15 +183,15 @@ def _replication(services: ActionServices) -> OperationGroup:
     replication = services.replication
 
     async def downgrade(name: str, _parameters: OperationParameters) -> str:
-        is_new = _with_sync(replication, name).downgrade(name)
+        is_new = _require_sync_destination(replication, name).downgrade(name)
         return f"{name} is {'' if is_new else 'already '}waited for no more."
 
     async def upgrade(name: str, _parameters: OperationParameters) -> str:
-        is_new = _with_sync(replication, name).upgrade(name)
+        is_new = _require_sync_destination(replication, name).upgrade(name)
         return f"{name} is {'' if is_new else 'already '}waited for again."
 
     async def reconnect(name: str, _parameters: OperationParameters) -> str:
-        _with(replication, name)
+        _require_destination(replication, name)
         link_registry = services.link_registry
         if link_registry is None or not link_registry.reconnect(name):
             raise OperationError(
@@ -202,55 +206,55 @@ def _replication(services: ActionServices) -> OperationGroup:
             AdminOperation("downgrade", "do not have publishers wait for it", downgrade),
             AdminOperation("upgrade", "have publishers wait for it again", upgrade),
         ),
-        lambda: _named(() if replication is None else replication.destinations),
+        lambda: _unnamed_entries(() if replication is None else replication.destinations),
     )
 
 
-def _with(replication: ReplicationState | None, name: str) -> ReplicationState:
+def _require_destination(replication: ReplicationState | None, name: str) -> ReplicationState:
     """Return the instance's replication, if it has a destination of this name."""
     if replication is None or name not in replication.destinations:
         raise OperationError(f"There is no destination {name!r} any more.")
     return replication
 
 
-def _with_sync(replication: ReplicationState | None, name: str) -> ReplicationState:
+def _require_sync_destination(replication: ReplicationState | None, name: str) -> ReplicationState:
     """Return the same, if publishers can wait for the destination."""
-    found = _with(replication, name)
-    if found.destinations[name].spec.sync_type != "sync":
+    state = _require_destination(replication, name)
+    if state.destinations[name].spec.sync_type != "sync":
         raise OperationError(f"{name} is configured as async: nobody waits for it.")
-    return found
+    return state
 
 
 def _sow(services: ActionServices) -> OperationGroup:
     topics = list(services.engine.sow_registry.topics)
     ids = topic_ids((sow.spec.name, sow.spec.message_type) for sow in topics)
-    there: dict[str, SowTopicRecords] = dict(zip(ids, topics, strict=True))
+    topics_by_id: dict[str, SowTopicRecords] = dict(zip(ids, topics, strict=True))
 
-    async def give_back(name: str, _parameters: OperationParameters) -> str:
+    async def compact_file(name: str, _parameters: OperationParameters) -> str:
         try:
-            await compact(_find(there, name, "topic with records of its own"))
+            await compact(_find(topics_by_id, name, "topic with records of its own"))
         except RecordStoreError as error:
             raise OperationError(f"{name} could not be compacted: {error}.") from None
         return f"{name} has been compacted."
 
     return OperationGroup(
         ("sow",),
-        (AdminOperation("compact", "give back unused space of its file", give_back),),
-        lambda: _named(there),
+        (AdminOperation("compact", "give back unused space of its file", compact_file),),
+        lambda: _unnamed_entries(topics_by_id),
     )
 
 
 def _journals(services: ActionServices) -> OperationGroup:
-    keeping = services.journal_retention
+    retention = services.journal_retention
 
-    async def mark(deed: JournalAction, name: str, _parameters: OperationParameters) -> str:
-        if keeping is None or name not in keeping.full_file_names:
+    async def mark(action: JournalAction, name: str, _parameters: OperationParameters) -> str:
+        if retention is None or name not in retention.full_file_names:
             raise OperationError(f"There is no journal that is full {name!r} any more.")
         try:
-            await keeping.mark_through(deed, name)
+            await retention.mark_through(action, name)
         except JournalError as error:
-            raise OperationError(f"{name} cannot be {deed.value}: {error}.") from None
-        return f"{name} and all older journals are being {deed.value}."
+            raise OperationError(f"{name} cannot be {action.value}: {error}.") from None
+        return f"{name} and all older journals are being {action.value}."
 
     return OperationGroup(
         _JOURNALS,
@@ -265,7 +269,7 @@ def _journals(services: ActionServices) -> OperationGroup:
                 "remove", "remove it, and all older ones", partial(mark, JournalAction.REMOVE)
             ),
         ),
-        lambda: _named(() if keeping is None else keeping.full_file_names),
+        lambda: _unnamed_entries(() if retention is None else retention.full_file_names),
     )
 
 
@@ -273,7 +277,7 @@ def _transports(services: ActionServices) -> OperationGroup:
     transports = services.transports
 
     async def enable(name: str, _parameters: OperationParameters) -> str:
-        _find(_named(transports.names), name, "transport")
+        _find(_unnamed_entries(transports.names), name, "transport")
         try:
             await transports.enable(name)
         except TransportError as error:
@@ -281,7 +285,7 @@ def _transports(services: ActionServices) -> OperationGroup:
         return f"{name} is enabled."
 
     async def disable(name: str, _parameters: OperationParameters) -> str:
-        _find(_named(transports.names), name, "transport")
+        _find(_unnamed_entries(transports.names), name, "transport")
         await transports.disable(name)
         return f"{name} is disabled."
 
@@ -293,17 +297,17 @@ def _transports(services: ActionServices) -> OperationGroup:
                 "disable", "take no connections, and close those that there are", disable
             ),
         ),
-        lambda: _named(transports.names),
+        lambda: _unnamed_entries(transports.names),
     )
 
 
-def _named(names: Iterable[str]) -> dict[str, str]:
+def _unnamed_entries(names: Iterable[str]) -> dict[str, str]:
     """Return entries that have no name but their id."""
     return dict.fromkeys(names, "")
 
 
-def _find(there: Mapping[str, _EntryT], name: str, what: str) -> _EntryT:
-    found = there.get(name)
-    if found is None:
-        raise OperationError(f"There is no {what} {name!r} any more.")
-    return found
+def _find(entries: Mapping[str, _EntryT], name: str, kind: str) -> _EntryT:
+    entry = entries.get(name)
+    if entry is None:
+        raise OperationError(f"There is no {kind} {name!r} any more.")
+    return entry

@@ -1,4 +1,4 @@
-"""Administrative actions (deeds), and the groups that they apply to."""
+"""Administrative operations, and the groups that they apply to."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from typing import TypeAlias
 OperationParameters: TypeAlias = Mapping[str, str]
 
 OperationFunction: TypeAlias = Callable[[str, OperationParameters], Coroutine[None, None, str]]
-"""Executes a deed on the entry with an id, with the parameters of the request; called on the
+"""Executes an operation on the entry with an id, with the parameters of the request; called on the
 engine's thread. Returns its result, in a sentence; raises `OperationError`."""
 
 
 class OperationError(Exception):
-    """A deed failed. The text says why."""
+    """An operation failed. The text is the reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class AdminOperation:
-    """One administrative action.
+    """One administrative operation.
 
     Attributes:
         name: the last part of its path.
-        description: what it does, in a few words.
+        description: its effect, in a few words.
         execute: executes it.
         required_parameters: parameters that a request must have.
         ends_sessions: whether every user has to log on to the admin interface again.
@@ -40,13 +40,13 @@ class AdminOperation:
 
 @dataclass(frozen=True, slots=True)
 class OperationGroup:
-    """Entries of one kind, and the deeds for each of them.
+    """Entries of one kind, and the operations for each of them.
 
     Attributes:
         path: below /amps/administrator.
-        operations: the deeds.
+        operations: the operations.
         list_entries: returns the ids of the entries, each with its name for people; called on the
-            engine's thread. None if there are no entries: deeds apply to the instance itself.
+            engine's thread. None without entries: operations apply to the instance itself.
     """
 
     path: tuple[str, ...]
@@ -54,5 +54,5 @@ class OperationGroup:
     list_entries: Callable[[], Mapping[str, str]] | None = None
 
     def find_operation(self, name: str) -> AdminOperation | None:
-        """Return the deed of a name."""
-        return next((deed for deed in self.operations if deed.name == name), None)
+        """Return the operation of a name."""
+        return next((operation for operation in self.operations if operation.name == name), None)

@@ -24,14 +24,14 @@ def line_of(parser: argparse.ArgumentParser, kinds: WordKinds) -> CompletionLine
         parser: the parser of the command line.
         kinds: the kinds of words that have no list of choices.
     """
-    actions = [one for one in parser._actions if one.help != argparse.SUPPRESS]  # noqa: SLF001 - there is no other way
+    actions = [action for action in parser._actions if action.help != argparse.SUPPRESS]  # noqa: SLF001 - there is no other way
     return CompletionLine(
         help=" ".join((parser.description or "").split()),
-        options=tuple(_option(one, kinds) for one in actions if one.option_strings),
+        options=tuple(_option(action, kinds) for action in actions if action.option_strings),
         arguments=tuple(
-            _argument(one, kinds)
-            for one in actions
-            if not one.option_strings and not isinstance(one, argparse._SubParsersAction)  # noqa: SLF001 - argparse names it nowhere else
+            _argument(action, kinds)
+            for action in actions
+            if not action.option_strings and not isinstance(action, argparse._SubParsersAction)  # noqa: SLF001 - argparse names it nowhere else
         ),
         commands=dict(_commands(actions, kinds)),
     )

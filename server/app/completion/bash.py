@@ -17,7 +17,7 @@ from server.app.completion.lines import (
 )
 
 _FILES = "return"
-_NOTHING = "compopt +o default; return"
+_NO_WORDS = "compopt +o default; return"
 _DIRECTORIES = 'compopt -o filenames; mapfile -t COMPREPLY < <(compgen -d -- "$word"); return'
 
 
@@ -79,13 +79,16 @@ def _reply(value: CompletionValue) -> str:
     if value.words:
         words = quoted(" ".join(value.words))
         return f'mapfile -t COMPREPLY < <(compgen -W {words} -- "$word"); return'
-    return {WordKind.FILE: _FILES, WordKind.DIRECTORY: _DIRECTORIES}.get(value.kind, _NOTHING)
+    return {WordKind.FILE: _FILES, WordKind.DIRECTORY: _DIRECTORIES}.get(value.kind, _NO_WORDS)
 
 
 def _words(line: CompletionLine) -> Iterator[str]:
     for command, scope in _scopes(line):
         options = " ".join(name for option in scope.options for name in option.names)
         words = " ".join(
-            [*scope.commands, *(word for one in scope.arguments for word in one.value.words)]
+            [
+                *scope.commands,
+                *(word for argument in scope.arguments for word in argument.value.words),
+            ]
         )
         yield f"        {quoted(command)}) options={quoted(options)} words={quoted(words)} ;;\n"

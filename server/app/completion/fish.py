@@ -13,11 +13,12 @@ def script(command: str, line: CompletionLine) -> str:
         f"# Completes {command} in fish; made by {command} --print-completion fish.",
         *_scope(command, line, "__fish_use_subcommand" if line.commands else None),
     ]
-    for name, its in line.commands.items():
+    for name, command_line in line.commands.items():
         lines.append(
-            f"complete -c {command} -f -n __fish_use_subcommand -a {name} -d {_quoted(its.help)}"
+            f"complete -c {command} -f -n __fish_use_subcommand"
+            f" -a {name} -d {_quoted(command_line.help)}"
         )
-        lines += _scope(command, its, f"__fish_seen_subcommand_from {name}")
+        lines += _scope(command, command_line, f"__fish_seen_subcommand_from {name}")
     return "\n".join(lines) + "\n"
 
 

@@ -40,12 +40,12 @@ def script(command: str, line: CompletionLine) -> str:
 
 def _with_commands(line: CompletionLine) -> str:
     commands = "".join(
-        f"            {quoted(f'{_without_colons(name)}:{its.help}')}\n"
-        for name, its in line.commands.items()
+        f"            {quoted(f'{_without_colons(name)}:{command_line.help}')}\n"
+        for name, command_line in line.commands.items()
     )
     cases = "".join(
-        f"                {name})\n{_arguments(its, 20)}                    ;;\n"
-        for name, its in line.commands.items()
+        f"                {name})\n{_arguments(command_line, 20)}                    ;;\n"
+        for name, command_line in line.commands.items()
     )
     specs = [*_specs(line), quoted("1: :->command"), quoted("*:: :->rest")]
     return (
@@ -106,15 +106,15 @@ def _argument(argument: CompletionArgument) -> str:
 
 
 def _value(value: CompletionValue) -> str:
-    what = {WordKind.FILE: "_files", WordKind.DIRECTORY: "_files -/"}.get(value.kind, " ")
+    action = {WordKind.FILE: "_files", WordKind.DIRECTORY: "_files -/"}.get(value.kind, " ")
     if value.words:
-        what = f"({' '.join(value.words)})"
-    return f"{_without_colons(value.name)}:{what}"
+        action = f"({' '.join(value.words)})"
+    return f"{_without_colons(value.name)}:{action}"
 
 
 def _escaped(text: str) -> str:
-    for one in "\\[]":
-        text = text.replace(one, f"\\{one}")
+    for character in "\\[]":
+        text = text.replace(character, f"\\{character}")
     return text
 
 

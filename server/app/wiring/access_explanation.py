@@ -1,8 +1,8 @@
 """Explains which permissions a user has on an instance, and why: `ampServer --explain-access`.
 
-The modules are made as for a start, and queried as when the user logs on; no transport is opened.
-A web service or a directory that a module needs is queried, too. No password is verified: the user
-is assumed to know it.
+The modules are made as for a start, and queried as when the user logs on; no transport is opened. A
+web service or a directory that a module needs is queried, too. No password is verified: it is
+assumed to be correct.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _ASKED_WITH_CREDENTIALS: Final = (
     "the service says what users may do when it is shown their password"
 )
 
-_OWN: Final = "nobody but the server publishes to it"
+_SERVER_ONLY: Final = "nobody but the server publishes to it"
 
 _READ: Final = "read"
 _WRITE: Final = "write"
@@ -124,42 +124,42 @@ class AccessQuery:
 
 
 async def explain_access(
-    spec: InstanceSpec, question: AccessQuery, log: ServerLog
+    spec: InstanceSpec, query: AccessQuery, log: ServerLog
 ) -> list[AccessPoint]:
     """Return the permissions of a user on each transport and on the admin interface.
 
     Args:
         spec: the instance.
-        question: the user, with further topics and paths.
+        query: the user, with further topics and paths.
         log: gets the log entries of modules.
 
     Raises:
         ProvisionError: a function of the configuration cannot be made.
         SecurityError: a module cannot be made.
     """
-    asking = _AccessReportBuilder(spec, question, provision_functions(spec, log), log)
-    found = []
+    builder = _AccessReportBuilder(spec, query, provision_functions(spec, log), log)
+    access_points = []
     for transport in spec.transports:
         address = transport.file_name or str(transport.inet_addr or "")
-        wanted = (
-            asking.replication_operations()
+        operations = (
+            builder.replication_operations()
             if transport.is_replication
-            else asking.client_operations()
+            else builder.client_operations()
         )
         uses = transport.authentication, transport.entitlement
-        found.append(
-            await asking.explain_access_point(
-                transport.name, address, uses, list(wanted), transport.message_type
+        access_points.append(
+            await builder.explain_access_point(
+                transport.name, address, uses, list(operations), transport.message_type
             )
         )
     admin = spec.admin
     if admin is not None and admin.inet_addr is not None:
         uses = admin.authentication, admin.entitlement
-        wanted = asking.admin_operations()
-        found.append(
-            await asking.explain_access_point(ADMIN, str(admin.inet_addr), uses, list(wanted))
+        operations = builder.admin_operations()
+        access_points.append(
+            await builder.explain_access_point(ADMIN, str(admin.inet_addr), uses, list(operations))
         )
-    return found
+    return access_points
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,7 +192,7 @@ class _AccessReportBuilder:
         transport: str,
         address: str,
         uses: tuple[ModuleUse | None, ModuleUse | None],
-        wanted: Iterable[tuple[str, str, Permission]],
+        operations: Iterable[tuple[str, str, Permission]],
         message_type: str | None = None,
     ) -> AccessPoint:
         """Query the modules of a transport, and return their decisions."""
@@ -204,23 +204,28 @@ class _AccessReportBuilder:
         admitted, user, says = _authenticate(
             make_authenticator(authentication, around), self.query.user
         )
-        authenticating = self._module_report(authentication, ModuleKind.AUTHENTICATION, says)
+        authentication_report = self._module_report(authentication, ModuleKind.AUTHENTICATION, says)
         module = make_entitlement(entitlement, around)
         needs_password = _ASKED_WITH_CREDENTIALS if isinstance(module, HttpEntitlement) else ""
-        entitling = self._module_report(entitlement, ModuleKind.ENTITLEMENT, needs_password)
+        entitlement_report = self._module_report(
+            entitlement, ModuleKind.ENTITLEMENT, needs_password
+        )
         rights: tuple[AccessDecision, ...] = ()
         if admitted and not needs_password:
             permissions = await _entered(module, user)
             rights = tuple(
-                self._decide_operation(permissions, *one, message_type) for one in wanted
+                self._decide_operation(permissions, *operation, message_type)
+                for operation in operations
             )
             permissions.release()
-        return AccessPoint(transport, address, authenticating, entitling, admitted, user, rights)
+        return AccessPoint(
+            transport, address, authentication_report, entitlement_report, admitted, user, rights
+        )
 
     def _decide_operation(
         self,
         permissions: Permissions,
-        what: str,
+        name: str,
         access: str,
         permission: Permission,
         message_type: str | None,
@@ -228,21 +233,21 @@ class _AccessReportBuilder:
         """Return the decision on one operation of the user."""
         if permission is Permission.READ_ADMIN or not access:
             return AccessDecision(
-                what, access, permissions.get_permit(permission, what if access else "")
+                name, access, permissions.get_permit(permission, name if access else "")
             )
-        resource = resource_of(self.spec, what, message_type)
+        resource = resource_of(self.spec, name, message_type)
         permit = permissions.get_permit(permission, resource)
-        if resource != what:
+        if resource != name:
             permit = replace(permit, rule=f"as {resource}, which has its Pattern: {permit.rule}")
-        if permission is Permission.WRITE_TOPIC and permit.is_allowed and is_reserved(what):
-            permit = self._without_publishing(what, permit)
-        return AccessDecision(what, access, permit)
+        if permission is Permission.WRITE_TOPIC and permit.is_allowed and is_reserved(name):
+            permit = self._without_publishing(name, permit)
+        return AccessDecision(name, access, permit)
 
     def _without_publishing(self, topic: str, permit: Permit) -> Permit:
         """Reduce a write permit for a topic that only the server publishes to."""
-        if any(one.name == topic for one in self.spec.sow):
-            return replace(permit, rule=f"{permit.rule}; to delete records: {_OWN}")
-        return Permit(False, rule=_OWN)
+        if any(spec.name == topic for spec in self.spec.sow):
+            return replace(permit, rule=f"{permit.rule}; to delete records: {_SERVER_ONLY}")
+        return Permit(False, rule=_SERVER_ONLY)
 
     def _all_topics(self) -> Iterable[str]:
         recorded = self.spec.transaction_log
@@ -264,7 +269,7 @@ class _AccessReportBuilder:
         built_in = catalogue.modules(kind).get(use.module)
         if built_in is not None:
             return ModuleReport(use.module, "", built_in.help, says)
-        loaded = next(one for one in self.spec.modules if one.name == use.module)
+        loaded = next(module for module in self.spec.modules if module.name == use.module)
         library = catalogue.libraries.get(loaded.library_name)
         words = "written in Python" if library is None else library.uses[kind].help
         return ModuleReport(use.module, loaded.library, words, says)

@@ -25,24 +25,24 @@ def resource_of(spec: InstanceSpec, name: str, message_type: str | None) -> str:
         name: the topic.
         message_type: that of the transport; None if clients choose: the first topic found counts.
     """
-    topics = [one for one in spec.sow if message_type in (None, one.message_type)]
-    found = next((one for one in topics if _keeps(one, name, topics)), None)
-    if found is None:
+    topics = [topic for topic in spec.sow if message_type in (None, topic.message_type)]
+    match = next((topic for topic in topics if _stores(topic, name, topics)), None)
+    if match is None:
         return name
-    if not _is_container(found, topics):
-        return found.name
-    for one in topics:
+    if not _is_container(match, topics):
+        return match.name
+    for topic in topics:
         if (
-            isinstance(one, ConflatedTopicSpec)
-            and one.underlying == found.ref
-            and _keeps(one, name, topics)
+            isinstance(topic, ConflatedTopicSpec)
+            and topic.underlying == match.ref
+            and _stores(topic, name, topics)
         ):
-            found = one
-    return found.name
+            match = topic
+    return match.name
 
 
 def _source(topic: ConflatedTopicSpec, topics: Sequence[SowSpec]) -> SowSpec | None:
-    return next((one for one in topics if one.ref == topic.underlying), None)
+    return next((candidate for candidate in topics if candidate.ref == topic.underlying), None)
 
 
 def _is_container(topic: SowSpec, topics: Sequence[SowSpec]) -> bool:
@@ -52,7 +52,7 @@ def _is_container(topic: SowSpec, topics: Sequence[SowSpec]) -> bool:
     return isinstance(topic, TopicSpec) and topic.pattern is not None
 
 
-def _keeps(topic: SowSpec, name: str, topics: Sequence[SowSpec]) -> bool:
+def _stores(topic: SowSpec, name: str, topics: Sequence[SowSpec]) -> bool:
     """Return whether a topic of the configuration stores the records of topic `name`."""
     if isinstance(topic, TopicSpec) and topic.pattern is not None:
         return matches(topic.pattern, name)
@@ -61,4 +61,4 @@ def _keeps(topic: SowSpec, name: str, topics: Sequence[SowSpec]) -> bool:
     before, _, after = (topic.topic_format or "%n").partition("%n")
     inner = name[len(before) : len(name) - len(after)]
     source = _source(topic, topics)
-    return name == before + inner + after and source is not None and _keeps(source, inner, topics)
+    return name == before + inner + after and source is not None and _stores(source, inner, topics)

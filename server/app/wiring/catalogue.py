@@ -215,14 +215,16 @@ class ProgramCatalogue:
         self, functions: Sequence[FunctionSpec], modules: Sequence[ModuleSpec]
     ) -> ProgramCatalogue:
         """Return a catalogue whose expressions may call more functions."""
-        known = self._functions
+        registry = self._functions
         if any(module.library_name == LEGACY_MODULE for module in modules):
-            known = known.with_functions(legacy(time.time))
+            registry = registry.with_functions(legacy(time.time))
         if any(module.library_name == EXPERIMENTAL_MODULE for module in modules):
-            known = known.with_functions([value_lookup(declared_lookups(modules), null_lookup)])
+            registry = registry.with_functions(
+                [value_lookup(declared_lookups(modules), null_lookup)]
+            )
         good = [spec for spec in functions if self.check_function_name(spec.name) is None]
         return ProgramCatalogue(
-            known.with_functions(_declared(spec.name, spec.parameter_count) for spec in good)
+            registry.with_functions(_declared(spec.name, spec.parameter_count) for spec in good)
         )
 
     def examine_library(self, library: str) -> LibraryRule | str:

@@ -29,7 +29,7 @@ _TOPICS: Final = ("AllowedTopics", "DeniedTopics")
 
 def _without_topics(options: Options, inherited: Options) -> Iterator[OptionProblem]:
     """Warn if neither option is given: AMPS requires one of the two."""
-    if not any(given.get(name) for given in (options, inherited) for name in _TOPICS):
+    if not any(source.get(name) for source in (options, inherited) for name in _TOPICS):
         yield OptionProblem(
             _TOPICS[0],
             f"is missing, and so is {_TOPICS[1]}: everything is allowed to everyone",

@@ -35,9 +35,9 @@ def check_expected_files(root: ConfigNode, problems: Problems) -> None:
 
 def _walk(node: ConfigNode, path: str) -> Iterator[tuple[str, ConfigNode, ConfigNode]]:
     for child in node.children:
-        own = f"{path}/{child.tag}".lstrip("/")
-        yield own, node, child
-        yield from _walk(child, own)
+        child_path = f"{path}/{child.tag}".lstrip("/")
+        yield child_path, node, child
+        yield from _walk(child, child_path)
 
 
 def _file(_parent: ConfigNode, node: ConfigNode) -> str | None:
@@ -83,7 +83,7 @@ def _obstacle(path: str) -> str | None:
 _MissingFileCheck: TypeAlias = Callable[[ConfigNode, ConfigNode], str | None]
 
 
-def _of_tls(transport: str) -> Mapping[str, _MissingFileCheck]:
+def _tls_checks(transport: str) -> Mapping[str, _MissingFileCheck]:
     """Return the checks for the TLS files of a transport."""
     return {
         f"{transport}/Certificate": _file,
@@ -94,9 +94,9 @@ def _of_tls(transport: str) -> Mapping[str, _MissingFileCheck]:
 
 
 _MISSING: Final[Mapping[str, _MissingFileCheck]] = {
-    **_of_tls("Transports/Transport"),
-    **_of_tls("Replication/Destination/Transport"),
-    **_of_tls("Admin"),
+    **_tls_checks("Transports/Transport"),
+    **_tls_checks("Replication/Destination/Transport"),
+    **_tls_checks("Admin"),
     "Transports/Transport/FileName": _directory_of_socket,
     "Logging/Target/FileName": _directory_of_log,
     "Admin/FileName": _directory_of_statistics,

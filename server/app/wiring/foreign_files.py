@@ -18,7 +18,11 @@ from server.app.wiring.provision import ProvisionError
 from server.app.wiring.provision_journal import journal_settings
 from server.statistics import layout
 from server.storage.journal.errors import reason
-from server.storage.journal.recovery.foreign_files import ForeignJournalKind, file_type, strangers
+from server.storage.journal.recovery.foreign_files import (
+    ForeignJournalKind,
+    file_type,
+    find_foreign_journals,
+)
 from server.storage.sow.keys import chain_file
 from server.storage.sow.keys.generators import CHAINING
 from server.storage.sow.slab.slab_format import MAGIC, PAGE, VERSION, unpack_file_header
@@ -134,22 +138,22 @@ def _foreign_files(spec: InstanceSpec) -> Iterator[ForeignFile]:
     if log is not None:
         settings = journal_settings(spec, log)
         try:
-            for one in strangers(spec.name, settings.directory, settings.archive):
-                yield ForeignFile(log, "TransactionLog", *one)
+            for journal in find_foreign_journals(spec.name, settings.directory, settings.archive):
+                yield ForeignFile(log, "TransactionLog", *journal)
         except OSError as error:
             raise ProvisionError(log, f"TransactionLog: {reason(error)}") from None
     for topic in spec.sow:
         if isinstance(topic, TopicSpec):
             try:
-                yield from _of_topic(topic, spec.modules)
+                yield from _topic_files(topic, spec.modules)
             except OSError as error:
                 why = f"SOW topic {topic.name}: {reason(error)}"
                 raise ProvisionError(topic, why) from None
     if spec.admin is not None:
-        yield from _of_statistics(spec.admin)
+        yield from _statistics_files(spec.admin)
 
 
-def _of_topic(topic: TopicSpec, modules: Iterable[ModuleSpec]) -> Iterator[ForeignFile]:
+def _topic_files(topic: TopicSpec, modules: Iterable[ModuleSpec]) -> Iterator[ForeignFile]:
     if topic.file_name is not None:
         path = Path(topic.file_name)
         judged = _judge_sow_file(path)
@@ -163,7 +167,11 @@ def _of_topic(topic: TopicSpec, modules: Iterable[ModuleSpec]) -> Iterator[Forei
             why = chain_file.other_version(header)
             if why is not None:
                 yield ForeignFile(
-                    use, "KeyGenerator", path, _of_another(why), ForeignJournalKind.NEWER_VERSION
+                    use,
+                    "KeyGenerator",
+                    path,
+                    _foreign_description(why),
+                    ForeignJournalKind.NEWER_VERSION,
                 )
 
 
@@ -177,7 +185,7 @@ def _judge_sow_file(path: Path) -> tuple[str, ForeignJournalKind] | None:
     page = _read(path, PAGE)
     described = unpack_file_header(page)
     if described is not None and described[0] != VERSION:
-        return _of_another(
+        return _foreign_description(
             version_mismatch(described[0], VERSION)
         ), ForeignJournalKind.NEWER_VERSION
     if not any(page) or page.startswith(MAGIC, _MAGIC_OFFSET):
@@ -188,14 +196,18 @@ def _judge_sow_file(path: Path) -> tuple[str, ForeignJournalKind] | None:
     )
 
 
-def _of_statistics(admin: AdminSpec) -> Iterator[ForeignFile]:
+def _statistics_files(admin: AdminSpec) -> Iterator[ForeignFile]:
     """Yield the statistics database if a later version has made it; others are handled later."""
     path = Path(admin.file_name)
     with suppress(OSError):  # statistics work without the file
         why = layout.later_version(_read(path, layout.HEADER_SIZE))
         if why is not None:
             yield ForeignFile(
-                admin, "Admin/FileName", path, _of_another(why), ForeignJournalKind.NEWER_VERSION
+                admin,
+                "Admin/FileName",
+                path,
+                _foreign_description(why),
+                ForeignJournalKind.NEWER_VERSION,
             )
 
 
@@ -207,7 +219,7 @@ def _read(path: Path, size: int) -> bytes:
         return file.read(size)
 
 
-def _of_another(why: str) -> str:
+def _foreign_description(why: str) -> str:
     return f"is of another Amperage: {why}"
 
 

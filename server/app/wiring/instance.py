@@ -24,7 +24,6 @@ from config_schema.document import ConfigDocument
 from config_schema.spec import (
     ConflatedTopicSpec,
     InstanceSpec,
-    QueueSpec,
     TopicSpec,
     TransactionLogSpec,
     ViewSpec,
@@ -42,7 +41,8 @@ from server.app.wiring.provision import (
 from server.app.wiring.provision_admin import provision_admin
 from server.app.wiring.provision_console import provision_console
 from server.app.wiring.provision_journal import open_journal, recover
-from server.app.wiring.provision_replication import provision_replication, replicates
+from server.app.wiring.provision_queues import provision_queues, recover_queue_progress
+from server.app.wiring.provision_replication import provision_replication
 from server.app.wiring.provision_sow import (
     OpenTopic,
     TopicOpener,
@@ -66,11 +66,8 @@ from server.process import garbage_collection
 from server.process.file_watch import FileWatch
 from server.process.minidump import write_minidump
 from server.process.supervisor import Supervisor
-from server.queues.topic.checkpoints import QueueCheckpoints
-from server.queues.topic.context import QueueServices
 from server.queues.topic.peers import QueuePeers
 from server.queues.topic.queue_table import QueueTable
-from server.queues.topic.recovery import recover_queues
 from server.replication.anti_entropy.coordinator import AntiEntropyCoordinator
 from server.replication.anti_entropy.republisher import RecordRepublisher
 from server.replication.apply.republish import RepairPublisher
@@ -80,7 +77,6 @@ from server.replication.links.registry import LinkRegistry
 from server.replication.repair.body_repair import PeerBodyRepair
 from server.statistics.size_summary import sizes
 from server.statistics.statistics_thread import StatisticsThread
-from server.storage.journal import JournalUnreadableError
 from server.storage.sow.group_commit import GroupCommit
 from server.storage.sow.lookups import ValueLookups
 from server.storage.sow.records import NANOSECONDS
@@ -197,7 +193,11 @@ class Instance:
         begin_step("the transaction log is opened")
         journal = self._open_journal(opened)
         check_stop_request()
-        queues = None if journal is None else self._make_queues(journal[1])
+        queues = (
+            None
+            if journal is None
+            else provision_queues(self._spec, self._engine, journal[1], self._queue_peers)
+        )
         committer, topics = self._open_topics(opened, check_stop_request, queues)
         if queues is not None:
             self._engine.topics.use_queues(queues)
@@ -214,7 +214,10 @@ class Instance:
             recover(*journal, self._engine, committer.wait_for_jobs, check_stop_request)
             if queues is not None:
                 begin_step("queues are read from the log")
-                self._recover_queues(queues, journal, opened, check_stop_request)
+                checkpoints = recover_queue_progress(
+                    queues, *journal, self._engine, check_stop_request
+                )
+                opened.callback(checkpoints.close)
             begin_step("what other instances have is read from the log")
             self._prepare_replication(journal[1], opened, check_stop_request)
             self._start_journal_retention(journal[1], opened)
@@ -281,46 +284,6 @@ class Instance:
         opened.callback(log.close)
         return spec, log
 
-    def _make_queues(self, log: TransactionLog) -> QueueTable | None:
-        """Create the queues, empty until the log has been read; return None if there are none."""
-        specs = [spec for spec in self._spec.sow if isinstance(spec, QueueSpec)]
-        if not specs:
-            return None
-        engine, settings = self._engine, self._engine.settings
-        services = QueueServices(
-            log,
-            engine.topics,
-            engine.clock,
-            engine.scheduler.queue_task,
-            self._log,
-            self._queue_peers,
-            self._spec.group,
-            partial(replicates, self._spec),
-        )
-        return QueueTable(
-            specs, settings.message_types, settings.functions, self._spec.name, services
-        )
-
-    def _recover_queues(
-        self,
-        queues: QueueTable,
-        journal: tuple[TransactionLogSpec, TransactionLog],
-        opened: contextlib.AsyncExitStack,
-        check: Callable[[], None],
-    ) -> None:
-        """Recover queues from the log, and store checkpoints of their progress from now on.
-
-        Raises:
-            ProvisionError: the log cannot be read.
-        """
-        spec, log = journal
-        try:
-            begins = recover_queues(queues, log.journal, check, self._log)
-        except JournalUnreadableError as error:
-            raise ProvisionError(spec, f"TransactionLog: queues not recovered: {error}") from None
-        checkpoints = QueueCheckpoints(queues, begins, log, self._engine.clock, self._log)
-        opened.callback(checkpoints.close)
-
     def _prepare_replication(
         self,
         log: TransactionLog,
@@ -336,8 +299,8 @@ class Instance:
         provided = provision_replication(self._spec, engine, log, check)
         if provided is None:
             return
-        replication, remembering = provided
-        opened.callback(remembering.close)
+        replication, state_store = provided
+        opened.callback(state_store.close)
         self._services.replication = replication
         links = LinkRegistry(replication, engine.scheduler, engine.clock, self._log)
         links.set_default_handler(self._queue_peers.dispatch_message)
@@ -575,8 +538,8 @@ class Instance:
             state.update(self._lag_monitor.state)
         if self._services.anti_entropy is not None:
             state.update(self._services.anti_entropy.history.state)
-        keeper = self._services.statistics
-        latest = None if keeper is None else keeper.latest
+        statistics = self._services.statistics
+        latest = None if statistics is None else statistics.latest
         return write_minidump(
             spec.mini_dump_directory,
             spec.mini_dump_file_mask,

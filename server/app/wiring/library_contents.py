@@ -56,16 +56,16 @@ def _file(library: str) -> Path:
 
 def _installed(library: str) -> Path | None:
     """Return the source file of an importable module, without importing its parents."""
-    found, places = None, None
+    spec, search_path = None, None
     parts = library.split(".")
     for count in range(1, len(parts) + 1):
         name = ".".join(parts[:count])
-        found = PathFinder.find_spec(name, places)
-        if found is None:
+        spec = PathFinder.find_spec(name, search_path)
+        if spec is None:
             raise LibraryError(f"there is no Python module {name}; a file needs its ending .py")
-        places = found.submodule_search_locations
-    is_source = found is not None and found.has_location and (found.origin or "").endswith(".py")
-    return Path(found.origin) if found and found.origin and is_source else None
+        search_path = spec.submodule_search_locations
+    is_source = spec is not None and spec.has_location and (spec.origin or "").endswith(".py")
+    return Path(spec.origin) if spec and spec.origin and is_source else None
 
 
 def _names(module: ast.Module) -> Iterator[str]:

@@ -53,15 +53,15 @@ class LoopClock:
         self._paused_s = 0.0
         self._last_tick = 0.0  # 0 before `start`
         self._scheduler: Scheduler | None = None
-        self._cancel_tick: Callable[[], None] = _nothing
+        self._cancel_tick: Callable[[], None] = _do_nothing
 
-    def start(self, turns: Scheduler) -> None:
+    def start(self, scheduler: Scheduler) -> None:
         """Start to detect steps and pauses.
 
         Args:
-            turns: the scheduler, which knows whether commands that have been read are waiting.
+            scheduler: the scheduler, which has the commands that have been read and wait.
         """
-        self._scheduler = turns
+        self._scheduler = scheduler
         self._loop = asyncio.get_running_loop()
         self._last_tick = time.monotonic()
         self._tick()
@@ -164,5 +164,5 @@ class _Timer:
             self._callback()
 
 
-def _nothing() -> None:
+def _do_nothing() -> None:
     """Do nothing: stands for the cancellation of the tick before `watch`."""

@@ -104,15 +104,15 @@ def plan_runtime(spec: InstanceSpec, secrets: Collection[str] = ()) -> Plan:
         secrets: the values of secret variables in it, to be redacted.
     """
     nodes = sorted(_nodes(spec), key=lambda node: _START_RANK[node.kind])
-    shown_as = {
+    shown_nodes = {
         id(node): replace(node, name=shown(node.name, secrets), detail=shown(node.detail, secrets))
         for node in nodes
     }
     edges = [
-        replace(edge, source=shown_as[id(edge.source)], target=shown_as[id(edge.target)])
+        replace(edge, source=shown_nodes[id(edge.source)], target=shown_nodes[id(edge.target)])
         for edge in _edges(spec, nodes)
     ]
-    return Plan(spec.name, tuple(shown_as.values()), tuple(edges))
+    return Plan(spec.name, tuple(shown_nodes.values()), tuple(edges))
 
 
 def as_text(plan: Plan) -> str:
@@ -194,8 +194,10 @@ def _nodes(spec: InstanceSpec) -> Iterator[PlanNode]:
         yield PlanNode(
             _kind_of(store), str(store.ref), _detail_of(store), store.location, topic=store.ref
         )
-    for one in spec.replication:
-        yield PlanNode(NodeKind.DESTINATION, one.name, one.sync_type, one.location)
+    for destination in spec.replication:
+        yield PlanNode(
+            NodeKind.DESTINATION, destination.name, destination.sync_type, destination.location
+        )
     for action in spec.actions:
         name = ", ".join(trigger.module for trigger in action.triggers)
         steps = " then ".join(step.use.module for step in action.steps)

@@ -135,15 +135,15 @@ def check_provisions(spec: InstanceSpec, problems: Problems) -> None:
         try:
             types.define(configured.name, configured.module, _options(configured))
         except MessageTypeError as error:
-            where, element = _place_of(configured, error.option)
+            where, element = _option_location(configured, error.option)
             problems.error(where, element, error.message)
 
 
-def _place_of(configured: MessageTypeSpec, option: str | None) -> tuple[HasLocation, str]:
+def _option_location(configured: MessageTypeSpec, option: str | None) -> tuple[HasLocation, str]:
     """Return the location of a message type's option, and the element's name for messages."""
-    for given in configured.options:
-        if given.name == option:
-            return given, f"MessageType/{option}"
+    for setting in configured.options:
+        if setting.name == option:
+            return setting, f"MessageType/{option}"
     return configured, "MessageTypes/MessageType" if option is None else f"MessageType/{option}"
 
 

@@ -63,8 +63,8 @@ def provision_admin(
     """
     engine_calls = EngineCalls(post)
     use = admin.authentication or spec.authentication
-    trail = AdminAudit(engine.audit, "" if use is None else use.module, engine_calls)
-    access = _make_access(spec, admin, engine, engine_calls, trail)
+    audit = AdminAudit(engine.audit, "" if use is None else use.module, engine_calls)
+    access = _make_access(spec, admin, engine, engine_calls, audit)
     past = HistoryPages(statistics, access)
     monitoring = MonitoringPages(statistics, past, access)
 
@@ -80,7 +80,7 @@ def provision_admin(
         is_encrypted=admin.tls is not None,
     )
     administrator = OperationsResource(
-        groups_of(services), access, csrf, engine_calls, trail, engine.log
+        groups_of(services), access, csrf, engine_calls, audit, engine.log
     )
     first = (
         console(access, engine_calls, csrf)
@@ -137,7 +137,7 @@ def _make_access(
     admin: AdminSpec,
     engine: Engine,
     engine_calls: EngineCalls,
-    trail: AdminAudit,
+    audit: AdminAudit,
 ) -> AccessControl:
     """Make the access control, with the modules of the section or else those of the instance.
 
@@ -164,5 +164,5 @@ def _make_access(
     authenticator = None if authentication is None else standing[0]
     sessions = engine.security_switches.sessions
     return AccessControl(
-        admin, authenticator, permissions, engine_calls, trail, engine.log, sessions
+        admin, authenticator, permissions, engine_calls, audit, engine.log, sessions
     )

@@ -125,7 +125,7 @@ def recover(
             engine.sow_registry.find,
             settle,
             check,
-            partial(_tell_set_back, engine),
+            partial(_log_rollback, engine),
         )
     except (RecordStoreError, JournalUnreadableError) as error:
         raise ProvisionError(spec, f"TransactionLog: not recovered: {error}") from None
@@ -135,20 +135,20 @@ def recover(
     engine.log.emit("1D-0001")
 
 
-def _tell_set_back(engine: Engine, done: SowRollback) -> None:
+def _log_rollback(engine: Engine, rollback: SowRollback) -> None:
     engine.log.emit(
         "15-0014",
-        topic=done.sow.spec.name,
-        message_type=done.sow.type_name,
-        first=done.first_txid,
-        last=done.last_txid,
-        records=done.restored_count,
-        past=done.dropped_past_count,
+        topic=rollback.sow.spec.name,
+        message_type=rollback.sow.type_name,
+        first=rollback.first_txid,
+        last=rollback.last_txid,
+        records=rollback.restored_count,
+        past=rollback.dropped_past_count,
     )
-    if done.unrestored_count:
+    if rollback.unrestored_count:
         engine.log.emit(
             "15-0016",
-            topic=done.sow.spec.name,
-            message_type=done.sow.type_name,
-            records=done.unrestored_count,
+            topic=rollback.sow.spec.name,
+            message_type=rollback.sow.type_name,
+            records=rollback.unrestored_count,
         )

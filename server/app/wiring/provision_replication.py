@@ -70,9 +70,9 @@ class JournalSource:
         """See `SourceLog.durable_txid`."""
         return self._journal.durable_txid
 
-    def read_from(self, after: int, wanted: Callable[[JournalTopic], bool]) -> JournalCursor:
+    def read_from(self, after: int, is_wanted: Callable[[JournalTopic], bool]) -> JournalCursor:
         """See `SourceLog.read_from`."""
-        return self._journal.replay(LogSpan(after), wanted, EVENTS)
+        return self._journal.replay(LogSpan(after), is_wanted, EVENTS)
 
 
 class ReplicationContentFilter:
@@ -147,18 +147,19 @@ def provision_replication(
         return None
     where = spec.transaction_log or spec
     try:
-        recollected = recover_replication_state(log.journal, check, engine.log)
+        recovered = recover_replication_state(log.journal, check, engine.log)
     except JournalUnreadableError as problem:
         raise ProvisionError(where, f"TransactionLog: not recovered: {problem}") from None
     destinations = {
-        one.name: _destination(one, spec, engine, log, recollected) for one in spec.replication
+        destination_spec.name: _destination(destination_spec, spec, engine, log, recovered)
+        for destination_spec in spec.replication
     }
     permits = ApplyPermissions()
     recorder = ReplicationApplier(
         engine.topics,
         engine.settings.message_types,
         log,
-        recollected.dedup_window,
+        recovered.dedup_window,
         permits,
         engine.clock,
         engine.log,
@@ -166,7 +167,7 @@ def provision_replication(
     replication = ReplicationState(
         description,
         secrets.randbits(_NONCE_BITS),
-        recollected,
+        recovered,
         destinations,
         spec.tuning.min_sync_destinations or 0,
         recorder,
@@ -179,20 +180,20 @@ def provision_replication(
     log.use_replication_state(replication)
     log.journal.set_log_name(replication.log_id)
     log.publish_tracker = PublishTracker(
-        recollected.dedup_window,
-        recollected.recent_entries,
-        recollected.watermarks,
+        recovered.dedup_window,
+        recovered.recent_entries,
+        recovered.watermarks,
         log.settled_txid,
         log.generated_identity,
     )
     for name, destination in destinations.items():
         delays = DestinationRetentionLog(name, replication, engine.clock, engine.log)
         log.hold_files(
-            partial(_needed_from, destination.sender),
+            partial(_first_needed_txid, destination.sender),
             f"destination {name}",
             delays.log_retained_journal,
         )
-    remembering = ReplicationStateStore(
+    state_store = ReplicationStateStore(
         replication,
         recorder.highest_sequences,
         log,
@@ -200,20 +201,20 @@ def provision_replication(
         engine.log,
         engine.scheduler.start_task,
     )
-    return replication, remembering
+    return replication, state_store
 
 
 def replicates(spec: InstanceSpec, message_type: str, name: str) -> bool:
     """Return whether an instance replicates a topic to any destination."""
     topic = JournalTopic(message_type, name)
     return any(
-        TopicRoute(one.message_type, one.name).covers(topic)
+        TopicRoute(topic_spec.message_type, topic_spec.name).covers(topic)
         for destination in spec.replication
-        for one in destination.topics
+        for topic_spec in destination.topics
     )
 
 
-def _needed_from(sender: ReplicationSender) -> int:
+def _first_needed_txid(sender: ReplicationSender) -> int:
     return sender.first_needed_txid
 
 
@@ -222,7 +223,7 @@ def _destination(
     spec: InstanceSpec,
     engine: Engine,
     log: TransactionLog,
-    recollected: RecoveredState,
+    recovered: RecoveredState,
 ) -> ReplicationDestination:
     routes = [
         route
@@ -230,15 +231,22 @@ def _destination(
         for route in _routes(topic, _filter(topic, destination, engine), spec)
     ]
     first_txid = log.journal.first_txid
-    known = recollected.acknowledged_txids.get(destination.name)
-    if log.journal.has_unknown_removals and known is not None and known < first_txid - 1:
+    acknowledged_txid = recovered.acknowledged_txids.get(destination.name)
+    if (
+        log.journal.has_unknown_removals
+        and acknowledged_txid is not None
+        and acknowledged_txid < first_txid - 1
+    ):
         engine.log.emit(
-            "1D-0132", destination=destination.name, begin=known + 1, first_txid=first_txid
+            "1D-0132",
+            destination=destination.name,
+            begin=acknowledged_txid + 1,
+            first_txid=first_txid,
         )
-    acknowledged = max(known or 0, first_txid - 1)  # removed entries cannot be waited for
+    acknowledged = max(acknowledged_txid or 0, first_txid - 1)  # no wait for removed entries
     sender = ReplicationSender(
         JournalSource(log.journal, log.is_unrecoverable),
-        f"{recollected.log_id}/{_digest(destination)}",
+        f"{recovered.log_id}/{_digest(destination)}",
         Routes(routes, destination.pass_through),
         acknowledged,
     )
@@ -257,13 +265,13 @@ def _routes(
     """Yield the routes of a Topic: its own, and one per SOW topic with a Pattern that it covers."""
     named = TopicRoute(topic.message_type, topic.name, content_filter)
     yield named
-    alike = [one for one in spec.sow if one.message_type == topic.message_type]
-    for place, one in enumerate(alike):
-        if not isinstance(one, TopicSpec) or one.pattern is None:
+    alike = [spec_topic for spec_topic in spec.sow if spec_topic.message_type == topic.message_type]
+    for position, spec_topic in enumerate(alike):
+        if not isinstance(spec_topic, TopicSpec) or spec_topic.pattern is None:
             continue
-        if named.covers(JournalTopic(one.message_type, one.name)):
-            earlier = frozenset(other.name for other in alike[:place])
-            yield named._replace(name=f"(?:{one.pattern})", excluded_topics=earlier)
+        if named.covers(JournalTopic(spec_topic.message_type, spec_topic.name)):
+            earlier = frozenset(earlier_topic.name for earlier_topic in alike[:position])
+            yield named._replace(name=f"(?:{spec_topic.pattern})", excluded_topics=earlier)
 
 
 def _filter(
@@ -286,8 +294,8 @@ def _filter(
 
 def _digest(destination: DestinationSpec) -> str:
     """Return a digest of the settings that select the messages for a destination."""
-    sent = (
+    content = (
         [(topic.message_type, topic.name, topic.filter) for topic in destination.topics],
         destination.pass_through,
     )
-    return hashlib.blake2b(msgspec.json.encode(sent), digest_size=8).hexdigest()
+    return hashlib.blake2b(msgspec.json.encode(content), digest_size=8).hexdigest()

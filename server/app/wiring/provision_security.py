@@ -32,11 +32,11 @@ def check_users_files(spec: InstanceSpec, problems: Problems) -> None:
     functions = (
         ProgramCatalogue().with_functions(spec.user_defined_functions, spec.modules).functions
     )
-    seen: set[str] = set()
+    checked: set[str] = set()
     for path, location in _users_files(spec):
-        if path in seen:
+        if path in checked:
             continue
-        seen.add(path)
+        checked.add(path)
         if os.path.isfile(path):
             read_users_file(path, functions, problems)
         else:
@@ -56,5 +56,7 @@ def _users_files(spec: InstanceSpec) -> Iterator[tuple[str, Location]]:
         module = loaded.get(use.module)
         if module is not None:
             options = (*use.options, *module.options)
-            option = next(one for one in options if one.name == users_module.FILE_NAME)
+            option = next(
+                candidate for candidate in options if candidate.name == users_module.FILE_NAME
+            )
             yield option.value, option.location

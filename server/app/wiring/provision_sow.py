@@ -97,7 +97,7 @@ def recover_all_chains(
                 until = max(log.last_txid, sow.table.store.last_sequence)
                 sow.table.store.set_chain_file_position(ChainFilePosition(until, chains.file.size))
         except (RecordStoreError, JournalUnreadableError, OSError) as error:
-            text = f"SOW topic {sow.name}: chained ids not recovered: {_words(error)}"
+            text = f"SOW topic {sow.name}: chained ids not recovered: {_error_text(error)}"
             raise ProvisionError(sow.spec, text) from None
         if added:
             engine.log.emit(
@@ -223,7 +223,7 @@ class TopicOpener:
         try:
             return create_key_generator(module.library, spec.name, message_type, options)
         except (KeyModuleError, DamagedChainFileError, FileInUseError, OSError) as error:
-            raise ProvisionError(use, f"key generator {use.module}: {_words(error)}") from None
+            raise ProvisionError(use, f"key generator {use.module}: {_error_text(error)}") from None
 
     def _open_store(self, spec: TopicSpec, outage: _Outage) -> tuple[RecordStore, StoreRecovery]:
         """Open the store of a topic, and return it with a summary of its recovery."""
@@ -240,7 +240,7 @@ class TopicOpener:
                 initial_slabs=spec.initial_slab_count,
             )
         except (FileInUseError, OtherVersionError, OSError) as error:
-            raise ProvisionError(spec, f"SOW topic {spec.name}: {_words(error)}") from None
+            raise ProvisionError(spec, f"SOW topic {spec.name}: {_error_text(error)}") from None
         about = {"topic": spec.name, "message_type": spec.message_type}
         if recovery.damage is not None:
             self._log.emit("15-0009", **about, damage=recovery.damage, path=recovery.damaged_path)
@@ -261,15 +261,15 @@ class TopicOpener:
         others = {name for name in topics if not sow.covers_topic(name)}
         if not others:
             return
-        found = [name for name in _topics_of(sow.table.store) if name in others]
-        if found:
+        foreign = [name for name in _topics_of(sow.table.store) if name in others]
+        if foreign:
             self._log.emit(
                 "15-0018",
                 topic=sow.name,
                 message_type=sow.type_name,
                 path=sow.spec.file_name,
-                records=len(found),
-                other=min(found),
+                records=len(foreign),
+                other=min(foreign),
             )
 
     def _log_chain_losses(self, spec: TopicSpec, generator: ChainingKeys) -> None:
@@ -303,7 +303,7 @@ class _ChainFiles:
         self._committer = committer
         self._outage = outage
 
-    def commit(self, then: StoreCallback | None = None) -> None:
+    def commit(self, callback: StoreCallback | None = None) -> None:
         """Request that everything so far is put on stable storage."""
         store = self._store
         stored = ChainFilePosition(store.last_sequence, self._file.size)
@@ -311,11 +311,11 @@ class _ChainFiles:
         def chains_tried(error: OSError | None) -> None:
             if error is None:
                 self._record_stored(stored)
-                store.commit(then)
+                store.commit(callback)
                 return
             self._outage(error)
-            if then is not None:
-                then(not_stable(self._file.path, error))
+            if callback is not None:
+                callback(not_stable(self._file.path, error))
 
         self._file.commit(self._committer, chains_tried)
 
@@ -349,7 +349,7 @@ class _Outage:
     def __call__(self, error: OSError | None) -> None:
         """Record the outcome of a synchronisation: its error, or None for success."""
         if error is not None and not self._is_ongoing:
-            self._log.emit("15-0012", topic=self._topic, reason=_words(error))
+            self._log.emit("15-0012", topic=self._topic, reason=_error_text(error))
         elif error is None and self._is_ongoing:
             self._log.emit("15-0013", topic=self._topic)
         self._is_ongoing = error is not None
@@ -358,12 +358,12 @@ class _Outage:
 def _topics_of(store: RecordStore) -> Iterator[str]:
     """Yield the topic of each record."""
     rows = (row for _, row in store.identities())
-    while some := list(islice(rows, _BATCH_SIZE)):
-        for record in store.read_records(some):
+    while batch := list(islice(rows, _BATCH_SIZE)):
+        for record in store.read_records(batch):
             yield record.topic
 
 
-def _words(error: Exception) -> str:
+def _error_text(error: Exception) -> str:
     """Return the text of an error: the system's message and the file that it is about."""
     if isinstance(error, OSError) and error.strerror:
         return f"{error.strerror}: {error.filename}" if error.filename else error.strerror

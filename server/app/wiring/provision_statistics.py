@@ -1,4 +1,4 @@
-"""Makes the collector and the keeper of the instance's statistics, and lists their sources."""
+"""Makes the collector and the thread of the instance's statistics, and lists their sources."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ _MILLISECOND: Final = 1_000_000
 
 
 class StatisticsService:
-    """The collector and the keeper of an instance's statistics.
+    """The collector and the thread of an instance's statistics.
 
     Args:
         admin: the Admin section, with the file and the sampling interval.
@@ -99,7 +99,7 @@ def sources_of(
     engine: Engine,
     transports: TransportTable,
     replication: ReplicationState | None,
-    reporting: MeshReporter | None,
+    mesh_reporter: MeshReporter | None,
     collector: StatisticsCollector,
 ) -> list[StatisticsSource]:
     """Return the sources of statistics of an instance after the recovery of its topics.
@@ -109,7 +109,7 @@ def sources_of(
         engine: its sessions and topics.
         transports: its transports.
         replication: its replication; None if it does not replicate.
-        reporting: the reports received from other instances; None likewise.
+        mesh_reporter: the reports received from other instances; None likewise.
         collector: takes the samples.
     """
     log, topics = engine.transaction_log, engine.topics
@@ -144,6 +144,6 @@ def sources_of(
         HistogramSource(WRITE_SIZE, None if journal is None else journal.write_sizes),
         TransportsSource(transports, clients),
         TuningSource(spec),
-        MeshInstancesSource(report_of(describe(spec), [], []), reporting),
-        MeshLinksSource(reporting),
+        MeshInstancesSource(report_of(describe(spec), [], []), mesh_reporter),
+        MeshLinksSource(mesh_reporter),
     ]

@@ -47,11 +47,11 @@ def _journals_of_others(spec: InstanceSpec) -> list[tuple[Path, str]]:
     if spec.transaction_log is None:
         return []
     settings = journal_settings(spec, spec.transaction_log)
-    directories = [one for one in (settings.directory, settings.archive) if one is not None]
+    directories = [place for place in (settings.directory, settings.archive) if place is not None]
     try:
         if any(journal_files(directory, spec.name) for directory in directories):
             return []
-        found = [(one, sorted(instances_with_journals(one))) for one in directories]
+        owners = [(place, sorted(instances_with_journals(place))) for place in directories]
     except OSError:
         return []  # the start reports it
-    return [(directory, ", ".join(others)) for directory, others in found if others]
+    return [(directory, ", ".join(others)) for directory, others in owners if others]

@@ -82,10 +82,10 @@ class TransportTable:
     @property
     def pools(self) -> tuple[ClientPool, ...]:
         """The groups of clients that share limits for their output buffers."""
-        found = dict.fromkeys(
+        pools_used = dict.fromkeys(
             listener.transport_context.client_pool for listener in self._listeners.values()
         )
-        return tuple(found)
+        return tuple(pools_used)
 
     @property
     def listeners(self) -> tuple[Listener, ...]:
@@ -160,18 +160,18 @@ class TransportTable:
             await listener.close()
             listener.disconnect_all("")  # the entry above has the reason; real servers give none
 
-    def watch_certificates(self, files: FileWatch) -> None:
+    def watch_certificates(self, file_watch: FileWatch) -> None:
         """Make transports read their certificates again when the files change."""
         for listener in self._listeners.values():
             if listener.spec.tls is not None:
-                watch_files(listener.spec.tls, files, listener.reload_certificate)
+                watch_files(listener.spec.tls, file_watch, listener.reload_certificate)
 
     def _find(self, name: str) -> Listener:
         listener = self._listeners.get(name)
         if listener is None:
-            known = ", ".join(self._listeners) or "none"
+            names = ", ".join(self._listeners) or "none"
             raise TransportError(
-                f"there is no transport named {name!r}; the transports are {known}"
+                f"there is no transport named {name!r}; the transports are {names}"
             )
         return listener
 
@@ -200,17 +200,19 @@ class TransportTable:
             )
         except security.SecurityError as error:
             raise TransportError(str(error)) from None
-        standing = engine.security_switches.wrap_modules(transport.name, authenticator, entitlement)
-        entrance = ConnectionContext(
+        security_modules = engine.security_switches.wrap_modules(
+            transport.name, authenticator, entitlement
+        )
+        context = ConnectionContext(
             transport.name,
             transport.message_type,
-            *standing,
+            *security_modules,
             transport_filters=filters,
             auth_module=DEFAULT if use is None else use.module,
         )
         transport_context = TransportContext(
             self._engine,
-            entrance,
+            context,
             self._pool_for(transport.limits),
             self._descriptors,
             self._rate_limited_log,
@@ -248,7 +250,7 @@ class TransportTable:
         return AcceptedReplicationConnection(transport_context, self._links)
 
     def _dialect(self, protocol: str, transport: TransportSpec) -> Dialect:
-        message_types = {one.name: one for one in self._spec.message_types}
+        message_types = {spec.name: spec for spec in self._spec.message_types}
         try:
             return make_dialect(protocol, message_types.get(transport.message_type or ""))
         except ValueError as error:

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 _SECONDS: Final = 10.0
 _MAX_BYTES: Final = 64 << 20
-_READ_TOGETHER: Final = 1 << 16
+_READ_SIZE: Final = 1 << 16
 
 
 class AdminRequestError(Exception):
@@ -139,15 +139,18 @@ class AdminClient:
             raise AdminRequestError(f"{self._login.authorities}: {error}") from None
         try:
             connection.connect()
-            own, peer = connection.sock.getsockname()[0], connection.sock.getpeername()[0]
-            self.is_local = is_one_machine(own, peer)
+            own_address, peer_address = (
+                connection.sock.getsockname()[0],
+                connection.sock.getpeername()[0],
+            )
+            self.is_local = is_one_machine(own_address, peer_address)
             connection.request("GET", path, headers=self._headers())
             response = connection.getresponse()
             body = _read(response, until)
         except ssl.SSLError as error:
-            raise _why_no_tls(error) from None
+            raise _tls_error(error) from None
         except (OSError, http.client.HTTPException) as error:
-            raise AdminRequestError(_why_not(error)) from None
+            raise AdminRequestError(_connection_problem(error)) from None
         finally:
             connection.close()
         return AdminResponse(response.status, body, response.headers.get("Date", ""))
@@ -169,16 +172,16 @@ class AdminClient:
         return {"Authorization": f"Basic {base64.b64encode(pair).decode('ascii')}"}
 
 
-def is_one_machine(own: str, peer: str) -> bool:
+def is_one_machine(address: str, peer: str) -> bool:
     """Return True if the addresses of the two ends of a connection are on one machine."""
-    return own == peer or ip_address(peer.partition("%")[0]).is_loopback
+    return address == peer or ip_address(peer.partition("%")[0]).is_loopback
 
 
 def _read(response: http.client.HTTPResponse, until: bytes) -> str:
     """Return the text of an answer; with `until`, stop reading once it contains that."""
     parts: list[bytes] = []
     size, end = 0, time.monotonic() + _SECONDS
-    while chunk := response.read1(_READ_TOGETHER):
+    while chunk := response.read1(_READ_SIZE):
         parts.append(chunk)
         size += len(chunk)
         if until and until in b"".join(parts):
@@ -188,7 +191,7 @@ def _read(response: http.client.HTTPResponse, until: bytes) -> str:
     return b"".join(parts).decode(errors="replace")
 
 
-def _why_no_tls(error: ssl.SSLError) -> AdminRequestError:
+def _tls_error(error: ssl.SSLError) -> AdminRequestError:
     if isinstance(error, ssl.SSLCertVerificationError):
         advice = (
             "give its authority with --ca-file, and the name that the certificate has with --url"
@@ -200,7 +203,7 @@ def _why_no_tls(error: ssl.SSLError) -> AdminRequestError:
     )
 
 
-def _why_not(error: OSError | http.client.HTTPException) -> str:
+def _connection_problem(error: OSError | http.client.HTTPException) -> str:
     if isinstance(error, TimeoutError):
         return str(error) if error.args and error.errno is None else "it does not answer"
     if isinstance(error, ConnectionRefusedError):

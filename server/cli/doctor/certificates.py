@@ -15,7 +15,7 @@ from server.security.certificates import ends_of
 AREA: Final = "certificates"
 
 
-def examine(spec: InstanceSpec, found: Examination) -> None:
+def examine(spec: InstanceSpec, examination: Examination) -> None:
     """Check each certificate of an instance once."""
     now = datetime.now(UTC)
     for path, users in _certificates(spec):
@@ -26,7 +26,7 @@ def examine(spec: InstanceSpec, found: Examination) -> None:
         except OSError as error:
             ends, why = [], error.strerror or str(error)
         if not ends:
-            found.add_wrong(
+            examination.add_wrong(
                 AREA,
                 title,
                 why,
@@ -36,7 +36,7 @@ def examine(spec: InstanceSpec, found: Examination) -> None:
             continue
         left = min(ends) - now
         verdict = CheckVerdict.LOOK if left < NOTICE else CheckVerdict.OK
-        found.add_finding(
+        examination.add_finding(
             AREA,
             title,
             f"good until {min(ends):%Y-%m-%d %H:%M} UTC, {left.days} days",
@@ -49,7 +49,7 @@ def examine(spec: InstanceSpec, found: Examination) -> None:
 def _certificates(spec: InstanceSpec) -> Iterator[tuple[str, list[str]]]:
     """Yield each certificate file with its users."""
     users: dict[str, list[str]] = {}
-    for who, tls in uses_of_tls(spec):
+    for user, tls in uses_of_tls(spec):
         if tls.certificate is not None:
-            users.setdefault(tls.certificate, []).append(who)
+            users.setdefault(tls.certificate, []).append(user)
     yield from users.items()

@@ -40,17 +40,17 @@ class _Timex(ctypes.Structure):
     )
 
 
-def examine(server_date: str, asked: tuple[float, float], found: Examination) -> None:
+def examine(server_date: str, request_times: tuple[float, float], examination: Examination) -> None:
     """Check the clock of this machine, and compare it with that of the server.
 
     Args:
         server_date: `Date` header of the server's answer; empty if unknown.
-        asked: times of the request and of its answer, in seconds since 1970.
-        found: collects the findings.
+        request_times: times of the request and of its answer, in seconds since 1970.
+        examination: collects the findings.
     """
     now = datetime.now(UTC)
     facts: dict[str, object] = {"now": now.isoformat(), "zone": time.strftime("%Z %z")}
-    found.facts[AREA] = facts
+    examination.facts[AREA] = facts
     timex = _Timex()
     try:
         state = ctypes.CDLL(None, use_errno=True).adjtimex(ctypes.byref(timex))
@@ -58,10 +58,14 @@ def examine(server_date: str, asked: tuple[float, float], found: Examination) ->
         state = -1
     if state >= 0:
         unit = 1e-9 if timex.status & _NANOSECONDS else 1e-6
-        offset, most = timex.offset * unit, timex.maximum_error * 1e-6
+        offset, max_error = timex.offset * unit, timex.maximum_error * 1e-6
         is_good = state != _UNSYNCHRONISED and abs(offset) < _LARGE_OFFSET
-        facts |= {"synchronised": state != _UNSYNCHRONISED, "offset": offset, "maximum_error": most}
-        found.add_finding(
+        facts |= {
+            "synchronised": state != _UNSYNCHRONISED,
+            "offset": offset,
+            "maximum_error": max_error,
+        }
+        examination.add_finding(
             AREA,
             "synchronised",
             f"{'no' if state == _UNSYNCHRONISED else 'yes'}, offset {offset:+.6f} s",
@@ -71,20 +75,24 @@ def examine(server_date: str, asked: tuple[float, float], found: Examination) ->
             "run chrony or systemd-timesyncd; in a container, the host does that",
         )
     if server_date:
-        _compare(server_date, asked, found, facts)
+        _compare(server_date, request_times, examination, facts)
 
 
 def _compare(
-    server_date: str, asked: tuple[float, float], found: Examination, facts: dict[str, object]
+    server_date: str,
+    request_times: tuple[float, float],
+    examination: Examination,
+    facts: dict[str, object],
 ) -> None:
     try:
         second = parsedate_to_datetime(server_date).timestamp()
     except ValueError:
         return
-    begun, ended = asked  # the clocks agree if the server's second overlaps with this interval
+    begun, ended = request_times
+    # the clocks agree if the server's second overlaps with this interval
     difference = round(min(second + 1 - begun, 0) + max(second - ended, 0))
     facts["server_ahead"] = difference
-    found.add_finding(
+    examination.add_finding(
         AREA,
         "the server's clock",
         f"{difference:+d} s against this machine's",

@@ -85,46 +85,48 @@ def _understood(root: ConfigNode) -> InstanceSpec | None:
         spec = compile_config(root, ProgramCatalogue(), problems)
         if spec is not None:
             return spec
-        wrong = {one.location for one in problems if one.severity is Severity.ERROR}
-        rest = replace(root, children=tuple(_right(root, wrong)))
-        if rest == root:
+        wrong = {problem.location for problem in problems if problem.severity is Severity.ERROR}
+        understood = replace(root, children=tuple(_valid_sections(root, wrong)))
+        if understood == root:
             return None
-        root = rest
+        root = understood
 
 
-def _right(root: ConfigNode, wrong: Container[Location]) -> Iterator[ConfigNode]:
+def _valid_sections(root: ConfigNode, wrong: Container[Location]) -> Iterator[ConfigNode]:
     """Yield the sections of a configuration, without the parts that contain an error."""
     for section in root.children:
-        kept = tuple(part for part in section.children if not _has(part, wrong))
-        if len(kept) < len(section.children) or section.location not in wrong:
-            yield replace(section, children=kept)
+        children = tuple(part for part in section.children if not _contains_location(part, wrong))
+        if len(children) < len(section.children) or section.location not in wrong:
+            yield replace(section, children=children)
 
 
-def _has(node: ConfigNode, locations: Container[Location]) -> bool:
-    return node.location in locations or any(_has(child, locations) for child in node.children)
+def _contains_location(node: ConfigNode, locations: Container[Location]) -> bool:
+    return node.location in locations or any(
+        _contains_location(child, locations) for child in node.children
+    )
 
 
-def examine(configuration: DoctorConfiguration, found: Examination) -> None:
+def examine(configuration: DoctorConfiguration, examination: Examination) -> None:
     """Verify a configuration; the working directory must be the base of its relative paths."""
     problems, document, spec = configuration.problems, configuration.document, configuration.spec
     if document is not None and spec is not None:
         check_start(spec, validate(document, Problems()), problems)
     lines = [f"{problem}" for problem in problems]
-    found.texts["configuration/verification.txt"] = "\n".join([*lines, ""])
+    examination.texts["configuration/verification.txt"] = "\n".join([*lines, ""])
     errors = [one for one in problems if one.severity is Severity.ERROR]
     warnings = [one for one in problems if one.severity is Severity.WARNING]
     value = f"{configuration.path}: {counted(errors, 'error')}, {counted(warnings, 'warning')}"
     advice = f"ampServer --verify-config {configuration.path} shows all of them"
     if errors:
-        found.add_wrong(AREA, "verification", value, _first(errors), advice)
+        examination.add_wrong(AREA, "verification", value, _first(errors), advice)
     elif warnings:
-        found.add_attention(AREA, "verification", value, _first(warnings), advice)
+        examination.add_attention(AREA, "verification", value, _first(warnings), advice)
     else:
-        found.add_ok(AREA, "verification", value)
+        examination.add_ok(AREA, "verification", value)
     if document is None:
         return
-    found.texts["configuration/config.xml"] = _text(document, errors)
-    found.facts[AREA] = {
+    examination.texts["configuration/config.xml"] = _text(document, errors)
+    examination.facts[AREA] = {
         "file": configuration.path,
         "files": list(document.files),
         "usable": spec is not None,
@@ -133,20 +135,24 @@ def examine(configuration: DoctorConfiguration, found: Examination) -> None:
     }
 
 
-def counted(things: Sized, noun: str) -> str:
+def counted(items: Sized, noun: str) -> str:
     """Return the number of things with the noun, in the plural unless it is 1."""
-    return f"{len(things)} {noun}{'' if len(things) == 1 else 's'}"
+    return f"{len(items)} {noun}{'' if len(items) == 1 else 's'}"
 
 
 def _first(problems: list[Problem]) -> str:
-    shown = "; ".join(f"{one}" for one in problems[:_MAX_SHOWN])
-    more = len(problems) - _MAX_SHOWN
-    return shown if more <= 0 else f"{shown}; and {more} more"
+    shown = "; ".join(f"{problem}" for problem in problems[:_MAX_SHOWN])
+    omitted = len(problems) - _MAX_SHOWN
+    return shown if omitted <= 0 else f"{shown}; and {omitted} more"
 
 
 def _text(document: ConfigDocument, errors: list[Problem]) -> str:
     """Return the configuration; redact the content of unknown elements, which may be secret."""
-    unknown = {one.element for one in errors if any(said in one.message for said in _UNKNOWN)}
+    unknown = {
+        problem.element
+        for problem in errors
+        if any(phrase in problem.message for phrase in _UNKNOWN)
+    }
     if not unknown:
         return document.expanded_text
     root = etree.fromstring(document.expanded_text.encode())

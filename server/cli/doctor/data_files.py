@@ -37,32 +37,34 @@ _ADVICE: Final = {
         "run the later version that has written them; docs/upgrading.md has the way back"
     ),
 }
-_ASIDE: Final = (TRUNCATED_SUFFIX, ".damaged-", ".foreign-")
+_RENAMED_MARKS: Final = (TRUNCATED_SUFFIX, ".damaged-", ".foreign-")
 """Parts of the names of files that the server has set aside."""
 
 
-def examine(spec: InstanceSpec, wanted: Sequence[InstanceDirectory], found: Examination) -> None:
+def examine(
+    spec: InstanceSpec, directories: Sequence[InstanceDirectory], examination: Examination
+) -> None:
     """Check the files of an instance.
 
     Args:
         spec: the instance.
-        wanted: the directories that it writes to.
-        found: collects the findings.
+        directories: the directories that it writes to.
+        examination: collects the findings.
     """
-    listing = [one for place in wanted for one in _list(place)]
+    listing = [file for directory in directories for file in _list(directory)]
     if len(listing) > _MAX_LISTED:
-        found.add_attention(
+        examination.add_attention(
             AREA,
             "listing",
             f"{len(listing):,} files",
             f"the first {_MAX_LISTED:,} are listed",
             "remove what is needed no more",
         )
-    found.facts[AREA] = listing[:_MAX_LISTED]
-    _judge_strangers(spec, found)
-    _judge_aside([str(one["path"]) for one in listing], found)
+    examination.facts[AREA] = listing[:_MAX_LISTED]
+    _judge_foreign_files(spec, examination)
+    _judge_renamed_files([str(file["path"]) for file in listing], examination)
     if spec.transaction_log is not None:
-        _judge_journals(spec, found)
+        _judge_journals(spec, examination)
 
 
 def _header(path: Path) -> JournalFileHeader | None:
@@ -78,24 +80,24 @@ def _header(path: Path) -> JournalFileHeader | None:
     return unpack_page(page)[0]
 
 
-def _list(place: InstanceDirectory) -> Iterator[dict[str, object]]:
+def _list(directory: InstanceDirectory) -> Iterator[dict[str, object]]:
     """Yield facts of the files in a directory, not recursively."""
     now = time.time()
     try:
-        names = sorted(os.listdir(place.path))
+        names = sorted(os.listdir(directory.path))
     except OSError:
         return  # disks.py reports this
     for name in names:
-        path = place.path / name
+        path = directory.path / name
         try:
             about = path.lstat()
             kind = str(identify(path)) if path.is_file() else "no file"
         except OSError as error:
-            yield {"path": str(path), "for": place.purpose, "problem": error.strerror}
+            yield {"path": str(path), "for": directory.purpose, "problem": error.strerror}
             continue
         yield {
             "path": str(path),
-            "for": place.purpose,
+            "for": directory.purpose,
             "kind": kind,
             "size": about.st_size,
             "allocated": about.st_blocks * 512,
@@ -105,11 +107,11 @@ def _list(place: InstanceDirectory) -> Iterator[dict[str, object]]:
         }
 
 
-def _judge_strangers(spec: InstanceSpec, found: Examination) -> None:
+def _judge_foreign_files(spec: InstanceSpec, examination: Examination) -> None:
     try:
         files = find_foreign_files(spec)
     except ProvisionError as error:
-        found.add_attention(
+        examination.add_attention(
             AREA,
             "files of others",
             str(error),
@@ -118,9 +120,9 @@ def _judge_strangers(spec: InstanceSpec, found: Examination) -> None:
         )
         return
     if not files:
-        found.add_ok(AREA, "files of others", "none in the places of the instance's own")
+        examination.add_ok(AREA, "files of others", "none in the places of the instance's own")
         return
-    found.add_wrong(
+    examination.add_wrong(
         AREA,
         "files of others",
         "; ".join(f"{file.path} {file.description}" for file in files[:_MAX_NAMED]),
@@ -129,10 +131,12 @@ def _judge_strangers(spec: InstanceSpec, found: Examination) -> None:
     )
 
 
-def _judge_aside(paths: Sequence[str], found: Examination) -> None:
-    aside = [path for path in paths if any(word in os.path.basename(path) for word in _ASIDE)]
+def _judge_renamed_files(paths: Sequence[str], examination: Examination) -> None:
+    aside = [
+        path for path in paths if any(mark in os.path.basename(path) for mark in _RENAMED_MARKS)
+    ]
     if aside:
-        found.add_attention(
+        examination.add_attention(
             AREA,
             "files that were set aside",
             ", ".join(aside[:_MAX_NAMED]),
@@ -141,7 +145,7 @@ def _judge_aside(paths: Sequence[str], found: Examination) -> None:
         )
 
 
-def _judge_journals(spec: InstanceSpec, found: Examination) -> None:
+def _judge_journals(spec: InstanceSpec, examination: Examination) -> None:
     log = spec.transaction_log
     if log is None:
         raise AssertionError("it is looked at only where there is one")
@@ -167,7 +171,7 @@ def _judge_journals(spec: InstanceSpec, found: Examination) -> None:
             headers[number] = header
     value = f"{len(headers)} in use, {blank} ready for use"
     if bad:
-        found.add_wrong(
+        examination.add_wrong(
             AREA,
             "headers of journals",
             f"{value}, {len(bad)} that cannot be read as such",
@@ -176,11 +180,15 @@ def _judge_journals(spec: InstanceSpec, found: Examination) -> None:
             " copy the directory before that",
         )
     else:
-        found.add_ok(AREA, "headers of journals", value)
+        examination.add_ok(AREA, "headers of journals", value)
     numbers = sorted(headers)
-    gaps = [f"{here} to {there}" for here, there in pairwise(numbers) if there != here + 1]
+    gaps = [
+        f"{last_number} to {next_number}"
+        for last_number, next_number in pairwise(numbers)
+        if next_number != last_number + 1
+    ]
     if gaps and not bad:
-        found.add_wrong(
+        examination.add_wrong(
             AREA,
             "sequence of journals",
             f"missing between {', '.join(gaps[:_MAX_NAMED])}",

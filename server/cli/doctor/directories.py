@@ -28,19 +28,19 @@ class InstanceDirectory(NamedTuple):
     is_durable: bool = True
 
 
-def places(spec: InstanceSpec) -> list[InstanceDirectory]:
+def instance_directories(spec: InstanceSpec) -> list[InstanceDirectory]:
     """Return the directories that an instance writes to, each once, with its first purpose.
 
     Relative paths begin at the working directory.
     """
-    known: dict[Path, InstanceDirectory] = {}
-    for place in _places(spec):
-        path = Path(os.path.abspath(place.path))
-        known.setdefault(path, place._replace(path=path))
-    return [*known.values()]
+    directories: dict[Path, InstanceDirectory] = {}
+    for directory in _directories(spec):
+        path = Path(os.path.abspath(directory.path))
+        directories.setdefault(path, directory._replace(path=path))
+    return [*directories.values()]
 
 
-def _places(spec: InstanceSpec) -> Iterator[InstanceDirectory]:
+def _directories(spec: InstanceSpec) -> Iterator[InstanceDirectory]:
     log = spec.transaction_log
     if log is not None:
         yield InstanceDirectory("journals", Path(log.journal_directory), log.journal_size)

@@ -13,13 +13,13 @@ from server.cli.doctor.machine import ROOT, size_text
 
 AREA: Final = "disks"
 
-_LITTLE: Final = 0.15
-_VERY_LITTLE: Final = 0.05
+_LOW_SHARE: Final = 0.15
+_VERY_LOW_SHARE: Final = 0.05
 _FEW_INODES: Final = 0.05
-_FILES_AHEAD: Final = 2
+_MIN_FREE_FILES: Final = 2
 """Number of further files of the largest kind that must fit into the free space."""
 
-_FORGETTING: Final = frozenset({"tmpfs", "ramfs"})
+_VOLATILE: Final = frozenset({"tmpfs", "ramfs"})
 _REMOTE: Final = frozenset({"nfs", "nfs4", "cifs", "smb3", "9p", "fuse.sshfs", "ceph", "glusterfs"})
 _LAYERED: Final = frozenset({"overlay", "aufs"})
 
@@ -33,75 +33,86 @@ class _Mount(NamedTuple):
     options: str
 
 
-def examine(wanted: Sequence[InstanceDirectory], found: Examination, root: Path = ROOT) -> None:
+def examine(
+    directories: Sequence[InstanceDirectory], examination: Examination, root: Path = ROOT
+) -> None:
     """Check the file systems of some directories.
 
     Args:
-        wanted: the directories.
-        found: collects the findings.
+        directories: the directories.
+        examination: collects the findings.
         root: the directory that stands for `/` when the mount table is read.
     """
     mounts = _mounts(root)
     disks: dict[int, list[tuple[InstanceDirectory, Path]]] = {}
-    for place in wanted:
-        there = _existing(place.path)
-        disks.setdefault(os.stat(there).st_dev, []).append((place, there))
-    found.facts[AREA] = [
-        fact for places in disks.values() for fact in _examine_disk(places, mounts, found)
+    for directory in directories:
+        existing_path = _existing(directory.path)
+        disks.setdefault(os.stat(existing_path).st_dev, []).append((directory, existing_path))
+    examination.facts[AREA] = [
+        fact for on_disk in disks.values() for fact in _examine_disk(on_disk, mounts, examination)
     ]
 
 
 def _examine_disk(
-    places: Sequence[tuple[InstanceDirectory, Path]], mounts: Sequence[_Mount], found: Examination
+    directories: Sequence[tuple[InstanceDirectory, Path]],
+    mounts: Sequence[_Mount],
+    examination: Examination,
 ) -> list[dict[str, object]]:
     """Check one file system, and return the facts of each directory on it."""
-    (_, first), *_ = places
+    (_, first), *_ = directories
     mount, room = _mount_of(first, mounts), os.statvfs(first)
     free, size = room.f_bavail * room.f_frsize, room.f_blocks * room.f_frsize
-    titles = [f"{place.purpose}: {place.path}" for place, _ in places]
+    titles = [f"{directory.purpose}: {directory.path}" for directory, _ in directories]
     title = "; ".join(titles)
-    whole = InstanceDirectory(
+    required = InstanceDirectory(
         title,
         first,
-        max(place.needed_bytes for place, _ in places),
-        any(place.is_durable for place, _ in places),
+        max(directory.needed_bytes for directory, _ in directories),
+        any(directory.is_durable for directory, _ in directories),
     )
-    _judge_room(title, "" if mount is None else f", {mount.kind}", free, size, whole, found)
+    _judge_room(
+        title, "" if mount is None else f", {mount.kind}", free, size, required, examination
+    )
     if room.f_files and room.f_favail / room.f_files < _FEW_INODES:
-        found.add_attention(
+        examination.add_attention(
             AREA,
             f"{title}: inodes",
             f"{room.f_favail:,} of {room.f_files:,} free",
             "without one, no file can be made, however much room there is",
             "remove small files from that file system",
         )
-    _judge_kind(title, mount, whole, found)
-    for name, (place, there) in zip(titles, places, strict=True):
-        _judge_access(name, there, place, found)
+    _judge_kind(title, mount, required, examination)
+    for name, (directory, path) in zip(titles, directories, strict=True):
+        _judge_access(name, path, directory, examination)
     return [
         {
-            "for": place.purpose,
-            "directory": str(place.path),
-            "exists": there == place.path,
+            "for": directory.purpose,
+            "directory": str(directory.path),
+            "exists": path == directory.path,
             "free": free,
             "size": size,
             "inodes_free": room.f_favail,
             "file_system": mount and mount._asdict(),
         }
-        for place, there in places
+        for directory, path in directories
     ]
 
 
 def _judge_room(
-    title: str, kind: str, free: int, size: int, place: InstanceDirectory, found: Examination
+    title: str,
+    kind: str,
+    free: int,
+    size: int,
+    directory: InstanceDirectory,
+    examination: Examination,
 ) -> None:
     share = free / size if size else 0.0
     verdict = CheckVerdict.OK
-    if share < _LITTLE:
+    if share < _LOW_SHARE:
         verdict = CheckVerdict.LOOK
-    if share < _VERY_LITTLE or free < _FILES_AHEAD * place.needed_bytes:
-        verdict = CheckVerdict.WRONG if place.is_durable else CheckVerdict.LOOK
-    found.add_finding(
+    if share < _VERY_LOW_SHARE or free < _MIN_FREE_FILES * directory.needed_bytes:
+        verdict = CheckVerdict.WRONG if directory.is_durable else CheckVerdict.LOOK
+    examination.add_finding(
         AREA,
         title,
         f"{size_text(free)} of {size_text(size)} free ({share:.0%}){kind}",
@@ -112,36 +123,36 @@ def _judge_room(
 
 
 def _judge_kind(
-    title: str, mount: _Mount | None, place: InstanceDirectory, found: Examination
+    title: str, mount: _Mount | None, directory: InstanceDirectory, examination: Examination
 ) -> None:
     if mount is None:
         return
     if "ro" in mount.options.split(","):
-        found.add_wrong(
+        examination.add_wrong(
             AREA,
             f"{title}: mounted",
             f"{mount.kind}, read-only",
             "nothing can be written there",
             f"mount {mount.point} for writing; after an error of the disk, replace that first",
         )
-    elif place.is_durable and mount.kind in _FORGETTING:
-        found.add_attention(
+    elif directory.is_durable and mount.kind in _VOLATILE:
+        examination.add_attention(
             AREA,
             f"{title}: type",
             mount.kind,
             "what is there is in memory, and gone with the machine's power",
             "put it on a disk",
         )
-    elif place.is_durable and mount.kind in _REMOTE:
-        found.add_attention(
+    elif directory.is_durable and mount.kind in _REMOTE:
+        examination.add_attention(
             AREA,
             f"{title}: type",
             f"{mount.kind} from {mount.source}",
             "each commit goes over the network, and locks of files may not be seen by other hosts",
             "put it on a disk of the machine",
         )
-    elif place.is_durable and mount.kind in _LAYERED:
-        found.add_attention(
+    elif directory.is_durable and mount.kind in _LAYERED:
+        examination.add_attention(
             AREA,
             f"{title}: type",
             mount.kind,
@@ -150,18 +161,20 @@ def _judge_kind(
         )
 
 
-def _judge_access(title: str, there: Path, place: InstanceDirectory, found: Examination) -> None:
-    if there != place.path:
-        if place.purpose == "logs":
-            found.add_wrong(
+def _judge_access(
+    title: str, existing_path: Path, directory: InstanceDirectory, examination: Examination
+) -> None:
+    if existing_path != directory.path:
+        if directory.purpose == "logs":
+            examination.add_wrong(
                 AREA,
                 f"{title}: exists",
                 "no",
                 "directories of logs are not made by the server, which does not start",
-                f"mkdir -p {place.path}",
+                f"mkdir -p {directory.path}",
             )
-    elif not os.access(there, os.R_OK | os.X_OK):
-        found.add_attention(
+    elif not os.access(existing_path, os.R_OK | os.X_OK):
+        examination.add_attention(
             AREA,
             f"{title}: may be read",
             f"not by this user ({os.geteuid()})",
@@ -172,9 +185,9 @@ def _judge_access(title: str, there: Path, place: InstanceDirectory, found: Exam
 
 def _existing(path: Path) -> Path:
     """Return the directory, or its nearest ancestor that exists."""
-    for there in (path, *path.parents):
-        if os.path.isdir(there):
-            return there
+    for candidate in (path, *path.parents):
+        if os.path.isdir(candidate):
+            return candidate
     return Path("/")
 
 
@@ -199,9 +212,9 @@ def _unescaped(text: str) -> str:
 
 def _mount_of(path: Path, mounts: Sequence[_Mount]) -> _Mount | None:
     real = os.path.realpath(path)
-    found = None
+    closest = None
     for mount in mounts:
         holds = real == mount.point or real.startswith(mount.point.rstrip("/") + "/")
-        if holds and (found is None or len(mount.point) >= len(found.point)):
-            found = mount
-    return found
+        if holds and (closest is None or len(mount.point) >= len(closest.point)):
+            closest = mount
+    return closest

@@ -28,17 +28,17 @@ from server.cli.doctor import (
 )
 from server.cli.doctor.admin_interface import AdminClient, AdminLogin, AdminRequestError
 from server.cli.doctor.configuration import DoctorConfiguration
-from server.cli.doctor.directories import InstanceDirectory, places
+from server.cli.doctor.directories import InstanceDirectory, instance_directories
 from server.cli.doctor.findings import Examination
 from server.cli.doctor.live_instance import InstanceIdentity
-from server.cli.doctor.process import holder
+from server.cli.doctor.process import find_lock_holder
 from server.cli.doctor.redaction import SecretRedactor
 from server.cli.service.installer import working_directory
 from server.log.targets.file import FORMATS
 
 _PROCESS: Final = "process"
-_ANYWHERE: Final = ("0.0.0.0", "::")  # noqa: S104 - which nobody can connect to
-_HERE: Final = "localhost"
+_WILDCARD_ADDRESSES: Final = ("0.0.0.0", "::")  # noqa: S104 - no client can connect to these
+_LOCALHOST: Final = "localhost"
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ class ExaminationRequest:
     """The request for an examination.
 
     Attributes:
-        config: the configuration file; None to ask the instance for it.
+        config: the configuration file; None to request it from the instance.
         url: address of the admin interface; None to take it from the configuration.
         login: the credentials for it.
         defines: variables of the configuration.
@@ -63,26 +63,28 @@ class ExaminationRequest:
     with_minidump: bool
 
 
-def examine(question: ExaminationRequest, secrets: SecretRedactor) -> Examination:
+def examine(request: ExaminationRequest, secrets: SecretRedactor) -> Examination:
     """Run all checks of an instance; this process changes to the instance's directory."""
-    one = _ExaminationRun(question, secrets)
-    examination = one.examination
-    examination.run_step(configuration.AREA, one.read_configuration)
-    examination.run_step(live_instance.AREA, one.find_instance)
-    if one.is_local:
-        examination.run_step(configuration.AREA, one.change_directory)
-        examination.run_step(configuration.AREA, one.verify)
-        examination.run_step(_PROCESS, one.find_process)
-    examination.run_step(live_instance.AREA, one.query_instance)
-    if one.is_local:
-        examination.run_step(machine.AREA, one.check_machine)
-        one.check_files()
+    examination_run = _ExaminationRun(request, secrets)
+    examination = examination_run.examination
+    examination.run_step(configuration.AREA, examination_run.read_configuration)
+    examination.run_step(live_instance.AREA, examination_run.find_instance)
+    if examination_run.is_local:
+        examination.run_step(configuration.AREA, examination_run.change_directory)
+        examination.run_step(configuration.AREA, examination_run.verify)
+        examination.run_step(_PROCESS, examination_run.find_process)
+    examination.run_step(live_instance.AREA, examination_run.query_instance)
+    if examination_run.is_local:
+        examination.run_step(machine.AREA, examination_run.check_machine)
+        examination_run.check_files()
     else:
         examination.add_ok(
             machine.AREA, "this machine", "not looked at, as the instance is on another one"
         )
-    examination.run_step(clock.AREA, one.check_clock)
-    examination.run_step(versions.AREA, lambda: versions.examine(one.version, examination))
+    examination.run_step(clock.AREA, examination_run.check_clock)
+    examination.run_step(
+        versions.AREA, lambda: versions.examine(examination_run.version, examination)
+    )
     return examination
 
 
@@ -113,8 +115,8 @@ class _ExaminationRun:
     @property
     def version(self) -> str:
         """The version of the running server; empty if unknown."""
-        known = self.examination.facts.get(logs.VERSION)
-        return known if isinstance(known, str) and self._identity is not None else ""
+        identity = self.examination.facts.get(logs.VERSION)
+        return identity if isinstance(identity, str) and self._identity is not None else ""
 
     @property
     def _spec(self) -> InstanceSpec | None:
@@ -127,7 +129,7 @@ class _ExaminationRun:
             self._read_file(self._request.config)
 
     def find_instance(self) -> None:
-        """Ask the instance for its identity, and read its configuration if none was named."""
+        """Request the identity of the instance, and read its configuration if none was named."""
         try:
             self._admin = self._make_admin_client()
         except AdminRequestError as error:
@@ -144,7 +146,7 @@ class _ExaminationRun:
         self._identity = identity = live_instance.identify(self._admin, self.examination)
         if identity is None:
             return
-        self._pid = identity.pid if self.is_local and _is_here(identity) else None
+        self._pid = identity.pid if self.is_local and _is_local_process(identity) else None
         self.examination.facts["instance"] = {
             "name": identity.name,
             "pid": identity.pid,
@@ -177,7 +179,11 @@ class _ExaminationRun:
             return None
         scheme = "http" if spec.admin.tls is None else "https"
         address = spec.admin.inet_addr
-        host = _HERE if address.host is None or address.host in _ANYWHERE else address.host
+        host = (
+            _LOCALHOST
+            if address.host is None or address.host in _WILDCARD_ADDRESSES
+            else address.host
+        )
         named = f"[{host}]" if ":" in host else host
         return AdminClient(f"{scheme}://{named}:{address.port}", request.login)
 
@@ -197,14 +203,16 @@ class _ExaminationRun:
         if self._configuration is not None:
             configuration.examine(self._configuration, self.examination)
         if self._spec is not None and self._is_in_directory:
-            self._directories = places(self._spec)
+            self._directories = instance_directories(self._spec)
 
     def find_process(self) -> None:
         """Find the process; if the instance does not report it, by the locks on its files."""
         spec = self._spec
         if self._pid is None and spec is not None:
             files = [Path(topic.file_name) for topic in _file_topics(spec) if topic.file_name]
-            self._pid = holder([*(place.path for place in self._directories), *files])
+            self._pid = find_lock_holder(
+                [*(directory.path for directory in self._directories), *files]
+            )
         if self._pid is not None:
             self.examination.add_ok(_PROCESS, "runs", f"process {self._pid}")
             if self._identity is None and self._request.with_minidump:
@@ -234,7 +242,7 @@ class _ExaminationRun:
         if self._request.with_minidump:
             self._minidump_path = live_instance.take_minidump(self._admin, self.examination)
         spec = self._spec
-        has_files = spec is not None and any(one.protocol in FORMATS for one in spec.logging)
+        has_files = spec is not None and any(target.protocol in FORMATS for target in spec.logging)
         file = None if self._configuration is None else self._configuration.redacted_text
         live_instance.examine(self._admin, file, self.examination, with_log=not has_files)
         if self._identity.amps_version != AMPS_VERSION:
@@ -272,15 +280,15 @@ class _ExaminationRun:
     def check_clock(self) -> None:
         """Check the clock, and compare it with the server's."""
         identity = self._identity
-        known = identity or live_instance.InstanceIdentity()
-        clock.examine(known.date, known.request_times, self.examination)
+        known_identity = identity or live_instance.InstanceIdentity()
+        clock.examine(known_identity.date, known_identity.request_times, self.examination)
 
 
 def _file_topics(spec: InstanceSpec) -> list[TopicSpec]:
-    return [one for one in spec.sow if isinstance(one, TopicSpec)]
+    return [topic for topic in spec.sow if isinstance(topic, TopicSpec)]
 
 
-def _is_here(identity: InstanceIdentity) -> bool:
+def _is_local_process(identity: InstanceIdentity) -> bool:
     """Return True if the process is on this machine: in a container, it has another id there."""
     process = Path(f"/proc/{identity.pid}")
     try:

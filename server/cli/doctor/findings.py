@@ -110,7 +110,7 @@ class Examination:
                 "the rest of this area has not been looked at",
                 "run amps-doctor as the user of the server, or as root",
             )
-        except Exception as error:  # a report must come out, whatever state the instance is in
+        except Exception as error:  # a report must be made in any state of the instance
             self.add_attention(
                 area,
                 "what could be looked at",
@@ -122,4 +122,4 @@ class Examination:
     @property
     def worst_verdict(self) -> CheckVerdict:
         """The worst verdict."""
-        return max((one.verdict for one in self.findings), default=CheckVerdict.OK)
+        return max((finding.verdict for finding in self.findings), default=CheckVerdict.OK)

@@ -17,8 +17,8 @@ from server.cli.doctor.findings import CheckVerdict, Examination
 AREA: Final = "admin interface"
 _HEALTH: Final = "health"
 _WRITTEN: Final = re.compile(r"Minidump written to (.*)\.")
-_LATE_SECONDS: Final = 60.0
-_SLOW_TURN: Final = 100_000.0
+_LONG_DELAY_S: Final = 60.0
+_LONG_TASK_US: Final = 100_000.0
 """Microseconds (99th percentile) of one piece of work, during which all other clients wait."""
 
 
@@ -45,7 +45,7 @@ class InstanceIdentity:
     request_times: tuple[float, float] = (0.0, 0.0)
 
 
-def identify(admin: AdminClient, found: Examination) -> InstanceIdentity | None:
+def identify(admin: AdminClient, examination: Examination) -> InstanceIdentity | None:
     """Request an instance's identity; add a finding and return None if it does not answer."""
     asked_at = time.time()
     try:
@@ -61,10 +61,10 @@ def identify(admin: AdminClient, found: Examination) -> InstanceIdentity | None:
             (asked_at, time.time()),
         )
     except AdminRequestError as error:
-        _refused(admin, error, found)
+        _refused(admin, error, examination)
         return None
     except (ValueError, KeyError, TypeError):
-        found.add_wrong(
+        examination.add_wrong(
             AREA,
             admin.url,
             "answers, but not as an instance does",
@@ -73,13 +73,13 @@ def identify(admin: AdminClient, found: Examination) -> InstanceIdentity | None:
         )
         return None
     uptime = str(about.get("uptime", "")).partition(".")[0]
-    found.add_ok(AREA, admin.url, f"instance {identity.name}, up {uptime} at its last sample")
+    examination.add_ok(AREA, admin.url, f"instance {identity.name}, up {uptime} at its last sample")
     return identity
 
 
-def _refused(admin: AdminClient, error: AdminRequestError, found: Examination) -> None:
+def _refused(admin: AdminClient, error: AdminRequestError, examination: Examination) -> None:
     if error.status in (401, 403):
-        found.add_attention(
+        examination.add_attention(
             AREA,
             admin.url,
             str(error),
@@ -88,7 +88,7 @@ def _refused(admin: AdminClient, error: AdminRequestError, found: Examination) -
             " of somebody who may read /amps",
         )
         return
-    found.add_wrong(
+    examination.add_wrong(
         AREA,
         admin.url,
         str(error),
@@ -98,29 +98,29 @@ def _refused(admin: AdminClient, error: AdminRequestError, found: Examination) -
 
 
 def examine(
-    admin: AdminClient, configuration: str | None, found: Examination, *, with_log: bool
+    admin: AdminClient, configuration: str | None, examination: Examination, *, with_log: bool
 ) -> None:
     """Collect the state that an instance reports, and check its health.
 
     Args:
         admin: its admin interface.
         configuration: text of its configuration file, redacted; None if unknown.
-        found: collects the findings.
+        examination: collects the findings.
         with_log: request the end of the log, too, since there is no file of it.
     """
     steps: list[Callable[[], None]] = [
-        lambda: _health(admin, "/healthz.json", found),
-        lambda: _health(admin, "/readyz.json?replication=all", found),
-        lambda: _statistics(admin, found),
-        lambda: _configuration(admin, configuration, found),
+        lambda: _health(admin, "/healthz.json", examination),
+        lambda: _health(admin, "/readyz.json?replication=all", examination),
+        lambda: _statistics(admin, examination),
+        lambda: _configuration(admin, configuration, examination),
     ]
     if with_log:
-        steps.append(lambda: _log(admin, found))
+        steps.append(lambda: _log(admin, examination))
     for step in steps:
         try:
             step()
         except AdminRequestError as error:
-            found.add_attention(
+            examination.add_attention(
                 AREA,
                 "what is shown",
                 str(error),
@@ -129,13 +129,13 @@ def examine(
             )
 
 
-def take_minidump(admin: AdminClient, found: Examination) -> Path | None:
+def take_minidump(admin: AdminClient, examination: Examination) -> Path | None:
     """Request a new minidump, and return its path on the instance's machine."""
     try:
         text = admin.get("/amps/administrator/minidump.json").body
-        said = json.loads(text)["amps"]["administrator"]["minidump"]
+        path = json.loads(text)["amps"]["administrator"]["minidump"]
     except AdminRequestError as error:
-        found.add_attention(
+        examination.add_attention(
             AREA,
             "a minidump",
             str(error),
@@ -144,25 +144,27 @@ def take_minidump(admin: AdminClient, found: Examination) -> Path | None:
         )
         return None
     except (ValueError, KeyError, TypeError):
-        said = ""
-    written = _WRITTEN.fullmatch(said)
+        path = ""
+    written = _WRITTEN.fullmatch(path)
     if written is None:
-        found.add_attention(
-            AREA, "a minidump", said or "no answer", "none was written", "see its log"
+        examination.add_attention(
+            AREA, "a minidump", path or "no answer", "none was written", "see its log"
         )
         return None
-    found.add_ok(AREA, "a minidump", f"written to {written[1]}")
+    examination.add_ok(AREA, "a minidump", f"written to {written[1]}")
     return Path(written[1])
 
 
-def _health(admin: AdminClient, path: str, found: Examination) -> None:
+def _health(admin: AdminClient, path: str, examination: Examination) -> None:
     for check in admin.json(path)["checks"]:
         name = check["name"]
-        if any(one.area == _HEALTH and one.name == name for one in found.findings):
+        if any(
+            finding.area == _HEALTH and finding.name == name for finding in examination.findings
+        ):
             continue  # both paths include the check of the engine
         status = check["status"]
         since = f" since {check['since']}" if check.get("since") else ""
-        found.add_finding(
+        examination.add_finding(
             _HEALTH,
             name,
             f"{status}{since}",
@@ -172,36 +174,36 @@ def _health(admin: AdminClient, path: str, found: Examination) -> None:
         )
 
 
-def _statistics(admin: AdminClient, found: Examination) -> None:
+def _statistics(admin: AdminClient, examination: Examination) -> None:
     tree = admin.json("/amps.json")
-    found.documents["statistics/amps.json"] = tree
+    examination.documents["statistics/amps.json"] = tree
     instance = tree["amps"]["instance"]
-    _judge_latencies(instance, found)
-    _judge_clients(instance, found)
-    _judge_behind(instance, "queues", "topic", "consumers do not keep up", found)
-    _judge_behind(instance, "replication", "name", "the destination does not keep up", found)
+    _judge_latencies(instance, examination)
+    _judge_clients(instance, examination)
+    _judge_behind(instance, "queues", "topic", "consumers do not keep up", examination)
+    _judge_behind(instance, "replication", "name", "the destination does not keep up", examination)
 
 
-def _judge_latencies(instance: Mapping[str, Any], found: Examination) -> None:
-    for one in instance.get("latencies", ()):
-        if one["id"] != "turn":
+def _judge_latencies(instance: Mapping[str, Any], examination: Examination) -> None:
+    for latency in instance.get("latencies", ()):
+        if latency["id"] != "turn":
             continue
-        microseconds = float(one["percentile_99"])
-        found.add_finding(
+        microseconds = float(latency["percentile_99"])
+        examination.add_finding(
             "load",
             "pieces of work on the engine's thread",
             f"99 of 100 take up to {microseconds / 1000:.1f} ms",
-            CheckVerdict.LOOK if microseconds > _SLOW_TURN else CheckVerdict.OK,
+            CheckVerdict.LOOK if microseconds > _LONG_TASK_US else CheckVerdict.OK,
             "everybody waits while one piece of work is done",
             "the log names what takes long; /amps/instance/clients/ID/explain does per client",
         )
 
 
-def _judge_clients(instance: Mapping[str, Any], found: Examination) -> None:
+def _judge_clients(instance: Mapping[str, Any], examination: Examination) -> None:
     clients = instance.get("clients", ())
-    slow = [one for one in clients if float(one["queue_max_latency"]) > 1.0]
-    names = ", ".join(one["client_name"] for one in slow[:5])
-    found.add_finding(
+    slow = [client for client in clients if float(client["queue_max_latency"]) > 1.0]
+    names = ", ".join(client["client_name"] for client in slow[:5])
+    examination.add_finding(
         "load",
         "clients",
         f"{len(clients):,} connected, {len(slow):,} do not take what waits for them",
@@ -212,28 +214,28 @@ def _judge_clients(instance: Mapping[str, Any], found: Examination) -> None:
 
 
 def _judge_behind(
-    instance: Mapping[str, Any], resource: str, name: str, reason: str, found: Examination
+    instance: Mapping[str, Any], resource: str, name: str, reason: str, examination: Examination
 ) -> None:
-    for one in instance.get(resource, ()):
-        seconds = float(one["seconds_behind"])
-        found.add_finding(
+    for entry in instance.get(resource, ()):
+        seconds = float(entry["seconds_behind"])
+        examination.add_finding(
             "load",
-            f"{resource}: {one[name]}",
+            f"{resource}: {entry[name]}",
             f"{seconds:,.0f} s behind",
-            CheckVerdict.LOOK if seconds > _LATE_SECONDS else CheckVerdict.OK,
+            CheckVerdict.LOOK if seconds > _LONG_DELAY_S else CheckVerdict.OK,
             reason,
             f"look at /amps/instance/{resource}",
         )
 
 
-def _configuration(admin: AdminClient, configuration: str | None, found: Examination) -> None:
+def _configuration(admin: AdminClient, configuration: str | None, examination: Examination) -> None:
     """Compare the running configuration with its file, which may have been edited since."""
     running = admin.get("/amps/instance/config.xml").body
     if running == configuration:
         return
-    found.texts["configuration/running.xml"] = running
+    examination.texts["configuration/running.xml"] = running
     if configuration is not None:
-        found.add_attention(
+        examination.add_attention(
             AREA,
             "the configuration that runs",
             "is not what the file says now",
@@ -242,7 +244,7 @@ def _configuration(admin: AdminClient, configuration: str | None, found: Examina
         )
 
 
-def _log(admin: AdminClient, found: Examination) -> None:
+def _log(admin: AdminClient, examination: Examination) -> None:
     entries = admin.first_event("/console/log")
-    lines = [f"{line}\n".encode() for one in entries for line in str(one["text"]).split("\n")]
-    logs.examine_lines("recent.log", lines, found)
+    lines = [f"{line}\n".encode() for entry in entries for line in str(entry["text"]).split("\n")]
+    logs.examine_lines("recent.log", lines, examination)

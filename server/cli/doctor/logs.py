@@ -31,7 +31,7 @@ _MAX_ENTRIES: Final = 5_000
 _MAX_NAMED: Final = 5
 _MAX_FILES: Final = 3
 _ECHO: Final = "29-0103"
-_BEGUN: Final = "00-0001"
+_START_ID: Final = "00-0001"
 _VERSION: Final = re.compile(r" 00-0001 Amperage ([^:\s]+)")
 _TOKEN: Final = re.compile(r"%.")
 
@@ -44,12 +44,12 @@ class _LogFileEntry(NamedTuple):
     text: str
 
 
-def examine(spec: InstanceSpec, found: Examination) -> None:
+def examine(spec: InstanceSpec, examination: Examination) -> None:
     """Check the log files of an instance, if it has any."""
     targets = [one for one in spec.logging if one.protocol in FORMATS]
     if not targets:
         where = ", ".join(sorted({one.protocol for one in spec.logging})) or "nowhere"
-        found.add_attention(
+        examination.add_attention(
             AREA,
             "files",
             f"the instance logs to {where}",
@@ -61,7 +61,7 @@ def examine(spec: InstanceSpec, found: Examination) -> None:
         mask = target.file_name or DEFAULT_MASK
         names = _files(mask if mask.endswith(suffix) else f"{mask}{suffix}")
         if not names:
-            found.add_attention(
+            examination.add_attention(
                 AREA,
                 mask,
                 "no file",
@@ -69,39 +69,44 @@ def examine(spec: InstanceSpec, found: Examination) -> None:
                 "see --work-dir, where relative paths begin",
             )
         for path in names[:_MAX_FILES]:
-            found.run_step(AREA, partial(_examine_file, path, found))
+            examination.run_step(AREA, partial(_examine_file, path, examination))
 
 
-def examine_lines(name: str, lines: Iterable[bytes], found: Examination) -> None:
+def examine_lines(name: str, lines: Iterable[bytes], examination: Examination) -> None:
     """Check lines of a log.
 
     Args:
         name: the log's name in the report.
         lines: lines of the log with their line ends, the oldest first.
-        found: collects the findings.
+        examination: collects the findings.
     """
-    kept = deque[_LogFileEntry](maxlen=_MAX_ENTRIES)
+    recent = deque[_LogFileEntry](maxlen=_MAX_ENTRIES)
     left_out = 0
     for entry in _entries(lines):
         if entry.level < Level.INFO or entry.id == _ECHO:
             left_out += 1
         else:
-            kept.append(entry)
+            recent.append(entry)
     note = [f"({left_out:,} entries below info, and messages, are left out)"] if left_out else []
-    text = "\n".join([*note, *(entry.text for entry in kept), ""])
-    found.texts[f"log/{_file_name(name, found)}"] = text
-    for begun in (one for one in kept if one.id == _BEGUN):
+    text = "\n".join([*note, *(entry.text for entry in recent), ""])
+    examination.texts[f"log/{_file_name(name, examination)}"] = text
+    for begun in (start_entry for start_entry in recent if start_entry.id == _START_ID):
         version = _VERSION.search(begun.text)
         if version is not None:
-            found.facts[VERSION] = version[1]
-    levels = Counter(entry.level for entry in kept)
+            examination.facts[VERSION] = version[1]
+    levels = Counter(entry.level for entry in recent)
     worst = max(levels, default=Level.INFO)
     verdict = CheckVerdict.OK
     if worst >= Level.WARNING:
         verdict = CheckVerdict.WRONG if worst >= Level.CRITICAL else CheckVerdict.LOOK
     counts = ", ".join(f"{levels[level]:,} {level.label}" for level in sorted(levels, reverse=True))
-    found.add_finding(
-        AREA, name, counts or "no entries", verdict, _complaints(kept), "ampserr ID says what to do"
+    examination.add_finding(
+        AREA,
+        name,
+        counts or "no entries",
+        verdict,
+        _complaints(recent),
+        "ampserr ID says what to do",
     )
 
 
@@ -126,16 +131,16 @@ def _files(mask: str) -> list[Path]:
         for part in re.split(r"(%.)", mask)
         if part
     )
-    found = [Path(name) for name in glob.glob(pattern)]
-    return sorted(found, key=lambda path: path.stat().st_mtime, reverse=True)
+    paths = [Path(name) for name in glob.glob(pattern)]
+    return sorted(paths, key=lambda path: path.stat().st_mtime, reverse=True)
 
 
-def _examine_file(path: Path, found: Examination) -> None:
+def _examine_file(path: Path, examination: Examination) -> None:
     """Check the end of a file; a compressed file is read completely."""
     with open_regular(path) as file:
         if path.suffix != FORMATS["gzip"].suffix:
             file.seek(max(0, path.stat().st_size - _MAX_BYTES))
-        examine_lines(str(path), LogLines(file), found)
+        examine_lines(str(path), LogLines(file), examination)
 
 
 def _entries(lines: Iterable[bytes]) -> Iterator[_LogFileEntry]:
@@ -153,10 +158,12 @@ def _text(value: object) -> str:
     return value.decode() if isinstance(value, bytes) else ""
 
 
-def _file_name(name: str, found: Examination) -> str:
+def _file_name(name: str, examination: Examination) -> str:
     """Return an unused name for the archive, where compressed logs are stored decompressed."""
     base = re.sub(r"\.gz$", ".gz.txt", Path(name).name)
     number = 0
-    while (free := base if number == 0 else f"{number}-{base}") and f"log/{free}" in found.texts:
+    while (
+        free := base if number == 0 else f"{number}-{base}"
+    ) and f"log/{free}" in examination.texts:
         number += 1
     return free

@@ -63,26 +63,26 @@ class HostMachine:
         return _number(self.read_text(path))
 
 
-def examine(machine: HostMachine, found: Examination) -> None:
+def examine(machine: HostMachine, examination: Examination) -> None:
     """Check a machine."""
     memory = _table(machine.read_text("proc/meminfo"))
     facts: dict[str, object] = {
-        "processors": _processors(machine, found),
-        "memory": _memory(memory, found),
-        "cgroup": _cgroup(machine, found),
-        "open_files": _open_files(machine, found),
-        "kernel": _kernel(machine, found),
+        "processors": _processors(machine, examination),
+        "memory": _memory(memory, examination),
+        "cgroup": _cgroup(machine, examination),
+        "open_files": _open_files(machine, examination),
+        "kernel": _kernel(machine, examination),
         "limits": _limits(machine),
     }
     if machine.pid is not None:
-        facts["process"] = _process(machine, found)
-    found.facts[AREA] = facts
+        facts["process"] = _process(machine, examination)
+    examination.facts[AREA] = facts
 
 
-def _processors(machine: HostMachine, found: Examination) -> dict[str, object]:
+def _processors(machine: HostMachine, examination: Examination) -> dict[str, object]:
     usable = len(os.sched_getaffinity(machine.pid or 0))
     load = machine.read_text("proc/loadavg").split()
-    found.add_finding(
+    examination.add_finding(
         AREA,
         "processors",
         f"{usable} of {os.cpu_count()} may be used",
@@ -91,7 +91,7 @@ def _processors(machine: HostMachine, found: Examination) -> dict[str, object]:
         "give it two processors",
     )
     if load:
-        found.add_finding(
+        examination.add_finding(
             AREA,
             "load",
             f"{load[0]} in the last minute, {load[2]} in 15 minutes",
@@ -102,15 +102,15 @@ def _processors(machine: HostMachine, found: Examination) -> dict[str, object]:
     return {"usable": usable, "all": os.cpu_count(), "load": load[:3], "kind": platform.machine()}
 
 
-def _memory(memory: Mapping[str, int], found: Examination) -> dict[str, object]:
+def _memory(memory: Mapping[str, int], examination: Examination) -> dict[str, object]:
     total, available = memory.get("MemTotal", 0), memory.get("MemAvailable", 0)
     if total:
         share = available / total
-        found.add_finding(
+        examination.add_finding(
             AREA,
             "memory",
             f"{size_text(available)} of {size_text(total)} available ({share:.0%})",
-            _low(share, _LITTLE_MEMORY, _VERY_LITTLE_MEMORY),
+            _low_verdict(share, _LITTLE_MEMORY, _VERY_LITTLE_MEMORY),
             "records and what waits for slow clients are in memory; the kernel ends what takes"
             " the last of it",
             "lower MessageMemoryLimit, move other programs, or add memory",
@@ -118,28 +118,28 @@ def _memory(memory: Mapping[str, int], found: Examination) -> dict[str, object]:
     return dict(memory)
 
 
-def _cgroup(machine: HostMachine, found: Examination) -> dict[str, object]:
+def _cgroup(machine: HostMachine, examination: Examination) -> dict[str, object]:
     """Check and return the limits of the container or service, if it has any."""
-    own = _cgroups(machine)
-    limit = _limit(own, "memory", "memory.max", "memory.limit_in_bytes")
-    used = _limit(own, "memory", "memory.current", "memory.usage_in_bytes")
-    tasks = _limit(own, "pids", "pids.max", "pids.max")
-    quota = _quota(own)
-    events = _table(_first(own, "memory", "memory.events", "memory.oom_control"))
+    groups = _cgroups(machine)
+    limit = _limit(groups, "memory", "memory.max", "memory.limit_in_bytes")
+    used = _limit(groups, "memory", "memory.current", "memory.usage_in_bytes")
+    tasks = _limit(groups, "pids", "pids.max", "pids.max")
+    quota = _quota(groups)
+    events = _table(_first(groups, "memory", "memory.events", "memory.oom_control"))
     killed = events.get("oom_kill", 0)
-    throttled = _table(_first(own, "cpu", "cpu.stat", "cpu.stat")).get("nr_throttled", 0)
+    throttled = _table(_first(groups, "cpu", "cpu.stat", "cpu.stat")).get("nr_throttled", 0)
     if limit is not None and used is not None:
         share = 1 - used / limit
-        found.add_finding(
+        examination.add_finding(
             AREA,
             "memory limit of the cgroup",
             f"{size_text(used)} of {size_text(limit)} used",
-            _low(share, _LITTLE_MEMORY, _VERY_LITTLE_MEMORY),
+            _low_verdict(share, _LITTLE_MEMORY, _VERY_LITTLE_MEMORY),
             "the kernel ends the server when it reaches the limit",
             "raise the limit (MemoryMax=, --memory), or lower MessageMemoryLimit",
         )
     if killed:
-        found.add_wrong(
+        examination.add_wrong(
             AREA,
             "processes ended for want of memory",
             f"{killed:,}",
@@ -147,7 +147,7 @@ def _cgroup(machine: HostMachine, found: Examination) -> dict[str, object]:
             "look into dmesg; raise the limit",
         )
     if throttled:
-        found.add_attention(
+        examination.add_attention(
             AREA,
             "processor limit of the cgroup",
             f"{quota or 'a limit'}: reached {throttled:,} times",
@@ -164,7 +164,7 @@ def _cgroup(machine: HostMachine, found: Examination) -> dict[str, object]:
     }
 
 
-def _open_files(machine: HostMachine, found: Examination) -> dict[str, object]:
+def _open_files(machine: HostMachine, examination: Examination) -> dict[str, object]:
     """Check the limit of open files; the server raises its soft limit to the hard one by itself."""
     limits = _limits(machine).get("open files", {})
     hard = limits.get("hard")
@@ -176,10 +176,10 @@ def _open_files(machine: HostMachine, found: Examination) -> dict[str, object]:
             used = None  # the process of another user
     if isinstance(hard, int):
         of_used = "" if used is None else f", {used:,} used"
-        verdict = _low(float(hard), _FEW_FILES, _VERY_FEW_FILES, inclusive=True)
+        verdict = _low_verdict(float(hard), _FEW_FILES, _VERY_FEW_FILES, inclusive=True)
         if used is not None and used > _MANY_USED * hard:
             verdict = CheckVerdict.WRONG
-        found.add_finding(
+        examination.add_finding(
             AREA,
             "open files",
             f"{hard:,} at most{of_used}",
@@ -190,13 +190,13 @@ def _open_files(machine: HostMachine, found: Examination) -> dict[str, object]:
     return {**limits, "used": used}
 
 
-def _kernel(machine: HostMachine, found: Examination) -> dict[str, object]:
+def _kernel(machine: HostMachine, examination: Examination) -> dict[str, object]:
     pages = _SETTING.search(machine.read_text("sys/kernel/mm/transparent_hugepage/enabled"))
     swappiness = machine.read_number("proc/sys/vm/swappiness")
     maps = machine.read_number("proc/sys/vm/max_map_count")
     has_swap = bool(_table(machine.read_text("proc/meminfo")).get("SwapTotal", 0))
     if pages is not None:
-        found.add_finding(
+        examination.add_finding(
             AREA,
             "transparent huge pages",
             pages[1],
@@ -205,7 +205,7 @@ def _kernel(machine: HostMachine, found: Examination) -> dict[str, object]:
             "echo madvise > /sys/kernel/mm/transparent_hugepage/enabled",
         )
     if swappiness is not None:
-        found.add_finding(
+        examination.add_finding(
             AREA,
             "swappiness",
             f"{swappiness}{'' if has_swap else ', and there is no swap'}",
@@ -214,7 +214,7 @@ def _kernel(machine: HostMachine, found: Examination) -> dict[str, object]:
             "sysctl vm.swappiness=1",
         )
     if maps is not None:
-        found.add_finding(
+        examination.add_finding(
             AREA,
             "memory maps",
             f"{maps:,} per process",
@@ -232,11 +232,11 @@ def _kernel(machine: HostMachine, found: Examination) -> dict[str, object]:
     }
 
 
-def _process(machine: HostMachine, found: Examination) -> dict[str, object]:
+def _process(machine: HostMachine, examination: Examination) -> dict[str, object]:
     status = _table(_text(machine.process_directory / "status"))
     swapped = status.get("VmSwap", 0)
     if status:
-        found.add_finding(
+        examination.add_finding(
             AREA,
             "memory of the server",
             f"{size_text(status.get('VmRSS', 0))}, {size_text(swapped)} swapped out",
@@ -249,12 +249,12 @@ def _process(machine: HostMachine, found: Examination) -> dict[str, object]:
 
 def _limits(machine: HostMachine) -> dict[str, dict[str, int | str]]:
     """Return the limits of a process, soft and hard, by their names in lower case."""
-    found: dict[str, dict[str, int | str]] = {}
+    limits: dict[str, dict[str, int | str]] = {}
     for line in _text(machine.process_directory / "limits").splitlines()[1:]:
         name, *values = re.split(r"\s{2,}", line.strip())
-        soft, hard = (int(one) if one.isdigit() else one for one in (*values, "", "")[:2])
-        found[name.removeprefix("Max ")] = {"soft": soft, "hard": hard}
-    return found
+        soft, hard = (int(value) if value.isdigit() else value for value in (*values, "", "")[:2])
+        limits[name.removeprefix("Max ")] = {"soft": soft, "hard": hard}
+    return limits
 
 
 def _cgroups(machine: HostMachine) -> dict[str, list[Path]]:
@@ -264,37 +264,39 @@ def _cgroups(machine: HostMachine) -> dict[str, list[Path]]:
     limits of the container are at the top then.
     """
     top = machine.root / "sys/fs/cgroup"
-    found: dict[str, list[Path]] = {}
+    groups: dict[str, list[Path]] = {}
     for line in _text(machine.process_directory / "cgroup").splitlines():
         _, controllers, path = [*line.split(":", 2), "", ""][:3]
         for name in controllers.split(",") if controllers else ("",):
-            place = top / name if name else top
-            found[name] = [place / path.lstrip("/"), place]
-    return found
+            directory = top / name if name else top
+            groups[name] = [directory / path.lstrip("/"), directory]
+    return groups
 
 
-def _first(own: Mapping[str, list[Path]], controller: str, new: str, old: str) -> str:
+def _first(groups: Mapping[str, list[Path]], controller: str, new: str, old: str) -> str:
     """Return the content of a controller's file, in either version of cgroups."""
-    places = [path / old for path in own.get(controller, ())]
-    places += [path / new for path in own.get("", ())]
-    return next(filter(None, map(_text, places)), "")
+    files = [path / old for path in groups.get(controller, ())]
+    files += [path / new for path in groups.get("", ())]
+    return next(filter(None, map(_text, files)), "")
 
 
-def _limit(own: Mapping[str, list[Path]], controller: str, new: str, old: str) -> int | None:
-    value = _number(_first(own, controller, new, old))
+def _limit(groups: Mapping[str, list[Path]], controller: str, new: str, old: str) -> int | None:
+    value = _number(_first(groups, controller, new, old))
     return None if value is None or value >= _UNLIMITED else value
 
 
-def _quota(own: Mapping[str, list[Path]]) -> str | None:
-    quota, _, period = _first(own, "", "cpu.max", "cpu.max").partition(" ")
+def _quota(groups: Mapping[str, list[Path]]) -> str | None:
+    quota, _, period = _first(groups, "", "cpu.max", "cpu.max").partition(" ")
     if not quota:
-        quota = _first(own, "cpu", "cpu.cfs_quota_us", "cpu.cfs_quota_us")
-        period = _first(own, "cpu", "cpu.cfs_period_us", "cpu.cfs_period_us")
-    share, whole = _number(quota), _number(period)
-    return f"{share / whole:.2f} processors" if share and whole and share > 0 else None
+        quota = _first(groups, "cpu", "cpu.cfs_quota_us", "cpu.cfs_quota_us")
+        period = _first(groups, "cpu", "cpu.cfs_period_us", "cpu.cfs_period_us")
+    share, period_us = _number(quota), _number(period)
+    return f"{share / period_us:.2f} processors" if share and period_us and share > 0 else None
 
 
-def _low(value: float, few: float, very_few: float, *, inclusive: bool = False) -> CheckVerdict:
+def _low_verdict(
+    value: float, few: float, very_few: float, *, inclusive: bool = False
+) -> CheckVerdict:
     """Return the verdict on a value that should not be low."""
     if value < very_few:
         return CheckVerdict.WRONG
@@ -304,12 +306,12 @@ def _low(value: float, few: float, very_few: float, *, inclusive: bool = False) 
 
 def _table(text: str) -> dict[str, int]:
     """Return numbers by name from lines of a name and a number; `kB` is converted to bytes."""
-    found: dict[str, int] = {}
+    table: dict[str, int] = {}
     for line in text.splitlines():
-        name, *rest = line.replace(":", " ").split()[:3] or [""]
-        if rest and rest[0].isdigit():
-            found[name] = int(rest[0]) * (_KIBIBYTE if rest[1:] == ["kB"] else 1)
-    return found
+        name, *columns = line.replace(":", " ").split()[:3] or [""]
+        if columns and columns[0].isdigit():
+            table[name] = int(columns[0]) * (_KIBIBYTE if columns[1:] == ["kB"] else 1)
+    return table
 
 
 def _text(path: Path) -> str:

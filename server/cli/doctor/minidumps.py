@@ -16,16 +16,16 @@ AREA: Final = "minidumps"
 _RECENT_SECONDS: Final = 24 * 3600
 
 
-def examine(spec: InstanceSpec, taken: Path | None, found: Examination) -> None:
+def examine(spec: InstanceSpec, requested: Path | None, examination: Examination) -> None:
     """Check the minidumps.
 
     Args:
         spec: the instance.
-        taken: the one that this command has just requested; it is no sign of trouble.
-        found: collects the findings.
+        requested: the one that this command has just requested; it is no sign of trouble.
+        examination: collects the findings.
     """
     if spec.mini_dump_directory is None:
-        found.add_attention(
+        examination.add_attention(
             AREA,
             "directory",
             "disabled",
@@ -36,10 +36,10 @@ def examine(spec: InstanceSpec, taken: Path | None, found: Examination) -> None:
     directory = Path(spec.mini_dump_directory)
     pattern = f"{name_prefix(spec.name)}[0-9]*T*Z-*.txt"
     dumps = sorted(directory.glob(pattern), key=lambda path: path.stat().st_mtime)
-    others = [path for path in dumps if taken is None or path.name != taken.name]
+    others = [path for path in dumps if requested is None or path.name != requested.name]
     now = time.time()
     recent = [path for path in others if now - path.stat().st_mtime < _RECENT_SECONDS]
-    found.add_finding(
+    examination.add_finding(
         AREA,
         str(directory),
         f"{len(others)} there, {len(recent)} of the last 24 hours",
@@ -48,10 +48,10 @@ def examine(spec: InstanceSpec, taken: Path | None, found: Examination) -> None:
         "amps-report-minidump shows what they say; remove those that are needed no more",
     )
     if others:
-        attach(others[-1], found)
+        attach(others[-1], examination)
 
 
-def attach(path: Path, found: Examination) -> None:
+def attach(path: Path, examination: Examination) -> None:
     """Put a minidump into the archive.
 
     Raises:
@@ -59,4 +59,4 @@ def attach(path: Path, found: Examination) -> None:
     """
     with open_regular(path) as file:
         text = file.read(MAX_MINIDUMP_SIZE).decode(errors="backslashreplace")
-    found.texts[f"minidump/{path.name}"] = text
+    examination.texts[f"minidump/{path.name}"] = text

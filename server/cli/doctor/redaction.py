@@ -14,7 +14,7 @@ from typing import Final
 from config_schema.configuration_text import secrets, shown
 from config_schema.redaction import HIDDEN
 
-_SHORTEST: Final = 4
+_MIN_SECRET_LENGTH: Final = 4
 """Minimum length of a secret that is searched for: shorter ones are parts of many words."""
 
 _DEFINITION: Final = re.compile(
@@ -38,13 +38,15 @@ class SecretRedactor:
 
     def add(self, values: Iterable[str]) -> None:
         """Add secret values."""
-        self._secrets.update(one for one in values if len(one) >= _SHORTEST and one != HIDDEN)
+        self._secrets.update(
+            value for value in values if len(value) >= _MIN_SECRET_LENGTH and value != HIDDEN
+        )
 
     def redact(self, text: str) -> str:
         """Redact the secrets in a text of any kind."""
         text = _DEFINITION.sub(lambda match: f"{match[1] or match[2]}{HIDDEN}", shown(text))
-        for one in sorted(self._secrets, key=len, reverse=True):
-            text = text.replace(one, HIDDEN)
+        for secret in sorted(self._secrets, key=len, reverse=True):
+            text = text.replace(secret, HIDDEN)
         return text
 
     def redact_document(self, value: object) -> object:
@@ -52,7 +54,7 @@ class SecretRedactor:
         if isinstance(value, str):
             return self.redact(value)
         if isinstance(value, Mapping):
-            return {name: self.redact_document(one) for name, one in value.items()}
+            return {name: self.redact_document(item) for name, item in value.items()}
         if isinstance(value, list | tuple):
-            return [self.redact_document(one) for one in value]
+            return [self.redact_document(item) for item in value]
         return value

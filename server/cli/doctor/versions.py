@@ -14,17 +14,19 @@ AREA: Final = "versions"
 _DISTRIBUTION: Final = "amperage"
 
 
-def examine(running: str, found: Examination) -> None:
+def examine(running: str, examination: Examination) -> None:
     """Collect versions, and compare that of the running server with this one.
 
     Args:
         running: the version that the server reports; empty if unknown.
-        found: collects the findings.
+        examination: collects the findings.
     """
     packages = {
-        name: one.version for one in metadata.distributions() if (name := one.metadata["Name"])
+        name: distribution.version
+        for distribution in metadata.distributions()
+        if (name := distribution.metadata["Name"])
     }
-    found.facts[AREA] = {
+    examination.facts[AREA] = {
         "amperage": VERSION,
         "amps": AMPS_VERSION,
         "running": running or None,
@@ -34,9 +36,11 @@ def examine(running: str, found: Examination) -> None:
         "libc": " ".join(platform.libc_ver()).strip() or None,
         "packages": dict(sorted(packages.items(), key=lambda pair: pair[0].lower())),
     }
-    found.add_ok(AREA, "amperage", f"{VERSION}, Python {platform.python_version()}, {_system()}")
+    examination.add_ok(
+        AREA, "amperage", f"{VERSION}, Python {platform.python_version()}, {_system()}"
+    )
     if running and running != VERSION:
-        found.add_attention(
+        examination.add_attention(
             AREA,
             "the server that runs",
             running,

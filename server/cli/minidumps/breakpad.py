@@ -70,22 +70,22 @@ class Breakpad:
 def read_breakpad(octets: bytes) -> Breakpad:
     """Parse the header and the directory of a file that begins with `MAGIC`; never raise."""
     if len(octets) < _HEADER.size:
-        lacking = f"the header: the file has {len(octets)} bytes of {_HEADER.size}"
-        return Breakpad(None, [], missing=[lacking])
+        missing_header = f"the header: the file has {len(octets)} bytes of {_HEADER.size}"
+        return Breakpad(None, [], missing=[missing_header])
     _, _, count, directory, _, seconds, _ = _HEADER.unpack_from(octets)
-    found = Breakpad(datetime.fromtimestamp(seconds, UTC) if seconds else None, [])
+    breakpad = Breakpad(datetime.fromtimestamp(seconds, UTC) if seconds else None, [])
     for number in range(min(count, _MAX_STREAMS)):
         at = directory + number * _STREAM.size
         if at + _STREAM.size > len(octets):
-            found.missing.append(f"the directory of streams behind {number} of {count:,}")
+            breakpad.missing.append(f"the directory of streams behind {number} of {count:,}")
             break
         kind, size, start = _STREAM.unpack_from(octets, at)
         if kind == _UNUSED:
             continue
         name = _STREAMS.get(kind, f"stream {kind:#x}")
-        found.streams.append((name, size))
+        breakpad.streams.append((name, size))
         if start + size > len(octets):
-            found.missing.append(f"some of {name}: the file was cut short")
+            breakpad.missing.append(f"some of {name}: the file was cut short")
         elif kind in _COUNTED and size >= _COUNT.size:
-            (found.counts[_COUNTED[kind]],) = _COUNT.unpack_from(octets, start)
-    return found
+            (breakpad.counts[_COUNTED[kind]],) = _COUNT.unpack_from(octets, start)
+    return breakpad

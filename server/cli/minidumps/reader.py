@@ -40,7 +40,7 @@ _COUNT: Final = re.compile(r"  (?P<name>.*?) +(?P<count>[\d,]+)")
 _TASKS: Final = re.compile(r"tasks: [\d,]+")
 _TASK: Final = re.compile(r" +(?P<count>[\d,]+) (?P<place>.*)")
 _STATE: Final = "state"
-_ASIDE: Final = "objects set aside, which are not among the following: "
+_FROZEN_OBJECTS: Final = "objects set aside, which are not among the following: "
 
 
 class NoMinidumpError(Exception):
@@ -105,13 +105,13 @@ def read_minidump(octets: bytes) -> Minidump:
         raise NoMinidumpError("is no minidump of Amperage, whose first line names it")
     dump = Minidump(first["version"], first["amps"], first["name"])
     head, *sections = _blocks(lines[1:])
-    for what, pattern in _HEAD.items():
-        found = next(filter(None, map(pattern.fullmatch, head)), None)
-        if found is None:
-            dump.missing.append(what)
+    for name, pattern in _HEAD.items():
+        match = next(filter(None, map(pattern.fullmatch, head)), None)
+        if match is None:
+            dump.missing.append(name)
         else:
-            dump.facts.update(found.groupdict())
-    unread = sum(_take(title, rows, dump) for title, *rows in sections)
+            dump.facts.update(match.groupdict())
+    unread = sum(_add_section(title, rows, dump) for title, *rows in sections)
     if unread:
         dump.missing.append(f"{unread:,} lines, which cannot be read")
     if _STATE not in dump.tables:
@@ -141,7 +141,7 @@ def _blocks(lines: Sequence[str]) -> Iterator[list[str]]:
         yield block
 
 
-def _take(title: str, rows: Sequence[str], dump: Minidump) -> int:
+def _add_section(title: str, rows: Sequence[str], dump: Minidump) -> int:
     """Add a section to a dump, and return the number of its unreadable lines."""
     if title.startswith(END):
         return 0
@@ -150,17 +150,17 @@ def _take(title: str, rows: Sequence[str], dump: Minidump) -> int:
         dump.threads.append(ThreadStack(int(thread["ident"]), thread["name"], tuple(calls)))
         return unread
     if _TASKS.fullmatch(title):
-        found = [*map(_TASK.fullmatch, rows)]
-        dump.tasks = {one["place"]: _number(one["count"]) for one in found if one}
-        return found.count(None)
-    if title.startswith(_ASIDE):
+        matches = [*map(_TASK.fullmatch, rows)]
+        dump.tasks = {match["place"]: _number(match["count"]) for match in matches if match}
+        return matches.count(None)
+    if title.startswith(_FROZEN_OBJECTS):
         title, _, count = title.partition(":")
         rows = [f"  {title} {count.strip()}"]
-    found = [*map(_COUNT.fullmatch, rows)]
-    if rows and not any(found):
+    matches = [*map(_COUNT.fullmatch, rows)]
+    if rows and not any(matches):
         return 1 + len(rows)
-    dump.tables[title] = {one["name"]: _number(one["count"]) for one in found if one}
-    return found.count(None)
+    dump.tables[title] = {match["name"]: _number(match["count"]) for match in matches if match}
+    return matches.count(None)
 
 
 def _calls(rows: Sequence[str]) -> tuple[list[StackCall], int]:
@@ -171,9 +171,9 @@ def _calls(rows: Sequence[str]) -> tuple[list[StackCall], int]:
     calls: list[StackCall] = []
     unread = 0
     for row in rows:
-        found = _CALL.fullmatch(row)
-        if found is not None:
-            calls.append(StackCall(found["file"], int(found["line"]), found["function"], ""))
+        match = _CALL.fullmatch(row)
+        if match is not None:
+            calls.append(StackCall(match["file"], int(match["line"]), match["function"], ""))
         elif row.startswith("    ") and calls:
             last = calls[-1]
             calls[-1] = StackCall(last.file, last.line, last.function, last.code or row.strip())

@@ -110,41 +110,41 @@ def detect_init(root: Path) -> str:
     return "systemd" if (root / "usr/lib/systemd").is_dir() else "sysv"
 
 
-def install(machine: InstallTarget) -> Iterator[InstallStep]:
+def install(target: InstallTarget) -> Iterator[InstallStep]:
     """Install or renew the service, and yield the completed steps.
 
     Raises:
         ServiceError: something is in the way, or a step failed.
     """
-    _require_root(machine)
+    _require_root(target)
     try:
-        copy_installation(machine.target_path(PREFIX), known_as=PREFIX)
+        copy_installation(target.target_path(PREFIX), known_as=PREFIX)
         yield InstallStep(f"{PREFIX}: the program")
-        if machine.user != "root" and (hidden := _hidden_interpreter()):
+        if target.user != "root" and (hidden := _hidden_interpreter()):
             yield InstallStep(
-                f"{hidden}, so that user {machine.user} may not run it", StepKind.WARNING
+                f"{hidden}, so that user {target.user} may not run it", StepKind.WARNING
             )
         for directory in (CONFIGURATION, STATE):
-            machine.target_path(directory).mkdir(parents=True, exist_ok=True)
-        if machine.is_running:
-            yield from _have_user(machine.user)
-            user = pwd.getpwnam(machine.user)
+            target.target_path(directory).mkdir(parents=True, exist_ok=True)
+        if target.is_running:
+            yield from _require_user(target.user)
+            user = pwd.getpwnam(target.user)
             os.chown(STATE, user.pw_uid, user.pw_gid)
-        for path, text in _files(machine):
-            _write(machine.target_path(path), text, executable=path == _INIT_SCRIPT)
+        for path, text in _files(target):
+            _write(target.target_path(path), text, executable=path == _INIT_SCRIPT)
             yield InstallStep(f"{path}: how to start it")
     except ProgramCopyError as error:
         raise ServiceError(str(error)) from None
     except OSError as error:
-        raise ServiceError(_words(error)) from None
-    if machine.is_running:
-        _register(machine.init)
-    if not (machine.target_path(CONFIGURATION) / "config.xml").exists():
+        raise ServiceError(_error_text(error)) from None
+    if target.is_running:
+        _register(target.init)
+    if not (target.target_path(CONFIGURATION) / "config.xml").exists():
         missing = f"{CONFIGURATION}/config.xml is missing"
         yield InstallStep(f"{missing}: put the instance's configuration there", StepKind.TO_DO)
 
 
-def uninstall(machine: InstallTarget) -> Iterator[InstallStep]:
+def uninstall(target: InstallTarget) -> Iterator[InstallStep]:
     """Remove everything that `install` has made, except configurations, data and the user.
 
     An interrupted installation is removed as far as it got.
@@ -152,45 +152,45 @@ def uninstall(machine: InstallTarget) -> Iterator[InstallStep]:
     Raises:
         ServiceError: something cannot be removed.
     """
-    _require_root(machine)
-    if machine.is_running:
-        _unregister(machine.init)
+    _require_root(target)
+    if target.is_running:
+        _unregister(target.init)
     try:
         for path in (*_unit_paths(), _ENABLED, _INIT_SCRIPT):
-            if machine.target_path(path).exists() or machine.target_path(path).is_symlink():
-                machine.target_path(path).unlink()
+            if target.target_path(path).exists() or target.target_path(path).is_symlink():
+                target.target_path(path).unlink()
                 yield InstallStep(f"{path}: removed")
-        program = machine.target_path(PREFIX)
+        program = target.target_path(PREFIX)
         if remove_copy(program):
             yield InstallStep(f"{PREFIX}: removed")
         if program.exists():
             yield InstallStep(f"{PREFIX}: left, since it is no copy of Amperage")
     except OSError as error:
-        raise ServiceError(_words(error)) from None
-    if machine.is_running and machine.init == "systemd":
+        raise ServiceError(_error_text(error)) from None
+    if target.is_running and target.init == "systemd":
         _reload()
     for path in (CONFIGURATION, STATE):
-        if machine.target_path(path).exists():
+        if target.target_path(path).exists():
             yield InstallStep(f"{path}: left")
 
 
-def _require_root(machine: InstallTarget) -> None:
+def _require_root(target: InstallTarget) -> None:
     """Check that the root directory exists, so that no tree is made under a mistyped name.
 
     Raises:
         ServiceError: it does not.
     """
-    if not machine.root.is_dir():
-        why = "is no directory" if machine.root.exists() else "does not exist"
-        raise ServiceError(f"{machine.root} {why}: expected the image of a machine")
+    if not target.root.is_dir():
+        why = "is no directory" if target.root.exists() else "does not exist"
+        raise ServiceError(f"{target.root} {why}: expected the image of a machine")
 
 
 def _hidden_interpreter() -> str | None:
     """Return why other users cannot run the copy's interpreter; None if they can."""
     interpreter = Path(sys.executable).resolve()
-    for place in interpreter.parents:
-        if not place.stat().st_mode & stat.S_IXOTH:
-            return f"the interpreter {interpreter} is in {place}, which is closed to others"
+    for directory in interpreter.parents:
+        if not directory.stat().st_mode & stat.S_IXOTH:
+            return f"the interpreter {interpreter} is in {directory}, which is closed to others"
     return None
 
 
@@ -198,17 +198,17 @@ def _unit_paths() -> Sequence[Path]:
     return (_UNITS / "amps.service", _UNITS / "amps@.service")
 
 
-def _files(machine: InstallTarget) -> Iterator[tuple[Path, str]]:
-    paths = _unit_paths() if machine.init == "systemd" else (_INIT_SCRIPT,)
+def _files(target: InstallTarget) -> Iterator[tuple[Path, str]]:
+    paths = _unit_paths() if target.init == "systemd" else (_INIT_SCRIPT,)
     for path in paths:
         name = "amps.init" if path == _INIT_SCRIPT else path.name
         text = (resources.files(__package__) / name).read_text()
-        for word, meaning in (
+        for placeholder, meaning in (
             ("@PREFIX@", PREFIX),
             ("@CONFIGURATION@", CONFIGURATION),
-            ("@USER@", machine.user),
+            ("@USER@", target.user),
         ):
-            text = text.replace(word, str(meaning))
+            text = text.replace(placeholder, str(meaning))
         yield path, text
 
 
@@ -220,7 +220,7 @@ def _write(path: Path, text: str, *, executable: bool) -> None:
     new.replace(path)
 
 
-def _have_user(name: str) -> Iterator[InstallStep]:
+def _require_user(name: str) -> Iterator[InstallStep]:
     try:
         pwd.getpwnam(name)
     except KeyError:
@@ -229,7 +229,7 @@ def _have_user(name: str) -> Iterator[InstallStep]:
         yield InstallStep(f"user {name}: added")
 
 
-def _words(error: OSError) -> str:
+def _error_text(error: OSError) -> str:
     """Return an error as text: the file and the reason."""
     if isinstance(error, shutil.Error) and isinstance(error.args[0], list):  # from copying a tree
         source, target, why = error.args[0][0]
@@ -260,13 +260,13 @@ def _register(init: str) -> None:
 
 def _unregister(init: str) -> None:
     if init == "systemd":
-        one, many = _unit_paths()
-        if many.exists() and _is_booted():
+        unit, template = _unit_paths()
+        if template.exists() and _is_booted():
             _run("systemctl", "stop", "amps@*.service", seconds=_STOP_SECONDS)
-        if one.exists() and _is_booted():
-            _run("systemctl", "stop", one.name, seconds=_STOP_SECONDS)
-        if one.exists():
-            _run("systemctl", "disable", one.name)
+        if unit.exists() and _is_booted():
+            _run("systemctl", "stop", unit.name, seconds=_STOP_SECONDS)
+        if unit.exists():
+            _run("systemctl", "disable", unit.name)
         return
     if _INIT_SCRIPT.exists():
         _run(str(_INIT_SCRIPT), "stop", seconds=_STOP_SECONDS)
@@ -282,10 +282,10 @@ def _run(*words: str | os.PathLike[str], seconds: int = _COMMAND_SECONDS) -> Non
             words, capture_output=True, text=True, timeout=seconds, check=False
         )
     except OSError as error:
-        raise ServiceError(_words(error)) from None
+        raise ServiceError(_error_text(error)) from None
     except subprocess.TimeoutExpired:
-        words_said = " ".join(map(str, words))
-        raise ServiceError(f"{words_said}: has not ended after {seconds} seconds") from None
+        command_line = " ".join(map(str, words))
+        raise ServiceError(f"{command_line}: has not ended after {seconds} seconds") from None
     if ran.returncode:
         raise ServiceError(
             f"{' '.join(map(str, words))}: {ran.stderr.strip() or ran.stdout.strip()}"

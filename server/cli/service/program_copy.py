@@ -22,7 +22,7 @@ _DISTRIBUTION: Final = "amperage"
 _HOME: Final = Path(__file__).resolve().parents[3]
 """The directory that contains our packages."""
 _PACKAGES: Final = ("amperage", "server", "config_schema", "actions", "pipeline")
-_LEFT_OUT: Final = frozenset({"pipeline", "spark", "delta", "docs", "dev", "mutants"})
+_EXCLUDED_EXTRAS: Final = frozenset({"pipeline", "spark", "delta", "docs", "dev", "mutants"})
 """Extras that no service needs."""
 
 _MANUAL: Final = re.compile(r".*/share/man/man\d/[^/]+\.\d")
@@ -33,7 +33,7 @@ _REQUIREMENT: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _EXTRA: Final = re.compile(r"extra\s*==\s*['\"]([^'\"]+)['\"]")
 _NOT_NEEDED: Final = shutil.ignore_patterns("__pycache__", "*.c", "*.pyx", "*.pxd")
 
-_OF_HERE: Final = frozenset({"direct_url.json", "RECORD"})
+_LOCATION_FILES: Final = frozenset({"direct_url.json", "RECORD"})
 """Metadata files of a distribution about its place of installation."""
 
 MARK: Final = "installed-by-amps-service"
@@ -68,14 +68,14 @@ def copy_installation(target: Path, *, known_as: Path) -> None:
         raise ProgramCopyError(
             f"{target} is there already, and no copy of Amperage: nothing was changed"
         )
-    new, old = _beside(target)
+    new, old = _neighbour_paths(target)
     for left in (new, old):
         _clear(left)
     new.mkdir(parents=True)
     try:
         (new / MARK).write_text("")
         packages = _make_environment(new)
-        for distribution in _needed():
+        for distribution in _needed_distributions():
             _copy_distribution(distribution, packages)
         _copy_packages(packages)
         _copy_manual(new / "share" / "man")
@@ -102,33 +102,33 @@ def remove_copy(target: Path) -> bool:
     Raises:
         OSError: a file cannot be removed.
     """
-    found = [place for place in (target, *_beside(target)) if is_copy(place)]
-    for place in found:
-        _remove(place)
-    return bool(found)
+    copies = [path for path in (target, *_neighbour_paths(target)) if is_copy(path)]
+    for path in copies:
+        _remove(path)
+    return bool(copies)
 
 
-def _remove(place: Path) -> None:
+def _remove(path: Path) -> None:
     """Remove a copy if it exists, its mark last: after an error the rest is still a copy.
 
     Raises:
         OSError: a file cannot be removed.
     """
-    if not place.exists():
+    if not path.exists():
         return
     try:
-        for entry in place.iterdir():
+        for entry in path.iterdir():
             if entry.is_dir() and not entry.is_symlink():
                 shutil.rmtree(entry)
             elif entry.name != MARK:
                 entry.unlink()
-        (place / MARK).unlink(missing_ok=True)
-        place.rmdir()
+        (path / MARK).unlink(missing_ok=True)
+        path.rmdir()
     except OSError as error:  # it may name a file without its directory
-        raise OSError(error.errno, error.strerror, str(place)) from error
+        raise OSError(error.errno, error.strerror, str(path)) from error
 
 
-def _beside(target: Path) -> tuple[Path, Path]:
+def _neighbour_paths(target: Path) -> tuple[Path, Path]:
     """Return where a copy is made, and where the one that it replaces is kept meanwhile."""
     return target.with_name(f"{target.name}.new"), target.with_name(f"{target.name}.old")
 
@@ -149,25 +149,27 @@ def is_copy(directory: Path) -> bool:
     return (directory / MARK).exists()
 
 
-def _make_environment(place: Path) -> Path:
+def _make_environment(environment: Path) -> Path:
     """Create an empty virtual environment, and return its directory of packages."""
     interpreter = Path(sys.executable).resolve()  # the base interpreter, outside of any environment
-    packages = place / "lib" / f"python{sys.version_info[0]}.{sys.version_info[1]}/site-packages"
-    for directory in (packages, place / "bin"):
+    packages = (
+        environment / "lib" / f"python{sys.version_info[0]}.{sys.version_info[1]}/site-packages"
+    )
+    for directory in (packages, environment / "bin"):
         directory.mkdir(parents=True)
-    (place / "pyvenv.cfg").write_text(
+    (environment / "pyvenv.cfg").write_text(
         f"home = {interpreter.parent}\ninclude-system-site-packages = false\n"
         f"version = {sys.version.split()[0]}\n"
     )
-    (place / "bin" / "python").symlink_to(interpreter)
+    (environment / "bin" / "python").symlink_to(interpreter)
     return packages
 
 
-def _needed() -> Iterator[metadata.Distribution]:
+def _needed_distributions() -> Iterator[metadata.Distribution]:
     """Yield the installed distributions that the server needs, except itself."""
-    wanted, seen = [_DISTRIBUTION], {_DISTRIBUTION}
-    while wanted:
-        name = wanted.pop()
+    pending, seen = [_DISTRIBUTION], {_DISTRIBUTION}
+    while pending:
+        name = pending.pop()
         try:
             distribution = metadata.distribution(name)
         except metadata.PackageNotFoundError:
@@ -177,13 +179,13 @@ def _needed() -> Iterator[metadata.Distribution]:
         for text in distribution.requires or ():
             extra = _EXTRA.search(text)
             is_own = name == _DISTRIBUTION
-            if extra is not None and (not is_own or extra[1] in _LEFT_OUT):
+            if extra is not None and (not is_own or extra[1] in _EXCLUDED_EXTRAS):
                 continue
             match = _REQUIREMENT.match(text)
             required = "" if match is None else re.sub(r"[-_.]+", "-", match[0]).lower()
             if required and required not in seen:
                 seen.add(required)
-                wanted.append(required)
+                pending.append(required)
 
 
 def _copy_distribution(distribution: metadata.Distribution, packages: Path) -> None:
@@ -207,7 +209,7 @@ def _copy_packages(packages: Path) -> None:
     distribution = metadata.distribution(_DISTRIBUTION)
     if distribution.files is not None:
         for file in distribution.files:
-            if file.parts[0].endswith(".dist-info") and file.name not in _OF_HERE:
+            if file.parts[0].endswith(".dist-info") and file.name not in _LOCATION_FILES:
                 copy = packages / file
                 copy.parent.mkdir(parents=True, exist_ok=True)
                 shutil.copy2(str(distribution.locate_file(file)), copy)
@@ -227,8 +229,8 @@ def _copy_manual(target: Path) -> None:
     files = metadata.distribution(_DISTRIBUTION).files or ()
     installed = [Path(str(file.locate())) for file in files if _MANUAL.fullmatch(file.as_posix())]
     data = Path(sysconfig.get_path("data"))
-    own = data.glob("share/man/*/*") if is_copy(data) else (_HOME / "man").glob("*.[0-9]")
-    for page in installed or sorted(own):
+    pages = data.glob("share/man/*/*") if is_copy(data) else (_HOME / "man").glob("*.[0-9]")
+    for page in installed or sorted(pages):
         section = target / f"man{page.suffix[1:]}"
         section.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(page, section / page.name)
@@ -239,8 +241,8 @@ def _write_commands(directory: Path, python: Path) -> None:
         command = directory / entry.name
         command.write_text(_SCRIPT.format(python=python, module=entry.module, function=entry.attr))
         command.chmod(0o755)
-    here = Path(sysconfig.get_path("scripts"))
+    scripts = Path(sysconfig.get_path("scripts"))
     for name in _SCRIPTS:
-        source = here / name
+        source = scripts / name
         shutil.copyfile(source if source.exists() else _HOME / "scripts" / name, directory / name)
         (directory / name).chmod(0o755)

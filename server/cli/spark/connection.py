@@ -1,4 +1,4 @@
-"""Connects and logs on a client as the options say."""
+"""Connects and logs on a client as the options specify."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from server.cli.spark.options import SparkSettings, UsageError
 _TRUST_STORE: Final = "-Djavax.net.ssl.trustStore="
 _LOGON_OPTIONS: Final = "ack_conflation=10ms"
 """Limits the time that a publisher waits for the last of the acknowledgements."""
-_PATIENCE: Final = 30.0
+_RECONNECT_TIMEOUT_S: Final = 30.0
 """Timeout in seconds for one of several servers to come back."""
 _SECRETS: Final[Mapping[str, Callable[[str], SecretSource]]] = {
     "passwordcmd": SecretCommand,
@@ -79,12 +79,12 @@ def connect(
         staying = HAClient(
             ServerChooser(uris, "in_order"),
             name,
-            backoff=Backoff(longest=1.0, seconds=_PATIENCE),
+            backoff=Backoff(longest=1.0, seconds=_RECONNECT_TIMEOUT_S),
             authenticator=authenticator,
             ssl_context=ssl_context,
             on_refused=on_refused,
             logon_options=None if logon_options is None else {"options": logon_options},
-            timeout=_PATIENCE,
+            timeout=_RECONNECT_TIMEOUT_S,
         )
         staying.connect()
         return staying
@@ -118,7 +118,7 @@ def server_uris(settings: SparkSettings, server: str) -> list[ServerUri]:
     """
     if settings.urischeme == "unix":
         return [_server_uri(settings, server)]
-    return [_server_uri(settings, one.strip()) for one in server.split(",")]
+    return [_server_uri(settings, address.strip()) for address in server.split(",")]
 
 
 def _server_uri(settings: SparkSettings, server: str) -> ServerUri:
@@ -146,9 +146,9 @@ def _check_legacy(settings: SparkSettings, scheme: str) -> None:
 
 def _socket_address(server: str) -> str:
     """Return user and absolute path of a socket, as they appear in a URI."""
-    first, slash, rest = server.partition("/")
+    first, slash, remainder = server.partition("/")
     credentials, at, directory = first.rpartition("@")
-    path = os.path.abspath(f"{directory}{slash}{rest}")
+    path = os.path.abspath(f"{directory}{slash}{remainder}")
     user = credentials if at else getpass.getuser()
     return f"{user}@{path.replace('?', '%3F').replace('#', '%23')}"
 
@@ -163,12 +163,12 @@ def _authenticator(settings: SparkSettings) -> Authenticator:
     sources = {name: getattr(settings, name) for name in ("authenticator", *_SECRETS)}
     if sources["authenticator"] == _DEFAULT_FACTORY:
         del sources["authenticator"]
-    given = [name for name, source in sources.items() if source is not None]
-    if len(given) > 1:
-        raise UsageError(f"-{' and -'.join(given)} are given: expected one of them")
-    if not given:
+    sources_given = [name for name, source in sources.items() if source is not None]
+    if len(sources_given) > 1:
+        raise UsageError(f"-{' and -'.join(sources_given)} are given: expected one of them")
+    if not sources_given:
         return PasswordAuthenticator()
-    (name,) = given
+    (name,) = sources_given
     if name == "authenticator":
         return _made_authenticator(sources[name])
     return SecretAuthenticator(_SECRETS[name](sources[name]))
@@ -192,8 +192,8 @@ def _made_authenticator(path: str) -> Authenticator:
             f"-authenticator is {path!r}: it makes no amperage.Authenticator"
             f" (methods authenticate and retry), but {authenticator!r}"
         )
-    made: Authenticator = authenticator
-    return made
+    checked: Authenticator = authenticator
+    return checked
 
 
 def _ssl_context(settings: SparkSettings, uri: ServerUri) -> ssl.SSLContext | None:
@@ -202,14 +202,14 @@ def _ssl_context(settings: SparkSettings, uri: ServerUri) -> ssl.SSLContext | No
     Trusted are -cafile, else the trust store in AMPS_SPARK_OPTS, else the system's authorities.
     """
     files = {name: getattr(settings, name) for name in ("cafile", "certificate", "key")}
-    given = [name for name, path in files.items() if path is not None]
+    options_given = [name for name, path in files.items() if path is not None]
     if not uri.is_encrypted:
-        if given:
-            raise UsageError(f"-{given[0]} is for connections with TLS: add -secure")
+        if options_given:
+            raise UsageError(f"-{options_given[0]} is for connections with TLS: add -secure")
         return None
     if settings.key is not None and settings.certificate is None:
         raise UsageError("-key is given without the -certificate that it belongs to")
-    if not given:
+    if not options_given:
         return _context_of_trust_store()
     authorities = settings.cafile or _trust_store()
     try:
@@ -221,7 +221,7 @@ def _ssl_context(settings: SparkSettings, uri: ServerUri) -> ssl.SSLContext | No
 def _trust_store() -> str | None:
     """Return the trust store that AMPS_SPARK_OPTS names."""
     words = shlex.split(os.environ.get("AMPS_SPARK_OPTS", ""))
-    stores = [word.removeprefix(_TRUST_STORE) for word in words if word.startswith(_TRUST_STORE)]
+    stores = [part.removeprefix(_TRUST_STORE) for part in words if part.startswith(_TRUST_STORE)]
     return stores[-1] if stores else None
 
 

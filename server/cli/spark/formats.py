@@ -49,13 +49,13 @@ def compile_format(text: str | None) -> MessageRenderer:
     """
     if text is None:
         return _TAGS["data"]
-    parts: list[MessageRenderer] = []
-    for index, piece in enumerate(_TAG.split(text)):
+    renderers: list[MessageRenderer] = []
+    for index, text_part in enumerate(_TAG.split(text)):
         if index % 2:
-            parts.append(_tag(piece))
-        elif piece:
-            parts.append(_literal(piece.encode("utf-8", "surrogateescape")))
-    return lambda message: b"".join([part(message) for part in parts])
+            renderers.append(_tag(text_part))
+        elif text_part:
+            renderers.append(_literal(text_part.encode("utf-8", "surrogateescape")))
+    return lambda message: b"".join([part(message) for part in renderers])
 
 
 def as_json(message: Message) -> bytes:
@@ -86,10 +86,10 @@ def has_tag(text: str | None, tag: str) -> bool:
 def _tag(name: str) -> MessageRenderer:
     render = _TAGS.get(name)
     if render is None:
-        known = " ".join(f"{{{tag}}}" for tag in _TAGS)
-        raise UsageError(f"-format has an unknown tag {{{name}}}; known are {known}")
+        tags = " ".join(f"{{{tag}}}" for tag in _TAGS)
+        raise UsageError(f"-format has an unknown tag {{{name}}}; known are {tags}")
     return render
 
 
-def _literal(piece: bytes) -> MessageRenderer:
-    return lambda _message: piece
+def _literal(text: bytes) -> MessageRenderer:
+    return lambda _message: text

@@ -1,7 +1,7 @@
-"""The command itself: which screen or command, and how it ends.
+"""The command itself: selects the help screen or command, and returns the exit code.
 
-Exit codes: 0 done, 1 it did not work, 2 the command line is wrong, 130 interrupted. Whoever closes
-our standard output has seen enough: that is 0.
+Exit codes: 0 done, 1 it did not work, 2 the command line is wrong, 130 interrupted. A closed
+standard output is a success: 0.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from server.cli.spark.sources import MessageSourceError
 
 _STANDARD_OUTPUT: Final = 1
 _HELP: Final = ("help", "--help", "-h")
-_ASKING: Final = (["--help"], ["-h"])
+_HELP_ARGUMENTS: Final = (["--help"], ["-h"])
 """Arguments after a command's name that request its help."""
 
 
@@ -53,10 +53,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 output.write(f"{version_line('spark')}\n".encode())
             elif name in _HELP:
                 output.write(_help(words[1:]).encode())
-            elif words[1:] in _ASKING:
+            elif words[1:] in _HELP_ARGUMENTS:
                 output.write(_help([name]).encode())
             else:
-                settings = parse(_known(name), words[1:])
+                settings = parse(_known_command(name), words[1:])
                 _hide_passwords(words)
                 RUN[name](settings, output)
     except UsageError as error:
@@ -84,7 +84,7 @@ def _hide_passwords(words: Sequence[str]) -> None:
 def _help(topics: Sequence[str]) -> str:
     if not topics or topics[0] == "help":
         return overview()
-    return command_help(_known(topics[0]))
+    return command_help(_known_command(topics[0]))
 
 
 def _completion(words: Sequence[str]) -> str:
@@ -93,7 +93,7 @@ def _completion(words: Sequence[str]) -> str:
     return script(words[0], "spark", command_line())
 
 
-def _known(name: str) -> str:
+def _known_command(name: str) -> str:
     if name in COMMANDS:
         return name
     close = get_close_matches(name, COMMANDS, n=1)

@@ -236,9 +236,9 @@ class Command:
 
 
 def _command(
-    required: tuple[str, ...], own: tuple[str, ...], example: str, *explanation: str
+    required: tuple[str, ...], optional: tuple[str, ...], example: str, *explanation: str
 ) -> Command:
-    return Command(required, tuple(sorted((*_CONNECTION, *own))), example, explanation)
+    return Command(required, tuple(sorted((*_CONNECTION, *optional))), example, explanation)
 
 
 COMMANDS: Final[Mapping[str, Command]] = {
@@ -300,39 +300,43 @@ def parse(command_name: str, arguments: Sequence[str]) -> SparkSettings:
         UsageError: an option is unknown, has no value or a wrong one, or is missing.
     """
     command = COMMANDS[command_name]
-    known = (*command.required, *command.optional)
+    names = (*command.required, *command.optional)
     values: dict[str, object] = {}
-    rest = list(reversed(arguments))
-    while rest:
-        name = _option_name(rest.pop(), known)
-        values[name] = _option_value(name, rest)
+    remaining = list(reversed(arguments))
+    while remaining:
+        name = _option_name(remaining.pop(), names)
+        values[name] = _option_value(name, remaining)
     for name in command.required:
         if not values.get(name):
             raise UsageError(f"-{name} is missing ({OPTIONS[name].help[0]})")
     return msgspec.convert(values, SparkSettings)
 
 
-def _option_name(word: str, known: Sequence[str]) -> str:
-    name = word[1:]
+def _option_name(argument: str, names: Sequence[str]) -> str:
+    name = argument[1:]
     name = _SYNONYMS.get(name, name)
-    if word.startswith("-") and name in known:
+    if argument.startswith("-") and name in names:
         return name
-    if not word.startswith(("-", "\u2013")):  # an en dash comes from pasted documentation
-        raise UsageError(f"unexpected {word!r}; every option has a name, such as -{known[0]}")
+    if not argument.startswith(("-", "\u2013")):  # an en dash comes from pasted documentation
+        raise UsageError(f"unexpected {argument!r}; every option has a name, such as -{names[0]}")
     bare = name.lstrip("-\u2013")
-    close = get_close_matches(_SYNONYMS.get(bare, bare), known, n=1)
-    hint = f"did you mean -{close[0]}?" if close else f"known are -{', -'.join(sorted(known))}"
-    raise UsageError(f"unknown option {word}; {hint}")
+    close = get_close_matches(_SYNONYMS.get(bare, bare), names, n=1)
+    hint = f"did you mean -{close[0]}?" if close else f"known are -{', -'.join(sorted(names))}"
+    raise UsageError(f"unknown option {argument}; {hint}")
 
 
-def _option_value(name: str, rest: list[str]) -> object:
+def _option_value(name: str, remaining: list[str]) -> object:
     """Remove the value of an option from the remaining words, and return it parsed."""
     read = OPTIONS[name].parse
     if read is None:
-        return _TRUTH[rest.pop().lower()] if rest and rest[-1].lower() in _TRUTH else True
-    if not rest:
+        return (
+            _TRUTH[remaining.pop().lower()]
+            if remaining and remaining[-1].lower() in _TRUTH
+            else True
+        )
+    if not remaining:
         raise UsageError(f"-{name} has no value ({OPTIONS[name].help[0]})")
-    text = rest.pop()
+    text = remaining.pop()
     try:
         return read(text)
     except ValueError as error:

@@ -30,9 +30,9 @@ from server.log.template import printable
 _CONTENT: Final = frozenset({"publish", "sow", "oof"})
 _FLUSH_TIMEOUT: Final = 60.0
 """Timeout in seconds for the server to process everything sent to it."""
-_ACKS_TIMEOUT: Final = 5.0
+_ACKS_TIMEOUT_S: Final = 5.0
 """Timeout in seconds for the server to store acknowledgements when the command ends."""
-_REFUSALS_SHOWN: Final = 3
+_MAX_REFUSALS_SHOWN: Final = 3
 
 
 class RefusedMessagesError(Exception):
@@ -48,7 +48,7 @@ class _Refusals:
 
     def add(self, message: StoredMessage, error: CommandError) -> None:
         """Count a message, and keep the reason if it is one of the first."""
-        if self.count < _REFUSALS_SHOWN:
+        if self.count < _MAX_REFUSALS_SHOWN:
             self._reasons.append(f"refused: {explain(error)}: {printable(message.body[:80])}")
         self.count += 1
 
@@ -66,9 +66,9 @@ class _Refusals:
 def ping(settings: SparkSettings, output: BinaryIO) -> None:
     """Connect, log on and report success."""
     with closing(connect(settings, settings.server)) as client:
-        given = server_uris(settings, settings.server)
-        where = client.server if isinstance(client, HAClient) else given[0]
-        _say(output, f"Successfully connected to {where}")
+        uris = server_uris(settings, settings.server)
+        where = client.server if isinstance(client, HAClient) else uris[0]
+        _print_line(output, f"Successfully connected to {where}")
 
 
 def publish(settings: SparkSettings, output: BinaryIO) -> None:
@@ -99,7 +99,7 @@ def publish(settings: SparkSettings, output: BinaryIO) -> None:
             count += len(batch)
         client.flush(timeout=_FLUSH_TIMEOUT)
         count -= refusals.count
-        _say(output, f"total messages published: {count} ({_rate(count, started)}/s)")
+        _print_line(output, f"total messages published: {count} ({_rate(count, started)}/s)")
     refusals.raise_any()
 
 
@@ -122,13 +122,13 @@ def _publish_first(client: Client | HAClient, settings: SparkSettings, body: byt
 
 def subscribe(settings: SparkSettings, output: BinaryIO) -> None:
     """Print messages as they are published, until interrupted."""
-    wanted = [] if settings.backlog is None else [f"max_backlog={settings.backlog}"]
+    backlog_options = [] if settings.backlog is None else [f"max_backlog={settings.backlog}"]
     with _Printer(settings, output) as printer:
         stream = printer.client.subscribe(
             settings.topic,
             delta=settings.delta,
             filter=settings.filter,
-            options=",".join(wanted + _header_options(settings)) or None,
+            options=",".join(backlog_options + _header_options(settings)) or None,
         )
         printer.print_all(stream)
 
@@ -177,7 +177,7 @@ def sow_delete(settings: SparkSettings, output: BinaryIO) -> None:
             bodies = chain.from_iterable(read_messages(settings.file, settings.delimiter))
             deleted = sum(client.sow_delete(settings.topic, body=body) for body in bodies)
         milliseconds = (time.perf_counter() - started) * 1000
-        _say(output, f"Deleted {deleted} records in {milliseconds:.0f}ms.")
+        _print_line(output, f"Deleted {deleted} records in {milliseconds:.0f}ms.")
 
 
 def redrive(settings: SparkSettings, output: BinaryIO) -> None:
@@ -187,7 +187,7 @@ def redrive(settings: SparkSettings, output: BinaryIO) -> None:
         filter_ = settings.filter or "1=1"
         count = client.sow_delete(settings.topic, filter=filter_, options="redrive")
         milliseconds = (time.perf_counter() - started) * 1000
-        _say(output, f"Redrove {count} messages in {milliseconds:.0f}ms.")
+        _print_line(output, f"Redrove {count} messages in {milliseconds:.0f}ms.")
 
 
 RUN: Final[Mapping[str, Callable[[SparkSettings, BinaryIO], None]]] = {
@@ -202,7 +202,7 @@ RUN: Final[Mapping[str, Callable[[SparkSettings, BinaryIO], None]]] = {
 
 
 class _Printer:
-    """Prints the messages of a stream, copies them and acknowledges them, as the options say.
+    """Prints the messages of a stream, copies them and acknowledges them, as the options specify.
 
     Attributes:
         client: the connection to the server.
@@ -229,7 +229,7 @@ class _Printer:
     def __exit__(self, *_exception: object) -> None:
         with self._stack, suppress(ClientError):
             if self._settings.ack:
-                self.client.flush_acks(timeout=_ACKS_TIMEOUT)
+                self.client.flush_acks(timeout=_ACKS_TIMEOUT_S)
 
     def print_all(self, stream: MessageStream) -> int:
         """Print a stream to its end, with one write per batch that arrived together.
@@ -267,7 +267,11 @@ def _acknowledge(client: Client | HAClient, batch: list[Message]) -> None:
     """
     leased = [message for message in batch if message.is_leased]
     for topic, messages in groupby(leased, key=lambda message: message.topic):
-        bookmarks = [it.bookmark for it in messages if it.bookmark is not None]
+        bookmarks = [
+            leased_message.bookmark
+            for leased_message in messages
+            if leased_message.bookmark is not None
+        ]
         try:
             client.confirmed_acknowledge(topic, bookmarks)
         except ConnectionLostError:
@@ -296,6 +300,6 @@ def _rate(count: int, started: float) -> str:
     return f"{count / max(time.perf_counter() - started, 1e-9):.2f}"
 
 
-def _say(output: BinaryIO, line: str) -> None:
+def _print_line(output: BinaryIO, line: str) -> None:
     output.write(f"{line}\n".encode("utf-8", "surrogateescape"))
     output.flush()

@@ -5,8 +5,9 @@ from __future__ import annotations
 import time
 import zipfile
 from collections.abc import Callable, Iterator
+from io import BufferedIOBase
 from itertools import takewhile
-from typing import BinaryIO, Final, Protocol
+from typing import BinaryIO, Final
 
 import msgspec
 
@@ -25,13 +26,6 @@ MessageBatches = Iterator[list[bytes]]
 
 class MessageSourceError(Exception):
     """The messages cannot be read; the text has the reason."""
-
-
-class ByteStream(Protocol):
-    """A binary stream that returns available bytes without waiting for more."""
-
-    def read1(self, size: int = ..., /) -> bytes:
-        """Read up to size bytes, waiting only for the first."""
 
 
 def read_messages(path: str | None, delimiter: int) -> MessageBatches:
@@ -74,7 +68,7 @@ def _read_messages(path: str | None, separator: bytes) -> MessageBatches:
         raise MessageSourceError(f"cannot read {path or 'standard input'}: {cause}") from None
 
 
-def split_messages(stream: ByteStream, separator: bytes) -> MessageBatches:
+def split_messages(stream: BufferedIOBase, separator: bytes) -> MessageBatches:
     """Split a stream into messages; skip empty ones.
 
     Args:

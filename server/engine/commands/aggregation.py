@@ -1,4 +1,4 @@
-"""Aggregated queries and subscriptions: reads their terms, and refuses what cannot be aggregated.
+"""Aggregated queries and subscriptions: reads their terms, and refuses unsuitable commands.
 
 With the options projection and grouping, a query returns the records that a view with this
 definition would hold. A subscription that begins with a query then sends the changes of that view.
@@ -75,7 +75,7 @@ _MAX_PROJECTION_LENGTH: Final = 64 * 1024
 """Bytes (AMPS Command Reference, sow command: Options Field)."""
 
 
-def is_asked_for(options: Mapping[str, str]) -> bool:
+def is_requested(options: Mapping[str, str]) -> bool:
     """Return whether a command requests aggregation."""
     return any(name in options for name in AGGREGATION_OPTIONS)
 
@@ -89,9 +89,9 @@ def query(session: Session, header: Header, options: Mapping[str, str]) -> None:
     """
 
     def begin(as_of: HistoryPoint | None) -> None:
-        command, found = open_query(session, header, options, as_of)
+        command, group_query = open_query(session, header, options, as_of)
         acknowledge(session, header, "processed", query_id=command.query_id)
-        command.begin([TopicQuery(found, command.presentation)])
+        command.begin([TopicQuery(group_query, command.presentation)])
 
     with_point(session, header, [_topic(session, header, options)], begin)
 
@@ -121,9 +121,9 @@ def open_query(
     groups = aggregation.create_groups(None, session.charge_memory, topic.permit.select)
     command = QueryCommand(session, header, terms, presentation)
     scan = _scan(command, topic, terms)
-    ranked = _ranked(terms, aggregation)
-    found = AggregateQuery(GroupCollector(scan, groups), ranked, scan, groups.free)
-    return command, found
+    group_order = _group_order(terms, aggregation)
+    group_query = AggregateQuery(GroupCollector(scan, groups), group_order, scan, groups.free)
+    return command, group_query
 
 
 def query_and_subscribe(session: Session, header: Header, options: Mapping[str, str]) -> None:
@@ -142,8 +142,8 @@ def query_and_subscribe(session: Session, header: Header, options: Mapping[str, 
     topic, aggregation, options = _read(session, header, options)
     terms = read_query_terms(session, header, options)
     page = read_page(terms)
-    before = session.subscriptions.get(header.sub_id or header.command_id or "")
-    replaced = page_of(session, before)
+    previous = session.subscriptions.get(header.sub_id or header.command_id or "")
+    replaced = page_of(session, previous)
     subscription = subscribe.prepare(
         session,
         header,
@@ -156,32 +156,46 @@ def query_and_subscribe(session: Session, header: Header, options: Mapping[str, 
     subscribe.place_at_once(session, header, subscription)
     command = QueryCommand(session, header, terms, subscription.presentation, subscription.sub_id)
     acknowledge(session, header, "processed", sub_id=subscription.sub_id, query_id=command.query_id)
-    follower = _follower(session, subscription)
-    remember = subscribe.make_sent_record_callback(session, subscription)
-    found: OpenQuery
-    if follower.page is None:
+    aggregate_subscription = _aggregate_subscription(session, subscription)
+    on_sent = subscribe.make_sent_record_callback(session, subscription)
+    group_query: OpenQuery
+    if aggregate_subscription.page is None:
         scan = _scan(command, topic, terms)
-        ranked = _ranked(terms, aggregation)
-        found = AggregateQuery(GroupCollector(scan, follower.groups), ranked, scan)
+        group_order = _group_order(terms, aggregation)
+        group_query = AggregateQuery(
+            GroupCollector(scan, aggregate_subscription.groups), group_order, scan
+        )
     else:
         groups = None
-        if not follower.page.result_set.is_complete:
-            groups = _all_groups(command, topic, terms, follower)
-        inherit = subscribe.make_sent_record_callback(session, subscription, from_before=True)
-        found = PageQuery(follower.page, groups, replaced, inherit, count_tested_records(topic))
+        if not aggregate_subscription.page.result_set.is_complete:
+            groups = _all_groups(command, topic, terms, aggregate_subscription)
+        on_inherited = subscribe.make_sent_record_callback(
+            session, subscription, from_previous=True
+        )
+        group_query = PageQuery(
+            aggregate_subscription.page, groups, replaced, on_inherited, count_tested_records(topic)
+        )
     command.begin(
-        [TopicQuery(AggregateSubscriptionQuery(found, follower), command.presentation)],
-        sent=remember,
+        [
+            TopicQuery(
+                AggregateSubscriptionQuery(group_query, aggregate_subscription),
+                command.presentation,
+            )
+        ],
+        on_sent=on_sent,
     )
 
 
 def _all_groups(
-    command: QueryCommand, topic: TopicSelection, terms: QueryTerms, follower: AggregateSubscription
+    command: QueryCommand,
+    topic: TopicSelection,
+    terms: QueryTerms,
+    aggregate_subscription: AggregateSubscription,
 ) -> RecordScan:
     """Return a scan of all groups for a page; groups of a replaced page are reused."""
-    if follower.is_live:
-        return GroupIterator(follower.groups)
-    return GroupCollector(_scan(command, topic, terms), follower.groups)
+    if aggregate_subscription.is_live:
+        return GroupIterator(aggregate_subscription.groups)
+    return GroupCollector(_scan(command, topic, terms), aggregate_subscription.groups)
 
 
 def _read(
@@ -231,9 +245,11 @@ def _read(
         check_fields(message_type, aggregation.projection)
     except BodyError as error:
         raise option_refusal("projection", str(error)) from None
-    rest = {name: value for name, value in options.items() if name not in AGGREGATION_OPTIONS}
-    rest["non_regex_topic"] = ""
-    return topic, aggregation, rest
+    other_options = {
+        name: value for name, value in options.items() if name not in AGGREGATION_OPTIONS
+    }
+    other_options["non_regex_topic"] = ""
+    return topic, aggregation, other_options
 
 
 def _topic(session: Session, header: Header, options: Mapping[str, str]) -> TopicSelection:
@@ -255,7 +271,7 @@ def _topic(session: Session, header: Header, options: Mapping[str, str]) -> Topi
 def _check_references(
     session: Session, topic: str, fields: Sequence[Field], grouping: Sequence[Identifier]
 ) -> None:
-    """Check that fields refer to the topic itself only, by whatever name."""
+    """Check that fields refer to the topic itself only, by any of its names."""
 
     def check(option: str, reference: Reference) -> None:
         if reference.topic not in (None, topic) or reference.message_type not in (
@@ -278,13 +294,13 @@ def _scan(command: QueryCommand, topic: TopicSelection, terms: QueryTerms) -> Op
     return command.open_matching(topic, restricted_to(terms.filter, terms.keys))
 
 
-def _ranked(terms: QueryTerms, aggregation: AggregationTerms) -> GroupOrder:
+def _group_order(terms: QueryTerms, aggregation: AggregationTerms) -> GroupOrder:
     start = terms.skip_n or 0
     stop = None if terms.top_n is None else start + terms.top_n
     return GroupOrder(aggregation.message_type, terms.order_by, start, stop)
 
 
-def _follower(session: Session, subscription: Subscription) -> AggregateSubscription:
+def _aggregate_subscription(session: Session, subscription: Subscription) -> AggregateSubscription:
     topic = records_topic(session, subscription.selector.text)
     assert topic is not None  # noqa: S101 - see _topic
     return topic.aggregate(subscription)

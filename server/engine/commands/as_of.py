@@ -34,7 +34,7 @@ def with_point(
     topics: Sequence[TopicSelection],
     query: Callable[[HistoryPoint | None], None],
 ) -> None:
-    """Call a query when the point that it requests is known.
+    """Call a query when its requested point is known.
 
     Args:
         session: the connection that sent it.
@@ -51,9 +51,9 @@ def with_point(
     if text is None or is_now(text) or not has_history:
         query(None)
         return
-    moment = 0 if text == EPOCH else parse_moment(text)
-    if moment is not None:
-        query(HistoryPoint(moment))
+    moment_us = 0 if text == EPOCH else parse_moment(text)
+    if moment_us is not None:
+        query(HistoryPoint(moment_us))
         return
     _look_up(session, header, text, topics, query)
 
@@ -66,8 +66,8 @@ def _look_up(
     query: Callable[[HistoryPoint | None], None],
 ) -> None:
     log = session.engine.transaction_log
-    journaled = all(session.find_topic(topic.source.name).is_journaled for topic in topics)
-    if log is None or not journaled:
+    is_journaled = all(session.find_topic(topic.source.name).is_journaled for topic in topics)
+    if log is None or not is_journaled:
         raise CommandRefusedError(
             "invalid bookmark",
             f"{text!r}: expected a moment like 20260102T123500Z; the messages of the topic are not "
@@ -79,32 +79,32 @@ def _look_up(
             "invalid bookmark", f"{text!r}: expected one point in time, no range"
         )
 
-    def found(place: LogPosition) -> None:
+    def on_resolved(position: LogPosition) -> None:
         if not session.is_open:
             return
-        if isinstance(place, BookmarkError):
-            refuse(session, header, "bookmark not found", str(place))
+        if isinstance(position, BookmarkError):
+            refuse(session, header, "bookmark not found", str(position))
             return
         try:
-            query(point_of(log, place))
+            query(point_of(log, position))
         except CommandRefusedError as refusal:
             refuse(session, header, refusal.reason, refusal.detail)
 
-    log.resolve_bookmark(session.number, request, "fail", found)
+    log.resolve_bookmark(session.number, request, "fail", on_resolved)
 
 
-def point_of(log: TransactionLog, place: LogSpan) -> HistoryPoint:
+def point_of(log: TransactionLog, span: LogSpan) -> HistoryPoint:
     """Return the point behind which a part of the log begins.
 
     Raises:
         CommandRefusedError: the log cannot be read at the moment.
     """
-    if place.begin_timestamp:
-        return HistoryPoint(place.begin_timestamp * _NANOSECONDS)
+    if span.begin_timestamp:
+        return HistoryPoint(span.begin_timestamp * _NANOSECONDS)
     try:
-        recorded = log.timestamp_us_of(place.after_txid)
-    except JournalUnreadableError as problem:
+        recorded_us = log.timestamp_us_of(span.after_txid)
+    except JournalUnreadableError as error:
         raise CommandRefusedError(
-            "bookmark not found", f"the transaction log cannot be read: {problem}"
+            "bookmark not found", f"the transaction log cannot be read: {error}"
         ) from None
-    return HistoryPoint(0 if recorded is None else recorded * _NANOSECONDS, place.after_txid)
+    return HistoryPoint(0 if recorded_us is None else recorded_us * _NANOSECONDS, span.after_txid)

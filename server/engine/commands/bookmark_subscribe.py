@@ -95,47 +95,47 @@ def make_subscription(
     is_live, is_durable = "live" in options, "fully_durable" in options
     if is_live and is_durable:
         raise option_refusal("fully_durable", "it is the opposite of option live")
-    if is_live and (barred := [name for name in _NOT_LIVE if name in options]):
-        raise option_refusal(barred[0], "it does not go with option live")
+    if is_live and (conflicting := [name for name in _NOT_LIVE if name in options]):
+        raise option_refusal(conflicting[0], "it does not go with option live")
     read_bookmark(header)
     read_not_found(options)
     has_keys = selector.is_regex or bool(engine.sow_registry.select(session.message_type, selector))
     conflation = read_conflation(options, keys_needed=not has_keys)
-    timeline = None if conflation is None else ReplayClock(engine.clock)
-    queries = header.command in QUERY_COMMANDS
+    replay_clock = None if conflation is None else ReplayClock(engine.clock)
+    is_query = header.command in QUERY_COMMANDS
     terms = ReplayTerms(
-        None if queries else _most(header),
+        None if is_query else _max_messages(header),
         _rate(options),
         starts_paused="pause" in options,
         is_live=is_live,
     )
-    if wants(header, "completed") and not queries:
+    if wants(header, "completed") and not is_query:
         terms = replace(
             terms,
             make_completed_ack=lambda bookmark: success(
                 header, "completed", sub_id=sub_id, bookmark=bookmark
             ),
-            make_failed_ack=lambda why: failure(header, "completed", "replay failed", why),
+            make_failed_ack=lambda detail: failure(header, "completed", "replay failed", detail),
         )
-    if wants(header, "persisted") and not queries:
+    if wants(header, "persisted") and not is_query:
         terms = replace(
             terms,
-            make_persisted_ack=lambda bookmark, places: success(
+            make_persisted_ack=lambda bookmark, resume_positions: success(
                 header,
                 "persisted",
                 sub_id=sub_id,
                 bookmark=bookmark,
-                long_options=_resume_option(places, options),
+                long_options=_resume_option(resume_positions, options),
             ),
             persisted_interval_s=session.options.ack_conflation_s,
         )
     conflater = None
-    if conflation is not None and timeline is not None:
+    if conflation is not None and replay_clock is not None:
         message_type = engine.settings.message_types[session.message_type]
         conflater = Conflater(
             conflation,
             message_type,
-            timeline,
+            replay_clock,
             session.is_behind,
             engine.flush,
             session.charge_memory,
@@ -151,7 +151,11 @@ def make_subscription(
         options=header.options,
         page=page,
         replay=Replay(
-            session, log, terms, engine.fully_durable_tail if is_durable else engine.tail, timeline
+            session,
+            log,
+            terms,
+            engine.fully_durable_tail if is_durable else engine.tail,
+            replay_clock,
         ),
         memory_bytes=memory_of(header),
         sends_deletions=wants_deletions(session, header, options, selector),
@@ -172,9 +176,9 @@ def wants_deletions(
     """
     if "deletions" not in options:
         return False
-    barred = [name for name in _NOT_WITH_DELETIONS if name in options]
-    if barred:
-        raise option_refusal("deletions", f"it does not go with option {barred[0]}")
+    conflicting = [name for name in _NOT_WITH_DELETIONS if name in options]
+    if conflicting:
+        raise option_refusal("deletions", f"it does not go with option {conflicting[0]}")
     if header.command in QUERY_COMMANDS:
         raise option_refusal("deletions", "it is for replays that begin without a query")
     if header.filter is not None:
@@ -216,41 +220,47 @@ def begin(
     assert log is not None  # noqa: S101 - see is_replayed
     assert isinstance(replay, Replay)  # noqa: S101 - see make_subscription
 
-    def found(place: LogPosition) -> None:
+    def on_resolved(position: LogPosition) -> None:
         if session.subscriptions.get(subscription.sub_id) is not subscription:
             return  # it has ended, or has been replaced
-        if isinstance(place, BookmarkError):
+        if isinstance(position, BookmarkError):
             session.end_subscription(subscription.sub_id)
-            refuse(session, header, "bookmark not found", str(place))
+            refuse(session, header, "bookmark not found", str(position))
             return
-        told = _resume_option(replay.resume_positions(place.after_txid), options)
-        if place.start_warning:
+        resume_option = _resume_option(replay.resume_positions(position.after_txid), options)
+        if position.start_warning:
             session.log.emit(
                 "1D-0029",
                 client=session.client_name,
                 sub_id=subscription.sub_id,
-                doubt=place.start_warning,
+                doubt=position.start_warning,
             )
         acknowledge(
             session,
             header,
             "processed",
             sub_id=subscription.sub_id,
-            long_options=told,
-            reason="bookmark not found" if place.start_warning else None,
-            detail=place.start_warning or None,
+            long_options=resume_option,
+            reason="bookmark not found" if position.start_warning else None,
+            detail=position.start_warning or None,
         )
-        replay.begin(subscription, place)
+        replay.begin(subscription, position)
 
-    log.resolve_bookmark(session.number, read_bookmark(header), read_not_found(options), found)
+    log.resolve_bookmark(
+        session.number, read_bookmark(header), read_not_found(options), on_resolved
+    )
 
 
-def _resume_option(places: Sequence[str], options: Mapping[str, str]) -> str | None:
+def _resume_option(resume_positions: Sequence[str], options: Mapping[str, str]) -> str | None:
     """Return an ack's option with the bookmarks from which to resume, if the client requests it.
 
     Other clients get none: clients for browsers expect that options of an ack are a backlog.
     """
-    return f"places=[{','.join(places)}]" if places and "places" in options else None
+    return (
+        f"places=[{','.join(resume_positions)}]"
+        if resume_positions and "places" in options
+        else None
+    )
 
 
 def pause_or_resume(session: Session, header: Header, options: Mapping[str, str]) -> bool:
@@ -262,13 +272,13 @@ def pause_or_resume(session: Session, header: Header, options: Mapping[str, str]
     Raises:
         CommandRefusedError: a subscription to be resumed does not exist, or is not a replay.
     """
-    ids = [name.strip() for name in (header.sub_id or "").split(",") if name.strip()]
+    sub_ids = [name.strip() for name in (header.sub_id or "").split(",") if name.strip()]
     resumes = "resume" in options
-    pauses = "pause" in options and any(one in session.subscriptions for one in ids)
+    pauses = "pause" in options and any(one in session.subscriptions for one in sub_ids)
     if session.engine.transaction_log is None or not (resumes or pauses):
         return False
     replays: list[Replay] = []
-    for sub_id in ids:
+    for sub_id in sub_ids:
         subscription = session.subscriptions.get(sub_id)
         if subscription is None or not isinstance(subscription.replay, Replay):
             raise CommandRefusedError(
@@ -298,11 +308,11 @@ def _resume(replays: Iterable[Replay]) -> None:
     """Resume replays where they were paused; those that can share reads are read for together."""
     groups: dict[ReplayGroupKey, list[Replay]] = {}
     for replay in replays:
-        company = replay.unpause()
-        if company is not None:
-            groups.setdefault(company, []).append(replay)
-    for company, group in groups.items():
-        start_log_reader(group, company.span)
+        group_key = replay.unpause()
+        if group_key is not None:
+            groups.setdefault(group_key, []).append(replay)
+    for group_key, group in groups.items():
+        start_log_reader(group, group_key.span)
 
 
 def read_bookmark(header: Header) -> BookmarkRequest:
@@ -335,7 +345,7 @@ def read_not_found(options: Mapping[str, str]) -> MissingBookmarkPolicy:
     return cast(MissingBookmarkPolicy, not_found)
 
 
-def _most(header: Header) -> int | None:
+def _max_messages(header: Header) -> int | None:
     if header.top_n is None:
         return None
     if header.top_n < 1 or is_now(header.bookmark or ""):

@@ -1,16 +1,8 @@
-"""The interface of a session that command handlers use, and that of the engine.
-
-Interfaces for some commands only are in other modules: persisted_acks.py, subscription_context.py,
-heartbeat.py, logon.py, unsubscribe.py.
-"""
+"""The options of a client's logon, which its session keeps."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    pass
 
 
 @dataclass(frozen=True, slots=True)

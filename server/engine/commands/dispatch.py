@@ -85,7 +85,7 @@ def execute(session: Session, header: Header, body: bytes, exact_header: bytes |
         session: the connection that sent it.
         header: its header.
         body: its body.
-        exact_header: the header's bytes, if they contain all that the header says. The next
+        exact_header: the header's bytes, if they contain the complete header. The next
             command with the same bytes is then the same command. None if they do not.
     """
     session.command = header.command[:_MAX_NAME_LENGTH]
@@ -152,11 +152,11 @@ def _execute_after_logon(
         raise _unknown(header)
     if session.input.is_connection_lost and handler in _FOR_THE_PEER_ALONE:
         return None
-    has_enough = len(session.subscriptions) >= MAX_SUBSCRIPTIONS
-    if handler is subscribe.handle and not has_enough and subscribe.try_fast_path(session, header):
+    is_at_limit = len(session.subscriptions) >= MAX_SUBSCRIPTIONS
+    if handler is subscribe.handle and not is_at_limit and subscribe.try_fast_path(session, header):
         return None
     acknowledge(session, header, "received")
-    if handler in _SUBSCRIBING and has_enough:
+    if handler in _SUBSCRIBING and is_at_limit:
         _refuse_more_subscriptions(session, header)
     if handler in _FOR_THE_PEER_ALONE:
         check_memory(session, header)
@@ -186,18 +186,18 @@ def _refuse_long_lists(header: Header) -> None:
     Raises:
         CommandRefusedError: it has more.
     """
-    most_keys = MAX_SUBSCRIPTION_SOW_KEYS if "subscribe" in header.command else MAX_SOW_KEYS
-    for name, text, most in (
-        ("sow_keys", header.sow_keys, most_keys),
+    max_keys = MAX_SUBSCRIPTION_SOW_KEYS if "subscribe" in header.command else MAX_SOW_KEYS
+    for name, text, limit in (
+        ("sow_keys", header.sow_keys, max_keys),
         ("sub_id", header.sub_id, MAX_SUBSCRIPTION_IDS),
         ("query_id", header.query_id, MAX_SUBSCRIPTION_IDS),
         ("orderby", header.order_by, MAX_ORDER_TERMS),
         ("ack type", header.acks, MAX_ACK_TYPES),
     ):
-        if text is not None and len(text) > most and text.count(",") >= most:
+        if text is not None and len(text) > limit and text.count(",") >= limit:
             raise CommandRefusedError(
                 "limit exceeded",
-                f"header {name} has {text.count(',') + 1} entries: expected no more than {most}",
+                f"header {name} has {text.count(',') + 1} entries: expected no more than {limit}",
             )
     if header.options is not None and len(header.options) > MAX_OPTIONS_LENGTH:
         raise CommandRefusedError(
@@ -232,11 +232,11 @@ def _trace(session: Session, header: Header, body: bytes) -> None:
     log = session.engine.log
     message_id = _TRACE_IDS.get(header.command, _OTHER_TRACE_ID)
     if log.enabled(message_id):
-        shown = header if header.password is None else replace(header, password="***")  # noqa: S106 - hides one
+        logged_header = header if header.password is None else replace(header, password="***")  # noqa: S106 - hides one
         log.emit(
             message_id,
             client=session.client_name,
             command=command_name(header.command),
-            header=encode_header(shown),
+            header=encode_header(logged_header),
             body=body,
         )

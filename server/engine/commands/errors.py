@@ -2,12 +2,12 @@
 
 
 class CommandRefusedError(Exception):
-    """A command cannot be executed; its sender is told, no other client is affected.
+    """A command cannot be executed; its sender is notified, no other client is affected.
 
     Attributes:
         reason: the phrase that clients know (bad filter, invalid topic, not entitled ...).
         detail: the problem, and the expectation.
-        disconnect_reason: the reason to disconnect the sender for, None to let it go on.
+        disconnect_reason: the reason to disconnect the sender for, None to keep it connected.
     """
 
     def __init__(self, reason: str, detail: str, *, disconnect_reason: str | None = None) -> None:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def refuse(session: Session, header: Header, reason: str, detail: str) -> None:
-    """Report to the client that sent a command, and in the log, why it is not executed.
+    """Report the refusal of a command, and its reason, to its client and in the log.
 
     A failure is reported in the `processed` ack, and in the `persisted` one, which publishers
     request (AMPS Command Reference, publish command: Errors). A client that requests only acks of
@@ -33,15 +33,15 @@ def refuse(session: Session, header: Header, reason: str, detail: str) -> None:
     if log is not None and header.sequence and session.client_hash and reason != DUPLICATE:
         log.rejected_sequences.record_refusal(session.client_hash, header.sequence)
     if wants(header, "persisted"):
-        refused = failure(header, "persisted", reason, detail)
+        failure_ack = failure(header, "persisted", reason, detail)
         if log is None:
-            session.send(refused)
+            session.send(failure_ack)
         elif reason == DUPLICATE:
             session.persisted_acks.report_duplicate(
-                refused, lambda then: log.when_settled(partial(then, None))
+                failure_ack, lambda callback: log.when_settled(partial(callback, None))
             )
         else:
-            session.persisted_acks.report_failure(refused)
+            session.persisted_acks.report_failure(failure_ack)
     if reason == DUPLICATE:  # publishers send messages again after a lost connection
         session.log_once("02-0026", sequence=header.sequence)
         return

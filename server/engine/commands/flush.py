@@ -36,19 +36,19 @@ def _asks_for_refusals(header: Header) -> bool:
     return wants(header, "completed") and "refusals" in (header.options or "").split(",")
 
 
-def _when_stored(session: Session, then: StoreCallback) -> None:
-    """Call back when all published so far is on stable storage, or some may not get there."""
+def _when_stored(session: Session, callback: StoreCallback) -> None:
+    """Call back when all messages so far are on stable storage, or some may not get there."""
     sow_registry, log = session.engine.sow_registry, session.engine.transaction_log
     queues = session.engine.topics.queues
     if log is None:
-        sow_registry.when_stored(sow_registry.topics, then)
+        sow_registry.when_stored(sow_registry.topics, callback)
         return
 
     def records_settled(problem: RecordStoreError | None) -> None:
         if queues is None:
-            log.when_settled(partial(then, problem))
+            log.when_settled(partial(callback, problem))
         else:
-            queues.when_recorded(partial(log.when_settled, partial(then, problem)))
+            queues.when_recorded(partial(log.when_settled, partial(callback, problem)))
 
     unrecorded = [sow for sow in sow_registry.topics if not sow_registry.is_journaled(sow)]
     sow_registry.when_stored(unrecorded, records_settled)

@@ -1,9 +1,9 @@
 """heartbeat: both peers prove that they are alive, and a silent client is disconnected.
 
 The server sends a heartbeat every interval, from `start` to `stop`. A client is considered dead
-when nothing has been received from it for longer than two intervals and a grace period, whatever it
-could have sent. Some clients answer a heartbeat only if their last one is older than an interval,
-which is the second one: they send one every two intervals (docs/compatibility.md, Heartbeats).
+when nothing at all has been received from it for longer than two intervals and a grace period. Some
+clients answer a heartbeat only if their last one is older than an interval, which is the second
+one: they send one every two intervals (docs/compatibility.md, Heartbeats).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def handle(session: Session, header: Header, _body: bytes) -> None:
     """Start or stop the heartbeat timer, or acknowledge the client's heartbeat.
 
     Clients may do so before they log on: clients that disconnect stop their heartbeats first, in
-    whatever state they are.
+    any state.
 
     Raises:
         CommandRefusedError: the option is neither `beat` nor `stop` nor `start` with an interval in
@@ -57,16 +57,18 @@ class HeartbeatTimer:
     Args:
         session: the connection.
         interval_s: seconds between two heartbeats; 0 for none.
-        grace: seconds that the client may be silent after an interval, if that is longer than
+        grace_s: seconds that the client may be silent after an interval, if they are longer than
             the time that every client is granted.
     """
 
     __slots__ = ("_cancel_check", "_cancel_heartbeat", "_interval_s", "_session", "_timeout_s")
 
-    def __init__(self, session: Session, interval_s: float, grace: float = 0.0) -> None:
+    def __init__(self, session: Session, interval_s: float, grace_s: float = 0.0) -> None:
         self._session = session
         self._interval_s = interval_s
-        self._timeout_s = max(2 * interval_s + max(_MIN_GRACE, interval_s / 2), interval_s + grace)
+        self._timeout_s = max(
+            2 * interval_s + max(_MIN_GRACE, interval_s / 2), interval_s + grace_s
+        )
         self._cancel_heartbeat: Callable[[], None] | None = None
         self._cancel_check: Callable[[], None] | None = None
 
@@ -99,13 +101,15 @@ class HeartbeatTimer:
 
     def _check_silence(self) -> None:
         session = self._session
-        rest = (
+        remaining_s = (
             session.last_input_steady_s + self._timeout_s - session.engine.clock.steady_unpaused()
         )
-        if rest <= 0 and session.input.is_waiting:  # received bytes have not been executed yet
-            rest = self._interval_s
-        if rest > 0:
-            self._schedule_check(rest)
+        if (
+            remaining_s <= 0 and session.input.is_waiting
+        ):  # received bytes have not been executed yet
+            remaining_s = self._interval_s
+        if remaining_s > 0:
+            self._schedule_check(remaining_s)
             return
         session.engine.log.emit("07-0042", client=session.client_name)
         session.close("heartbeat")

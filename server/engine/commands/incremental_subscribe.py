@@ -1,6 +1,6 @@
 """Attaches subscriptions to regular expressions in steps, where there are very many topics.
 
-A subscription is attached to some topics after the other, and other tasks run in between. The rest
+A subscription is attached to some topics at a time, and other tasks run in between. The rest
 of the command is executed in one step when only the topics with records and the queues are left, so
 that a query and the changes after it are consistent. Messages for the client that arrive meanwhile
 are sent after the answer to the command.
@@ -24,14 +24,14 @@ if TYPE_CHECKING:
 
 
 def attach_in_steps(
-    session: Session, subscription: Subscription, behind: list[bytes]
+    session: Session, subscription: Subscription, deferred_frames: list[bytes]
 ) -> Generator[bool, None, None]:
     """Attach a subscription that is about to be placed, if that takes long.
 
     Args:
         session: the session that owns the subscription.
         subscription: the subscription.
-        behind: receives the frames to send after the command's answer.
+        deferred_frames: receives the frames to send after the command's answer.
 
     Raises:
         CommandRefusedError: matching its pattern to topics takes too many steps.
@@ -40,7 +40,7 @@ def attach_in_steps(
     if not (is_new and subscription.selector.is_regex and subscription.replay is None):
         return
     topics = session.engine.topics
-    place = session.outbox.reserve()
+    reservation = session.outbox.reserve()
     is_done = False
     try:
         for _ in topics.attach_in_steps(subscription):
@@ -49,7 +49,7 @@ def attach_in_steps(
     except TooCostlyError as error:
         raise CommandRefusedError("bad regex topic", str(error)) from None
     finally:
-        behind += place.withdraw()
+        deferred_frames += reservation.withdraw()
         if not is_done:
             session.engine.scheduler.start_task(
                 _DetachTask(session.client_name, topics, subscription)

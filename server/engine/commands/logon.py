@@ -26,24 +26,25 @@ if TYPE_CHECKING:
     from server.storage.journal.sequence_gaps import SequenceRanges
 
 
-_TOLD_AGAIN: Final = (
+_NOT_STORED_DETAIL: Final = (
     "the message was refused when it was published, or has been lost since, and it is not certain"
     " that its publisher was told"
 )
 _NOTIFY_BATCH_SIZE: Final = 100
 """Refusals that are reported in a time slice."""
 
-_PATIENCE: Final = 1.0
+_NAME_CLAIM_TIMEOUT_S: Final = 1.0
 """Seconds that a logon waits at most for another connection with its name to close."""
 
 
 def handle(session: Session, header: Header, _body: bytes) -> CommandSteps:
     """Log a connection on (AMPS Command Reference, logon command).
 
-    The ack has the number up to which the publisher's messages are persisted, wherever they have to
-    be: the publisher need not keep these any more. Its bookmark has the number after which the next
-    ones follow. The ack is preceded by failure acks for the numbers of refused messages, if it is
-    not certain that the publisher knows of them (`server.topics.rejected_sequences`).
+    The ack has the number up to which the publisher's messages are persisted, at all instances that
+    have to acknowledge them: the publisher need not keep these any more. Its bookmark has the
+    number after which the next ones follow. The ack is preceded by failure acks for the numbers of
+    refused messages, if it is not certain that the publisher has received them
+    (`server.topics.rejected_sequences`).
 
     Raises:
         CommandRefusedError: the transport does not accept the message type, or the user may not log
@@ -99,20 +100,20 @@ def handle(session: Session, header: Header, _body: bytes) -> CommandSteps:
     )
 
 
-def _report_gaps(session: Session, untold: SequenceRanges) -> CommandSteps:
-    """Report to a publisher the numbers that are not stored, before it takes them for stored.
+def _report_gaps(session: Session, unreported_gaps: SequenceRanges) -> CommandSteps:
+    """Report to a publisher the numbers that are not stored, before it assumes that they are.
 
-    A publisher waits for the ack of its logon before it goes on, so its next command proves that it
-    has received the report.
+    A publisher sends no command before it has the ack of its logon, so its next command proves that
+    it has received the report.
     """
-    for count, number in enumerate(chain.from_iterable(map(_numbers, untold)), 1):
+    for count, number in enumerate(chain.from_iterable(map(_numbers, unreported_gaps)), 1):
         if not session.is_open:
             return
         refused = Header("publish", sequence=number)
-        session.send(failure(refused, "persisted", NOT_STORED, _TOLD_AGAIN))
+        session.send(failure(refused, "persisted", NOT_STORED, _NOT_STORED_DETAIL))
         if not count % _NOTIFY_BATCH_SIZE:
             yield True
-    session.reported_gaps = untold
+    session.reported_gaps = unreported_gaps
 
 
 def _numbers(pair: tuple[int, int]) -> range:
@@ -133,21 +134,21 @@ def _claim_name(session: Session, client_name: str) -> CommandSteps:
     engine = session.engine
     if engine.transaction_log is None:
         return
-    until = engine.clock.steady() + _PATIENCE
-    told: Session | None = None
+    deadline_s = engine.clock.steady() + _NAME_CLAIM_TIMEOUT_S
+    notified: Session | None = None
     while (holder := engine.find_client(client_name)) is not None:
-        is_late = engine.clock.steady() >= until
+        is_overdue = engine.clock.steady() >= deadline_s
         if holder.is_open and holder.user != session.user:
             raise CommandRefusedError(
                 "name in use",
                 f"another user is logged on as {client_name!r}",
                 disconnect_reason="name in use",
             )
-        if holder.is_open and holder is not told:
-            told = holder
+        if holder.is_open and holder is not notified:
+            notified = holder
             engine.log.emit("02-0025", client=client_name, user=session.user)
             holder.input.close_when_done("name in use")
-        elif is_late:
+        elif is_overdue:
             holder.close("name in use")
             return
         if engine.find_client(client_name) is holder:
@@ -177,27 +178,28 @@ def log_on_implicitly(session: Session) -> CommandSteps:
 
 
 def _message_type(session: Session, header: Header) -> str:
-    fixed, wanted = session.connection_context.message_type, header.message_type
+    fixed, requested = session.connection_context.message_type, header.message_type
     if fixed is not None:
-        if wanted not in (None, "", fixed):
+        if requested not in (None, "", fixed):
             raise CommandRefusedError(
                 "invalid message type",
                 f"transport {session.connection_context.transport} speaks {fixed} only, not"
-                f" {wanted}",
+                f" {requested}",
             )
         return fixed
-    if not wanted:
+    if not requested:
         raise CommandRefusedError(
             "invalid message type",
             "the logon names no message type (header mt), which this transport requires",
         )
-    known = session.engine.settings.message_types
-    if wanted not in known:
+    message_types = session.engine.settings.message_types
+    if requested not in message_types:
         raise CommandRefusedError(
             "invalid message type",
-            f"there is no message type {wanted!r} here, expected one of {', '.join(sorted(known))}",
+            f"there is no message type {requested!r} here, expected one of"
+            f" {', '.join(sorted(message_types))}",
         )
-    return wanted
+    return requested
 
 
 def _credentials(
@@ -278,11 +280,11 @@ def _take_permissions(
     entitlement: Entitlement, user: str
 ) -> Generator[AnswerFuture[Any], None, Permissions]:
     """Return a user's permissions; release them if the connection ends meanwhile."""
-    later = entitlement.acquire_permissions(user)
+    pending = entitlement.acquire_permissions(user)
     try:
-        return (yield from decided(later))
+        return (yield from decided(pending))
     except GeneratorExit:
-        on_answer(later, lambda permissions: permissions.release())
+        on_answer(pending, lambda permissions: permissions.release())
         raise
 
 

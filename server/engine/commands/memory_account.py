@@ -53,9 +53,9 @@ def memory_of_filter(text: str | None) -> int:
     return _FILTER * len(text) + _FIELD * text.count("/") + _VALUE * text.count(",")
 
 
-def has_memory_for(session: Session, more: int) -> bool:
+def has_memory_for(session: Session, added_bytes: int) -> bool:
     """Return whether a number of further bytes may be charged to a client."""
-    return session.command_memory + more <= MAX_CLIENT_MEMORY
+    return session.command_memory + added_bytes <= MAX_CLIENT_MEMORY
 
 
 def check_memory(session: Session, header: Header) -> None:

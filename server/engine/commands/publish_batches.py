@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
+from itertools import groupby
+from typing import TYPE_CHECKING, cast
 
 from amperage.wire.header import Header
 from amperage.wire.header_template import MessageMetadata
@@ -23,13 +24,20 @@ from server.engine.commands.publish_fast_path import (
     PublishHeaderCache,
     make_publish_header,
 )
+from server.topics.interleaved_publishes import (
+    SettledTopics,
+    can_interleave,
+    publish_interleaved,
+)
 from server.topics.subscriptions.delivery.envelope import Envelope
 from server.topics.subscriptions.rejection import Rejection
 
 if TYPE_CHECKING:
+    from server.engine.commands.persisted_acks import DurabilityWait
     from server.engine.commands.publish_target import PublishTarget
     from server.engine.session import Session
     from server.storage.sow.store import RecordStoreError
+    from server.topics.journaled_topic import JournaledTopic
 
 
 class PublishBatcher:
@@ -83,7 +91,7 @@ class PublishBatcher:
 
     def publish(
         self,
-        run: PublishHeader,
+        headers: PublishHeader | Sequence[PublishHeader],
         bodies: Sequence[bytes],
         sequences: Sequence[bytes],
         marks: Sequence[MessageMetadata],
@@ -91,10 +99,13 @@ class PublishBatcher:
         """Publish a batch, and send its acks. See `PublishBatchCallback`."""
         session = self._session
         session.command = "publish"
-        topic = run.topic
+        if not isinstance(headers, PublishHeader):
+            self._publish_interleaved(headers, bodies, sequences)
+            return
+        run, topic = headers, headers.topic
         if marks:
             rejections = self._publish_with_metadata(topic, bodies, sequences, marks)
-            self._send_acks(run, sequences, rejections)
+            self._send_acks(run, sequences, rejections, topic.when_stored)
             return
         if not topic.accepts_slices:
             bodies = list(bodies)  # the topic reads each by itself, and retains some
@@ -107,7 +118,30 @@ class PublishBatcher:
             if self._envelope is None:
                 self._envelope = Envelope(session, session.last_input_s)
             envelope = self._envelope
-        self._send_acks(run, sequences, topic.publish(bodies, envelope))
+        self._send_acks(run, sequences, topic.publish(bodies, envelope), topic.when_stored)
+
+    def _publish_interleaved(
+        self,
+        headers: Sequence[PublishHeader],
+        bodies: Sequence[bytes],
+        sequences: Sequence[bytes],
+    ) -> None:
+        """Publish messages to several topics of the transaction log."""
+        session = self._session
+        topics = cast("Sequence[JournaledTopic]", [header.topic for header in headers])
+        distinct_topics = frozenset(topics)
+        envelope = Envelope(session, session.last_input_s)
+        envelope.sequences = numbers_of(sequences)
+        if can_interleave(distinct_topics, envelope):
+            self.has_journaled = True
+            rejections = publish_interleaved(topics, bodies, envelope)
+            self._send_acks(headers, sequences, rejections, SettledTopics(distinct_topics))
+            return
+        start = 0
+        for header, rows in groupby(headers):
+            end = start + len([*rows])
+            self.publish(header, bodies[start:end], sequences[start:end], ())
+            start = end
 
     def _publish_with_metadata(
         self,
@@ -145,23 +179,32 @@ class PublishBatcher:
         return rejections
 
     def _send_acks(
-        self, run: PublishHeader, sequences: Sequence[bytes], rejections: Sequence[Rejection]
+        self,
+        headers: PublishHeader | Sequence[PublishHeader],
+        sequences: Sequence[bytes],
+        rejections: Sequence[Rejection],
+        when_stored: DurabilityWait,
     ) -> None:
-        session, topic = self._session, run.topic
+        """Acknowledge the messages of a batch, and refuse those that have been rejected."""
+        session, header = self._session, _header_at(headers, 0)
         unsaid = sequences
         if rejections:
-            sequences, unsaid = self._refuse_rejected(run, rejections, sequences)
-        if run.immediate_acks is not None:
-            run.immediate_acks.send(session.outbox, sequences)
-        if run.conflates_acks and unsaid:
+            sequences, unsaid = self._refuse_rejected(headers, rejections, sequences, when_stored)
+        if header.immediate_acks is not None:
+            header.immediate_acks.send(session.outbox, sequences)
+        if header.conflates_acks and unsaid:
             session.persisted_acks.acknowledge_sequences(
-                unsaid, topic.when_stored, is_certain=topic.is_journaled
+                unsaid, when_stored, is_certain=header.topic.is_journaled
             )
-        elif run.deferred_acks is not None and sequences:
-            topic.when_stored(partial(self._send_deferred_acks, run.deferred_acks, sequences))
+        elif header.deferred_acks is not None and sequences:
+            when_stored(partial(self._send_deferred_acks, header.deferred_acks, sequences))
 
     def _refuse_rejected(
-        self, run: PublishHeader, rejections: Iterable[Rejection], sequences: Sequence[bytes]
+        self,
+        headers: PublishHeader | Sequence[PublishHeader],
+        rejections: Iterable[Rejection],
+        sequences: Sequence[bytes],
+        when_stored: DurabilityWait,
     ) -> tuple[Sequence[bytes], Sequence[bytes]]:
         """Refuse the rejected messages of a batch.
 
@@ -171,15 +214,16 @@ class PublishBatcher:
         accepted: list[bytes] = []
         begin = 0
         for rejection in rejections:
+            rejected = _header_at(headers, rejection.position)
             before = list(sequences[begin : rejection.position])
             accepted += before
             begin = rejection.position + 1
-            if run.conflates_acks and before:  # a duplicate is reported behind them
-                self._session.persisted_acks.acknowledge_sequences(before, run.topic.when_stored)
+            if rejected.conflates_acks and before:  # a duplicate is reported behind them
+                self._session.persisted_acks.acknowledge_sequences(before, when_stored)
             header = Header(
                 command="publish",
-                topic=run.topic.name,
-                acks=",".join(run.ack_types) or None,
+                topic=rejected.topic.name,
+                acks=",".join(rejected.ack_types) or None,
                 sequence=int(sequences[rejection.position]) if sequences else None,
             )
             refuse(self._session, header, rejection.reason, rejection.detail)
@@ -204,3 +248,8 @@ class PublishBatcher:
         if self._topics_generation != generation:
             self._topics_generation = generation
             self.header_cache.clear()
+
+
+def _header_at(headers: PublishHeader | Sequence[PublishHeader], position: int) -> PublishHeader:
+    """Return the meaning of a message's header."""
+    return headers if isinstance(headers, PublishHeader) else headers[position]

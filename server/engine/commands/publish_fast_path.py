@@ -2,19 +2,22 @@
 
 Most publishers send one header over and over, or headers that differ only by a sequence number. A
 header that requests nothing but "publish to this topic" (and "acknowledge it") is remembered.
-Consecutive frames with it form a batch, which goes to the topic in one call. A header with marks of
-its message is remembered as well: of the next ones, only the marks are read.
+Consecutive frames with it form a batch, which goes to the topic in one call; so do frames to
+several topics of the transaction log whose acks are of the same kind. A header with marks of its
+message is remembered as well: of the next ones, only the marks are read.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from sys import intern
 from typing import TYPE_CHECKING, Final
 
 from amperage.wire.header_template import MessageMetadata, split_at_sequence, split_at_values
 from server.engine.commands.acks import SequencedAcks
 from server.engine.commands.publish_target import PublishTarget
+from server.topics.journaled_topic import JournaledTopic
 
 if TYPE_CHECKING:
     from amperage.wire.framing import Frame
@@ -37,6 +40,8 @@ class PublishHeader:
         conflates_acks: whether these are conflated instead, see `PersistedAcks`.
         uses_sequences: whether the numbers of messages are used.
         has_metadata: whether each message has marks.
+        interleave_key: the same object for headers whose messages may be in one batch; None if
+            they are to be in batches of their own.
     """
 
     topic: PublishTarget
@@ -46,6 +51,7 @@ class PublishHeader:
     conflates_acks: bool
     uses_sequences: bool
     has_metadata: bool
+    interleave_key: str | None
 
 
 def make_publish_header(
@@ -66,6 +72,10 @@ def make_publish_header(
         is_marked: whether it has marks of its message.
     """
     conflates = "persisted" in acks and has_log
+    uses_sequences = is_numbered and (bool(acks) or topic.is_journaled)
+    key = None
+    if isinstance(topic, JournaledTopic) and not is_marked:
+        key = intern(f"{','.join(acks)} {uses_sequences}")
     late = [ack for ack in acks if ack == "persisted" and (topic.is_persistent or conflates)]
     prompt = [ack for ack in acks if ack not in late]
     return PublishHeader(
@@ -74,18 +84,25 @@ def make_publish_header(
         SequencedAcks(prompt) if prompt else None,
         SequencedAcks(late) if late and not conflates else None,
         conflates,
-        is_numbered and (bool(acks) or topic.is_journaled),
+        uses_sequences,
         is_marked,
+        key,
     )
 
 
 NO_MARKS: Final = MessageMetadata(None, None, None)
 
 PublishBatchCallback = Callable[
-    [PublishHeader, Sequence[bytes], Sequence[bytes], Sequence[MessageMetadata]], None
+    [
+        PublishHeader | Sequence[PublishHeader],
+        Sequence[bytes],
+        Sequence[bytes],
+        Sequence[MessageMetadata],
+    ],
+    None,
 ]
-"""Publishes a batch: the meaning of its headers, the messages, their numbers, if these are used,
-and the marks of each message, if there are any."""
+"""Publishes a batch: the meaning of its headers, or that of each; the messages; their numbers, if
+these are used; and the marks of each message, if there are any."""
 ExecuteCallback = Callable[[bytes, bytes], bool]
 """Executes a header and its body; returns whether more may be executed now."""
 
@@ -147,43 +164,53 @@ class PublishHeaderCache:
         Returns:
             The number of frames executed: not all if `obey` has returned False.
         """
-        find, outlines = self._headers.get, self._outlines
-        done = 0
-        run: PublishHeader | None = None
+        find, done = self._headers.get, 0
+        last: PublishHeader | None = None
+        several: list[PublishHeader] = []  # the meaning of each header, if they differ
         bodies: list[bytes] = []
         sequences: list[bytes] = []
         marks: list[MessageMetadata] = []
         for header, body in frames:
-            known = find(header)
-            said = NO_MARKS
+            known, digits, said = find(header), b"", NO_MARKS
             if known is None:
-                left, digits, right = split_at_sequence(header)
-                known = find((left, right))
-                if known is None and outlines and len(header) <= _MAX_REMEMBERED_LENGTH:
-                    found = split_at_values(header)
-                    if found is not None:
-                        outline, digits, said = found
-                        known = outlines.get(outline)
-            if known is not run:
-                if run is not None:
-                    publish(run, bodies, sequences, marks)
-                    done += len(bodies)
-                    bodies, sequences, marks = [], [], []
-                run = known
+                known, digits, said = self._find_by_shape(header)
+            if known is not last:
+                if last is not None:
+                    key = last.interleave_key
+                    if known is not None and key is not None and known.interleave_key is key:
+                        several = several or [last] * len(bodies)
+                    else:
+                        publish(several or last, bodies, sequences, marks)
+                        done += len(bodies)
+                        several, bodies, sequences, marks = [], [], [], []
+                last = known
             if known is None:
                 done += 1
                 if not obey(header, body):
                     return done
                 continue
+            if several:
+                several.append(known)
             bodies.append(body)
             if known.uses_sequences:
                 sequences.append(digits)
             if known.has_metadata:
                 marks.append(said)
-        if run is not None:
-            publish(run, bodies, sequences, marks)
+        if last is not None:
+            publish(several or last, bodies, sequences, marks)
             done += len(bodies)
         return done
+
+    def _find_by_shape(self, header: bytes) -> tuple[PublishHeader | None, bytes, MessageMetadata]:
+        """Find a header by all but its values; return its meaning, its number and its marks."""
+        left, digits, right = split_at_sequence(header)
+        known = self._headers.get((left, right))
+        if known is None and self._outlines and len(header) <= _MAX_REMEMBERED_LENGTH:
+            found = split_at_values(header)
+            if found is not None:
+                outline, digits, said = found
+                return self._outlines.get(outline), digits, said
+        return known, digits, NO_MARKS
 
     def dispatch_batch(
         self, run: FrameBatch, publish: PublishBatchCallback, obey: ExecuteCallback

@@ -117,7 +117,7 @@ class FilteredTopic:
         self._effort: Final = SearchAllowance()
         self._extract: Final = message_type.extractor(paths(permitted))
         read = with_inferred_types(permitted, message_type)
-        self._matches: Final = compile_filter(read, functions, effort=self._effort)
+        self._matches: Final = compile_filter(read, functions, search_counter=self._effort)
         self._needs_context: Final = asks_for_context(permitted, functions)
         self._on_refusal: Final = on_refusal
 

@@ -73,42 +73,49 @@ class QueryCommand:
     def begin(
         self,
         queries: Sequence[TopicQuery],
-        wanted: Callable[[Record], bool] | None = None,
-        sent: Callable[[Record], None] | None = None,
-        leavers: Callable[[QueryExecution], Sequence[QueryPart]] | None = None,
-        then: Callable[[], None] | None = None,
+        should_send: Callable[[Record], bool] | None = None,
+        on_sent: Callable[[Record], None] | None = None,
+        make_oof_queries: Callable[[QueryExecution], Sequence[QueryPart]] | None = None,
+        on_done: Callable[[], None] | None = None,
     ) -> None:
         """Begin to send results.
 
         Args:
             queries: find the results, in their order.
-            wanted: returns whether to send a record that was found; None to send all.
-            sent: called with every record that is sent.
-            leavers: makes queries of out-of-focus notices to send after the results.
-            then: called when everything has been sent.
+            should_send: returns whether to send a record that was found; None to send all.
+            on_sent: called with every record that is sent.
+            make_oof_queries: makes queries of out-of-focus notices to send after the results.
+            on_done: called when everything has been sent.
         """
         if self._sub_id is None:
             self._publish_client_status()
         memory = memory_of(self._header)
-        form = ResultFormat(self.query_id, self._terms.batch_size, self.presentation, memory)
-        run = QueryExecution(self._session, self._session.engine.scheduler, form, self._sub_id)
-        chosen = self._make_row_limiter(len(queries))
+        result_format = ResultFormat(
+            self.query_id, self._terms.batch_size, self.presentation, memory
+        )
+        execution = QueryExecution(
+            self._session, self._session.engine.scheduler, result_format, self._sub_id
+        )
+        is_in_range = self._make_row_limiter(len(queries))
 
-        def take(presentation: Presentation, record: Record) -> bool:
-            if (wanted is not None and not wanted(record)) or not chosen():
+        def send(presentation: Presentation, record: Record) -> bool:
+            if (should_send is not None and not should_send(record)) or not is_in_range():
                 return False
-            run.batch_writer.add(record, presentation.select_fields(record.body))
-            if sent is not None:
-                sent(record)
+            execution.batch_writer.add(record, presentation.select_fields(record.body))
+            if on_sent is not None:
+                on_sent(record)
             return True
 
-        results = [QueryPart(one.query, partial(take, one.presentation)) for one in queries]
-        run.begin(
+        results = [
+            QueryPart(topic_query.query, partial(send, topic_query.presentation))
+            for topic_query in queries
+        ]
+        execution.begin(
             results,
-            leavers(run) if leavers is not None else (),
+            make_oof_queries(execution) if make_oof_queries is not None else (),
             self._make_acks,
             self._report_failure,
-            then,
+            on_done,
         )
 
     def _publish_client_status(self) -> None:
@@ -133,7 +140,8 @@ class QueryCommand:
             topics: the topics to query.
         """
         return [
-            self.make_topic_query(one, self._open_topic_query(one, len(topics))) for one in topics
+            self.make_topic_query(selected, self._open_topic_query(selected, len(topics)))
+            for selected in topics
         ]
 
     def make_topic_query(self, selected: TopicSelection, query: OpenQuery) -> TopicQuery:
@@ -185,9 +193,9 @@ class QueryCommand:
         if topics <= 1 or terms.top_n is None:
             return lambda: True
         skip_n = terms.skip_n or 0
-        wanted = range(skip_n, skip_n + terms.top_n)
+        row_range = range(skip_n, skip_n + terms.top_n)
         position = count()
-        return lambda: next(position) in wanted
+        return lambda: next(position) in row_range
 
     def _report_failure(self, error: Exception) -> None:
         """End the command after its query failed, and report the failure."""

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from server.queues.topic.queue_topic import QueueTopic
 
 _BOOKMARKS_KEY: Final = b'"bm":"'
-_MAX_REMEMBERED: Final = 64
-_MAX_REMEMBERED_LENGTH: Final = 512
+_MAX_CACHED_HEADERS: Final = 64
+_MAX_CACHED_HEADER_SIZE: Final = 512
 
 
 class AckHeaderCache:
@@ -51,12 +51,12 @@ class AckHeaderCache:
         queue = self._find_queue(header)
         if queue is None or self._is_filtered or self._session.engine.log.enabled("12-0002"):
             return
-        left, bookmarks, right = _around_bookmarks(exact_header)
-        if bookmarks != header.bookmark or len(left) + len(right) > _MAX_REMEMBERED_LENGTH:
+        prefix, bookmarks, suffix = _split_at_bookmarks(exact_header)
+        if bookmarks != header.bookmark or len(prefix) + len(suffix) > _MAX_CACHED_HEADER_SIZE:
             return
-        if len(self._queues_by_header) >= _MAX_REMEMBERED:
+        if len(self._queues_by_header) >= _MAX_CACHED_HEADERS:
             self._queues_by_header.clear()
-        self._queues_by_header[left, right] = queue
+        self._queues_by_header[prefix, suffix] = queue
 
     def _find_queue(self, header: Header) -> QueueTopic | None:
         """Return the queue of a plain acknowledgement; None for any other command."""
@@ -76,31 +76,31 @@ class AckHeaderCache:
         """
         if not self._queues_by_header or body:
             return False
-        left, bookmarks, right = _around_bookmarks(header)
-        queue, session = self._queues_by_header.get((left, right)), self._session
+        prefix, bookmarks, suffix = _split_at_bookmarks(header)
+        queue, session = self._queues_by_header.get((prefix, suffix)), self._session
         if queue is None:
             return False
         permit = session.get_permit(Permission.READ_TOPIC, queue.name)
         if not permit.is_allowed or permit.filter is not None:
             return False
-        marks, malformed = parse_bookmarks(bookmarks)
-        if malformed or len(marks) > MAX_BOOKMARKS:
+        sequences, malformed = parse_bookmarks(bookmarks)
+        if malformed or len(sequences) > MAX_BOOKMARKS:
             return False
         session.command = "sow_delete"
-        said = AckTerms(AckOutcome.DONE, session.number, (session.client_hash, 0))
+        ack_terms = AckTerms(AckOutcome.DONE, session.number, (session.client_hash, 0))
         try:
-            queue.ack_handler.acknowledge(marks, said)
+            queue.ack_handler.acknowledge(sequences, ack_terms)
         except JournalUnavailableError as error:
             refuse(session, Header("sow_delete", topic=queue.name), "not stored", str(error))
         return True
 
 
-def _around_bookmarks(header: bytes) -> tuple[bytes, str, bytes]:
+def _split_at_bookmarks(header: bytes) -> tuple[bytes, str, bytes]:
     """Return the bytes before the bookmarks in a header, the bookmarks, and the bytes behind.
 
     A header with another list between the same two parts means the same in all other respects, and
     is well-formed if this one is. Without a list, the bookmarks are empty.
     """
-    left, _, rest = header.rpartition(_BOOKMARKS_KEY)
-    bookmarks, _, right = rest.partition(b'"')
-    return left, bookmarks.decode("latin-1"), right
+    prefix, _, rest = header.rpartition(_BOOKMARKS_KEY)
+    bookmarks, _, suffix = rest.partition(b'"')
+    return prefix, bookmarks.decode("latin-1"), suffix

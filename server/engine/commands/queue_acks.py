@@ -20,7 +20,7 @@ from server.engine.commands.publish import acknowledge_stored
 from server.expressions.regex.budget import TooCostlyError
 from server.queues.core import AckOutcome, UnmatchedError, parse_bookmarks
 from server.queues.topic.acknowledgement import AckTerms, QueueAckResult
-from server.queues.topic.queue_journal import NOBODY
+from server.queues.topic.queue_journal import NO_PUBLISHER
 from server.security.permissions import Permission
 from server.storage.journal import JournalUnavailableError, JournalUnreadableError
 from server.topics.subscriptions.entitlement_limits import permitted_filter
@@ -35,8 +35,8 @@ if TYPE_CHECKING:
     from server.queues.topic.acknowledgement import MessageSearchBatch
     from server.queues.topic.queue_topic import QueueTopic
 
-_WAYS: Final = ("cancel", "expire")
-_EXCLUSIVE: Final = (*_WAYS, "extend", "redrive")
+_OUTCOME_OPTIONS: Final = ("cancel", "expire")
+_EXCLUSIVE: Final = (*_OUTCOME_OPTIONS, "extend", "redrive")
 _OPTIONS: Final = frozenset({*_EXCLUSIVE, "delay", "non_regex_topic", "none"})
 _MICROSECONDS: Final = 1_000  # nanoseconds
 _BATCH_SIZE: Final = 512
@@ -124,7 +124,7 @@ def acknowledge_messages(
     """
     session.require_permission(Permission.READ_TOPIC, queue.name)
     permit = session.get_permit(Permission.READ_TOPIC, queue.name)
-    how = _read_action(options)
+    action = _read_action(options)
     filter_, keys = read_filter(session, header), read_keys(header)
     if body or (header.bookmark is not None) + (filter_ is not None) + (keys is not None) != 1:
         raise CommandRefusedError(
@@ -132,66 +132,68 @@ def acknowledge_messages(
             "messages of a queue are acknowledged by one of these, and no more than one: their"
             " bookmarks, a filter (1=1 for all messages), or sow_keys",
         )
-    marks = None if header.bookmark is None else _read_marks(header.bookmark)
-    if marks is None and how.extends_leases:
+    sequences = None if header.bookmark is None else _read_sequences(header.bookmark)
+    if sequences is None and action.extends_leases:
         raise option_refusal("extend", "leases are extended by the bookmarks of their messages")
     refuse_duplicate(session, header)
     publisher = session.client_hash, header.sequence or 0
-    said = AckTerms(how.outcome, session.number, publisher, how.delay_us)
+    ack_terms = AckTerms(action.outcome, session.number, publisher, action.delay_us)
     acks = queue.ack_handler
     try:
-        if marks is not None and how.extends_leases:
-            done = acks.extend_leases(marks, how.lease_period_us, said)
+        if sequences is not None and action.extends_leases:
+            result = acks.extend_leases(sequences, action.lease_period_us, ack_terms)
             if permit.filter is not None:  # do not disclose the others
-                done = done._replace(examined_count=done.matched_count)
-        elif marks is not None and not how.redrives and permit.filter is None:
-            done = acks.acknowledge(marks, said)
+                result = result._replace(examined_count=result.matched_count)
+        elif sequences is not None and not action.redrives and permit.filter is None:
+            result = acks.acknowledge(sequences, ack_terms)
         else:
-            if marks is not None:
-                found = acks.find_by_bookmarks(marks)
+            if sequences is not None:
+                batches = acks.find_by_bookmarks(sequences)
             elif filter_ is not None:
-                found = acks.find_by_filter(permitted_filter(permit, filter_) or filter_)
+                batches = acks.find_by_filter(permitted_filter(permit, filter_) or filter_)
             else:
-                found = acks.find_by_sow_keys(keys or ())
+                batches = acks.find_by_sow_keys(keys or ())
             if permit.filter is not None:
-                found = acks.restrict_to_filter(permit.filter, found)
-            done = yield from _process_found(session, queue, found, said, redrives=how.redrives)
+                batches = acks.restrict_to_filter(permit.filter, batches)
+            result = yield from _process_found(
+                session, queue, batches, ack_terms, redrives=action.redrives
+            )
             refuse_duplicate(session, header)  # another instance may have sent it meanwhile
-            acks.acknowledge_places((), said)
+            acks.acknowledge_places((), ack_terms)
     except (JournalUnavailableError, JournalUnreadableError, UnmatchedError) as error:
         raise CommandRefusedError("not stored", str(error)) from None
     except TooCostlyError as error:
         raise CommandRefusedError("bad filter", str(error)) from None
-    _answer(session, header, queue, done)
+    _answer(session, header, queue, result)
 
 
 def _process_found(
     session: Session,
     queue: QueueTopic,
-    found: Iterator[MessageSearchBatch],
-    said: AckTerms,
+    batches: Iterator[MessageSearchBatch],
+    ack_terms: AckTerms,
     *,
     redrives: bool,
 ) -> Generator[bool, None, QueueAckResult]:
     """Acknowledge or redrive messages as they are found; the command's number is not recorded."""
-    acks, some = queue.ack_handler, said._replace(publisher_sequence=NOBODY)
-    looked_at = matched = done = 0
-    for portion in found:
-        looked_at += portion.examined_count
-        matched += len(portion.places)
-        for places in _parts(portion.places, _REDRIVE_BATCH_SIZE if redrives else _BATCH_SIZE):
+    acks, unrecorded_terms = queue.ack_handler, ack_terms._replace(publisher_sequence=NO_PUBLISHER)
+    examined = matched = affected = 0
+    for batch in batches:
+        examined += batch.examined_count
+        matched += len(batch.places)
+        for places in _parts(batch.places, _REDRIVE_BATCH_SIZE if redrives else _BATCH_SIZE):
             if redrives:
-                done += queue.dead_letter_redrive.redrive(
-                    places, some, session.publish_targets.may_publish
+                affected += queue.dead_letter_redrive.redrive(
+                    places, unrecorded_terms, session.publish_targets.may_publish
                 )
             elif places:
-                done += acks.acknowledge_places(places, some)
+                affected += acks.acknowledge_places(places, unrecorded_terms)
             yield not acks.is_log_backlogged
-    return QueueAckResult(looked_at, matched, done)
+    return QueueAckResult(examined, matched, affected)
 
 
 def _parts(places: Sequence[int], size: int) -> Iterator[Sequence[int]]:
-    """Yield parts of a portion, at least one."""
+    """Yield parts of a batch, at least one."""
     for start in range(0, max(len(places), 1), size):
         yield places[start : start + size]
 
@@ -200,13 +202,15 @@ def _read_action(options: Mapping[str, str]) -> _AckAction:
     for name in options:
         if name not in _OPTIONS:
             raise option_refusal(name, "it is no option of an acknowledgement")
-    given = [name for name in _EXCLUSIVE if name in options]
-    if len(given) > 1:
-        raise option_refusal(given[1], f"it cannot be done together with {given[0]}")
+    exclusive = [name for name in _EXCLUSIVE if name in options]
+    if len(exclusive) > 1:
+        raise option_refusal(exclusive[1], f"it cannot be done together with {exclusive[0]}")
     if "delay" in options and "cancel" not in options:
         raise option_refusal("delay", "it goes with the option cancel only")
     return _AckAction(
-        AckOutcome(given[0]) if given and given[0] in _WAYS else AckOutcome.DONE,
+        AckOutcome(exclusive[0])
+        if exclusive and exclusive[0] in _OUTCOME_OPTIONS
+        else AckOutcome.DONE,
         _read_interval(options, "delay"),
         "extend" in options,
         _read_interval(options, "extend") if options.get("extend") else None,
@@ -224,21 +228,21 @@ def _read_interval(options: Mapping[str, str], name: str) -> int | None:
         raise option_refusal(name, str(error)) from None
 
 
-def _read_marks(text: str) -> list[PublisherSequence]:
+def _read_sequences(text: str) -> list[PublisherSequence]:
     if (count := text.count(",") + 1) > MAX_BOOKMARKS:
         raise CommandRefusedError(
             "invalid bookmark",
             f"the list has {count} bookmarks: expected no more than {MAX_BOOKMARKS}",
         )
-    marks, malformed = parse_bookmarks(text)
+    sequences, malformed = parse_bookmarks(text)
     if malformed:
         raise CommandRefusedError(
             "invalid bookmark", f"{malformed[0]!r} is no bookmark: expected PUBLISHER|NUMBER|"
         )
-    return marks
+    return sequences
 
 
-def _answer(session: Session, header: Header, queue: QueueTopic, done: QueueAckResult) -> None:
+def _answer(session: Session, header: Header, queue: QueueTopic, result: QueueAckResult) -> None:
     if header.acks is None:
         return
     for ack in ("processed", "completed"):
@@ -248,9 +252,9 @@ def _answer(session: Session, header: Header, queue: QueueTopic, done: QueueAckR
         header,
         "stats",
         query_id=header.query_id,
-        topic_matches=done.examined_count,
-        matches=done.matched_count,
-        records_deleted=done.affected_count,
+        topic_matches=result.examined_count,
+        matches=result.matched_count,
+        records_deleted=result.affected_count,
     )
     if wants(header, "persisted"):
         acknowledge_stored(session, header, queue.when_stored)

@@ -37,7 +37,7 @@ _MAX_PARTS: Final = 1_000
 _MAX_DIGITS: Final = 18
 
 
-def is_asked_for(options: Mapping[str, str]) -> bool:
+def is_requested(options: Mapping[str, str]) -> bool:
     """Return whether a subscribe command requests a count."""
     return "count" in options
 
@@ -71,53 +71,59 @@ def count(session: Session, header: Header, options: Mapping[str, str]) -> Comma
         raise CommandRefusedError(
             "invalid option", "top_n is a number of messages to count: 1 or more"
         )
-    found: AnswerFuture[LogPosition] = AnswerFuture()
+    pending: AnswerFuture[LogPosition] = AnswerFuture()
     log.resolve_bookmark(
-        session.number, read_bookmark(header), read_not_found(options), found.set_result
+        session.number, read_bookmark(header), read_not_found(options), pending.set_result
     )
-    place: LogPosition = yield from decided(found)  # type: ignore[arg-type]  # mypy takes apart the union
-    if isinstance(place, BookmarkError):
-        raise CommandRefusedError("bookmark not found", str(place))
+    position: LogPosition = yield from decided(pending)  # type: ignore[arg-type]  # mypy takes apart the union
+    if isinstance(position, BookmarkError):
+        raise CommandRefusedError("bookmark not found", str(position))
     acknowledge(session, header, "processed")
     if log.journal.write_error is None:  # wait until messages of earlier commands are readable
         readable: AnswerFuture[None] = AnswerFuture()
         log.when_durable(partial(readable.set_result, None))
         yield from decided(readable)  # type: ignore[arg-type]  # as above
     tail = session.engine.fully_durable_tail if "fully_durable" in options else session.engine.tail
-    counted = ReplayCounter(session, log, subscription, sink, place, tail.horizon(), terms)
+    counter = ReplayCounter(session, log, subscription, sink, position, tail.horizon(), terms)
     try:
-        for _ in counted.run():
+        for _ in counter.run():
             yield True
-    except JournalUnreadableError as problem:
+    except JournalUnreadableError as error:
         raise CommandRefusedError(
-            "replay failed", f"the transaction log cannot be read: {problem}"
+            "replay failed", f"the transaction log cannot be read: {error}"
         ) from None
-    _send_result(session, header, log, counted)
+    _send_result(session, header, log, counter)
 
 
 def _send_result(
-    session: Session, header: Header, log: TransactionLog, counted: ReplayCounter
+    session: Session, header: Header, log: TransactionLog, counter: ReplayCounter
 ) -> None:
     """Send the `completed` ack with the counts and their bookmarks."""
 
-    def place(txid: int) -> str:
+    def bookmark_of(txid: int) -> str:
         log_number, reached = log.journal.position_bookmark(txid)
         return f"{log_number}|{reached}|"
 
-    parts = "".join(f"{place(txid)}:{rows}," for txid, rows in counted.divide_into_parts())
-    told = [
-        f"places=[{place(counted.end_txid)}]",
-        f"begin={place(counted.begin_txid)}",
-        f"bytes={counted.byte_count}",
-        f"oldest={counted.oldest_us}",
+    parts = "".join(f"{bookmark_of(txid)}:{rows}," for txid, rows in counter.divide_into_parts())
+    result_options = [
+        f"places=[{bookmark_of(counter.end_txid)}]",
+        f"begin={bookmark_of(counter.begin_txid)}",
+        f"bytes={counter.byte_count}",
+        f"oldest={counter.oldest_us}",
         f"parts=[{parts.rstrip(',')}]",
     ]
-    if counted.last_removed is not None:
-        told.append(f"lost=[{place(counted.last_removed.txid)}:{counted.last_removed.timestamp}]")
-    if not counted.is_complete:
-        told.append("more")
+    if counter.last_removed is not None:
+        result_options.append(
+            f"lost=[{bookmark_of(counter.last_removed.txid)}:{counter.last_removed.timestamp}]"
+        )
+    if not counter.is_complete:
+        result_options.append("more")
     acknowledge(
-        session, header, "completed", matches=counted.message_count, long_options=",".join(told)
+        session,
+        header,
+        "completed",
+        matches=counter.message_count,
+        long_options=",".join(result_options),
     )
 
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from amperage.wire.header import Header
 
 _PUBLISHES: Final = ("publish", "p", "delta_publish")
-_TOLD_WITH: Final = ("processed", "completed", "stats", "persisted")
+_FAILURE_ACKS: Final = ("processed", "completed", "stats", "persisted")
 """The acks that report a failure."""
 
 
@@ -35,7 +35,7 @@ class SilentRefusals:
             reason: the phrase that clients know.
             detail: the problem, and the expectation.
         """
-        if header.command not in _PUBLISHES or any(wants(header, ack) for ack in _TOLD_WITH):
+        if header.command not in _PUBLISHES or any(wants(header, ack) for ack in _FAILURE_ACKS):
             return
         if not self._count:
             self._reason, self._detail = reason, detail

@@ -34,7 +34,7 @@ def handle(session: Session, header: Header, _body: bytes) -> None:
         CommandRefusedError: the topic keeps no records, or a part of the command cannot be used.
     """
     options = read_options(header)
-    if aggregation.is_asked_for(options):
+    if aggregation.is_requested(options):
         aggregation.query(session, header, options)
         return
     selector = read_topic(session, header, options)

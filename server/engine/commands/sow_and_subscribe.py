@@ -63,25 +63,27 @@ def handle(session: Session, header: Header, _body: bytes) -> CommandSteps:
     yield from subscribe.execute_in_order(session, partial(_query_and_subscribe, session, header))
 
 
-def _query_and_subscribe(session: Session, header: Header, behind: list[bytes]) -> CommandSteps:
+def _query_and_subscribe(
+    session: Session, header: Header, deferred_frames: list[bytes]
+) -> CommandSteps:
     options = read_options(header)
-    if aggregation.is_asked_for(options):
+    if aggregation.is_requested(options):
         aggregation.query_and_subscribe(session, header, options)
         return
-    if sow_and_subscribe_as_of.is_asked_for(session, header, options):
+    if sow_and_subscribe_as_of.is_requested(session, header, options):
         sow_and_subscribe_as_of.handle(session, header, options)
         return
-    before = session.subscriptions.get(header.sub_id or header.command_id or "")
-    if before is None:  # check entitlement before reporting other errors; see `subscribe.prepare`
+    previous = session.subscriptions.get(header.sub_id or header.command_id or "")
+    if previous is None:  # check entitlement before reporting other errors; see `subscribe.prepare`
         require_topic(session, Permission.READ_TOPIC, read_topic(session, header, options))
     terms = read_query_terms(session, header, options)
     page = read_page(terms)
-    replaced = page_of(session, before)
+    replaced = page_of(session, previous)
     subscription = yield from subscribe.place_subscription(
         session,
         header,
         options,
-        behind,
+        deferred_frames,
         keys=terms.keys,
         page=page,
         began_with_query=terms.top_n is None,
@@ -96,35 +98,35 @@ def _query_and_subscribe(session: Session, header: Header, behind: list[bytes]) 
         long_options=subscribe.effective_backlog(subscription),
     )
     topics = records_of(session, Permission.READ_TOPIC, subscription.selector)
-    remember = subscribe.make_sent_record_callback(session, subscription)
-    inherit = subscribe.make_sent_record_callback(session, subscription, from_before=True)
+    on_sent = subscribe.make_sent_record_callback(session, subscription)
+    on_inherited = subscribe.make_sent_record_callback(session, subscription, from_previous=True)
     queries: list[TopicQuery]
-    has = _matches(session, subscription)
+    matches = _matches(session, subscription)
     current = page_of(session, subscription)
     if current is None:
         queries = command.open_queries(topics)
     else:
-        query = _page_query(command, terms, topics[0], current, replaced, inherit)
-        queries, has = (
+        query = _page_query(command, terms, topics[0], current, replaced, on_inherited)
+        queries, matches = (
             [command.make_topic_query(topics[0], query)],
             lambda record: record.key in query.page_keys,
         )
-    if before is None or not before.began_with_query:
-        command.begin(queries, sent=remember)
+    if previous is None or not previous.began_with_query:
+        command.begin(queries, on_sent=on_sent)
         return
-    had = _matches(session, before)
-    leavers = None
+    matched = _matches(session, previous)
+    make_oof_queries = None
     if subscription.tracks_focus:
-        leavers = _make_oof_queries(session, command, before, subscription, has)
+        make_oof_queries = _make_oof_queries(session, command, previous, subscription, matches)
 
-    def wanted(record: Record) -> bool:
-        if not had(record):
+    def should_send(record: Record) -> bool:
+        if not matched(record):
             return True
-        if inherit is not None:
-            inherit(record)
+        if on_inherited is not None:
+            on_inherited(record)
         return False
 
-    command.begin(queries, wanted, remember, leavers)
+    command.begin(queries, should_send, on_sent, make_oof_queries)
 
 
 def _page_query(
@@ -133,35 +135,35 @@ def _page_query(
     topic: TopicSelection,
     page: Page,
     replaced: Page | None,
-    inherit: Callable[[Record], None] | None,
+    on_inherited: Callable[[Record], None] | None,
 ) -> PageQuery:
     """Return a query for the records of a page; it scans only if their set is not known yet."""
     scan = None
     if not page.result_set.is_complete:
         scan = command.open_matching(topic, terms.filter, terms.keys)
-    return PageQuery(page, scan, replaced, inherit, count_tested_records(topic))
+    return PageQuery(page, scan, replaced, on_inherited, count_tested_records(topic))
 
 
 def _matches(session: Session, subscription: Subscription) -> Callable[[Record], bool]:
     """Return a test of records: they match a subscription, and its user may read them."""
     tests: dict[RecordSource, RecordFilter | None] = {}
-    effort = SearchAllowance()
+    search_counter = SearchAllowance()
 
-    def test_of(keeper: RecordSource) -> RecordFilter | None:
-        permit = session.get_permit(Permission.READ_TOPIC, keeper.name)
+    def test_of(source: RecordSource) -> RecordFilter | None:
+        permit = session.get_permit(Permission.READ_TOPIC, source.name)
         if not permit.is_allowed:
             return None
         filter_ = permitted_filter(permit, subscription.filter)
-        return RecordFilter(keeper.table, filter_, search_counter=effort)
+        return RecordFilter(source.table, filter_, search_counter=search_counter)
 
     def matches(record: Record) -> bool:
-        keeper = session.engine.sow_registry.find(session.message_type, record.topic)
-        if keeper is None or not subscription.selector.matches(record.topic):
+        source = session.engine.sow_registry.find(session.message_type, record.topic)
+        if source is None or not subscription.selector.matches(record.topic):
             return False
-        if keeper not in tests:
-            tests[keeper] = test_of(keeper)
-        test = tests[keeper]
-        effort.reset()
+        if source not in tests:
+            tests[source] = test_of(source)
+        test = tests[source]
+        search_counter.reset()
         return test is not None and test(record)
 
     return matches
@@ -170,56 +172,56 @@ def _matches(session: Session, subscription: Subscription) -> Callable[[Record],
 def _make_oof_queries(
     session: Session,
     command: QueryCommand,
-    before: Subscription,
+    previous: Subscription,
     subscription: Subscription,
     matches: Callable[[Record], bool],
 ) -> Callable[[QueryExecution], Sequence[QueryPart]]:
     """Return a function that makes queries of records that only the replaced subscription has."""
-    topics = records_of(session, Permission.READ_TOPIC, before.selector)
+    topics = records_of(session, Permission.READ_TOPIC, previous.selector)
     delta_encoder = session.engine.sow_registry.delta_encoder
 
-    def queries(run: QueryExecution) -> Sequence[QueryPart]:
-        asked = [
-            command.make_topic_query(one, command.open_matching(one, before.filter))
-            for one in topics
+    def queries(execution: QueryExecution) -> Sequence[QueryPart]:
+        topic_queries = [
+            command.make_topic_query(topic, command.open_matching(topic, previous.filter))
+            for topic in topics
         ]
         return [
             QueryPart(
                 query,
                 partial(
                     _send_oof,
-                    run,
+                    execution,
                     structs.replace(subscription, presentation=presentation),
                     matches,
                     delta_encoder(selected.source),
                 ),
             )
-            for selected, (query, presentation) in zip(topics, asked, strict=True)
+            for selected, (query, presentation) in zip(topics, topic_queries, strict=True)
         ]
 
     return queries
 
 
 def _send_oof(
-    run: QueryExecution,
+    execution: QueryExecution,
     subscription: Subscription,
     matches: Callable[[Record], bool],
-    differ: DeltaEncoder,
+    delta_encoder: DeltaEncoder,
     record: Record,
 ) -> bool:
     """Send an out-of-focus message for a record, unless the new subscription matches it too.
 
     Args:
-        run: the query's run.
+        execution: the query in execution.
         subscription: the new subscription, with the form in which records of the topic are sent.
         matches: returns whether the new subscription matches a record.
-        differ: makes deltas.
+        delta_encoder: makes deltas.
         record: a record that matched the previous subscription.
     """
     if matches(record):
         return False
-    message = RecordMessage.for_unchanged_record(record, MATCH, differ)
+    message = RecordMessage.for_unchanged_record(record, MATCH, delta_encoder)
     sub_ids, presentation = [subscription.sub_id], subscription.presentation
-    framer = OutboxRecordFramer(run.reservation, "oof", record.topic, sub_ids, presentation)
+    framer = OutboxRecordFramer(execution.reservation, "oof", record.topic, sub_ids, presentation)
     framer.write(message, presentation.select_fields(record.body))
     return False

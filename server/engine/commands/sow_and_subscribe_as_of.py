@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 _DELTA: Final = "sow_and_delta_subscribe"
 
 
-def is_asked_for(session: Session, header: Header, options: Mapping[str, str]) -> bool:
+def is_requested(session: Session, header: Header, options: Mapping[str, str]) -> bool:
     """Return whether a command requests a past state that is kept; other topics send their own now.
 
     Raises:
@@ -105,15 +105,15 @@ def handle(session: Session, header: Header, options: Mapping[str, str]) -> None
     subscription = make_subscription(session, header, options, selector, sub_id, terms.keys, page)
     place_at_once(session, header, subscription)
 
-    def found(place: LogPosition) -> None:
+    def on_resolved(position: LogPosition) -> None:
         if session.subscriptions.get(sub_id) is not subscription:
             return  # it has ended, or has been replaced
-        if isinstance(place, BookmarkError):
+        if isinstance(position, BookmarkError):
             session.end_subscription(sub_id)
-            refuse(session, header, "bookmark not found", str(place))
+            refuse(session, header, "bookmark not found", str(position))
             return
         try:
-            point = point_of(log, place)
+            point = point_of(log, position)
         except CommandRefusedError as refusal:
             session.end_subscription(sub_id)
             refuse(session, header, refusal.reason, refusal.detail)
@@ -122,7 +122,9 @@ def handle(session: Session, header: Header, options: Mapping[str, str]) -> None
             session, header, replace(terms, as_of=point), subscription.presentation, sub_id
         )
         acknowledge(session, header, "processed", sub_id=sub_id, query_id=command.query_id)
-        span = replace(place, after_txid=_gapless(topics, point, place), begin_timestamp=0)
+        span = replace(
+            position, after_txid=_replay_start(topics, point, position), begin_timestamp=0
+        )
         replay = subscription.replay
         assert isinstance(replay, Replay)  # noqa: S101 - see make_subscription
         try:
@@ -136,20 +138,22 @@ def handle(session: Session, header: Header, options: Mapping[str, str]) -> None
             queries = [command.make_topic_query(topics[0], query)]
         command.begin(
             queries,
-            sent=make_sent_record_callback(session, subscription),
-            then=lambda: replay.begin(subscription, span),
+            on_sent=make_sent_record_callback(session, subscription),
+            on_done=lambda: replay.begin(subscription, span),
         )
 
-    log.resolve_bookmark(session.number, read_bookmark(header), read_not_found(options), found)
+    log.resolve_bookmark(
+        session.number, read_bookmark(header), read_not_found(options), on_resolved
+    )
 
 
-def _check_page(options: Mapping[str, str], before: Subscription | None) -> None:
+def _check_page(options: Mapping[str, str], previous: Subscription | None) -> None:
     """Check the options of a page of the past.
 
     Raises:
         CommandRefusedError: an option cannot be combined with it.
     """
-    if before is not None:
+    if previous is not None:
         raise option_refusal(
             "replace", "a page of the past does not take the place of another subscription"
         )
@@ -169,9 +173,9 @@ def _page_query(
     return PageQuery(replay.historical_page.page, scan, None, None, count_tested_records(topic))
 
 
-def _gapless(topics: Sequence[TopicSelection], point: HistoryPoint, place: LogSpan) -> int:
+def _replay_start(topics: Sequence[TopicSelection], point: HistoryPoint, span: LogSpan) -> int:
     """Return the txid from behind which everything must be replayed."""
-    after_txid = place.after_txid
+    after_txid = span.after_txid
     for selected in topics:
         table = selected.source.table
         row = None if table.history is None else table.history.find_oldest_inexact(point)

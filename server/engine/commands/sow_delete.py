@@ -72,7 +72,7 @@ _KEY_BATCH_SIZE: Final = 200
 
 
 class _RecordSelection(NamedTuple):
-    """The records that a command selects, in one of three ways.
+    """The records that a command selects, by one of three criteria.
 
     Attributes:
         filter: those that match it.
@@ -120,21 +120,21 @@ class _DeletionCandidates:
             states = self._states.setdefault(record.topic, deque())
             states.append((record.key, record.sequence))
 
-    def drain_groups(self, named: str) -> Iterator[_Group]:
+    def drain_groups(self, named_topic: str) -> Iterator[_Group]:
         """Yield the records by topic, in the order in which they were added, and free them.
 
         Args:
-            named: the topic that the command names, empty for a pattern. Without any records, it
-                gets a group with none, since the command itself is recorded.
+            named_topic: the topic that the command names, empty for a pattern. Without any records,
+                it gets a group with none, since the command itself is recorded.
         """
-        if named:
-            self._states.setdefault(named, deque())
+        if named_topic:
+            self._states.setdefault(named_topic, deque())
         for topic, states in self._states.items():
             if not states:
                 yield _Group(topic, ())
             while states:
-                some = [states.popleft() for _ in range(min(_BATCH_SIZE, len(states)))]
-                yield _Group(topic, some)
+                batch = [states.popleft() for _ in range(min(_BATCH_SIZE, len(states)))]
+                yield _Group(topic, batch)
 
 
 def handle(session: Session, header: Header, body: bytes) -> CommandSteps:
@@ -148,9 +148,8 @@ def handle(session: Session, header: Header, body: bytes) -> CommandSteps:
     queue = queue_named(session, header.topic)
     names_record = bool(body) and isinstance(session.find_topic(header.topic or ""), SowTopic)
     selector = read_topic(session, header, options, literal=queue is not None or names_record)
-    if queue is None or not may_read(
-        session, selector
-    ):  # whatever the kind of topic, check entitlement first
+    # check entitlement first, for any kind of topic
+    if queue is None or not may_read(session, selector):
         require_topic(session, Permission.WRITE_TOPIC, selector)
     if queue is not None:
         yield from acknowledge_messages(session, header, body, options, queue)
@@ -160,9 +159,9 @@ def handle(session: Session, header: Header, body: bytes) -> CommandSteps:
             "invalid topic", "messages are acknowledged by bookmark on queues only"
         )
     check_delete_options(header, options)
-    which = _RecordSelection(read_filter(session, header), read_keys(header), body)
-    ways = (which.filter is not None) + (which.keys is not None) + bool(body)
-    if ways != 1:
+    selection = _RecordSelection(read_filter(session, header), read_keys(header), body)
+    selection_count = (selection.filter is not None) + (selection.keys is not None) + bool(body)
+    if selection_count != 1:
         raise CommandRefusedError(
             "invalid command",
             "a sow_delete needs one of these, and no more than one: a filter (1=1 for all records),"
@@ -170,7 +169,7 @@ def handle(session: Session, header: Header, body: bytes) -> CommandSteps:
         )
     topics = records_of(session, Permission.WRITE_TOPIC, selector)
     if selector.is_regex:
-        topics = [chosen for chosen in topics if isinstance(chosen.source, SowTopicRecords)]
+        topics = [selected for selected in topics if isinstance(selected.source, SowTopicRecords)]
     if not topics and not selector.is_regex:
         raise CommandRefusedError(
             "invalid topic",
@@ -178,18 +177,18 @@ def handle(session: Session, header: Header, body: bytes) -> CommandSteps:
             " could be deleted",
         )
     refuse_duplicate(session, header)
-    found = _DeletionCandidates()
-    yield from _find(session, topics, which, selector, found)
-    if found.refused_count:
-        session.record_refused_write(selector.text, found.refused_count)
-        if found.visible_refused_count and not found.matches:
+    candidates = _DeletionCandidates()
+    yield from _find(session, topics, selection, selector, candidates)
+    if candidates.refused_count:
+        session.record_refused_write(selector.text, candidates.refused_count)
+        if candidates.visible_refused_count and not candidates.matches:
             raise CommandRefusedError(
                 NOT_ENTITLED,
                 f"user {session.user!r} may delete other records only of {header.topic!r}",
             )
     deletion = _Deletion(session, header)
     yield from deletion.delete_groups(
-        found.drain_groups("" if selector.is_regex else selector.text)
+        candidates.drain_groups("" if selector.is_regex else selector.text)
     )
     if not session.is_internal:
         session.engine.client_status.publish(
@@ -201,21 +200,21 @@ def handle(session: Session, header: Header, body: bytes) -> CommandSteps:
             query_id=header.query_id,
             correlation_id=header.correlation_id,
         )
-    _acknowledge(session, header, found, deletion.deleted_count)
+    _acknowledge(session, header, candidates, deletion.deleted_count)
     if wants(header, "persisted"):
-        waits = [topic.when_stored for topic in deletion.changed_topics]
-        acknowledge_stored(session, header, partial(when_all_settled, waits))
+        store_waits = [topic.when_stored for topic in deletion.changed_topics]
+        acknowledge_stored(session, header, partial(when_all_settled, store_waits))
 
 
 def _find(
     session: Session,
     topics: Iterable[TopicSelection],
-    which: _RecordSelection,
+    selection: _RecordSelection,
     selector: TopicSelector,
-    found: _DeletionCandidates,
+    candidates: _DeletionCandidates,
 ) -> CommandSteps:
     """Find the records to delete."""
-    stored: list[tuple[SowTopicRecords, TopicSelection]] = []
+    pairs: list[tuple[SowTopicRecords, TopicSelection]] = []
     for selected in topics:
         sow = selected.source
         if not isinstance(sow, SowTopicRecords):
@@ -223,42 +222,42 @@ def _find(
                 "invalid topic",
                 f"the records of topic {sow.name!r} are made from those of another one",
             )
-        stored.append((sow, selected))
+        pairs.append((sow, selected))
     # Journaled topics last: the last group has the command's sequence number.
-    stored.sort(key=lambda one: session.engine.sow_registry.is_journaled(one[0]))
-    if which.filter is not None:
-        yield from _find_matching(session, stored, which.filter, found)
+    pairs.sort(key=lambda pair: session.engine.sow_registry.is_journaled(pair[0]))
+    if selection.filter is not None:
+        yield from _find_matching(session, pairs, selection.filter, candidates)
         return
-    for sow, selected in stored:
-        may_go = _PermitTest(sow, selected.permit)
+    for sow, selected in pairs:
+        is_deletable = _PermitTest(sow, selected.permit)
         is_visible = _PermitTest(sow, session.get_permit(Permission.READ_TOPIC, sow.name))
-        for named in _named(sow, selected, which, selector):
-            records = [record for record in named if may_go(record)]
-            found.add(records)
-            found.matches += len(records)
-            if len(records) < len(named):
-                refused = [record for record in named if not may_go(record)]
-                found.refused_count += len(refused)
-                found.visible_refused_count += sum(map(is_visible, refused))
+        for batch in _named_records(sow, selected, selection, selector):
+            records = [record for record in batch if is_deletable(record)]
+            candidates.add(records)
+            candidates.matches += len(records)
+            if len(records) < len(batch):
+                refused = [record for record in batch if not is_deletable(record)]
+                candidates.refused_count += len(refused)
+                candidates.visible_refused_count += sum(map(is_visible, refused))
             yield True
-    found.topic_matches = found.matches
+    candidates.topic_matches = candidates.matches
 
 
 def _find_matching(
     session: Session,
     topics: Sequence[tuple[SowTopicRecords, TopicSelection]],
     filter_: Expr,
-    found: _DeletionCandidates,
+    candidates: _DeletionCandidates,
 ) -> CommandSteps:
     now = to_nanoseconds(session.last_input_s)
     queries = [_query(sow, selected, filter_, now) for sow, selected in topics]
     try:
         for query in queries:
             for records in query:
-                found.add(records)
+                candidates.add(records)
                 yield True
-            found.matches += query.matches
-            found.topic_matches += query.topic_matches
+            candidates.matches += query.matches
+            candidates.topic_matches += query.topic_matches
     except TooCostlyError as error:
         raise CommandRefusedError("bad filter", str(error)) from None
     finally:
@@ -298,19 +297,22 @@ class _PermitTest:
             return False
 
 
-def _named(
-    sow: SowTopicRecords, selected: TopicSelection, which: _RecordSelection, selector: TopicSelector
+def _named_records(
+    sow: SowTopicRecords,
+    selected: TopicSelection,
+    selection: _RecordSelection,
+    selector: TopicSelector,
 ) -> Iterator[list[Record]]:
     """Yield the records of a topic that the command names by keys or by a message."""
-    if which.keys is not None:
-        for start in range(0, len(which.keys), _KEY_BATCH_SIZE):
+    if selection.keys is not None:
+        for start in range(0, len(selection.keys), _KEY_BATCH_SIZE):
             yield sow.find_by_keys(
-                which.keys[start : start + _KEY_BATCH_SIZE], selected.name_filter
+                selection.keys[start : start + _KEY_BATCH_SIZE], selected.name_filter
             )
         return
-    for name in _names(selected, selector):
+    for name in _topic_names(selected, selector):
         try:
-            yield sow.find_by_body(which.body, name)
+            yield sow.find_by_body(selection.body, name)
         except (BodyError, KeyRefusedError) as error:
             raise CommandRefusedError("invalid message", str(error)) from None
         except RecordStoreError as error:
@@ -347,9 +349,9 @@ class _Deletion:
         """
         group = next(groups, None)
         while group is not None:
-            following = next(groups, None)
-            self._delete_group(group, is_last=following is None)
-            group = following
+            next_group = next(groups, None)
+            self._delete_group(group, is_last=next_group is None)
+            group = next_group
             yield not self._is_log_backlogged
 
     def _delete_group(self, group: _Group, *, is_last: bool) -> None:
@@ -364,9 +366,9 @@ class _Deletion:
         except (DuplicateError, RejectedSequenceError) as error:
             raise CommandRefusedError(REASONS[type(error)], str(error)) from None
         except (JournalUnavailableError, RecordStoreError) as error:
-            already = f"; {self.deleted_count} records have been deleted before that"
+            suffix = f"; {self.deleted_count} records have been deleted before that"
             raise CommandRefusedError(
-                "not stored", f"{error}{already if self.deleted_count else ''}"
+                "not stored", f"{error}{suffix if self.deleted_count else ''}"
             ) from None
         self._changed_by_source[topic.records] = topic
 
@@ -376,7 +378,7 @@ class _Deletion:
         return log is not None and log.journal.is_backlogged and log.journal.write_error is None
 
 
-def _names(selected: TopicSelection, selector: TopicSelector) -> list[str]:
+def _topic_names(selected: TopicSelection, selector: TopicSelector) -> list[str]:
     """Return the topics to search for a record; of a Pattern, those that have records."""
     if not selector.is_regex:
         return [selector.text]
@@ -386,7 +388,7 @@ def _names(selected: TopicSelection, selector: TopicSelector) -> list[str]:
 
 
 def _acknowledge(
-    session: Session, header: Header, found: _DeletionCandidates, deleted: int
+    session: Session, header: Header, candidates: _DeletionCandidates, deleted: int
 ) -> None:
     keys = {"query_id": header.query_id}
     for ack in ("processed", "completed"):
@@ -396,7 +398,7 @@ def _acknowledge(
         header,
         "stats",
         **keys,
-        topic_matches=found.topic_matches,
-        matches=found.matches,
+        topic_matches=candidates.topic_matches,
+        matches=candidates.matches,
         records_deleted=deleted,
     )

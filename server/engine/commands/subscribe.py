@@ -64,7 +64,7 @@ _DELTA: Final = frozenset({"delta_subscribe", "sow_and_delta_subscribe"})
 _RELEASE_BATCH_SIZE: Final = 50
 """Pending conflated messages that are released per time slice when their subscription ends."""
 _NOTHING_FOUND: Final = {"matches": 0, "topic_matches": 0, "records_returned": 0}
-"""The statistics of a delta subscription. Clients may ask for them though it queries nothing."""
+"""The statistics of a delta subscription. Clients may request them though it queries nothing."""
 
 
 def handle(session: Session, header: Header, _body: bytes) -> CommandSteps:
@@ -80,23 +80,25 @@ def handle(session: Session, header: Header, _body: bytes) -> CommandSteps:
     yield from execute_in_order(session, partial(_subscribe, session, header))
 
 
-def execute_in_order(session: Session, do: Callable[[list[bytes]], CommandSteps]) -> CommandSteps:
+def execute_in_order(
+    session: Session, execute: Callable[[list[bytes]], CommandSteps]
+) -> CommandSteps:
     """Execute a command that places a subscription, then send the frames deferred meanwhile.
 
     Args:
         session: the connection that sent the command.
-        do: executes the command. It gets a list, to which it appends the frames to send after the
-            command's answer; they are sent even if the command is refused.
+        execute: executes the command. It gets a list, to which it appends the frames to send after
+            the command's answer; they are sent even if the command is refused.
     """
-    behind: list[bytes] = []
+    deferred_frames: list[bytes] = []
     try:
-        yield from do(behind)
+        yield from execute(deferred_frames)
     finally:
-        for some in behind:
-            session.outbox.write(some)
+        for frame in deferred_frames:
+            session.outbox.write(frame)
 
 
-def _subscribe(session: Session, header: Header, behind: list[bytes]) -> CommandSteps:
+def _subscribe(session: Session, header: Header, deferred_frames: list[bytes]) -> CommandSteps:
     if header.top_n is not None and header.bookmark is None:
         raise CommandRefusedError("invalid option", "top_n is for subscriptions with a bookmark")
     if header.skip_n:
@@ -108,12 +110,12 @@ def _subscribe(session: Session, header: Header, behind: list[bytes]) -> Command
             "invalid command", "a replay from a bookmark sends whole messages, not deltas"
         )
     options = read_options(header)
-    if header.command == "subscribe" and replay_count.is_asked_for(options):
+    if header.command == "subscribe" and replay_count.is_requested(options):
         yield from replay_count.count(session, header, options)
         return
     if header.command == "subscribe" and pause_or_resume(session, header, options):
         return
-    subscription = yield from place_subscription(session, header, options, behind)
+    subscription = yield from place_subscription(session, header, options, deferred_frames)
     if subscription.replay is not None:
         begin_replay(session, header, options, subscription)
         return
@@ -139,14 +141,14 @@ def effective_backlog(subscription: Subscription) -> str | None:
 def _consumer(
     session: Session,
     selector: TopicSelector,
-    before: Subscription | None,
+    previous: Subscription | None,
     max_backlog: int | None,
 ) -> Consumer | None:
     """Return the consumer of a subscription to queues; a replacement keeps the existing one."""
     if session.engine.topics.queues is None:
         return None
-    if before is not None and before.consumer is not None:
-        return before.consumer
+    if previous is not None and previous.consumer is not None:
+        return previous.consumer
     if not selector.is_regex and queue_of(session, selector) is None:
         return None
     requested = 1 if max_backlog is None else max_backlog
@@ -157,7 +159,7 @@ def place_subscription(
     session: Session,
     header: Header,
     options: Mapping[str, str],
-    behind: list[bytes],
+    deferred_frames: list[bytes],
     *,
     keys: tuple[str, ...] | None = None,
     page: PageTerms | None = None,
@@ -169,7 +171,7 @@ def place_subscription(
         session: the connection that sent the command.
         header: the command's header.
         options: its options, split.
-        behind: receives the frames to send after the command's answer.
+        deferred_frames: receives the frames to send after the command's answer.
         keys: the SOW keys of the records subscribed to, None for all.
         page: the page of these records, None for all.
         began_with_query: whether the client gets all records that match now.
@@ -181,10 +183,10 @@ def place_subscription(
     subscription = prepare(
         session, header, options, keys=keys, page=page, began_with_query=began_with_query
     )
-    yield from attach_in_steps(session, subscription, behind)
-    before = session.subscriptions.get(subscription.sub_id)
-    if before is not None and before.conflater is not None:
-        while before.conflater.release_oldest(_RELEASE_BATCH_SIZE):
+    yield from attach_in_steps(session, subscription, deferred_frames)
+    previous = session.subscriptions.get(subscription.sub_id)
+    if previous is not None and previous.conflater is not None:
+        while previous.conflater.release_oldest(_RELEASE_BATCH_SIZE):
             yield True
     place_at_once(session, header, subscription)
     return subscription
@@ -204,17 +206,17 @@ def place_at_once(session: Session, header: Header, subscription: Subscription) 
     Raises:
         CommandRefusedError: matching its pattern to topics takes too many steps.
     """
-    before = session.subscriptions.get(subscription.sub_id)
-    if before is not None and before.conflater is not None:
-        while before.conflater.release_oldest(_RELEASE_BATCH_SIZE):
+    previous = session.subscriptions.get(subscription.sub_id)
+    if previous is not None and previous.conflater is not None:
+        while previous.conflater.release_oldest(_RELEASE_BATCH_SIZE):
             pass
     try:
         session.add_subscription(subscription)
     except TooCostlyError as error:
         raise CommandRefusedError("bad regex topic", str(error)) from None
-    _inherit_sent_records(before, subscription)
+    _inherit_sent_records(previous, subscription)
     _announce(session, header, subscription)
-    if before is None:
+    if previous is None:
         session.subscribe_fast_path.cache_subscription(header, subscription)
 
 
@@ -297,15 +299,15 @@ def prepare(
     """
     selector = read_topic(session, header, options)
     sub_id = read_sub_id(session, header, options)
-    before = session.subscriptions.get(sub_id)
-    if page is not None or before is None:  # before any answer that depends on the topic
+    previous = session.subscriptions.get(sub_id)
+    if page is not None or previous is None:  # before any answer that depends on the topic
         require_topic(session, Permission.READ_TOPIC, selector)
     is_closed = not may_read(session, selector)
     if page is not None:
         selector = single_topic(session, selector)
     if selector.is_regex:
         _check_patterns(session, sub_id)
-    check_replacement(selector, page, aggregation, before)
+    check_replacement(selector, page, aggregation, previous)
     asks_for_replay = header.bookmark is not None and header.command == "subscribe"
     if asks_for_replay and not is_closed and is_replayed(session, selector):
         return make_subscription(session, header, options, selector, sub_id)
@@ -316,49 +318,49 @@ def prepare(
         or queue_of(session, selector) is not None  # options are harmless, as with records
     )
     max_backlog = read_max_backlog(options)
-    wanted = read_subscribe_options(header, options, session, with_records=with_records)
-    if wanted.conflation is not None:
+    subscribe_options = read_subscribe_options(header, options, session, with_records=with_records)
+    if subscribe_options.conflation is not None:
         _check_conflated(session, sub_id)
-    _check_select_lists(session, sub_id, wanted.presentation.select)
+    _check_select_lists(session, sub_id, subscribe_options.presentation.select)
     if aggregation is not None:
         check_lasting(session, selector)
-    by_record = wanted.tracks_focus or page is not None
+    by_record = subscribe_options.tracks_focus or page is not None
     stable = by_record or aggregation is not None
     subscription = Subscription(
         session,
         sub_id,
         selector,
         restricted_to(read_filter(session, header, stable=stable), keys),
-        wanted.presentation,
+        subscribe_options.presentation,
         _conflater(
             session,
             selector,
-            wanted,
+            subscribe_options,
             aggregation,
             by_record=by_record,
             has_all_that_matches=began_with_query and aggregation is None,
         ),
         sends_deltas=header.command in _DELTA,
-        omits_empty_deltas=wanted.no_empties,
-        tracks_focus=wanted.tracks_focus,
+        omits_empty_deltas=subscribe_options.no_empties,
+        tracks_focus=subscribe_options.tracks_focus,
         began_with_query=began_with_query,
         sink=sink,
         options=header.options,
         page=page,
         aggregation=aggregation,
-        consumer=_consumer(session, selector, before, max_backlog),
+        consumer=_consumer(session, selector, previous, max_backlog),
         max_backlog=max_backlog,
         memory_bytes=memory_of(header),
     )
-    check_same_groups(subscription, before)
+    check_same_groups(subscription, previous)
     return subscription
 
 
-def _inherit_sent_records(before: Subscription | None, subscription: Subscription) -> None:
+def _inherit_sent_records(previous: Subscription | None, subscription: Subscription) -> None:
     """Pass the replaced subscription's sent records on; an old query may still add to them."""
-    if before is None or before.conflater is None or subscription.conflater is None:
+    if previous is None or previous.conflater is None or subscription.conflater is None:
         return
-    focus_state = before.conflater.focus_state
+    focus_state = previous.conflater.focus_state
     if subscription.conflater.focus_state is None:
         return
     if focus_state is not None:
@@ -397,8 +399,10 @@ def _check_patterns(session: Session, sub_id: str) -> None:
     subscriptions = session.subscriptions
     if len(subscriptions) < MAX_PATTERNS:
         return
-    others = (one for one in subscriptions.values() if one.sub_id != sub_id)
-    if sum(one.selector.is_regex for one in others) >= MAX_PATTERNS:
+    others = (
+        subscription for subscription in subscriptions.values() if subscription.sub_id != sub_id
+    )
+    if sum(subscription.selector.is_regex for subscription in others) >= MAX_PATTERNS:
         raise CommandRefusedError(
             "limit exceeded",
             f"a connection may have {MAX_PATTERNS} subscriptions to regular expressions: join"
@@ -415,8 +419,13 @@ def _check_conflated(session: Session, sub_id: str) -> None:
     subscriptions = session.subscriptions
     if len(subscriptions) < MAX_CONFLATED_SUBSCRIPTIONS:
         return
-    others = (one for one in subscriptions.values() if one.sub_id != sub_id)
-    if sum(one.conflater is not None for one in others) >= MAX_CONFLATED_SUBSCRIPTIONS:
+    others = (
+        subscription for subscription in subscriptions.values() if subscription.sub_id != sub_id
+    )
+    if (
+        sum(subscription.conflater is not None for subscription in others)
+        >= MAX_CONFLATED_SUBSCRIPTIONS
+    ):
         raise CommandRefusedError(
             "limit exceeded",
             f"a connection may have {MAX_CONFLATED_SUBSCRIPTIONS} conflated subscriptions:"
@@ -433,7 +442,11 @@ def _check_select_lists(session: Session, sub_id: str, select: SelectList | None
     subscriptions = session.subscriptions
     if select is None or len(subscriptions) < MAX_SELECT_LISTS:
         return
-    others = {one.presentation.select for one in subscriptions.values() if one.sub_id != sub_id}
+    others = {
+        subscription.presentation.select
+        for subscription in subscriptions.values()
+        if subscription.sub_id != sub_id
+    }
     if select not in others and len(others - {None}) >= MAX_SELECT_LISTS:
         raise CommandRefusedError(
             "limit exceeded",
@@ -448,29 +461,29 @@ def has_records(session: Session, selector: TopicSelector) -> bool:
 
 
 def make_sent_record_callback(
-    session: Session, subscription: Subscription, *, from_before: bool = False
+    session: Session, subscription: Subscription, *, from_previous: bool = False
 ) -> Callable[[Record], None] | None:
     """Return a callback that stores sent records, if out-of-focus messages will need them.
 
     Args:
         session: the session that owns the subscription.
         subscription: the subscription that the records are sent to.
-        from_before: whether the client has the records from the previous subscription, instead of
-            being sent them. Bodies that it stored are kept: they are those really sent.
+        from_previous: whether the client has the records from the previous subscription, and is not
+            sent them again. Bodies that it stored are kept: they are those really sent.
     """
-    received = None if subscription.conflater is None else subscription.conflater.focus_state
-    if received is None or not subscription.tracks_focus:
+    focus_state = None if subscription.conflater is None else subscription.conflater.focus_state
+    if focus_state is None or not subscription.tracks_focus:
         return None
 
-    def remember(record: Record) -> None:
+    def on_sent(record: Record) -> None:
         key = record.topic, record.key
-        if from_before and received.get(key) is not None:
+        if from_previous and focus_state.get(key) is not None:
             return
-        received.put(
+        focus_state.put(
             key, _presentation(session, subscription, record.topic).select_fields(record.body)
         )
 
-    return remember
+    return on_sent
 
 
 def _presentation(session: Session, subscription: Subscription, topic: str) -> Presentation:

@@ -63,12 +63,12 @@ class SubscribeFastPath:
         )
         if not is_plain:
             return
-        like = copy(header)
-        like.short_filter = like.long_filter = None
+        model_header = copy(header)
+        model_header.short_filter = model_header.long_filter = None
         self._model_header, self._model_subscription, self._memory_without_filter = (
-            like,
+            model_header,
             subscription,
-            memory_of(like),
+            memory_of(model_header),
         )
         self._topics_generation = self._session.engine.topics.generation
 

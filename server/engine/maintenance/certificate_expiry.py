@@ -22,7 +22,7 @@ _DAY_SECONDS: Final = 86_400.0
 NOTICE: Final = timedelta(days=30)
 """Time before the expiry of a certificate from which on the log warns of it."""
 
-_BROKEN: Final = ("SSLv2", "SSLv3", "TLSv1", "TLSv1.1")
+_INSECURE_VERSIONS: Final = ("SSLv2", "SSLv3", "TLSv1", "TLSv1.1")
 
 
 class TlsUse(NamedTuple):
@@ -67,10 +67,10 @@ class CertificateCheck:
 
     def start(self) -> None:
         """Log broken TLS versions, and begin to check certificates."""
-        for who, tls in self._tls_uses:
-            broken = [name for name in tls.protocols if name in _BROKEN]
+        for component, tls in self._tls_uses:
+            broken = [name for name in tls.protocols if name in _INSECURE_VERSIONS]
             if broken:
-                self._log.emit("11-0012", who=who, versions=" ".join(broken))
+                self._log.emit("11-0012", who=component, versions=" ".join(broken))
         if self._tls_uses:
             self._check()
 
@@ -81,18 +81,20 @@ class CertificateCheck:
     def _check(self) -> None:
         self._cancel_timer = self._clock.call_later(_DAY_SECONDS, self._check)
         now = datetime.fromtimestamp(self._clock.now(), UTC)
-        for who, tls in self._tls_uses:
-            for until in _ends(tls.certificate):
-                if until - now < NOTICE:
-                    self._log_expiry(who, tls.certificate, until, now)
+        for component, tls in self._tls_uses:
+            for expiry in _ends(tls.certificate):
+                if expiry - now < NOTICE:
+                    self._log_expiry(component, tls.certificate, expiry, now)
 
-    def _log_expiry(self, who: str, path: str | None, until: datetime, now: datetime) -> None:
-        moment = f"{until:%Y-%m-%d %H:%M:%S}Z"
-        if until <= now:
-            self._log.emit("11-0014", path=path, who=who, until=moment)
+    def _log_expiry(
+        self, component: str, path: str | None, expiry: datetime, now: datetime
+    ) -> None:
+        expiry_text = f"{expiry:%Y-%m-%d %H:%M:%S}Z"
+        if expiry <= now:
+            self._log.emit("11-0014", path=path, who=component, until=expiry_text)
         else:
-            left = (until - now).days
-            self._log.emit("11-0013", path=path, who=who, until=moment, left=left)
+            days_left = (expiry - now).days
+            self._log.emit("11-0013", path=path, who=component, until=expiry_text, left=days_left)
 
 
 def _ends(path: str | None) -> list[datetime]:

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 _Result = TypeVar("_Result")
 
-_LOOK_AGAIN_SECONDS: Final = 1.0
+_RECHECK_SECONDS: Final = 1.0
 """Interval of the checks whether files to be removed are still needed."""
 _SETTLE_SECONDS: Final = 30.0
 """Timeout for writing the records to stable storage."""
@@ -82,46 +82,46 @@ class JournalRetention:
         """The names of the files that can be processed, oldest first."""
         return [file.name for file in self._journal.files if file.seal is not None]
 
-    async def mark_by_age(self, deed: JournalAction, age: float) -> None:
+    async def mark_by_age(self, action: JournalAction, age_s: float) -> None:
         """Mark files for an operation, which begins soon.
 
         Args:
-            deed: the operation.
-            age: minimum time since the last write to a file, in seconds.
+            action: the operation.
+            age_s: minimum time since the last write to a file, in seconds.
 
         Raises:
             JournalError: no archive directory is configured.
         """
-        self._check_archive(deed)
-        latest = self._clock.now() - age
-        for file, moment in await self._run_on_thread(self._read_write_times):
-            if moment <= latest:
-                self._marks[deed, file.number] = None
-            elif deed is JournalAction.REMOVE:  # the log must not have gaps
+        self._check_archive(action)
+        cutoff = self._clock.now() - age_s
+        for file, written_s in await self._run_on_thread(self._read_write_times):
+            if written_s <= cutoff:
+                self._marks[action, file.number] = None
+            elif action is JournalAction.REMOVE:  # the log must not have gaps
                 break
         self._start_task()
 
-    async def mark_through(self, deed: JournalAction, name: str) -> None:
+    async def mark_through(self, action: JournalAction, name: str) -> None:
         """Mark a file, and all older ones, for an operation, which begins soon.
 
         Args:
-            deed: the operation.
+            action: the operation.
             name: of the file, as in `full_file_names`; if it does not exist any more, nothing is
                 done.
 
         Raises:
             JournalError: no archive directory is configured.
         """
-        self._check_archive(deed)
+        self._check_archive(action)
         files = [file for file, _ in await self._run_on_thread(self._read_write_times)]
-        last = next((file.number for file in files if file.name == name), -1)
+        last_number = next((file.number for file in files if file.name == name), -1)
         for file in files:
-            if file.number <= last:
-                self._marks[deed, file.number] = None
+            if file.number <= last_number:
+                self._marks[action, file.number] = None
         self._start_task()
 
-    def _check_archive(self, deed: JournalAction) -> None:
-        if deed is JournalAction.ARCHIVE and not self._journal.has_archive:
+    def _check_archive(self, action: JournalAction) -> None:
+        if action is JournalAction.ARCHIVE and not self._journal.has_archive:
             raise JournalError(
                 "there is nowhere to archive journals to: "
                 "the configuration has no JournalArchiveDirectory"
@@ -142,8 +142,8 @@ class JournalRetention:
 
     def _last_write_time(self, file: JournalFile) -> float:
         """Return the time of the last write to a file, by the current setting of the wall clock."""
-        last = (file.end_txid or file.first_txid) - 1
-        return _last_written(file) + self._journal.clock_steps.correction(last) / _MICROSECONDS
+        last_txid = (file.end_txid or file.first_txid) - 1
+        return _last_written(file) + self._journal.clock_steps.correction(last_txid) / _MICROSECONDS
 
     async def close(self) -> None:
         """Abort the current operation, and drop all marks; the files stay as they are."""
@@ -158,7 +158,7 @@ class JournalRetention:
                 self._has_new_marks.clear()
                 if not (await self._remove_oldest() or await self._process_next()):
                     try:
-                        async with asyncio.timeout(_LOOK_AGAIN_SECONDS):
+                        async with asyncio.timeout(_RECHECK_SECONDS):
                             await self._has_new_marks.wait()
                     except TimeoutError:
                         continue
@@ -173,8 +173,8 @@ class JournalRetention:
             return False
         if self._is_needed(file) or not await self._store_records() or self._is_needed(file):
             return False
-        for deed in JournalAction:
-            self._marks.pop((deed, file.number), None)
+        for action in JournalAction:
+            self._marks.pop((action, file.number), None)
         self._logged_as_waiting.discard(file.number)
         with self._transaction_log.during_removal():
             await self._process_file(JournalAction.REMOVE, file, self._journal.remove)
@@ -202,9 +202,9 @@ class JournalRetention:
             asyncio.get_running_loop().create_future()
         )
 
-        def settle(problem: RecordStoreError | None) -> None:
+        def settle(error: RecordStoreError | None) -> None:
             if not settled.done():
-                settled.set_result(problem)
+                settled.set_result(error)
 
         topics = [sow for sow in sow_registry.topics if sow_registry.is_journaled(sow)]
         sow_registry.when_stored(topics, settle)
@@ -216,35 +216,45 @@ class JournalRetention:
 
     async def _process_next(self) -> bool:
         """Archive or compress the file that was marked first. Return False if there is none."""
-        waiting = (mark for mark in self._marks if mark[0] is not JournalAction.REMOVE)
-        mark = next((mark for mark in waiting if self._journal.is_finalized(mark[1])), None)
+        candidates = (mark for mark in self._marks if mark[0] is not JournalAction.REMOVE)
+        mark = next((mark for mark in candidates if self._journal.is_finalized(mark[1])), None)
         if mark is None:
             return False
         del self._marks[mark]
-        deed, number = mark
-        file = next((one for one in self._journal.files if one.number == number), None)
+        action, number = mark
+        file = next(
+            (journal_file for journal_file in self._journal.files if journal_file.number == number),
+            None,
+        )
         if file is not None:
-            archive = deed is JournalAction.ARCHIVE
+            archive = action is JournalAction.ARCHIVE
             await self._process_file(
-                deed, file, self._journal.archive if archive else self._journal.compress
+                action, file, self._journal.archive if archive else self._journal.compress
             )
         return True
 
     async def _process_file(
-        self, deed: JournalAction, file: JournalFile, do: Callable[[int], None]
+        self, action: JournalAction, file: JournalFile, function: Callable[[int], None]
     ) -> None:
         """Process one file; on failure, drop all marks of this operation: they would fail too."""
         try:
-            await self._run_on_thread(partial(do, file.number))
+            await self._run_on_thread(partial(function, file.number))
         except JournalError as error:
-            others = [mark for mark in self._marks if mark[0] is deed]
-            for mark in others:
+            dropped = [mark for mark in self._marks if mark[0] is action]
+            for mark in dropped:
                 del self._marks[mark]
-            self._log.emit("1D-0012", text=error, count=len(others), deed=deed.value)
+            self._log.emit("1D-0012", text=error, count=len(dropped), deed=action.value)
             return
-        now = next((one.path for one in self._journal.files if one.number == file.number), None)
-        if now != file.path:
-            self._log.emit("1D-0010", path=file.path, deed=deed.value, now=now)
+        new_path = next(
+            (
+                journal_file.path
+                for journal_file in self._journal.files
+                if journal_file.number == file.number
+            ),
+            None,
+        )
+        if new_path != file.path:
+            self._log.emit("1D-0010", path=file.path, deed=action.value, now=new_path)
 
     async def _run_on_thread(self, function: Callable[[], _Result]) -> _Result:
         return await asyncio.get_running_loop().run_in_executor(self._executor, function)

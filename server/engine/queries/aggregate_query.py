@@ -50,16 +50,16 @@ class GroupOrder:
 
     def add(self, records: Sequence[Record]) -> None:
         """Add records."""
-        places = range(self._added_count, self._added_count + len(records))
-        self._added_count = places.stop
-        self._records.update(zip(places, records, strict=True))
+        positions = range(self._added_count, self._added_count + len(records))
+        self._added_count = positions.stop
+        self._records.update(zip(positions, records, strict=True))
         values = (self._extract(record.body) for record in records)
-        self._sorter.add(self._record_order.make_sort_rows(values, places))
+        self._sorter.add(self._record_order.make_sort_rows(values, positions))
 
     def drain_selected(self) -> Iterator[Sequence[Record]]:
         """Yield the selected records, in order and in slices, some of which may be empty."""
-        for places in self._sorter.slices(_BATCH_SIZE):
-            yield [self._records.pop(place) for place in places]
+        for positions in self._sorter.slices(_BATCH_SIZE):
+            yield [self._records.pop(position) for position in positions]
 
 
 class GroupCollector:
@@ -77,11 +77,11 @@ class GroupCollector:
     def __iter__(self) -> Iterator[Sequence[Record]]:
         """Yield per slice of work the records of groups, perhaps none."""
         for records in self._scan:
-            for some in split_into_chunks(records, _BATCH_SIZE):
-                self._groups.add_records(some)
+            for chunk in split_into_chunks(records, _BATCH_SIZE):
+                self._groups.add_records(chunk)
                 yield []
-        while made := self._groups.build_records(_BATCH_SIZE):
-            yield made
+        while built := self._groups.build_records(_BATCH_SIZE):
+            yield built
 
     def close(self) -> None:
         """End the scan; harmless if it has ended."""
@@ -114,7 +114,7 @@ class AggregateQuery:
         collector: finds all groups.
         order: orders the records of groups.
         scan: the scan from which the groups are gathered.
-        on_end: called when the query has ended, for whatever reason.
+        on_end: called when the query has ended, also after a failure.
 
     Attributes:
         matches: the number of groups, when all have been found.
@@ -163,12 +163,12 @@ class AggregateSubscriptionQuery:
 
     Args:
         query: the query.
-        follower: follows the groups.
+        aggregate_subscription: follows the groups.
     """
 
-    def __init__(self, query: OpenQuery, follower: AggregateSubscription) -> None:
+    def __init__(self, query: OpenQuery, aggregate_subscription: AggregateSubscription) -> None:
         self._query: Final = query
-        self._follower: Final = follower
+        self._aggregate_subscription: Final = aggregate_subscription
 
     @property
     def topic_matches(self) -> int:
@@ -183,7 +183,7 @@ class AggregateSubscriptionQuery:
     def __iter__(self) -> Iterator[Sequence[Record]]:
         """Yield the records of the query in slices, then apply the changes of the meantime."""
         yield from self._query
-        while self._follower.catch_up():
+        while self._aggregate_subscription.catch_up():
             yield []
 
     def close(self) -> None:

@@ -1,6 +1,6 @@
 """One query command in progress.
 
-The query reads the state at the moment of the command, however long it takes: all its parts, one
+The query reads the state at the moment of the command, even if it takes long: all its parts, one
 for each topic, are opened at once. Its results have the command's place in the client's stream;
 all other frames for the client wait behind them.
 """
@@ -82,29 +82,36 @@ class QueryExecution:
     Args:
         session: the connection that sent it.
         scheduler: the scheduler.
-        form: the form of results.
+        result_format: the form of results.
         sub_id: the subscription that goes with it, None for a query alone.
 
     Attributes:
         query_id: its id.
-        sub_id: see above.
+        sub_id: the subscription that goes with it, None for a query alone.
         reservation: its place in the client's stream.
         batch_writer: frames records.
         started_at: the time of its beginning, by the scheduler's clock.
     """
 
     def __init__(
-        self, session: Session, scheduler: Scheduler, form: ResultFormat, sub_id: str | None
+        self,
+        session: Session,
+        scheduler: Scheduler,
+        result_format: ResultFormat,
+        sub_id: str | None,
     ) -> None:
-        self.query_id = form.query_id
+        self.query_id = result_format.query_id
         self.sub_id = sub_id
         self.started_at = scheduler.elapsed()
         self.reservation: Reservation = session.outbox.reserve()
         self.batch_writer = BatchWriter(
-            form.query_id, form.batch_size, form.presentation, self.reservation.write_results
+            result_format.query_id,
+            result_format.batch_size,
+            result_format.presentation,
+            self.reservation.write_results,
         )
         self._session = session
-        self._memory = form.memory
+        self._memory = result_format.memory
         self._scheduler = scheduler
         self._result_parts: Sequence[QueryPart] = ()
         self._oof_parts: Sequence[QueryPart] = ()
@@ -115,26 +122,26 @@ class QueryExecution:
 
     def begin(
         self,
-        results: Sequence[QueryPart],
-        leavers: Sequence[QueryPart],
+        result_parts: Sequence[QueryPart],
+        oof_parts: Sequence[QueryPart],
         on_end: Callable[[QueryTotals], Iterable[Header]],
         on_failure: Callable[[Exception], None],
-        then: Callable[[], None] | None = None,
+        on_sent: Callable[[], None] | None = None,
     ) -> None:
         """Begin to send results.
 
         Args:
-            results: the queries, in the order of their results.
-            leavers: queries of records to send out-of-focus notices for, after the results.
+            result_parts: the queries, in the order of their results.
+            oof_parts: queries of records to send out-of-focus notices for, after the results.
             on_end: returns the headers to send at the end.
             on_failure: called with the error if the query fails; it has been cancelled by then.
-            then: called when they have been sent.
+            on_sent: called when they have been sent.
         """
-        self._result_parts = results
-        self._oof_parts = leavers
+        self._result_parts = result_parts
+        self._oof_parts = oof_parts
         self._on_end = on_end
         self._on_failure = on_failure
-        self._on_sent = then
+        self._on_sent = on_sent
         self._slices = self._run()
         self._session.queries.append(self)
         self._session.charge_command_memory(self._memory)
@@ -151,16 +158,16 @@ class QueryExecution:
             return True
         if not self.reservation.is_open:
             return False
-        begun = self._scheduler.elapsed()
+        started_at = self._scheduler.elapsed()
         try:
             return next(self._slices, self) is None
-        except Exception as error:  # whatever the error, the client must not wait for ever
+        except Exception as error:  # any error: the client must not wait for ever
             on_failure = self._on_failure
             self.cancel()
             on_failure(error)
             return False
         finally:
-            self._session.query_seconds += self._scheduler.elapsed() - begun
+            self._session.query_seconds += self._scheduler.elapsed() - started_at
 
     def cancel(self) -> None:
         """End without sending more; harmless if the query has ended."""
@@ -176,18 +183,18 @@ class QueryExecution:
     def _run(self) -> Iterator[None]:
         self.send_header(Header(command="group_begin", query_id=self.query_id))
         sent = 0
-        for query, take in self._result_parts:
+        for query, process_record in self._result_parts:
             for records in query:
-                for some in split_into_chunks(records, _BATCH_SIZE):
-                    sent += sum(map(take, some))
+                for chunk in split_into_chunks(records, _BATCH_SIZE):
+                    sent += sum(map(process_record, chunk))
                     yield
         self.batch_writer.flush()
         self.send_header(Header(command="group_end", query_id=self.query_id))
-        for query, take in self._oof_parts:
+        for query, process_record in self._oof_parts:
             for records in query:
-                for some in split_into_chunks(records, _BATCH_SIZE):
-                    for record in some:
-                        take(record)
+                for chunk in split_into_chunks(records, _BATCH_SIZE):
+                    for record in chunk:
+                        process_record(record)
                     yield
         queries = [part.query for part in self._result_parts]
         totals = QueryTotals(
@@ -203,7 +210,7 @@ class QueryExecution:
             on_sent()
 
     def _release_references(self) -> None:
-        """Release the queries and callbacks, which refer to this run in turn."""
+        """Release the queries and callbacks, which in turn refer to this query."""
         self._result_parts = self._oof_parts = ()
         self._slices = iter(())
         self._on_end, self._on_failure, self._on_sent = _no_headers, _ignore, None

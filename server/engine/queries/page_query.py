@@ -82,19 +82,19 @@ class PageQuery:
 
     def _run(self) -> Generator[list[Record], None, None]:
         page = self._page
-        known = self._inherit_records()
+        inherited_keys = self._inherit_records()
         if self._scan is not None:
             for records in self._scan:
-                for some in split_into_chunks(records, _BATCH_SIZE):
+                for chunk in split_into_chunks(records, _BATCH_SIZE):
                     if page.has_ended:
                         return
-                    page.result_set.fill(some)
+                    page.result_set.fill(chunk)
                     yield []
             page.result_set.finish_fill()
             self._cut_page()
             while page.result_set.catch_up(_BATCH_SIZE):
                 yield []
-        yield from self._read_records([key for key in self.page_keys if key not in known])
+        yield from self._read_records([key for key in self.page_keys if key not in inherited_keys])
         page.go_live()
 
     def _cut_page(self) -> None:

@@ -8,7 +8,7 @@ one exception is the option `live`, for clients that request it.
     LogReader reads the log for one subscription, or for several of a connection that were resumed
               together, at the client's pace: it pauses while the client has unread data
     Tail      reads once for all subscriptions that have caught up; one that falls behind returns
-              to a reading of its own
+              to a log reader of its own
     Live      delivers messages before they are durable, from their topic, to a subscription that
               has caught up and requests that
 

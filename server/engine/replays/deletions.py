@@ -50,18 +50,18 @@ class DeletionDelivery:
                 subscription.sink.on_message(self._topic, body, envelope)
             return
         presentation = subscription.presentation
-        left = b'{"c":"oof","t":%b,"reason":"%b"' % (json_text(self._topic), DELETED.encode())
+        prefix = b'{"c":"oof","t":%b,"reason":"%b"' % (json_text(self._topic), DELETED.encode())
         keys = envelope.header_keys + presentation.optional_keys(envelope)
-        right = keys + presentation.header_end([subscription.sub_id])
+        suffix = keys + presentation.header_end([subscription.sub_id])
         outbox = subscription.outbox
         outbox.counting_writer(outbox.traffic.bookmark).write_run(
-            framed(bodies, left, right), len(bodies)
+            framed(bodies, prefix, suffix), len(bodies)
         )
 
 
-def is_plain(run: RawEntryBatch) -> bool:
-    """Return whether a run has only messages without a lifetime: no deletions, no extra keys."""
-    rows = np.frombuffer(run.records, RECORD_TYPE)
+def is_plain(batch: RawEntryBatch) -> bool:
+    """Return whether a batch has only messages without a lifetime: no deletions, no extra keys."""
+    rows = np.frombuffer(batch.records, RECORD_TYPE)
     return not ((rows["kind"] == JournalEntryKind.SOW_DELETE) | (rows["expiration"] != 0)).any()
 
 

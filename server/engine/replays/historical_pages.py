@@ -99,13 +99,13 @@ class HistoricalPage:
         for record in records:
             self._store_record(record)
 
-    # ---- called by the reading
+    # ---- called by the log reader
 
     def attach(self, subscription: Subscription) -> None:
-        """Do nothing: the records exist when a reading begins."""
+        """Do nothing: the records exist when a log reader begins."""
 
     def detach(self, subscription: Subscription) -> None:
-        """Do nothing: the records are kept for a later reading."""
+        """Do nothing: the records are kept for a later log reader."""
 
     def wants_topic(self, name: JournalTopic) -> bool:
         """Return whether to read the entries of a topic."""
@@ -121,9 +121,9 @@ class HistoricalPage:
             for key in msgspec.json.decode(entry.body, type=list[str]):
                 if is_superseded(entry, self._records.get(key)):
                     continue
-                gone = self._remove_record(key)
-                if gone is not None:
-                    change = RecordChange(key, gone.topic, gone, None)
+                removed = self._remove_record(key)
+                if removed is not None:
+                    change = RecordChange(key, removed.topic, removed, None)
                     self._fanout.announce(change, envelope, DELETED)
             return
         record = record_of(self._sow, entry)
@@ -175,9 +175,9 @@ class _PageFillScan:
 
     def __iter__(self) -> Iterator[Sequence[Record]]:
         """See `RecordScan`."""
-        for found in self._scan:
-            self._historical_page.fill(found)
-            yield found
+        for records in self._scan:
+            self._historical_page.fill(records)
+            yield records
 
     def close(self) -> None:
         """See `RecordScan`."""

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from server.topics.subscriptions.subscription import Subscription
     from server.topics.topic_table import TopicTable
 
-_MAX_HELD: Final = 1 << 20
+_MAX_HELD_BYTES: Final = 1 << 20
 """Bytes that may be held back before the subscription goes back to reading the log."""
 
 
@@ -31,7 +31,7 @@ class LiveHandover:
         last_txid: of the last entry that it gets from the log.
 
     Attributes:
-        last_txid: see above.
+        last_txid: of the last entry that it gets from the log.
     """
 
     def __init__(self, subscription: Subscription, topics: TopicTable, last_txid: int) -> None:
@@ -48,7 +48,7 @@ class LiveHandover:
     @property
     def is_over_limit(self) -> bool:
         """True if the messages held back exceed the limit."""
-        return self._held_output.size > _MAX_HELD
+        return self._held_output.size > _MAX_HELD_BYTES
 
     def release(self) -> None:
         """Release the messages held back to the client, and send further ones directly."""

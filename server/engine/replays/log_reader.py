@@ -1,4 +1,4 @@
-"""A reading of the log for one bookmark subscription, or several of a connection together.
+"""The log reader of one bookmark subscription, or of several of a connection together.
 
     READING --all read--> WAITING --more may be read--> READING        any state --all left--> over
     READING --client is behind, or the rate is used up--> PACED --timer--> READING
@@ -44,7 +44,7 @@ class ReplayLogReader:
         span: the part of the log.
 
     Attributes:
-        number: a unique number of the reading.
+        number: a unique number of the log reader.
         last_recorded_s: when the last entry read was recorded, in seconds since 1970; 0 if there is
             none.
     """
@@ -61,10 +61,10 @@ class ReplayLogReader:
         self._rate_limiter = None if first.rate is None else ReplayRateLimiter(first.rate)
         topics = self._topics = first.make_recipients()
         # None if each message has to be checked before it is sent.
-        plain = (
+        packed_topics = (
             topics if isinstance(topics, ReplayTopics) and not first.needs_separate_sends else None
         )
-        self._packed_topics: ReplayTopics | None = plain
+        self._packed_topics: ReplayTopics | None = packed_topics
         for replay in replays:
             self._topics.attach(replay.subscription)
         self._horizon = first.tail.horizon
@@ -73,7 +73,7 @@ class ReplayLogReader:
         )
         self._read_retry = ReadRetry(self._engine, self._log)
         self._unsent_entries: deque[JournalEntry] = deque()
-        self._is_position_reported = True  # all replays have been told the position
+        self._is_position_reported = True  # all replays know the position
         self._is_running = False  # a step is scheduled, or a timer or callback will schedule one
         self._cancel_timer: Callable[[], None] = _nothing
 
@@ -114,22 +114,22 @@ class ReplayLogReader:
     def step(self) -> bool:
         """See `EngineTask.step`."""
         try:
-            more = self._run_slice()
-        except JournalUnreadableError as problem:
-            more = False
-            self._handle_read_error(problem)
-        if not more:
+            has_more = self._run_slice()
+        except JournalUnreadableError as error:
+            has_more = False
+            self._handle_read_error(error)
+        if not has_more:
             self._is_running = False
-        return more
+        return has_more
 
-    def _handle_read_error(self, problem: JournalUnreadableError) -> None:
-        if not self._read_retry.record_failure(problem):
+    def _handle_read_error(self, error: JournalUnreadableError) -> None:
+        if not self._read_retry.record_failure(error):
             for replay in list(self._replays):  # messages that it holds back have a limit
                 replay.on_position_reached(self._cursor.position)
             self._run_later(RETRY_SECONDS)
             return
         for replay in list(self._replays):
-            replay.on_read_failed(problem)
+            replay.on_read_failed(error)
 
     def _run_slice(self) -> bool:
         if not self._replays:
@@ -150,8 +150,8 @@ class ReplayLogReader:
         if self._unsent_entries:
             return True
         position = self._cursor.position
-        unnoted = [one for one in list(self._replays) if one.on_position_reached(position)]
-        self._is_position_reported = not unnoted
+        unreported = [one for one in list(self._replays) if one.on_position_reached(position)]
+        self._is_position_reported = not unreported
         if not self._is_position_reported or not self._cursor.is_caught_up:
             return True
         return self._handle_caught_up()
@@ -167,10 +167,10 @@ class ReplayLogReader:
             self._log.run_on_worker(self._cursor.decompress, lambda _: self.run())
             return False
         if self._packed_topics is not None:
-            passage = self._cursor.read_raw_range(_SLICE)
-            if len(passage):
-                self.last_recorded_s = passage.last_timestamp / _MICROSECONDS
-            self._packed_topics.deliver_range(passage)
+            raw_range = self._cursor.read_raw_range(_SLICE)
+            if len(raw_range):
+                self.last_recorded_s = raw_range.last_timestamp / _MICROSECONDS
+            self._packed_topics.deliver_range(raw_range)
         elif not self._send_entries():
             return False
         self._read_retry.record_success()
@@ -186,34 +186,36 @@ class ReplayLogReader:
             self._engine.clock.steady(),
         )
         correction = self._log.journal.clock_steps.correction
-        counted = self._replays[0]
-        timelines = [one.replay_clock for one in self._replays if one.replay_clock is not None]
+        counted_replay = self._replays[0]
+        replay_clocks = [
+            replay.replay_clock for replay in self._replays if replay.replay_clock is not None
+        ]
         while unsent_entries:
             entry = unsent_entries[0]
-            recorded = entry.timestamp + correction(entry.txid)
-            self.last_recorded_s = moment = recorded / _MICROSECONDS
-            late = [one for one in timelines if not one.advance(moment)]
-            if late:  # the other callbacks due before follow in the next slice
+            recorded_us = entry.timestamp + correction(entry.txid)
+            self.last_recorded_s = recorded_s = recorded_us / _MICROSECONDS
+            late_clocks = [replay for replay in replay_clocks if not replay.advance(recorded_s)]
+            if late_clocks:  # the other callbacks due before follow in the next slice
                 return True
             deliveries, envelope = self._topics.deliveries(entry)
             if deliveries:
                 if (
                     rate_limiter is not None
-                    and (delay := rate_limiter.delay(entry, recorded, now)) > 0
+                    and (delay := rate_limiter.delay(entry, recorded_us, now)) > 0
                 ):
                     self._run_later(delay)
                     return False
                 for delivery in deliveries:
                     delivery.deliver((entry.body,), envelope)
-                if counted.messages_left is not None:
-                    counted.messages_left -= 1
-                    if counted.is_limit_reached:
+                if counted_replay.messages_left is not None:
+                    counted_replay.messages_left -= 1
+                    if counted_replay.is_limit_reached:
                         return True
             unsent_entries.popleft()
         return True
 
     def _handle_caught_up(self) -> bool:
-        """Release the replays that need no reading of their own now, or wait for more entries."""
+        """Release the replays that need no reader of their own now, or wait for more entries."""
         for replay in list(self._replays):
             replay.on_caught_up(self._cursor.position)
         if not self._replays:
@@ -225,17 +227,17 @@ class ReplayLogReader:
                 replay.replay_clock.run()
         end_timestamp = self._span.end_timestamp
         if end_timestamp is not None:
-            rest = end_timestamp / _MICROSECONDS - self._engine.clock.now()
-            if rest <= 0 and self._horizon() >= self._log.last_txid:
+            remaining_s = end_timestamp / _MICROSECONDS - self._engine.clock.now()
+            if remaining_s <= 0 and self._horizon() >= self._log.last_txid:
                 return self._finish()
-            self._run_later(min(max(rest, _BEHIND_SECONDS), _MAX_WAIT_S))
+            self._run_later(min(max(remaining_s, _BEHIND_SECONDS), _MAX_WAIT_S))
         self._log.when_advanced(self.run)
         return False
 
     def _finish(self) -> bool:
         """Notify the replays of the end; return True if some are to be notified again."""
         position = self._cursor.position
-        unfinished = [one for one in list(self._replays) if one.on_finished(position)]
+        unfinished = [replay for replay in list(self._replays) if replay.on_finished(position)]
         return bool(unfinished)
 
     def _run_later(self, delay: float) -> None:

@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from server.topics.subscriptions.matching.filter_costs import FilterCost
     from server.topics.subscriptions.subscription import Subscription
 
-_MAX_KEPT: Final = 8_192
-_NOT_FOR_IT: Final = Permit(False)
+_MAX_CACHED_TOPICS: Final = 8_192
+_NO_PERMIT: Final = Permit(False)
 
 
 class ReplayTopic(Topic):
@@ -48,32 +48,32 @@ class ReplayTopic(Topic):
         outbox = subscription.outbox
         return outbox.counting_writer(outbox.traffic.bookmark)
 
-    def deliver_batch(self, run: LoggedBatch) -> None:
+    def deliver_batch(self, batch: LoggedBatch) -> None:
         """Deliver messages to every subscription that they match. See `Topic.publish`."""
         _send(
-            run,
+            batch,
             self._prepare() if self._unfiltered_recipients is None else self._unfiltered_recipients,
         )
         if self._filters:
-            self._deliver_filtered(run)
+            self._deliver_filtered(batch)
 
-    def _deliver_filtered(self, run: LoggedBatch) -> None:
+    def _deliver_filtered(self, batch: LoggedBatch) -> None:
         """Deliver filtered messages; consecutive ones for the same subscriptions go together."""
         match, context = self._filters.match, NO_CONTEXT
-        self._filters.count_messages(len(run))
-        together: Sequence[Recipient] = ()
+        self._filters.count_messages(len(batch))
+        batch_recipients: Sequence[Recipient] = ()
         positions: list[int] = []
-        for position, body in enumerate(run.bodies):
+        for position, body in enumerate(batch.bodies):
             if self._filters.needs_context:
-                context = run.envelope(position).context(self.name, body)
+                context = batch.envelope(position).context(self.name, body)
             recipients = self._recipients_of(match(body, context))
             if not recipients:
                 continue
-            if recipients is not together:
-                _send_some(run, positions, together)
-                together, positions = recipients, []
+            if recipients is not batch_recipients:
+                _send_some(batch, positions, batch_recipients)
+                batch_recipients, positions = recipients, []
             positions.append(position)
-        _send_some(run, positions, together)
+        _send_some(batch, positions, batch_recipients)
 
 
 class ReplayTopics:
@@ -98,9 +98,9 @@ class ReplayTopics:
         self._subscriptions[subscription] = None
         if subscription.sends_deletions:
             self.entry_kinds = WITH_DELETIONS
-        effort = SearchAllowance()
+        search_counter = SearchAllowance()
         for name, topic in list(self._topics.items()):
-            permit = self._get_permit(subscription, name, effort)
+            permit = self._get_permit(subscription, name, search_counter)
             if permit.is_allowed:
                 if topic is None:
                     self._topics[name] = self._make_topic(name, {subscription: permit})
@@ -122,31 +122,31 @@ class ReplayTopics:
                 yield cost
 
     def wants_topic(self, name: JournalTopic) -> bool:
-        """Return whether any subscription wants messages of a topic."""
+        """Return whether any subscription is to a topic."""
         topic = self._find_topic(name)
         return topic is not None and topic.has_subscriptions
 
     def selects_messages(self, name: JournalTopic) -> bool:
-        """Return whether some messages of a topic are not wanted, or not in their original form."""
+        """Return whether some messages of a topic are not sent, or not in their original form."""
         topic = self._find_topic(name)
         return topic is not None and topic.is_selective
 
-    def deliver_range(self, passage: RawEntryRange) -> None:
-        """Deliver messages to the subscriptions that want them."""
-        for run in passage.batches():
-            topic = self._find_topic(run.topic)
+    def deliver_range(self, raw_range: RawEntryRange) -> None:
+        """Deliver messages to the subscriptions that they match."""
+        for batch in raw_range.batches():
+            topic = self._find_topic(batch.topic)
             if topic is None:
                 continue
-            if not run.has_extras and (self.entry_kinds is MESSAGES or is_plain(run)):
-                topic.deliver_batch(LoggedBatch(run))
+            if not batch.has_extras and (self.entry_kinds is MESSAGES or is_plain(batch)):
+                topic.deliver_batch(LoggedBatch(batch))
                 continue
-            for position in range(len(run)):
-                entry = run.entry_at(position)
+            for position in range(len(batch)):
+                entry = batch.entry_at(position)
                 recipients, envelope = self._find_recipients(topic, entry)
                 hand_over(recipients, (entry.body,), envelope)
 
     def deliveries(self, entry: JournalEntry) -> tuple[Sequence[Delivery], LoggedEnvelope]:
-        """Return the deliveries of a message to the subscriptions that want it; perhaps none."""
+        """Return the deliveries of a message to the subscriptions that it matches; perhaps none."""
         topic = self._find_topic(entry.topic)
         if topic is None:
             return (), LoggedEnvelope(entry)
@@ -169,12 +169,12 @@ class ReplayTopics:
 
         They must not learn of other records.
         """
-        effort = SearchAllowance()
+        search_counter = SearchAllowance()
         return [
-            (DeletionDelivery(one, name.name), (one,))
-            for one in self._subscriptions
-            if one.sends_deletions
-            and (permit := self._get_permit(one, name, effort)).is_allowed
+            (DeletionDelivery(subscription, name.name), (subscription,))
+            for subscription in self._subscriptions
+            if subscription.sends_deletions
+            and (permit := self._get_permit(subscription, name, search_counter)).is_allowed
             and permit.filter is None
         ]
 
@@ -183,28 +183,34 @@ class ReplayTopics:
             return self._topics[name]
         except KeyError:
             pass
-        if len(self._topics) >= _MAX_KEPT:
+        if len(self._topics) >= _MAX_CACHED_TOPICS:
             self._topics.clear()
-        efforts = defaultdict[int, SearchAllowance](SearchAllowance)  # by number of the session
+        search_counters = defaultdict[int, SearchAllowance](
+            SearchAllowance
+        )  # by number of the session
         permits = {
-            one: self._get_permit(one, name, efforts[one.subscriber.number])
-            for one in self._subscriptions
+            subscription: self._get_permit(
+                subscription, name, search_counters[subscription.subscriber.number]
+            )
+            for subscription in self._subscriptions
         }
-        wanting = {one: permit for one, permit in permits.items() if permit.is_allowed}
-        topic = self._topics[name] = self._make_topic(name, wanting) if wanting else None
+        entitled = {
+            subscription: permit for subscription, permit in permits.items() if permit.is_allowed
+        }
+        topic = self._topics[name] = self._make_topic(name, entitled) if entitled else None
         return topic
 
     def _make_topic(
-        self, name: JournalTopic, wanting: Mapping[Subscription, Permit]
+        self, name: JournalTopic, permits: Mapping[Subscription, Permit]
     ) -> ReplayTopic:
         message_type = self._settings.message_types[name.message_type]
         topic = ReplayTopic(message_type, name.name, self._settings.functions)
-        for subscription, permit in wanting.items():
+        for subscription, permit in permits.items():
             topic.attach(subscription, permit)
         return topic
 
     def _get_permit(
-        self, subscription: Subscription, topic: JournalTopic, effort: SearchCounter
+        self, subscription: Subscription, topic: JournalTopic, search_counter: SearchCounter
     ) -> Permit:
         """Return the entitlement of a subscription to a topic; none if it is not for that topic.
 
@@ -215,24 +221,26 @@ class ReplayTopics:
         try:
             if (
                 topic.message_type == subscriber.message_type
-                and subscription.matches_topic(topic.name, effort)
+                and subscription.matches_topic(topic.name, search_counter)
                 and self._topic_table.find(topic.message_type, topic.name).is_journaled
             ):
                 return subscriber.get_read_permit(topic.name)
         except TooCostlyError as error:
             give_up_on((subscription,), error)
-        return _NOT_FOR_IT
+        return _NO_PERMIT
 
 
-def _send_some(run: LoggedBatch, positions: Sequence[int], recipients: Sequence[Recipient]) -> None:
+def _send_some(
+    batch: LoggedBatch, positions: Sequence[int], recipients: Sequence[Recipient]
+) -> None:
     if positions:
-        chosen = run if len(positions) == len(run) else run.pick(positions)
-        _send(chosen, recipients)
+        selected = batch if len(positions) == len(batch) else batch.pick(positions)
+        _send(selected, recipients)
 
 
-def _send(run: LoggedBatch, recipients: Sequence[Recipient]) -> None:
+def _send(batch: LoggedBatch, recipients: Sequence[Recipient]) -> None:
     for delivery, subscriptions in recipients:
         try:
-            deliver_run(run, delivery)
+            deliver_run(batch, delivery)
         except Exception as error:  # any error: the other subscriptions of the reader go on
             give_up_on(subscriptions, error)

@@ -34,19 +34,19 @@ class ReplayRate:
     max_gap_s: float | None = None
 
 
-def parse_rate(text: str, most_gap: float | None) -> ReplayRate:
+def parse_rate(text: str, max_gap_s: float | None) -> ReplayRate:
     """Parse the option `rate`.
 
     Raises:
         ValueError: it is no rate; the text describes the expected form.
     """
     if match := _MULTIPLE.fullmatch(text):
-        terms = ReplayRate(float(match[1]), "multiple", most_gap)
+        terms = ReplayRate(float(match[1]), "multiple", max_gap_s)
     elif _MESSAGES.fullmatch(text):
-        terms = ReplayRate(int(text), "messages", most_gap)
+        terms = ReplayRate(int(text), "messages", max_gap_s)
     else:
         try:
-            terms = ReplayRate(parse_size(text), "bytes", most_gap)
+            terms = ReplayRate(parse_size(text), "bytes", max_gap_s)
         except UnitError:
             raise ValueError(
                 f"expected messages a second (1000), bytes a second (500KB), or a multiple of the"
@@ -70,32 +70,32 @@ class ReplayRateLimiter:
         self._previous_entry: JournalEntry | None = None  # the message before
         self._previous_recorded_us = 0
 
-    def delay(self, entry: JournalEntry, recorded: int, now: float) -> float:
+    def delay(self, entry: JournalEntry, recorded_us: int, now_s: float) -> float:
         """Return how many seconds a message has to wait; if 0, it counts as sent.
 
         Args:
             entry: the next message.
-            recorded: when it was recorded, in microseconds, by a clock that was never set back.
-            now: the time of the steady clock.
+            recorded_us: when it was recorded, in microseconds, by a clock that was never set back.
+            now_s: the time of the steady clock.
         """
         rate, previous_entry = self._rate, self._previous_entry
         if self._next_due_s is None or previous_entry is None:
-            due = now
+            due_s = now_s
         else:
             if rate.unit == "messages":
                 gap = 1 / rate.value
             elif rate.unit == "bytes":
                 gap = len(previous_entry.body) / rate.value
             else:
-                gap = (recorded - self._previous_recorded_us) / _MICROSECONDS / rate.value
+                gap = (recorded_us - self._previous_recorded_us) / _MICROSECONDS / rate.value
             if rate.max_gap_s is not None:
                 gap = min(gap, rate.max_gap_s)
-            due = self._next_due_s + gap
-        if due > now:
-            return due - now
+            due_s = self._next_due_s + gap
+        if due_s > now_s:
+            return due_s - now_s
         # After a delay the rate is not exceeded, except to make up for the lateness of a timer.
-        self._next_due_s = max(due, now - _MAX_LATE)
-        self._previous_entry, self._previous_recorded_us = entry, recorded
+        self._next_due_s = max(due_s, now_s - _MAX_LATE)
+        self._previous_entry, self._previous_recorded_us = entry, recorded_us
         return 0.0
 
 

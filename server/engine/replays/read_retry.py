@@ -20,7 +20,7 @@ RETRY_SECONDS: Final = 0.25
 _MAX_SECONDS: Final = 30.0
 """Time after which a reader gives up."""
 
-_SAY_AGAIN_SECONDS: Final = 30.0
+_LOG_INTERVAL_SECONDS: Final = 30.0
 
 
 class ReadRetry:
@@ -40,12 +40,12 @@ class ReadRetry:
         """Note a successful read."""
         self._failing_since_s = None
 
-    def record_failure(self, problem: JournalUnreadableError) -> bool:
+    def record_failure(self, error: JournalUnreadableError) -> bool:
         """Note a failed attempt, and return whether the reader should give up."""
         now = self._engine.clock.steady()
-        if now - self._log.unreadable_logged_s >= _SAY_AGAIN_SECONDS:
+        if now - self._log.unreadable_logged_s >= _LOG_INTERVAL_SECONDS:
             self._log.unreadable_logged_s = now
-            self._engine.log.emit("1D-0013", text=problem)
+            self._engine.log.emit("1D-0013", text=error)
         if self._failing_since_s is None:
             self._failing_since_s = now
         return now - self._failing_since_s >= _MAX_SECONDS

@@ -7,7 +7,7 @@
                      v  |   v
                    paused   held -- the rest of the log has been read --> live
 
-A replay keeps a reading of its own if it has an end, a message limit, a rate, conflation or
+A replay keeps a log reader of its own if it has an end, a message limit, a rate, conflation or
 deletions.
 """
 
@@ -52,7 +52,7 @@ class ReplayTerms:
         max_messages: the maximum number of messages, None for all.
         rate: the maximum rate, None for the rate at which the client reads.
         starts_paused: whether it begins paused.
-        is_live: whether messages are wanted before they are on stable storage.
+        is_live: whether messages are sent before they are on stable storage.
         make_completed_ack: makes the ack for a complete replay; None if not requested.
         make_failed_ack: makes the ack with the reason of a failure; None if not requested.
         make_persisted_ack: makes the periodic acks with the position up to which the log is
@@ -71,7 +71,7 @@ class ReplayTerms:
 
 
 class ReplayGroupKey(NamedTuple):
-    """The properties that replays must have in common to share one reading.
+    """The properties that replays must have in common to share one log reader.
 
     Source: AMPS User Guide, Pausing and Resuming Bookmark Subscriptions.
 
@@ -79,7 +79,7 @@ class ReplayGroupKey(NamedTuple):
         span: the part of the log to read.
         rate: the maximum rate.
         tail: the tail, by the durability that messages must have.
-        exclusive_replay: the replay, if it cannot share a reading.
+        exclusive_replay: the replay, if it cannot share a log reader.
     """
 
     span: LogSpan
@@ -100,7 +100,7 @@ class Replay:
 
     Attributes:
         subscription: the subscription, once it has begun.
-        log_reader: its reading of the log; None while the tail reads for it, or nothing does.
+        log_reader: its log reader; None while the tail reads for it, or nothing does.
         messages_left: the number of messages that may still be sent, None for any number.
         historical_page: the records that its page is cut from, None if it is not paginated.
     """
@@ -141,7 +141,7 @@ class Replay:
 
     @property
     def cursor(self) -> str:
-        """The number of its reading, or `tail`; empty if nothing reads for it."""
+        """The number of its log reader, or `tail`; empty if nothing reads for it."""
         if self.log_reader is not None:
             return str(self.log_reader.number)
         return "tail" if self._is_in_tail else ""
@@ -181,8 +181,8 @@ class Replay:
     @property
     def needs_separate_sends(self) -> bool:
         """True if messages have to be counted, or their timestamps matter."""
-        asked_for = (self.messages_left, self.rate, self.replay_clock, self.historical_page)
-        return any(one is not None for one in asked_for)
+        requirements = (self.messages_left, self.rate, self.replay_clock, self.historical_page)
+        return any(requirement is not None for requirement in requirements)
 
     def make_recipients(self) -> ReplayTopics | HistoricalPage:
         """Return the recipients of the entries read for it."""
@@ -216,16 +216,16 @@ class Replay:
         """End the pause.
 
         Returns:
-            The properties by which it may share a reading with other replays of its connection;
+            The properties by which it may share a log reader with other replays of its connection;
             None if there is nothing to read now.
         """
         was_paused, self._is_paused = self._is_paused, False
         if not was_paused or not self._is_open or self._span is None:
             return None
-        alone = self.subscription.sends_deletions or any(
+        is_exclusive = self.subscription.sends_deletions or any(
             one is not None for one in (self.messages_left, self.replay_clock, self.historical_page)
         )
-        return ReplayGroupKey(self._span, self.rate, self.tail, self if alone else None)
+        return ReplayGroupKey(self._span, self.rate, self.tail, self if is_exclusive else None)
 
     def cancel(self) -> None:
         """Stop sending for good, and release the log entries and records that are held."""
@@ -247,7 +247,7 @@ class Replay:
         return self._span.after_txid + 1
 
     def _stop_reading(self) -> None:
-        """Leave the reading and the tail, and store the position reached."""
+        """Leave the log reader and the tail, and store the position reached."""
         if self.log_reader is not None:
             self._span = self._remaining_span(self.log_reader.position)
             self.log_reader.remove_replay(self)
@@ -267,10 +267,10 @@ class Replay:
         assert self._span is not None  # noqa: S101 - it has begun
         start_log_reader((self,), self._span)
 
-    # ---- called by its reading and the tail
+    # ---- called by its log reader and the tail
 
     def on_position_reached(self, position: int) -> bool:
-        """Note the position reached; return True to be called again. See `LogReaderClient`."""
+        """Note the position reached; return True to be called again."""
         has_more = False
         if not self._is_complete and position >= self._txid_at_start and not self._has_end:
             has_more = self._try_complete(position)
@@ -284,7 +284,7 @@ class Replay:
             self._restart_own_reader()
 
     def on_caught_up(self, position: int) -> None:
-        """Switch from a reading that has caught up to the tail or live messages, if allowed."""
+        """Switch from a log reader that has caught up to the tail or live messages, if allowed."""
         if (
             not self._is_complete
             or self._has_end
@@ -309,7 +309,7 @@ class Replay:
             self.tail.run()
 
     def on_fell_behind(self) -> None:
-        """Return to a reading of its own: the client did not keep up with the tail."""
+        """Return to a log reader of its own: the client did not keep up with the tail."""
         self._restart_own_reader()
 
     def on_finished(self, position: int) -> bool:
@@ -324,18 +324,18 @@ class Replay:
         self._release_log()
         return False
 
-    def on_read_failed(self, problem: JournalUnreadableError) -> None:
+    def on_read_failed(self, error: JournalUnreadableError) -> None:
         """End the subscription, and notify the client: the next entry cannot be read.
 
         While the replay is not complete, an ack reports the failure, if requested. Otherwise the
         client is disconnected: it reconnects for the messages that it has not got.
         """
         session, sub_id = self.session, self.subscription.sub_id
-        session.log.emit("1D-0014", client=session.client_name, sub_id=sub_id, text=problem)
+        session.log.emit("1D-0014", client=session.client_name, sub_id=sub_id, text=error)
         session.end_subscription(sub_id)
         if self._terms.make_failed_ack is not None and not self._is_complete:
             session.send(
-                self._terms.make_failed_ack(f"the transaction log cannot be read: {problem}")
+                self._terms.make_failed_ack(f"the transaction log cannot be read: {error}")
             )
         else:
             session.close("connection closed")
@@ -376,7 +376,7 @@ class Replay:
     # ---- positions to resume from
 
     def resume_positions(self, position: int) -> list[str]:
-        """Return positions to resume from, here and at other instances, after a txid.
+        """Return positions to resume from, at this and other instances, after a txid.
 
         They are unknown for conflated or paginated replays: messages read from the log may not have
         been sent yet, or may never be on a page.
@@ -406,11 +406,11 @@ class Replay:
 
 
 def start_log_reader(replays: Sequence[Replay], span: LogSpan) -> None:
-    """Begin one reading of a part of the log, for some replays of a connection."""
-    reading = ReplayLogReader(replays, span)
+    """Start one log reader for a part of the log, for some replays of a connection."""
+    log_reader = ReplayLogReader(replays, span)
     for replay in replays:
-        replay.log_reader = reading
-    reading.run()
+        replay.log_reader = log_reader
+    log_reader.run()
 
 
 def _nothing() -> None:

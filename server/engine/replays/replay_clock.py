@@ -1,7 +1,7 @@
 """The clock of a replay: the time of its messages, and real time after it has caught up.
 
 Conflation of a replay keeps messages for an interval of the time in which they were published. The
-replay of an hour may take a second; still it sends what a subscriber would have got in that hour.
+replay of an hour may take a second; still it sends the messages that a subscriber got in that hour.
 
 Source: AMPS User Guide, Conflation and Bookmark Subscriptions.
 """
@@ -51,7 +51,7 @@ class ReplayClock:
 
         return cancel
 
-    def advance(self, moment: float) -> bool:
+    def advance(self, timestamp_s: float) -> bool:
         """Advance to the timestamp of the next message; make some of the callbacks due by then.
 
         Returns:
@@ -59,14 +59,14 @@ class ReplayClock:
         """
         self._cancel_timer()
         for _ in range(_BATCH_SIZE):
-            first = min(self._calls, key=_due, default=None)
-            if first is None or first[0] > moment:
-                self._now = max(self._now, moment)
+            next_call = min(self._calls, key=_due, default=None)
+            if next_call is None or next_call[0] > timestamp_s:
+                self._now = max(self._now, timestamp_s)
                 self._reached_at = self._clock.steady()
                 return True
-            self._calls.remove(first)
-            self._now = max(self._now, first[0])
-            first[1]()
+            self._calls.remove(next_call)
+            self._now = max(self._now, next_call[0])
+            next_call[1]()
         return False
 
     def run(self) -> None:

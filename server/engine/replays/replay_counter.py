@@ -33,7 +33,7 @@ _SLICE: Final = 64
 """Entries with bodies processed in a time slice."""
 _MIN_IN_PART: Final = 1_000
 """Number of messages up to which a result is not worth dividing."""
-_MARKS_A_PART: Final = 16
+_SAMPLES_PER_PART: Final = 16
 """Candidates for the end of a part, on average; up to twice as many."""
 
 
@@ -79,10 +79,10 @@ class ReplayCounter:
     """Counts messages, and holds the result.
 
     Args:
-        listener: the client.
+        session: the client.
         log: the transaction log.
         subscription: the subscription to count messages for, with `sink` to take them.
-        sink: see above.
+        sink: takes the messages of the subscription.
         span: the part of the log.
         horizon: the last entry that may be read.
         terms: the options.
@@ -99,7 +99,7 @@ class ReplayCounter:
 
     def __init__(
         self,
-        listener: Session,
+        session: Session,
         log: TransactionLog,
         subscription: Subscription,
         sink: MessageSizeSink,
@@ -111,13 +111,13 @@ class ReplayCounter:
         self.begin_txid: Final = span.after_txid
         self.end_txid = span.after_txid
         self.is_complete = False
-        last = horizon if span.last_txid is None else min(span.last_txid, horizon)
-        self._span = replace(span, last_txid=max(last, span.after_txid), begin_timestamp=0)
-        self._engine = listener.engine
+        last_txid = horizon if span.last_txid is None else min(span.last_txid, horizon)
+        self._span = replace(span, last_txid=max(last_txid, span.after_txid), begin_timestamp=0)
+        self._engine = session.engine
         self._log = log
         self._sink = sink
         self._terms = terms
-        self._topics = ReplayTopics(listener.engine)
+        self._topics = ReplayTopics(session.engine)
         self._topics.attach(subscription)
         self._needs_bodies = span.end_timestamp is not None or bool(span.end_entries)
         self.last_removed: Final = log.journal.find_last_removal(
@@ -154,8 +154,8 @@ class ReplayCounter:
         )
         ends = [samples[len(samples) * number // count - 1] for number in range(1, count)]
         ends.append((self.message_count, self.end_txid))
-        before = [0, *(rows for rows, _ in ends)]
-        return [(txid, rows - past) for (rows, txid), past in zip(ends, before, strict=False)]
+        starts = [0, *(rows for rows, _ in ends)]
+        return [(txid, rows - start) for (rows, txid), start in zip(ends, starts, strict=False)]
 
     @property
     def _is_limit_reached(self) -> bool:
@@ -177,24 +177,24 @@ class ReplayCounter:
         return is_wanted
 
     def _read_sizes(self) -> None:
-        measured = self._cursor.read_sizes()
+        entry_sizes = self._cursor.read_sizes()
         if self._needs_bodies:  # it has met a topic with a filter or hidden fields
             self._cursor = self._read_from(self.end_txid)
             return
-        self._add_sizes(measured, self._cursor.position)
+        self._add_sizes(entry_sizes, self._cursor.position)
 
     def _read_bodies(self) -> None:
         cursor = self._cursor
         entries = cursor.read(_SLICE)
         sizes = list(map(self._measure_entry, entries))
-        found = [
+        counted = [
             (entry.txid, size) for entry, size in zip(entries, sizes, strict=True) if size >= 0
         ]
-        txids, some = np.array(found, np.int64).reshape(-1, 2).T
-        first = next(
+        txids, counted_sizes = np.array(counted, np.int64).reshape(-1, 2).T
+        first_timestamp = next(
             (one.timestamp for one, size in zip(entries, sizes, strict=True) if size >= 0), 0
         )
-        self._add_sizes(EntrySizes(txids, some, first), cursor.position)
+        self._add_sizes(EntrySizes(txids, counted_sizes, first_timestamp), cursor.position)
 
     def _measure_entry(self, entry: JournalEntry) -> int:
         """Return the size of a message as it would be sent; -1 if it would not."""
@@ -204,34 +204,34 @@ class ReplayCounter:
             delivery.deliver((entry.body,), envelope)
         return -1 if self._sink.message_size is None else self._sink.message_size
 
-    def _add_sizes(self, measured: EntrySizes, position: int) -> None:
+    def _add_sizes(self, entry_sizes: EntrySizes, position: int) -> None:
         """Count messages, up to the limits requested."""
         self.end_txid = position
-        count = len(measured)
+        count = len(entry_sizes)
         if not count:
             return
-        self.oldest_us = self.oldest_us or measured.first_timestamp
-        terms, sizes = self._terms, np.cumsum(measured.sizes)
+        self.oldest_us = self.oldest_us or entry_sizes.first_timestamp
+        terms, sizes = self._terms, np.cumsum(entry_sizes.sizes)
         if terms.max_bytes is not None:
             count = min(count, int(np.searchsorted(sizes, terms.max_bytes - self.byte_count)) + 1)
         if terms.max_messages is not None:
             count = min(count, terms.max_messages - self.message_count)
-        before = self.message_count
+        previous_count = self.message_count
         self.message_count += count
         self.byte_count += int(sizes[count - 1])
         if self._is_limit_reached:
-            self.end_txid = int(measured.txids[count - 1])
-        self._add_samples(measured, before, count)
+            self.end_txid = int(entry_sizes.txids[count - 1])
+        self._add_samples(entry_sizes, previous_count, count)
 
-    def _add_samples(self, measured: EntrySizes, before: int, count: int) -> None:
+    def _add_samples(self, entry_sizes: EntrySizes, previous_count: int, count: int) -> None:
         """Sample every nth message, and halve the samples when there are too many."""
         if self._terms.part_count == 1:
             return
         sampling_interval = self._sampling_interval
-        for place in range(
-            sampling_interval - 1 - before % sampling_interval, count, sampling_interval
+        for offset in range(
+            sampling_interval - 1 - previous_count % sampling_interval, count, sampling_interval
         ):
-            self._samples.append((before + place + 1, int(measured.txids[place])))
-        while len(self._samples) > 2 * _MARKS_A_PART * self._terms.part_count:
+            self._samples.append((previous_count + offset + 1, int(entry_sizes.txids[offset])))
+        while len(self._samples) > 2 * _SAMPLES_PER_PART * self._terms.part_count:
             del self._samples[::2]
             self._sampling_interval *= 2

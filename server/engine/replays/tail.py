@@ -3,7 +3,7 @@
 They are all at the same position: a subscription joins when it has read exactly as far, and all get
 every slice. Entries that a commit has made durable are read back from the log, so that order and
 content are those of a replay, and a slice is matched by the filters of all at once. If its client
-does not keep up, a subscription leaves, and continues with a reading of its own from its position.
+does not keep up, a subscription leaves, and continues with its own log reader from its position.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class ReplayTail:
         horizon: returns the last txid that may be read.
 
     Attributes:
-        horizon: see above.
+        horizon: returns the last txid that may be read.
     """
 
     def __init__(self, log: TransactionLog, engine: Engine, horizon: Callable[[], int]) -> None:
@@ -115,8 +115,8 @@ class ReplayTail:
         if self._replays:
             try:
                 self._read_slice()
-            except JournalUnreadableError as problem:
-                return self._handle_read_error(problem)
+            except JournalUnreadableError as error:
+                return self._handle_read_error(error)
             self._read_retry.record_success()
             if not self._cursor.is_caught_up:
                 return True
@@ -125,11 +125,11 @@ class ReplayTail:
             self._is_running = False
         return False
 
-    def _handle_read_error(self, problem: JournalUnreadableError) -> bool:
+    def _handle_read_error(self, error: JournalUnreadableError) -> bool:
         """Retry later, or give up; return False, as there is nothing more to do in either case."""
-        if self._read_retry.record_failure(problem):
+        if self._read_retry.record_failure(error):
             for replay in list(self._replays):
-                replay.on_read_failed(problem)
+                replay.on_read_failed(error)
             self._read_retry.record_success()
             self._is_running = False
         else:  # until then it counts as running

@@ -46,11 +46,11 @@ def numbers(node: Expr, read: ReadColumn, length: int) -> NumberColumn | None:
     return None
 
 
-def compare(sign: str, left: NumberColumn, right: NumberColumn, *, wanted: bool) -> Mask:
+def compare(sign: str, left: NumberColumn, right: NumberColumn, *, truth: bool) -> Mask:
     """Return the mask of the rows where `left sign right` is true, or where it is false."""
     with np.errstate(invalid="ignore"):
         mask: Any = COMPARISON_OPERATORS[sign](left.values, right.values)
-    return _where_present(mask if wanted else ~mask, left, right)
+    return _where_present(mask if truth else ~mask, left, right)
 
 
 def _where_present(mask: Mask, *columns: NumberColumn) -> Mask:
@@ -61,7 +61,7 @@ def _where_present(mask: Mask, *columns: NumberColumn) -> Mask:
 
 
 def _negated(column: NumberColumn | None) -> NumberColumn | None:
-    if column is None or (column.values.dtype == np.int64 and _reaches(column.values)):
+    if column is None or (column.values.dtype == np.int64 and _may_overflow(column.values)):
         return None
     return NumberColumn(-column.values, column.valid, column.integers)
 
@@ -69,32 +69,39 @@ def _negated(column: NumberColumn | None) -> NumberColumn | None:
 def _arithmetic(
     sign: str, left: Expr, right: Expr, read: ReadColumn, length: int
 ) -> NumberColumn | None:
-    one, other = numbers(left, read, length), numbers(right, read, length)
-    if one is None or other is None or one.integers is not None or other.integers is not None:
+    left_column, right_column = numbers(left, read, length), numbers(right, read, length)
+    if (
+        left_column is None
+        or right_column is None
+        or left_column.integers is not None
+        or right_column.integers is not None
+    ):
         return None
     valid = None
-    if one.valid is not None or other.valid is not None:
-        valid = one.valid_mask() & other.valid_mask()
-    if one.values.dtype == np.int64 and other.values.dtype == np.int64:
-        result = _integers(sign, one.values, other.values)
+    if left_column.valid is not None or right_column.valid is not None:
+        valid = left_column.valid_mask() & right_column.valid_mask()
+    if left_column.values.dtype == np.int64 and right_column.values.dtype == np.int64:
+        result = _integers(sign, left_column.values, right_column.values)
     else:
-        result = _doubles(sign, one.values.astype(np.float64), other.values.astype(np.float64))
+        result = _doubles(
+            sign, left_column.values.astype(np.float64), right_column.values.astype(np.float64)
+        )
     return None if result is None else NumberColumn(result, valid)
 
 
 def _integers(sign: str, left: Any, right: Any) -> Any:
     """Return the operation on integers, or None if a result might not be an integer of 64 bits."""
     if sign in "/%":
-        if (right == 0).any() or _reaches(left, right):
+        if (right == 0).any() or _may_overflow(left, right):
             return None
         # NumPy rounds down, the language truncates towards zero.
-        rest = np.fmod(left, right)
-        return rest if sign == "%" else (left - rest) // right
+        remainder = np.fmod(left, right)
+        return remainder if sign == "%" else (left - remainder) // right
     estimate = _DOUBLES[sign](left.astype(np.float64), right.astype(np.float64))
-    return None if _reaches(left, right, estimate) else _DOUBLES[sign](left, right)
+    return None if _may_overflow(left, right, estimate) else _DOUBLES[sign](left, right)
 
 
-def _reaches(*arrays: Any) -> bool:
+def _may_overflow(*arrays: Any) -> bool:
     """Return whether any number is so large that integers might overflow."""
     return any(
         len(array) and float(np.abs(array.astype(np.float64)).max()) >= _SAFE for array in arrays

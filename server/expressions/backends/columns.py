@@ -178,11 +178,11 @@ def column_of_raw(raw: RawColumn) -> Column:
     if kinds == _DOUBLE:
         return NumberColumn(numbers.view(np.float64), present)
     if kinds == _INTEGER | _DOUBLE:
-        whole = tags == _INTEGER
-        integers = numbers[whole]
+        is_integer = tags == _INTEGER
+        integers = numbers[is_integer]
         if int(integers.min()) in _EXACT and int(integers.max()) in _EXACT:
-            doubles = np.where(whole, numbers.astype(np.float64), numbers.view(np.float64))
-            return NumberColumn(doubles, present, whole)
+            doubles = np.where(is_integer, numbers.astype(np.float64), numbers.view(np.float64))
+            return NumberColumn(doubles, present, is_integer)
     return MixedColumn(_raw_values(raw))
 
 
@@ -197,7 +197,7 @@ def _raw_texts(raw: RawColumn, present: Mask | None) -> TextColumn:
 
 
 def _raw_values(raw: RawColumn) -> list[Value]:
-    whole = np.frombuffer(raw.numbers, np.int64).tolist()
+    integers = np.frombuffer(raw.numbers, np.int64).tolist()
     doubles = np.frombuffer(raw.numbers, np.float64).tolist()
     offsets = np.frombuffer(raw.offsets, np.int32).tolist()
     values: list[Value] = []
@@ -205,7 +205,7 @@ def _raw_values(raw: RawColumn) -> list[Value]:
         if tag == _TEXT:
             values.append(bytes_to_text(raw.text[offsets[row] : offsets[row + 1]]))
         elif tag == _INTEGER:
-            values.append(whole[row])
+            values.append(integers[row])
         elif tag == _DOUBLE:
             values.append(doubles[row])
         else:
@@ -243,5 +243,5 @@ def _mixed_numbers(values: Sequence[Value]) -> NumberColumn | None:
         return None
     valid = np.array([value is not None for value in values], np.bool_)
     filled = np.array([0 if value is None else value for value in values], np.float64)
-    whole = np.array([isinstance(value, int) for value in values], np.bool_)
-    return NumberColumn(filled, None if valid.all() else valid, whole)
+    is_integer = np.array([isinstance(value, int) for value in values], np.bool_)
+    return NumberColumn(filled, None if valid.all() else valid, is_integer)

@@ -70,64 +70,65 @@ class ColumnFilter:
             expr: the tree.
             functions: implementations of the functions that it calls.
             layout: the contents of the columns; by default `slots(expr)`.
-            effort: counts long searches; the filter raises TooCostlyError when it is used up.
+            search_counter: counts long searches; the filter raises TooCostlyError when it is used
+                up.
         """
         self._search_counter = search_counter
         self._expr = expr
         self._functions = functions
         self._layout = layout or slots(expr)
-        self._column_indexes = {slot: place for place, slot in enumerate(self._layout)}
+        self._column_indexes = {slot: index for index, slot in enumerate(self._layout)}
         self._predicates: dict[Expr, Predicate] = {}
 
     def __call__(self, rows: ColumnBatch) -> Mask:
         """Return the mask of the rows that match."""
-        return self._mask(self._expr, rows, wanted=True)
+        return self._mask(self._expr, rows, truth=True)
 
-    def _mask(self, node: Expr, rows: ColumnBatch, *, wanted: bool) -> Mask:
+    def _mask(self, node: Expr, rows: ColumnBatch, *, truth: bool) -> Mask:
         """Return the mask of the rows where a node is true, or of those where it is false."""
         if isinstance(node, Not):
-            return self._mask(node.operand, rows, wanted=not wanted)
+            return self._mask(node.operand, rows, truth=not truth)
         if isinstance(node, And | Or):
-            return self._logic_mask(node, rows, wanted=wanted)
-        found = self._vectorized_mask(node, rows, wanted=wanted)
-        return self._scalar_mask(node, rows, wanted=wanted) if found is None else found
+            return self._logic_mask(node, rows, truth=truth)
+        mask = self._vectorized_mask(node, rows, truth=truth)
+        return self._scalar_mask(node, rows, truth=truth) if mask is None else mask
 
-    def _logic_mask(self, node: And | Or, rows: ColumnBatch, *, wanted: bool) -> Mask:
+    def _logic_mask(self, node: And | Or, rows: ColumnBatch, *, truth: bool) -> Mask:
         """Evaluate AND or OR, vectorized operands first.
 
         An AND is true where all operands are, false where any is; an OR the other way round.
         """
-        needs_all = isinstance(node, And) == wanted
+        needs_all = isinstance(node, And) == truth
         mask = np.full(rows.length, needs_all)
         slow: list[Expr] = []
         for operand in node.operands:
-            found = self._vectorized_mask(operand, rows, wanted=wanted)
-            if found is None:
+            operand_mask = self._vectorized_mask(operand, rows, truth=truth)
+            if operand_mask is None:
                 slow.append(operand)
             elif needs_all:
-                mask &= found
+                mask &= operand_mask
             else:
-                mask |= found
+                mask |= operand_mask
         for operand in slow:
             undecided = np.flatnonzero(mask == needs_all)
             if len(undecided) == 0:
                 break
             few = rows if len(undecided) == rows.length else rows.take(undecided)
-            mask[undecided] = self._mask(operand, few, wanted=wanted)
+            mask[undecided] = self._mask(operand, few, truth=truth)
         return mask
 
-    def _vectorized_mask(self, node: Expr, rows: ColumnBatch, *, wanted: bool) -> Mask | None:
-        return test(node, lambda field: self._column(field, rows), rows.length, wanted=wanted)
+    def _vectorized_mask(self, node: Expr, rows: ColumnBatch, *, truth: bool) -> Mask | None:
+        return test(node, lambda field: self._column(field, rows), rows.length, truth=truth)
 
     def _column(self, field: Identifier, rows: ColumnBatch) -> Column:
         return rows.columns[self._column_indexes[field.reference]]
 
-    def _scalar_mask(self, node: Expr, rows: ColumnBatch, *, wanted: bool) -> Mask:
-        asked = node if wanted else Not(node)
-        predicate = self._predicates.get(asked)
+    def _scalar_mask(self, node: Expr, rows: ColumnBatch, *, truth: bool) -> Mask:
+        tested = node if truth else Not(node)
+        predicate = self._predicates.get(tested)
         if predicate is None:
-            predicate = compile_filter(asked, self._functions, self._layout, self._search_counter)
-            self._predicates[asked] = predicate
+            predicate = compile_filter(tested, self._functions, self._layout, self._search_counter)
+            self._predicates[tested] = predicate
         return np.array(
             [predicate(values, context) for values, context in rows.iterate_rows()], np.bool_
         )
@@ -148,7 +149,7 @@ class ColumnValue:
         """
         self._expr = expr
         layout = layout or slots(expr)
-        self._column_indexes = {slot: place for place, slot in enumerate(layout)}
+        self._column_indexes = {slot: index for index, slot in enumerate(layout)}
         self._evaluate = compile_value(expr, functions, layout)
 
     def __call__(self, rows: ColumnBatch) -> Column:

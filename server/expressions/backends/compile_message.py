@@ -92,7 +92,7 @@ def compile_filter(
     expr: Expr,
     functions: Functions = BUILTINS,
     layout: Sequence[Slot] | Mapping[Reference, int] | None = None,
-    effort: SearchCounter | None = None,
+    search_counter: SearchCounter | None = None,
 ) -> Predicate:
     """Compile a filter.
 
@@ -101,12 +101,12 @@ def compile_filter(
         functions: implementations of the functions that it calls.
         layout: the contents of the tuple of values, in order or with places; by default
             `slots(expr)`. Filters that share an extractor share its layout.
-        effort: counts long searches; the filter raises TooCostlyError when it is used up.
+        search_counter: counts long searches; the filter raises TooCostlyError when it is used up.
 
     Raises:
         KeyError: the layout lacks a slot of the expression.
     """
-    source = SourceBuilder(functions, layout or slots(expr), _WRITERS, effort)
+    source = SourceBuilder(functions, layout or slots(expr), _WRITERS, search_counter)
     predicate: Predicate = source.compile_function(source.true(expr))
     return predicate
 
@@ -147,55 +147,55 @@ def _joined(operator: str, tests: Iterable[str]) -> str:
 
 
 def _logic_value(
-    w: SourceBuilder,
+    builder: SourceBuilder,
     node: And | Or,
     *,
     operation: Callable[[Iterable[semantics.Truth]], semantics.Truth],
 ) -> str:
-    truths = ", ".join(map(w.truth, node.operands))
-    return f"{w.name(operation)}(({truths},))"
+    truths = ", ".join(map(builder.truth, node.operands))
+    return f"{builder.name(operation)}(({truths},))"
 
 
-def _arithmetic_value(w: SourceBuilder, node: Arithmetic) -> str:
-    operation = w.name(semantics.OPERATIONS[node.operator])
-    return f"{operation}({w.value(node.left)}, {w.value(node.right)})"
+def _arithmetic_value(builder: SourceBuilder, node: Arithmetic) -> str:
+    operation = builder.name(semantics.OPERATIONS[node.operator])
+    return f"{operation}({builder.value(node.left)}, {builder.value(node.right)})"
 
 
-def _true_call(w: SourceBuilder, node: Call) -> str:
+def _true_call(builder: SourceBuilder, node: Call) -> str:
     if node.name == "IF":
-        return _conditional(w, node, w.true)
-    return f"({w.truth(node)} is True)"
+        return _conditional(builder, node, builder.true)
+    return f"({builder.truth(node)} is True)"
 
 
-def _false_call(w: SourceBuilder, node: Call) -> str:
+def _false_call(builder: SourceBuilder, node: Call) -> str:
     if node.name == "IF":
-        return _conditional(w, node, w.false)
-    return f"({w.truth(node)} is False)"
+        return _conditional(builder, node, builder.false)
+    return f"({builder.truth(node)} is False)"
 
 
-def _call_value(w: SourceBuilder, node: Call) -> str:
+def _call_value(builder: SourceBuilder, node: Call) -> str:
     if node.name == "IF":
-        return _conditional(w, node, w.scalar)
-    function = w.functions[node.name]
+        return _conditional(builder, node, builder.scalar)
+    function = builder.functions[node.name]
     if function.context_attribute is not None:
         return f"m.{function.context_attribute}"
     arguments = ", ".join(
-        _argument(w, argument, function.parameter(index))
+        _argument(builder, argument, function.parameter(index))
         for index, argument in enumerate(node.arguments)
     )
-    return f"{w.constant(function.bind(len(node.arguments)))}({arguments})"
+    return f"{builder.constant(function.bind(len(node.arguments)))}({arguments})"
 
 
-def _conditional(w: SourceBuilder, node: Call, branch: Callable[[Expr], str]) -> str:
+def _conditional(builder: SourceBuilder, node: Call, branch: Callable[[Expr], str]) -> str:
     """Return source for IF; only the needed branch is evaluated, a NULL condition is not true."""
-    condition, then, otherwise = node.arguments
-    return f"({branch(then)} if {w.true(condition)} else {branch(otherwise)})"
+    condition, consequence, otherwise = node.arguments
+    return f"({branch(consequence)} if {builder.true(condition)} else {branch(otherwise)})"
 
 
-def _argument(w: SourceBuilder, node: Expr, parameter: Parameter | None) -> str:
+def _argument(builder: SourceBuilder, node: Expr, parameter: Parameter | None) -> str:
     if isinstance(node, Pattern):
-        return w.constant(compile_pattern(node, effort=w.search_counter))
-    return w.scalar(node) if parameter is Parameter.ANY else w.value(node)
+        return builder.constant(compile_pattern(node, search_counter=builder.search_counter))
+    return builder.scalar(node) if parameter is Parameter.ANY else builder.value(node)
 
 
 _WRITERS: Final = NodeWriters(
@@ -203,23 +203,23 @@ _WRITERS: Final = NodeWriters(
         Not: lambda w, node: w.false(node.operand),
         And: lambda w, node: _joined(" and ", map(w.true, node.operands)),
         Or: lambda w, node: _joined(" or ", map(w.true, node.operands)),
-        Comparison: partial(tests.comparison, wanted=True),
-        Between: partial(tests.between, wanted=True),
-        In: partial(tests.is_in, wanted=True),
-        Like: partial(tests.like, wanted=True),
+        Comparison: partial(tests.comparison, truth=True),
+        Between: partial(tests.between, truth=True),
+        In: partial(tests.is_in, truth=True),
+        Like: partial(tests.like, truth=True),
         Affix: tests.affix,
-        IsNull: partial(tests.null, wanted=True),
+        IsNull: partial(tests.null, truth=True),
         Call: _true_call,
     },
     false={
         Not: lambda w, node: w.true(node.operand),
         And: lambda w, node: _joined(" or ", map(w.false, node.operands)),
         Or: lambda w, node: _joined(" and ", map(w.false, node.operands)),
-        Comparison: partial(tests.comparison, wanted=False),
-        Between: partial(tests.between, wanted=False),
-        In: partial(tests.is_in, wanted=False),
-        Like: partial(tests.like, wanted=False),
-        IsNull: partial(tests.null, wanted=False),
+        Comparison: partial(tests.comparison, truth=False),
+        Between: partial(tests.between, truth=False),
+        In: partial(tests.is_in, truth=False),
+        Like: partial(tests.like, truth=False),
+        IsNull: partial(tests.null, truth=False),
         Call: _false_call,
     },
     value={

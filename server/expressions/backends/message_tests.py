@@ -4,7 +4,7 @@ A test of a field against literals is inlined for the types that the literals ma
 values, including NULL, are passed to the function of `semantics`. The inlined test must have the
 same result as that function, so it is limited to literals for which Python's own comparison agrees.
 
-Each test has two writers: one for the bool "it is true" or "it is false", selected by `wanted`, and
+Each test has two writers: one for the bool "it is true" or "it is false", selected by `truth`, and
 one for its value, which may be None.
 """
 
@@ -39,161 +39,161 @@ _ABOVE_EMPTY: Final = frozenset({"=", ">", ">="})
 _AFFIXES: Final = {"BEGINS WITH": semantics.begins_with, "ENDS WITH": semantics.ends_with}
 
 
-def comparison(w: SourceBuilder, node: Comparison, *, wanted: bool) -> str:
+def comparison(builder: SourceBuilder, node: Comparison, *, truth: bool) -> str:
     """Write `left operator right`."""
     sign, left, right = node.operator, node.left, node.right
     if isinstance(left, Literal):
         sign, left, right = MIRRORED[sign], right, left
     if isinstance(left, Literal) and isinstance(right, Literal):
-        return str(semantics.COMPARATORS[sign](left.value, right.value) is wanted)
+        return str(semantics.COMPARATORS[sign](left.value, right.value) is truth)
     if isinstance(left, Identifier) and isinstance(right, Literal):
         value = right.value
         if isinstance(value, int | float) and _exact_number(right):
-            return _field_and_number(w, sign, left, value, wanted=wanted)
+            return _field_and_number(builder, sign, left, value, truth=truth)
         if isinstance(value, str) and value and (value.isascii() or sign in ("=", "!=")):
-            return _field_and_text(w, sign, left, value, wanted=wanted)
-    general = w.name(semantics.COMPARATORS[sign])
-    return f"({general}({w.value(left)}, {w.value(right)}) is {wanted})"
+            return _field_and_text(builder, sign, left, value, truth=truth)
+    general = builder.name(semantics.COMPARATORS[sign])
+    return f"({general}({builder.value(left)}, {builder.value(right)}) is {truth})"
 
 
 def _field_and_number(
-    w: SourceBuilder, sign: str, field: Identifier, number: float, *, wanted: bool
+    builder: SourceBuilder, sign: str, field: Identifier, number: float, *, truth: bool
 ) -> str:
-    read, local = w.local(field)
-    literal = w.constant(number)
+    read, local = builder.local(field)
+    literal = builder.constant(number)
     test = f"{local} {_PYTHON[sign]} {literal}"
-    otherwise = f"{w.name(semantics.WITH_NUMBER[sign])}({local}, {literal}) is {wanted}"
+    otherwise = f"{builder.name(semantics.WITH_NUMBER[sign])}({local}, {literal}) is {truth}"
     likely = type(number).__name__
-    return _numeric_or(read, local, test if wanted else f"not {test}", otherwise, likely=likely)
+    return _numeric_or(read, local, test if truth else f"not {test}", otherwise, likely=likely)
 
 
 def _field_and_text(
-    w: SourceBuilder, sign: str, field: Identifier, text: str, *, wanted: bool
+    builder: SourceBuilder, sign: str, field: Identifier, text: str, *, truth: bool
 ) -> str:
-    read, local = w.local(field)
-    literal = w.constant(text)
+    read, local = builder.local(field)
+    literal = builder.constant(text)
     test = f"{local} {_PYTHON[sign]} {literal}"
-    test = test if wanted else f"not {test}"
-    if (sign in _ABOVE_EMPTY) != wanted:
+    test = test if truth else f"not {test}"
+    if (sign in _ABOVE_EMPTY) != truth:
         test += f" and {local} != ''"
     number = numeral(text)
     if number is None:
-        otherwise = f"{w.name(semantics.COMPARATORS[sign])}({local}, {literal})"
+        otherwise = f"{builder.name(semantics.COMPARATORS[sign])}({local}, {literal})"
     else:
-        general = w.name(semantics.WITH_NUMERAL[sign])
-        otherwise = f"{general}({local}, {literal}, {w.constant(number)})"
-    return f"({test} if type{read} is str else {otherwise} is {wanted})"
+        general = builder.name(semantics.WITH_NUMERAL[sign])
+        otherwise = f"{general}({local}, {literal}, {builder.constant(number)})"
+    return f"({test} if type{read} is str else {otherwise} is {truth})"
 
 
-def comparison_value(w: SourceBuilder, node: Comparison) -> str:
+def comparison_value(builder: SourceBuilder, node: Comparison) -> str:
     """Write `left operator right`, as a value."""
-    general = w.name(semantics.COMPARATORS[node.operator])
-    return f"{general}({w.value(node.left)}, {w.value(node.right)})"
+    general = builder.name(semantics.COMPARATORS[node.operator])
+    return f"{general}({builder.value(node.left)}, {builder.value(node.right)})"
 
 
-def between(w: SourceBuilder, node: Between, *, wanted: bool) -> str:
+def between(builder: SourceBuilder, node: Between, *, truth: bool) -> str:
     """Write `operand BETWEEN low AND high`."""
     operand, low, high = node.operand, node.low, node.high
     if not (isinstance(operand, Identifier) and _exact_number(low) and _exact_number(high)):
-        return f"({between_value(w, node)} is {wanted})"
-    read, local = w.local(operand)
-    least, most = w.value(low), w.value(high)
-    test = f"{least} <= {local} <= {most}"
-    otherwise = f"{w.name(semantics.between)}({local}, {least}, {most}) is {wanted}"
-    return _numeric_or(read, local, test if wanted else f"not {test}", otherwise, likely="int")
+        return f"({between_value(builder, node)} is {truth})"
+    read, local = builder.local(operand)
+    lowest, highest = builder.value(low), builder.value(high)
+    test = f"{lowest} <= {local} <= {highest}"
+    otherwise = f"{builder.name(semantics.between)}({local}, {lowest}, {highest}) is {truth}"
+    return _numeric_or(read, local, test if truth else f"not {test}", otherwise, likely="int")
 
 
-def between_value(w: SourceBuilder, node: Between) -> str:
+def between_value(builder: SourceBuilder, node: Between) -> str:
     """Write `operand BETWEEN low AND high`, as a value."""
-    arguments = ", ".join(w.value(child) for child in node.children())
-    return f"{w.name(semantics.between)}({arguments})"
+    arguments = ", ".join(builder.value(child) for child in node.children())
+    return f"{builder.name(semantics.between)}({arguments})"
 
 
-def is_in(w: SourceBuilder, node: In, *, wanted: bool) -> str:
+def is_in(builder: SourceBuilder, node: In, *, truth: bool) -> str:
     """Write `operand IN (items)`."""
     members = _members(node)
     if members is None or not isinstance(node.operand, Identifier):
-        return f"({in_value(w, node)} is {wanted})"
-    if members.has_null and not wanted:
+        return f"({in_value(builder, node)} is {truth})"
+    if members.has_null and not truth:
         return "False"
-    read, local = w.local(node.operand)
-    otherwise = f"{w.constant(members.contains)}({local}) is {wanted}"
+    read, local = builder.local(node.operand)
+    otherwise = f"{builder.constant(members.contains)}({local}) is {truth}"
     if members.only_texts:
-        test = f"{local} in {w.constant(members.texts)}"
-        test = test if wanted else f"not {test} and {local} != ''"
+        test = f"{local} in {builder.constant(members.texts)}"
+        test = test if truth else f"not {test} and {local} != ''"
         return f"({test} if type{read} is str else {otherwise})"
     if members.only_numbers:
-        test = f"{local} in {w.constant(members.numbers)}"
-        return _numeric_or(read, local, test if wanted else f"not {test}", otherwise, likely="int")
-    return f"({w.constant(members.contains)}({w.value(node.operand)}) is {wanted})"
+        test = f"{local} in {builder.constant(members.numbers)}"
+        return _numeric_or(read, local, test if truth else f"not {test}", otherwise, likely="int")
+    return f"({builder.constant(members.contains)}({builder.value(node.operand)}) is {truth})"
 
 
-def in_value(w: SourceBuilder, node: In) -> str:
+def in_value(builder: SourceBuilder, node: In) -> str:
     """Write `operand IN (items)`, as a value."""
     members = _members(node)
-    operand = w.value(node.operand)
+    operand = builder.value(node.operand)
     if members is not None:
-        return f"{w.constant(members.contains)}({operand})"
-    items = ", ".join(w.value(item) for item in node.items)
-    return f"{w.name(semantics.is_in)}({operand}, ({items},))"
+        return f"{builder.constant(members.contains)}({operand})"
+    items = ", ".join(builder.value(item) for item in node.items)
+    return f"{builder.name(semantics.is_in)}({operand}, ({items},))"
 
 
-def like(w: SourceBuilder, node: Like, *, wanted: bool) -> str:
+def like(builder: SourceBuilder, node: Like, *, truth: bool) -> str:
     """Write `operand LIKE pattern`."""
     if not isinstance(node.operand, Identifier):
-        return f"({like_value(w, node)} is {wanted})"
-    read, local = w.local(node.operand)
-    matches = w.constant(matcher(node.pattern, w.search_counter))
-    test = f"{matches}({local}) is {wanted}"
-    otherwise = f"{w.name(semantics.like)}({local}, {matches}) is {wanted}"
+        return f"({like_value(builder, node)} is {truth})"
+    read, local = builder.local(node.operand)
+    matches = builder.constant(matcher(node.pattern, builder.search_counter))
+    test = f"{matches}({local}) is {truth}"
+    otherwise = f"{builder.name(semantics.like)}({local}, {matches}) is {truth}"
     return f"({test} if type{read} is str and {local} else {otherwise})"
 
 
-def like_value(w: SourceBuilder, node: Like) -> str:
+def like_value(builder: SourceBuilder, node: Like) -> str:
     """Write `operand LIKE pattern`, as a value."""
-    matches = w.constant(matcher(node.pattern, w.search_counter))
-    return f"{w.name(semantics.like)}({w.value(node.operand)}, {matches})"
+    matches = builder.constant(matcher(node.pattern, builder.search_counter))
+    return f"{builder.name(semantics.like)}({builder.value(node.operand)}, {matches})"
 
 
-def affix(w: SourceBuilder, node: Affix) -> str:
+def affix(builder: SourceBuilder, node: Affix) -> str:
     """Write `operand BEGINS WITH (items)` or `operand ENDS WITH (items)`, as a test for true."""
     items = [item.value for item in node.items if isinstance(item, Literal)]
     affixes = tuple(text for item in items if (text := semantics.text(item)) is not None)
     literal = len(items) == len(node.items) and "".join(affixes).isascii()
     if not (isinstance(node.operand, Identifier) and literal):
-        return f"({affix_value(w, node)} is True)"
-    read, local = w.local(node.operand)
-    given = w.constant(affixes)
+        return f"({affix_value(builder, node)} is True)"
+    read, local = builder.local(node.operand)
+    constant = builder.constant(affixes)
     method = "startswith" if node.operator == "BEGINS WITH" else "endswith"
     return (
-        f"({local}.{method}({given}) if type{read} is str and {local}"
-        f" else {w.name(_AFFIXES[node.operator])}({local}, {given}) is True)"
+        f"({local}.{method}({constant}) if type{read} is str and {local}"
+        f" else {builder.name(_AFFIXES[node.operator])}({local}, {constant}) is True)"
     )
 
 
-def affix_value(w: SourceBuilder, node: Affix) -> str:
+def affix_value(builder: SourceBuilder, node: Affix) -> str:
     """Write `operand BEGINS WITH (items)` or `operand ENDS WITH (items)`, as a value."""
-    items = ", ".join(w.value(item) for item in node.items)
-    return f"{w.name(_AFFIXES[node.operator])}({w.value(node.operand)}, ({items},))"
+    items = ", ".join(builder.value(item) for item in node.items)
+    return f"{builder.name(_AFFIXES[node.operator])}({builder.value(node.operand)}, ({items},))"
 
 
-def null(w: SourceBuilder, node: IsNull, *, wanted: bool) -> str:
+def null(builder: SourceBuilder, node: IsNull, *, truth: bool) -> str:
     """Write `operand IS NULL`."""
     if not isinstance(node.operand, Identifier):
-        return f"({null_value(w, node)} is {wanted})"
-    read, local = w.local(node.operand)
-    test = f"{w.name(semantics.is_null)}({local}) is {wanted}"
-    return f"({test} if not {read} or type({local}) is list else {not wanted})"
+        return f"({null_value(builder, node)} is {truth})"
+    read, local = builder.local(node.operand)
+    test = f"{builder.name(semantics.is_null)}({local}) is {truth}"
+    return f"({test} if not {read} or type({local}) is list else {not truth})"
 
 
-def null_value(w: SourceBuilder, node: IsNull) -> str:
+def null_value(builder: SourceBuilder, node: IsNull) -> str:
     """Write `operand IS NULL`, as a value."""
-    return f"{w.name(semantics.is_null)}({w.value(node.operand)})"
+    return f"{builder.name(semantics.is_null)}({builder.value(node.operand)})"
 
 
-def nan_value(w: SourceBuilder, node: IsNan) -> str:
+def nan_value(builder: SourceBuilder, node: IsNan) -> str:
     """Write `operand IS NAN`, as a value."""
-    return f"{w.name(semantics.is_nan)}({w.value(node.operand)})"
+    return f"{builder.name(semantics.is_nan)}({builder.value(node.operand)})"
 
 
 def _exact_number(node: Expr) -> bool:
@@ -204,8 +204,8 @@ def _exact_number(node: Expr) -> bool:
 
 def _numeric_or(read: str, local: str, test: str, otherwise: str, *, likely: str) -> str:
     """Write a test that is inlined for integers and doubles, the likely type first."""
-    other = "int" if likely == "float" else "float"
-    return f"({test} if type{read} is {likely} or type({local}) is {other} else {otherwise})"
+    unlikely = "int" if likely == "float" else "float"
+    return f"({test} if type{read} is {likely} or type({local}) is {unlikely} else {otherwise})"
 
 
 def _members(node: In) -> LiteralSet | None:

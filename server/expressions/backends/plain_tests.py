@@ -38,13 +38,13 @@ _NEGATED: Final = {
 
 def plain_tests(expr: Expr) -> Sequence[LiteralTest] | None:
     """Return the tests of a filter; None if it has any other term."""
-    found: list[LiteralTest] = []
+    literal_tests: list[LiteralTest] = []
     for term in conjuncts(expr):
         tests = _tests(term)
         if not tests:
             return None
-        found += tests
-    return found
+        literal_tests += tests
+    return literal_tests
 
 
 def _tests(term: Expr) -> list[LiteralTest]:

@@ -79,7 +79,7 @@ class SourceBuilder:
         self._slot_indexes: Mapping[Any, int] = (
             layout
             if isinstance(layout, Mapping)
-            else {slot: place for place, slot in enumerate(layout)}
+            else {slot: index for index, slot in enumerate(layout)}
         )
         self._shared: dict[Hashable, str] = {}
         self._constants: list[object] = []
@@ -124,9 +124,9 @@ class SourceBuilder:
         """Return a name in the source for an object that expressions share."""
         return self._shared.setdefault(shared, f"s{len(self._shared)}")
 
-    def constant(self, own: object) -> str:
+    def constant(self, value: object) -> str:
         """Return a name in the source for a constant of this expression alone."""
-        self._constants.append(own)
+        self._constants.append(value)
         return f"k{len(self._constants) - 1}"
 
     def slot(self, node: Identifier | Aggregate) -> str:
@@ -136,8 +136,8 @@ class SourceBuilder:
 
     def local(self, node: Identifier) -> tuple[str, str]:
         """Return source that reads a field into a local variable, and the variable's name."""
-        place = self._slot_indexes[node.reference]
-        return f"(x{place} := v[{place}])", f"x{place}"
+        index = self._slot_indexes[node.reference]
+        return f"(x{index} := v[{index}])", f"x{index}"
 
     def _write(
         self, writers: Mapping[type[Expr], NodeWriter], node: Expr, otherwise: NodeWriter | None
@@ -163,11 +163,12 @@ class SourceBuilder:
 
 def _make(source: str, shared: tuple[Hashable, ...]) -> Callable[..., Any]:
     """Return the factory that a source defines: it takes the constants and returns the function."""
-    names: dict[str, Any] = {f"s{number}": thing for number, thing in enumerate(shared)}
+    names: dict[str, Any] = {f"s{number}": value for number, value in enumerate(shared)}
     # The source consists of our own templates only; fields enter it as indexes.
     exec(source, names)  # noqa: S102  # see above
-    made: Callable[..., Any] = names.pop("make")  # else its globals would refer back to it: a cycle
-    return made
+    # Removed from its own globals, which would refer back to it otherwise: a cycle.
+    factory: Callable[..., Any] = names.pop("make")
+    return factory
 
 
 _made: Final = lru_cache(maxsize=1024)(_make)
@@ -176,9 +177,9 @@ NodeWriter: TypeAlias = Callable[[SourceBuilder, Any], str]
 """Writes the source for one kind of node."""
 
 
-def _value_is_true(w: SourceBuilder, node: Expr) -> str:
-    return f"({w.name(semantics.truth)}({w.value(node)}) is True)"
+def _value_is_true(builder: SourceBuilder, node: Expr) -> str:
+    return f"({builder.name(semantics.truth)}({builder.value(node)}) is True)"
 
 
-def _value_is_false(w: SourceBuilder, node: Expr) -> str:
-    return f"({w.name(semantics.truth)}({w.value(node)}) is False)"
+def _value_is_false(builder: SourceBuilder, node: Expr) -> str:
+    return f"({builder.name(semantics.truth)}({builder.value(node)}) is False)"

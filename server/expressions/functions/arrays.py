@@ -14,7 +14,7 @@ from server.message_types.base import Value
 _SECTION = "Arrays"
 
 
-def _known(array: Value) -> list[Value]:
+def _non_null(array: Value) -> list[Value]:
     return [element for element in elements(array) if element is not None and element != ""]
 
 
@@ -25,8 +25,8 @@ def _count(array: Value) -> int:
 
 
 def _sum(array: Value) -> Value:
-    known = _known(array)
-    return reduce(semantics.add, known[1:], semantics.number(known[0])) if known else None
+    values = _non_null(array)
+    return reduce(semantics.add, values[1:], semantics.number(values[0])) if values else None
 
 
 def _to_string(array: Value, delimiter: Value, replacement: Value) -> str | None:

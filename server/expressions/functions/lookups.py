@@ -81,13 +81,13 @@ def _path(text: str) -> Path:
 
 def declared_lookups(modules: Iterable[ModuleSpec]) -> list[ValueLookup]:
     """Return the lookups that the modules of a configuration declare, without invalid ones."""
-    found: list[ValueLookup] = []
+    lookups: list[ValueLookup] = []
     for module in modules:
         if module.library_name == EXPERIMENTAL_MODULE:
             for text in module.options.all(LOOKUP_OPTION):
                 with contextlib.suppress(ValueError):  # the check of the configuration reports it
-                    found.append(parse_lookup(text))
-    return found
+                    lookups.append(parse_lookup(text))
+    return lookups
 
 
 def null_lookup(_lookup: ValueLookup, _keys: tuple[str, ...]) -> Value:

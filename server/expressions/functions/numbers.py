@@ -61,7 +61,7 @@ def _absolute(value: NumberArgument) -> NumberArgument:
     return bounded(abs(value)) if isinstance(value, int) else abs(value)
 
 
-def _whole(function: Callable[[float], int]) -> Callable[[NumberArgument], NumberArgument]:
+def _rounding(function: Callable[[float], int]) -> Callable[[NumberArgument], NumberArgument]:
     """Return a rounding function that keeps integers, NaN, infinities, and the type double."""
 
     def apply(value: NumberArgument) -> NumberArgument:
@@ -152,10 +152,10 @@ FUNCTIONS: Final = (
         (_INTEGER,),
     ),
     Function(
-        "CEILING", _SECTION, "The least whole number not below.", _whole(math.ceil), (_NUMBER,)
+        "CEILING", _SECTION, "The least whole number not below.", _rounding(math.ceil), (_NUMBER,)
     ),
     Function(
-        "FLOOR", _SECTION, "The greatest whole number not above.", _whole(math.floor), (_NUMBER,)
+        "FLOOR", _SECTION, "The greatest whole number not above.", _rounding(math.floor), (_NUMBER,)
     ),
     Function("SIGN", _SECTION, "-1, 0 or 1.", _sign, (_NUMBER,)),
     Function(

@@ -91,8 +91,8 @@ class Function:
 
     def parameter(self, index: int) -> Parameter | None:
         """Return the parameter at an index, from 0; None beyond the last."""
-        given = self.parameters + self.optional
-        return given[index] if index < len(given) else self.variadic
+        parameters = self.parameters + self.optional
+        return parameters[index] if index < len(parameters) else self.variadic
 
     def bind(self, count: int) -> Implementation:
         """Return the implementation for a number of arguments, with their conversions.
@@ -185,8 +185,8 @@ class Functions(Mapping[str, Function]):
 
     def __getitem__(self, name: str) -> Function:
         """Return the function of a name in upper case, or of an older spelling."""
-        found = self.by_name.get(name)
-        return self.by_name[ALIASES.get(name, name)] if found is None else found
+        function = self.by_name.get(name)
+        return self.by_name[ALIASES.get(name, name)] if function is None else function
 
     def __iter__(self) -> Iterator[str]:
         """Return an iterator over the names, without older spellings."""
@@ -198,9 +198,9 @@ class Functions(Mapping[str, Function]):
 
     def with_functions(self, functions: Iterable[Function]) -> Functions:
         """Return this registry with more functions; one of a known name replaces the other."""
-        more = {function.name: function for function in functions}
-        absent = {name: module for name, module in self.absent.items() if name not in more}
-        return Functions(MappingProxyType({**self.by_name, **more}), MappingProxyType(absent))
+        added = {function.name: function for function in functions}
+        absent = {name: module for name, module in self.absent.items() if name not in added}
+        return Functions(MappingProxyType({**self.by_name, **added}), MappingProxyType(absent))
 
     def with_absent(self, absent: Mapping[str, str]) -> Functions:
         """Return this registry with the modules of functions that it lacks: names to modules."""

@@ -19,7 +19,7 @@ TimestampClock: TypeAlias = Callable[[], float]
 LEGACY_MODULE: Final = "libamps_udf_legacy_compatibility.so"
 
 _TEXT, _NUMBER = Parameter.TEXT, Parameter.NUMBER
-_LONGEST: Final = 128
+_MAX_RESULT_LENGTH: Final = 128
 """Maximum length of a result of STRFTIME, in bytes."""
 _FRACTION: Final = re.compile(r"%(%|f|03f)")
 _ABBREVIATED: Final = {
@@ -58,7 +58,7 @@ def _strftime(pattern: bytes, timestamp: float) -> str | None:
     }
     expanded = _FRACTION.sub(lambda match: fractions[match[1]], bytes_to_text(pattern))
     formatted = time.strftime(expanded, moment.timetuple())
-    return bytes_to_text(text_to_bytes(formatted)[:_LONGEST])
+    return bytes_to_text(text_to_bytes(formatted)[:_MAX_RESULT_LENGTH])
 
 
 def _strptime(text: bytes, pattern: bytes) -> float | None:

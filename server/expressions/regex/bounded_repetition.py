@@ -49,8 +49,8 @@ def bound_repetitions(source: bytes) -> bytes | None:
 
 def _in_blocks(part: re.Match[bytes]) -> bytes:
     atom, count, kind = part["atom"], part["count"], part["kind"]
-    least = {b"*": b"", b"+": atom}.get(count) if len(count) == 1 else atom + count[:-2] + b"}"
-    if kind == b"?" or least is None:
+    required = {b"*": b"", b"+": atom}.get(count) if len(count) == 1 else atom + count[:-2] + b"}"
+    if kind == b"?" or required is None:
         return part[0]
     blocks = b"(?:%b{%d})*%b%b{0,%d}%b" % (atom, _BLOCK, kind, atom, _BLOCK - 1, kind)
-    return b"(?:" + least + blocks + b")"
+    return b"(?:" + required + blocks + b")"

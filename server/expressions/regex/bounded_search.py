@@ -48,11 +48,11 @@ _HURRIED: Final = 1 / 4
 _FOR_ALL_MATCHES: Final = 5
 """The factor of the time limit for a search for all matches."""
 
-_BRIEF: Final = 20_000
+_SHORT_STEPS: Final = 20_000
 _THOROUGH: Final = 60_000
 """Short steps of the first call, in addition to some for each position."""
 
-_HOPE: Final = 1.5
+_OVERRUN_FACTOR: Final = 1.5
 """The expected time of a call may be this multiple of the time left, as most calls end earlier."""
 
 _MIN_SECONDS: Final = 0.000_01
@@ -60,7 +60,7 @@ _MIN_SECONDS: Final = 0.000_01
 _STEP: Final = 4
 """Sizes of windows and limits are powers of this, so that few forms are compiled."""
 
-_FEWEST_STEPS: Final = _STEP**2
+_MIN_STEPS: Final = _STEP**2
 _MAX_WINDOW_SIZE: Final = _STEP**7
 _WINDOW_OF_SHORT_STEPS: Final = _STEP**6
 
@@ -71,13 +71,13 @@ _UNICODE: Final = re.compile(rb"\A(?:\(\*(?:UTF|UCP)\))+")
 """Verbs at the beginning of an expression, which must stay before any prefix."""
 
 _PREFIX: Final = re.compile(rb"(\(\?i\))?([\w/:@#,;=\"'<>&%!~ -]+)(?![*?+{])")
-_HARD_TO_TELL: Final = re.compile(rb"\||\(\?[a-zA-Z]*[msx]|\\Q")
+_UNDETERMINED_STARTS: Final = re.compile(rb"\||\(\?[a-zA-Z]*[msx]|\\Q")
 """Syntax for which the positions where matches begin are not determined."""
 
 _ONE_BEGINNING: Final = re.compile(rb"(\(\?i\))?(\^(?![*?+{])|\\A)")
 _LINES: Final = re.compile(rb"(\(\?i\))?\.\*(?!\+)")
 _REPEATED: Final = re.compile(rb"[*+]|\{(?!\d\d?\})")
-_REPEATING: Final = re.compile(rb"\)[*+{]|\\[1-9gkRX]|\(\?(P[=>]|&|[-+R0-9])")
+_REPEATED_GROUPS: Final = re.compile(rb"\)[*+{]|\\[1-9gkRX]|\(\?(P[=>]|&|[-+R0-9])")
 """Repeated groups, and references to a group or to a text that it has matched."""
 
 _Beginnings: TypeAlias = Callable[[bytes, int], Iterator[int]]
@@ -102,8 +102,8 @@ class BoundedSearch:
     __slots__ = ("_has_short_steps", "_options", "_patterns", "_source", "_start_positions")
 
     def __init__(self, source: bytes, options: bytes) -> None:
-        rest = _UNICODE.sub(b"", source, count=1)
-        verbs, source = source[: len(source) - len(rest)], rest
+        remainder = _UNICODE.sub(b"", source, count=1)
+        verbs, source = source[: len(source) - len(remainder)], remainder
         if PREFIX_SENSITIVE_SYNTAX.search(source):
             raise SearchLimitError
         short = None if verbs and not source.isascii() else bound_repetitions(source)
@@ -135,18 +135,18 @@ class BoundedSearch:
     ) -> pcre2.Match | None:
         for at in beginnings(attempt.octets, start):
             attempt.check_time_limit()
-            found = self._try_position(attempt, at)
-            if found is not None:
-                return found
+            match = self._try_position(attempt, at)
+            if match is not None:
+                return match
         return None
 
     def _search_in_short_steps(self, attempt: SearchAttempt, start: int) -> pcre2.Match | None:
         window = _WINDOW_OF_SHORT_STEPS
         for at in range(start, len(attempt.octets) + 1, window + 1):
             attempt.check_time_limit()
-            found = self._match_in_short_steps(window, attempt, at)
-            if found is not None:
-                return found
+            match = self._match_in_short_steps(window, attempt, at)
+            if match is not None:
+                return match
         return None
 
     def _match_in_short_steps(
@@ -160,11 +160,11 @@ class BoundedSearch:
                 return self._match(window, steps, attempt, at)
             except SearchLimitError:
                 after = attempt.seconds_left
-                times = _HOPE * max(after, 0.0) / max(before - after, _MIN_SECONDS)
-                more = min(int(times), attempt.max_steps // steps).bit_length() - 1
-                if more < 1:
+                times = _OVERRUN_FACTOR * max(after, 0.0) / max(before - after, _MIN_SECONDS)
+                doublings = min(int(times), attempt.max_steps // steps).bit_length() - 1
+                if doublings < 1:
                     raise
-                steps <<= more
+                steps <<= doublings
 
     def _search_windows(self, attempt: SearchAttempt, start: int) -> pcre2.Match | None:
         at, window = start, attempt.max_window
@@ -172,16 +172,16 @@ class BoundedSearch:
             attempt.check_time_limit()
             try:
                 if not window:
-                    found = self._try_position(attempt, at)
+                    match = self._try_position(attempt, at)
                 else:
-                    found = self._match(window, attempt.steps, attempt, at)
+                    match = self._match(window, attempt.steps, attempt, at)
             except SearchLimitError:
                 if not window:
                     raise
                 window //= _STEP
                 continue
-            if found is not None:
-                return found
+            if match is not None:
+                return match
             at += window + 1
             window = min(max(window, 1) * _STEP, attempt.max_window)
         return None
@@ -222,8 +222,6 @@ class SearchAttempt:
         hurried: allow less time; the search is not retried if that is not enough.
 
     Attributes:
-        octets: see above.
-        is_thorough: see above.
         steps: limit of one call, so that it takes about 1 ms if each step scans the whole text.
         short_steps: limit of the first call if steps are short.
         max_steps: limit of the calls that follow if the first one was not enough.
@@ -254,7 +252,7 @@ class SearchAttempt:
         self.is_thorough = is_thorough
         size = len(octets)
         self.steps = _power(_SCANNED * (_STEP if is_thorough else 1) // size)
-        self.short_steps = 2 * _WINDOW_OF_SHORT_STEPS + (_THOROUGH if is_thorough else _BRIEF)
+        self.short_steps = 2 * _WINDOW_OF_SHORT_STEPS + (_THOROUGH if is_thorough else _SHORT_STEPS)
         self.max_steps = 2 * _STEP * max(self.short_steps, size)
         self.max_window = min(self.steps // _STEP, _MAX_WINDOW_SIZE)
         self._cpu_limit_s = _SECONDS + size * _SECONDS_PER_BYTE
@@ -288,12 +286,12 @@ def is_bounded(source: bytes) -> bool:
     """Return whether the expression can scan much of a text only if it has matched by then."""
     repeated = len(_REPEATED.findall(source))
     ends_with_it = repeated == 1 and source.endswith((b"*", b"+"))
-    return (not repeated or ends_with_it) and _REPEATING.search(source) is None
+    return (not repeated or ends_with_it) and _REPEATED_GROUPS.search(source) is None
 
 
 def _power(number: int) -> int:
-    """Return the highest power of `_STEP` not above a number, and at least `_FEWEST_STEPS`."""
-    power = _FEWEST_STEPS
+    """Return the highest power of `_STEP` not above a number, and at least `_MIN_STEPS`."""
+    power = _MIN_STEPS
     while power * _STEP <= number:
         power *= _STEP
     return power
@@ -301,7 +299,7 @@ def _power(number: int) -> int:
 
 def _beginnings(source: bytes) -> _Beginnings | None:
     """Return the positions where matches may begin, or None if they are not determined."""
-    if _HARD_TO_TELL.search(source):
+    if _UNDETERMINED_STARTS.search(source):
         return None
     if _ONE_BEGINNING.match(source):
         return lambda _, start: iter(() if start else (0,))
@@ -311,7 +309,7 @@ def _beginnings(source: bytes) -> _Beginnings | None:
     if prefix is None:
         return None
     folds, text = bool(prefix[1]), prefix[2]
-    return lambda octets, start: _places(octets, text, start, folds=folds)
+    return lambda octets, start: _text_positions(octets, text, start, folds=folds)
 
 
 def _lines(octets: bytes, start: int) -> Iterator[int]:
@@ -320,7 +318,7 @@ def _lines(octets: bytes, start: int) -> Iterator[int]:
         yield start
 
 
-def _places(octets: bytes, text: bytes, start: int, *, folds: bool) -> Iterator[int]:
+def _text_positions(octets: bytes, text: bytes, start: int, *, folds: bool) -> Iterator[int]:
     if folds:
         octets, text = octets.lower(), text.lower()
     at = octets.find(text, start)

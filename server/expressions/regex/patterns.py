@@ -15,7 +15,7 @@ counts that once. So the product is limited, steps times the length of the text;
 searched piece by piece (server/expressions/regex/bounded_search.py).
 
 Most searches need far less. So the first attempt is brief; if that is not enough, the search is a
-long one and is charged to the allowed effort (server/expressions/regex/budget.py).
+long one and is charged to the search budget (server/expressions/regex/budget.py).
 
 Source: AMPS User Guide, LIKE Operator; Regular Expressions; Raw Strings.
 """
@@ -45,7 +45,7 @@ from server.util.encoding import bytes_to_text, text_to_bytes
 
 Matcher: TypeAlias = Callable[[str], bool | None]
 
-_GIVEN_UP: Final = (pcre2.LibraryError, SearchLimitError)
+_LIMIT_ERRORS: Final = (pcre2.LibraryError, SearchLimitError)
 _DEPTH: Final = b"(*LIMIT_DEPTH=100000)"
 
 _BRIEF_SEARCH: Final = 6
@@ -82,7 +82,7 @@ class Regex:
         steps: step limit of a thorough search.
         search_counter: counts long searches; None to leave them uncounted.
 
-    The methods raise TooCostlyError if a search is long and the effort is used up.
+    The methods raise TooCostlyError if a search is long and the budget is used up.
     """
 
     __slots__ = (
@@ -112,7 +112,7 @@ class Regex:
         """Return the first match within a text; None if there is none or a limit is reached."""
         try:
             match = self._search(text_to_bytes(text))
-        except _GIVEN_UP:
+        except _LIMIT_ERRORS:
             return None
         return None if match is None else bytes_to_text(match[0])
 
@@ -120,18 +120,18 @@ class Regex:
         """Return whether there is a match anywhere in a text; None if a limit is reached."""
         try:
             return self._search(text_to_bytes(text)) is not None
-        except _GIVEN_UP:
+        except _LIMIT_ERRORS:
             return None
 
-    def match_name(self, text: str, effort: SearchCounter) -> bool | None:
+    def match_name(self, text: str, search_counter: SearchCounter) -> bool | None:
         """Return whether there is a match anywhere in a name; None if a limit is reached.
 
         Args:
             text: the name, which is short.
-            effort: counts long searches, instead of the effort passed to the constructor.
+            search_counter: counts long searches, instead of the counter passed to the constructor.
 
         Raises:
-            TooCostlyError: a long search is needed and the effort is used up.
+            TooCostlyError: a long search is needed and the budget is used up.
         """
         octets = text_to_bytes(text)
         for size in (_BRIEF_DECISION, _QUICK_DECISION):
@@ -139,7 +139,7 @@ class Regex:
                 return self._quick_pattern(octets, size).search(octets) is not None
             except pcre2.LibraryError:
                 if size == _BRIEF_DECISION:
-                    effort.spend()
+                    search_counter.spend()
         thorough = self._thorough_pattern(octets)
         try:
             return None if thorough is None else thorough.match(octets) is not None
@@ -162,7 +162,7 @@ class Regex:
                 matches -= 1
                 if room < 0 or not matches:
                     return None
-        except _GIVEN_UP:
+        except _LIMIT_ERRORS:
             return text
         parts.append(octets[end:])
         return bytes_to_text(b"".join(parts))
@@ -177,7 +177,7 @@ class Regex:
             if self._is_single_search(octets):
                 return self._quick_pattern(octets, _BRIEF_SEARCH).search(octets)
             return self._search_long(SearchAttempt(octets, hurried=self._is_hurried(octets)), 0)
-        except _GIVEN_UP:  # a limit was reached, or (*UTF) met bytes that are not UTF-8
+        except _LIMIT_ERRORS:  # a limit was reached, or (*UTF) met bytes that are not UTF-8
             self._charge_search(octets)
         return self._search_thoroughly(octets, 0)
 
@@ -219,17 +219,17 @@ class Regex:
         end, searches, attempt = 0, _THOROUGH_SEARCHES, SearchAttempt(octets, matches=True)
         while end <= len(octets):
             try:
-                found = self._search_long(attempt, end)
-            except _GIVEN_UP:
+                match = self._search_long(attempt, end)
+            except _LIMIT_ERRORS:
                 self._charge_search(octets)
                 searches -= 1
                 if not searches:
                     raise
-                found = self._search_long(SearchAttempt(octets, is_thorough=True), end)
-            if found is None:
+                match = self._search_long(SearchAttempt(octets, is_thorough=True), end)
+            if match is None:
                 return
-            yield found
-            end = found.end() + (found.end() == found.start())
+            yield match
+            end = match.end() + (match.end() == match.start())
 
     def _matches_at_once(self, octets: bytes) -> Iterator[pcre2.Match]:
         end, searches, size = 0, _THOROUGH_SEARCHES, _BRIEF_SEARCH
@@ -243,12 +243,12 @@ class Regex:
                     size = _QUICK_SEARCH
                     self._charge_search(octets)
                     continue
-                found = self._search_thoroughly(octets, end)
+                long_match = self._search_thoroughly(octets, end)
                 searches -= 1
-                if found is None or found.end() == end or not searches:
+                if long_match is None or long_match.end() == end or not searches:
                     raise
-                end = found.end()
-                yield found
+                end = long_match.end()
+                yield long_match
             else:
                 return
 
@@ -265,26 +265,28 @@ class Regex:
         return quick
 
     def _thorough_pattern(self, octets: bytes) -> pcre2.Pattern | None:
-        most = self._steps
+        max_steps = self._steps
         if not self._is_bounded:
-            most = min(most, 10 ** len(str(_SCANNED_THOROUGHLY // max(len(octets), 1))))
-        if most not in self._thorough and not PREFIX_SENSITIVE_SYNTAX.search(self._source):
-            limit = b"(*LIMIT_MATCH=%d)" % most
+            max_steps = min(max_steps, 10 ** len(str(_SCANNED_THOROUGHLY // max(len(octets), 1))))
+        if max_steps not in self._thorough and not PREFIX_SENSITIVE_SYNTAX.search(self._source):
+            limit = b"(*LIMIT_MATCH=%d)" % max_steps
             source = limit + _DEPTH + b"(?s:.*?)\\K(?:" + self._source + b")"
             try:
-                self._thorough[most] = pcre2.compile(source, jit=False)
+                self._thorough[max_steps] = pcre2.compile(source, jit=False)
             except pcre2.PatternError:  # a comment at its end hides the parenthesis
                 return None
-        return self._thorough.get(most)
+        return self._thorough.get(max_steps)
 
 
-def compile_pattern(pattern: Pattern, text: str = "", effort: SearchCounter | None = None) -> Regex:
+def compile_pattern(
+    pattern: Pattern, text: str = "", search_counter: SearchCounter | None = None
+) -> Regex:
     """Compile a pattern.
 
     Args:
         pattern: the node.
         text: the expression that it is part of, for the error.
-        effort: counts long searches.
+        search_counter: counts long searches.
 
     Raises:
         ExpressionError: PCRE2 does not accept the pattern, or the pattern sets limits.
@@ -292,20 +294,20 @@ def compile_pattern(pattern: Pattern, text: str = "", effort: SearchCounter | No
     try:
         if pattern.is_quoted:
             return _compile(_quoted(pattern.text))
-        return compile_regex(pattern.text, effort=effort)
+        return compile_regex(pattern.text, search_counter=search_counter)
     except RegexPatternError as refusal:
         raise ExpressionError(str(refusal), pattern.position, text) from None
 
 
 def compile_regex(
-    pattern: str, steps: int = _THOROUGH_STEPS, effort: SearchCounter | None = None
+    pattern: str, steps: int = _THOROUGH_STEPS, search_counter: SearchCounter | None = None
 ) -> Regex:
     """Compile a regular expression from an untrusted source, so that its searches end.
 
     Args:
         pattern: the expression.
         steps: step limit of a thorough search.
-        effort: counts long searches.
+        search_counter: counts long searches.
 
     Raises:
         RegexPatternError: PCRE2 does not accept the expression, or the expression sets limits.
@@ -313,7 +315,7 @@ def compile_regex(
     problem = limit_error(pattern)
     if problem is not None:
         raise RegexPatternError(problem)
-    return _compile(text_to_bytes(pattern), steps, effort)
+    return _compile(text_to_bytes(pattern), steps, search_counter)
 
 
 def _quoted(text: str) -> bytes:
@@ -322,10 +324,10 @@ def _quoted(text: str) -> bytes:
 
 
 def _compile(
-    source: bytes, steps: int = _THOROUGH_STEPS, effort: SearchCounter | None = None
+    source: bytes, steps: int = _THOROUGH_STEPS, search_counter: SearchCounter | None = None
 ) -> Regex:
     try:
-        return Regex(source, steps, effort)
+        return Regex(source, steps, search_counter)
     except pcre2.PatternError as error:
         reason = str(error).rpartition("; ")[2]
         raise RegexPatternError(f"not a regular expression that PCRE2 accepts: {reason}") from None
@@ -340,18 +342,18 @@ def searches(expr: Expr) -> int:
     )
 
 
-def matcher(pattern: Pattern, effort: SearchCounter | None = None) -> Matcher:
+def matcher(pattern: Pattern, search_counter: SearchCounter | None = None) -> Matcher:
     """Return the test of LIKE: true if the pattern matches anywhere in a text, which is not empty.
 
     Args:
         pattern: the node.
-        effort: counts long searches; the test raises TooCostlyError when it is used up.
+        search_counter: counts long searches; the test raises TooCostlyError when it is used up.
     """
     if pattern.is_quoted and pattern.text.isascii():
         return _contains(pattern.text)
     simple = _LITERAL.fullmatch(pattern.text)
     if pattern.is_quoted or simple is None:
-        return compile_pattern(pattern, effort=effort).has_match
+        return compile_pattern(pattern, search_counter=search_counter).has_match
     start, literal, end = simple.groups()
     if start and end:
         endings = (literal, literal + "\n")

@@ -3,7 +3,7 @@
 A substring search is far quicker than a regular expression, and texts can be indexed. The needle is
 a run of characters that stands outside of all groups, and that no quantifier makes optional. An
 expression with options, verbs or alternatives outside of groups counts as one without a needle, and
-so does one with syntax that this module does not know.
+so does one with syntax that this module does not support.
 
 Source: pcre2pattern(3).
 """
@@ -13,7 +13,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-_LONGEST: Final = 1024
+_MAX_PATTERN_LENGTH: Final = 1024
 """Maximum length of an expression that is analysed, in characters."""
 
 _PART: Final = re.compile(
@@ -34,9 +34,9 @@ def needle(pattern: str) -> str:
     Args:
         pattern: an expression that PCRE2 accepts.
     """
-    if len(pattern) > _LONGEST:
+    if len(pattern) > _MAX_PATTERN_LENGTH:
         return ""
-    runs = [""]
+    literals = [""]
     depth = end = 0
     for part in _PART.finditer(pattern):
         kind, start, end = part.lastgroup, end, part.end()
@@ -46,9 +46,9 @@ def needle(pattern: str) -> str:
         if kind == "alternative" and not depth:
             return ""
         if kind in ("literal", "escaped") and not depth:
-            runs[-1] += part[kind]
+            literals[-1] += part[kind]
             continue
         if kind == "count":
-            runs[-1] = runs[-1][:-1]
-        runs.append("")
-    return max(runs, key=len) if end == len(pattern) else ""
+            literals[-1] = literals[-1][:-1]
+        literals.append("")
+    return max(literals, key=len) if end == len(pattern) else ""

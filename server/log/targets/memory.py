@@ -62,8 +62,8 @@ class MemoryTarget(LogTarget):
             ):
                 self._size_bytes -= len(self._entries.popleft().line.text)
             followers = tuple(self._followers)
-        for tell in followers:
-            tell()
+        for follower in followers:
+            follower()
 
     def entries_after(self, number: int) -> list[MemoryLogEntry]:
         """Return the entries after one, as far as they are kept.
@@ -72,22 +72,22 @@ class MemoryTarget(LogTarget):
             number: of the entry; 0 for all.
         """
         with self._lock:
-            return [kept for kept in self._entries if kept.number > number]
+            return [entry for entry in self._entries if entry.number > number]
 
-    def add_follower(self, tell: Callable[[], None]) -> Callable[[], None]:
+    def add_follower(self, follower: Callable[[], None]) -> Callable[[], None]:
         """Register a callback for new entries.
 
         Args:
-            tell: called on the writer's thread; it must not block.
+            follower: called on the writer's thread; it must not block.
 
         Returns:
             A function that removes the callback.
         """
         with self._lock:
-            self._followers.add(tell)
+            self._followers.add(follower)
 
         def stop() -> None:
             with self._lock:
-                self._followers.discard(tell)
+                self._followers.discard(follower)
 
         return stop

@@ -148,9 +148,8 @@ def _repair(path: str) -> int:
     stream = GzipStream(os.open(repaired, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, FILE_MODE))
     size, last = 0, b"\n"
     try:
-        with contextlib.suppress(
-            zlib.error, EOFError
-        ):  # everything before the damage has been copied
+        # On an error, everything before the damage has been copied.
+        with contextlib.suppress(zlib.error, EOFError):
             for data in _decompressed(path):
                 stream.write(data)
                 size += len(data)

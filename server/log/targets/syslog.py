@@ -54,7 +54,7 @@ MAX_TEXT: Final = 32 * 1024
 """Maximum bytes sent of an entry; a datagram socket accepts a message whole or not at all."""
 
 _CUT: Final = b" [cut]"
-_PATIENCE_SECONDS: Final = 1.0
+_SEND_TIMEOUT_S: Final = 1.0
 """Timeout per message for a daemon that does not read."""
 
 
@@ -138,7 +138,7 @@ class SyslogTarget(LogTarget):
 
     def _connect(self) -> socket.socket:
         connection = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
-        connection.settimeout(_PATIENCE_SECONDS)
+        connection.settimeout(_SEND_TIMEOUT_S)
         try:
             connection.connect(self._address)
         except OSError:
@@ -151,11 +151,11 @@ class SyslogTarget(LogTarget):
 def _options(spec: LogTargetSpec, problems: Problems) -> frozenset[str]:
     for option in spec.options:
         if option not in OPTIONS:
-            known = ", ".join(sorted(OPTIONS))
+            options = ", ".join(sorted(OPTIONS))
             problems.error(
                 spec,
                 "Target/Options",
-                f"'{option}' is not a syslog option; expected some of {known}",
+                f"'{option}' is not a syslog option; expected some of {options}",
             )
     return OPTIONS & set(spec.options)
 
@@ -163,9 +163,11 @@ def _options(spec: LogTargetSpec, problems: Problems) -> frozenset[str]:
 def _facility(spec: LogTargetSpec, problems: Problems) -> int:
     name = spec.facility or DEFAULT_FACILITY
     if name not in FACILITIES:
-        known = ", ".join(FACILITIES)
+        facilities = ", ".join(FACILITIES)
         problems.error(
-            spec, "Target/Facility", f"'{name}' is not a syslog facility; expected one of {known}"
+            spec,
+            "Target/Facility",
+            f"'{name}' is not a syslog facility; expected one of {facilities}",
         )
     return FACILITIES.get(name, syslog.LOG_USER)
 

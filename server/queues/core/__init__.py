@@ -5,53 +5,55 @@ journal; the core identifies messages by their txids and bookmarks, and reads bo
 the `FilterMatcher` that it is given. Timestamps are arguments, in microseconds since 1970, as in
 the journal.
 
-Terms. A message that enters a queue gets a *place*, its number in the queue. A *mark* is a bookmark
-as two numbers. A *consumer* is a subscription, with one backlog over all queues that it matches;
-its *slot* is its state in one queue. A *lease* assigns messages to a consumer until a deadline. A
-*source* supplies consumers that have the same filter, a *scan* finds messages for sources. A
-*barrier* blocks the messages after it until all messages before it have left the queue.
+Terms. A message that enters a queue gets a *place*, its number in the queue. A *bookmark* is a
+`PublisherSequence` here: two numbers. A *consumer* is a subscription, with one backlog over all
+queues that it matches; its *slot* is its state in one queue. A *lease* assigns messages to a
+consumer until a deadline. A *source* supplies consumers that have the same filter, a *scan* finds
+messages for sources. A *barrier* blocks the messages after it until all messages before it have
+left the queue.
 
 Integration
 -----------
 
-    queue = Queue(settings_of(spec), matching=make_matching, owner=instance_name)
+    queue = Queue(settings_of(spec), make_matcher, owner=instance_name)
 
 Messages. When entries of an underlying topic are applied (in log order, once stored), and their
 bodies match the queue's Filter, `queue.lifecycle.enqueue(txids, times, client, sequences, details)`
 appends a batch of one publisher. Pass `details` only if there are any: a queue without expressions
 gets none, and no body is parsed. Cache recent bodies by txid, and read the others from the journal.
 
-Consumers. Create a `Consumer(name, client, requested)` per subscription, and call
-`queue.attach(consumer, filter)` for every queue that it matches; then `consumer.limit` is the
-effective backlog for the ack. When a subscription is replaced: `consumer.request(n)`, and `attach`
-again with the new filter (leases stay); `retire` at queues that the new topic does not match.
-`detach` on unsubscribe and disconnect. A filter is any hashable value that `FilterMatcher`
-understands, equal for equal filters; filters that differ by user (entitlement) must not be equal. A
-`FilterMatcher` is created per scan: a `FilterSet` does it.
+Consumers. Create a `Consumer(name, client, requested_backlog)` per subscription, and call
+`queue.attach(consumer, filter)` for every queue that it matches; after that, `consumer.max_backlog`
+is the effective backlog for the ack. When a subscription is replaced:
+`consumer.set_requested_backlog(n)`, and `attach` again with the new filter (leases stay); `retire`
+at queues that the new topic does not match. `detach` on unsubscribe and disconnect. A filter is any
+hashable value that `FilterMatcher` understands, equal for equal filters; filters that differ by
+user (entitlement) must not be equal. A `FilterMatcher` is created per scan: a `FilterSet` does it.
 
-Delivery. After every possible change, and at `queue.next_moment`, call `queue.deliver(now)`, once
+Delivery. After every possible change, and at `queue.next_deadline`, call `queue.deliver(now)`, once
 per scheduling round of the engine rather than once per message. Each delivery that it returns
 batches many messages. While `queue.is_behind`, call again soon, between other work. When
 `FilterMatcher` raises `UnmatchedError`, nothing is lost and `queue.is_stalled`: retry later.
 
-Acknowledgements. `parse_bookmarks` reads a list of bookmarks, `queue.acknowledge(marks, now,
-client, way, delay)` applies it. For acknowledgements by key or filter, find the places
-(`inspection`) and call `acknowledge_places`. `extend` prolongs leases. The result lists refusals
-with their reasons.
+Acknowledgements. `parse_bookmarks` reads a list of bookmarks, `queue.acknowledge(bookmarks, now,
+client, outcome, delay)` applies it. For acknowledgements by key or filter, find the places
+(`inspection`) and call `acknowledge_places`. `extend_leases` prolongs leases. The result lists
+refusals with their reasons.
 
-The journal. After every call that may change state, record the events of `queue.take_events()`, in
+The journal. After every call that may change state, record the events of `queue.drain_events()`, in
 that order and before any later event; `encode(event)` is the body. Under at-most-once, no message
 that `deliver` returned may be sent before its `Sent` event is stored; likewise a `persisted` ack
 for an acknowledgement waits for its event. For each message, an `Expired` event has the data that
-actions and dead letters need. Recovery: `restore_deferred`, `lifecycle.enqueue` and `replay`
+actions and dead letters need. Recovery: `restore_early_acks`, `lifecycle.enqueue` and `replay`
 entries in log order from `oldest_txid` on, `finish_recovery(now)`. Leases end with the process: all
 messages that were not acknowledged are delivered again.
 
-TargetQueueDepth. While `queue.lifecycle.wanted`, read that many messages of the queue from the log,
-from `lifecycle.resume_txid` on, and pass them to `lifecycle.admit`.
+TargetQueueDepth. While `lifecycle.refill_count` is not 0, read that many messages of the queue from
+the log, from `lifecycle.resume_txid` on, and pass them to `lifecycle.enqueue_inactive`.
 
 Between instances. If several instances share a queue, each of them has all messages, and delivers
-those that it owns. See `sharing`, which asks other instances for messages and hands messages on.
+those that it owns. See `ownership_transfer`, which requests messages from other instances, and
+transfers messages to them.
 
 Sources: AMPS User Guide, Message Queues; Configuring Queues in a SOW. Our extensions: order per
 key, delays of cancelled messages, counts that survive restarts, extension of leases.

@@ -45,7 +45,7 @@ HAS_LEFT: Final = "the message has left the queue"
 NOT_LEASED: Final = "the message is not leased"
 LEASED_ELSEWHERE: Final = "the message is leased to another client"
 IS_BARRIER: Final = "the message is a barrier, which needs no acknowledgement"
-NOT_HERE: Final = "the message is not in the queue"
+NOT_IN_QUEUE: Final = "the message is not in the queue"
 
 
 class AckProcessor:
@@ -53,7 +53,7 @@ class AckProcessor:
 
     Args:
         lifecycle: the messages of the queue.
-        may_arrive: tells whether a message that is not here may still arrive.
+        may_arrive: returns whether a message that is not here may still arrive.
     """
 
     def __init__(
@@ -65,44 +65,46 @@ class AckProcessor:
 
     def acknowledge(
         self,
-        marks: Sequence[PublisherSequence],
+        bookmarks: Sequence[PublisherSequence],
         now: int,
         client: Hashable = None,
-        way: AckOutcome = AckOutcome.DONE,
+        outcome: AckOutcome = AckOutcome.DONE,
         delay: int | None = None,
     ) -> AckResult:
         """Acknowledge messages by their bookmarks.
 
         Args:
-            marks: the bookmarks.
+            bookmarks: the bookmarks.
             now: the current time.
             client: the client that acknowledges; None for the server itself, which is unrestricted.
-            way: whether the messages are done, cancelled or expired.
+            outcome: whether the messages are done, cancelled or expired.
             delay: microseconds before cancelled messages are available again; None for the delay
                 that the queue is configured with.
         """
         result = AckResult()
         entries = self._lifecycle.entries
         places: list[int] = []
-        if not self._settings.keyed and (way is AckOutcome.DONE or self._settings.at_most_once):
+        if not self._settings.keyed and (outcome is AckOutcome.DONE or self._settings.at_most_once):
             holder = client if self._settings.strict else None
-            done, marks = acknowledge_leased(self._lifecycle, marks, holder, now)
-            result.affected_count = len(done)
-            if done and not self._settings.at_most_once:
-                self._lifecycle.events.append(Acked(now, done))
-        for mark in marks:
-            place = entries.find(mark)
+            acknowledged, bookmarks = acknowledge_leased(self._lifecycle, bookmarks, holder, now)
+            result.affected_count = len(acknowledged)
+            if acknowledged and not self._settings.at_most_once:
+                self._lifecycle.events.append(Acked(now, acknowledged))
+        for bookmark in bookmarks:
+            place = entries.find(bookmark)
             if place is not None and entries.state(place) != GONE:
                 places.append(place)
-            elif way is AckOutcome.DONE and self._may_arrive(mark):
-                result.deferred_bookmarks.append(mark)
+            elif outcome is AckOutcome.DONE and self._may_arrive(bookmark):
+                result.deferred_bookmarks.append(bookmark)
             else:
-                result.refusals.append((mark, HAS_LEFT if entries.has_arrived(mark) else NOT_HERE))
+                result.refusals.append(
+                    (bookmark, HAS_LEFT if entries.has_arrived(bookmark) else NOT_IN_QUEUE)
+                )
         if result.deferred_bookmarks:
             self._lifecycle.early_acks.add(result.deferred_bookmarks, now)
             self._lifecycle.events.append(Deferred(now, result.deferred_bookmarks))
         if places:
-            self._acknowledge(places, now, client, way, delay, result)
+            self._acknowledge(places, now, client, outcome, delay, result)
         self._lifecycle.flush(now)
         return result
 
@@ -111,7 +113,7 @@ class AckProcessor:
         places: Iterable[int],
         now: int,
         client: Hashable = None,
-        way: AckOutcome = AckOutcome.DONE,
+        outcome: AckOutcome = AckOutcome.DONE,
         delay: int | None = None,
     ) -> AckResult:
         """Acknowledge messages that were found by key or filter. See `acknowledge`.
@@ -120,8 +122,8 @@ class AckProcessor:
         """
         result = AckResult()
         entries = self._lifecycle.entries
-        there = [place for place in places if entries.state(place) not in (GONE, SENT)]
-        self._acknowledge(there, now, client, way, delay, result)
+        present = [place for place in places if entries.state(place) not in (GONE, SENT)]
+        self._acknowledge(present, now, client, outcome, delay, result)
         self._lifecycle.flush(now)
         return result
 
@@ -137,44 +139,46 @@ class AckProcessor:
         places: Iterable[int],
         now: int,
         client: Hashable,
-        way: AckOutcome,
+        outcome: AckOutcome,
         delay: int | None,
         result: AckResult,
     ) -> None:
         lifecycle = self._lifecycle
         entries = lifecycle.entries
         if self._settings.at_most_once:
-            way = AckOutcome.DONE
-        done: list[PublisherSequence] = []
-        kept: list[tuple[PublisherSequence, int, int]] = []
+            outcome = AckOutcome.DONE
+        acknowledged: list[PublisherSequence] = []
+        cancelled: list[tuple[PublisherSequence, int, int]] = []
         for place in dict.fromkeys(places):
-            state, mark = entries.state(place), entries.bookmark(place)
+            state, bookmark = entries.state(place), entries.bookmark(place)
             if state == GONE:  # it expired when the one before it left
                 continue
-            reason = self._refusal_reason(place, state, client, way)
+            reason = self._refusal_reason(place, state, client, outcome)
             if reason is not None:
-                result.refusals.append((mark, reason))
+                result.refusals.append((bookmark, reason))
                 continue
             result.affected_count += 1
-            if way is AckOutcome.EXPIRE:
+            if outcome is AckOutcome.EXPIRE:
                 self._expire(place)
-            elif way is AckOutcome.CANCEL:
-                cancels, until, is_kept = self._cancel(place, now, delay)
+            elif outcome is AckOutcome.CANCEL:
+                cancels, retry_at, is_kept = self._cancel(place, now, delay)
                 if is_kept:
-                    kept.append((mark, cancels, until))
+                    cancelled.append((bookmark, cancels, retry_at))
             else:
                 self._remove_acknowledged(place)
                 if state != SENT:
-                    done.append(mark)
-        if done:
-            lifecycle.events.append(Acked(now, done))
-        if kept:
-            lifecycle.counters.cancelled += len(kept)
-            marks, counts, moments = (list(column) for column in zip(*kept, strict=True))
-            lifecycle.events.append(Cancelled(now, marks, counts, moments))
+                    acknowledged.append(bookmark)
+        if acknowledged:
+            lifecycle.events.append(Acked(now, acknowledged))
+        if cancelled:
+            lifecycle.counters.cancelled += len(cancelled)
+            bookmarks, counts, retry_times = (
+                list(column) for column in zip(*cancelled, strict=True)
+            )
+            lifecycle.events.append(Cancelled(now, bookmarks, counts, retry_times))
 
     def _refusal_reason(
-        self, place: int, state: int, client: Hashable, way: AckOutcome
+        self, place: int, state: int, client: Hashable, outcome: AckOutcome
     ) -> str | None:
         """Return why an acknowledgement has no effect on a message; None if it has one."""
         if state == BARRIER:
@@ -183,7 +187,7 @@ class AckProcessor:
             lease = self._lifecycle.leases.by_place[place]
             if lease.slot.consumer.client != client:
                 return LEASED_ELSEWHERE
-        if way is AckOutcome.CANCEL and state != LEASED:
+        if outcome is AckOutcome.CANCEL and state != LEASED:
             return NOT_LEASED
         return None
 
@@ -213,30 +217,30 @@ class AckProcessor:
         lease = lifecycle.leases.by_place[place]
         lifecycle.end_lease(place)
         cancels = lifecycle.get_or_create_attempts(place).cancels + 1
-        until = now + (self._settings.retry_after(cancels) if delay is None else delay)
-        return cancels, until, lifecycle.return_message(place, lease, now, until)
+        retry_at = now + (self._settings.retry_after(cancels) if delay is None else delay)
+        return cancels, retry_at, lifecycle.return_message(place, lease, now, retry_at)
 
     def extend_leases(
-        self, marks: Iterable[PublisherSequence], until: int, now: int, client: Hashable = None
+        self, bookmarks: Iterable[PublisherSequence], until: int, now: int, client: Hashable = None
     ) -> AckResult:
         """Change the end of leases.
 
         Args:
-            marks: bookmarks of leased messages.
+            bookmarks: bookmarks of leased messages.
             until: the new end, in microseconds since 1970.
             now: the current time.
-            client: the client that asks; it can extend only its own leases. None for the server.
+            client: the requesting client; it can extend only its own leases. None for the server.
         """
         result = AckResult()
         lifecycle = self._lifecycle
         extended: dict[ConsumerSlot, list[int]] = {}
-        for mark in marks:
-            place = lifecycle.entries.find(mark)
+        for bookmark in bookmarks:
+            place = lifecycle.entries.find(bookmark)
             lease = None if place is None else lifecycle.leases.by_place.get(place)
             if place is None or lease is None or lease.expires_at is None:
-                result.refusals.append((mark, NOT_LEASED))
+                result.refusals.append((bookmark, NOT_LEASED))
             elif client is not None and lease.slot.consumer.client != client:
-                result.refusals.append((mark, LEASED_ELSEWHERE))
+                result.refusals.append((bookmark, LEASED_ELSEWHERE))
             else:
                 extended.setdefault(lease.slot, []).append(place)
         for slot, places in extended.items():

@@ -24,13 +24,13 @@ from server.queues.core.events import PublisherSequence
 NOWHERE: Final = -1
 """The place of no message."""
 
-_SOME: Final = 1024
+_MIN_COMPACTED: Final = 1024
 _MARK: Final = re.compile(r"\s*(\d{1,20})\|(\d{1,20})\|[0-9TZ.]*\s*", re.ASCII)
 _CLIENT: Final = re.compile(r"(\d{1,20})\|", re.ASCII)
 _PAIR: Final = re.compile(r"(\d+)\|(\d+)\|", re.ASCII)
 _LIST: Final = re.compile(r"\d{1,20}\|\d{1,19}\|(?:,\d{1,20}\|\d{1,19}\|)*", re.ASCII)
 """The usual form of lists, which is parsed in one step."""
-_LARGEST: Final = 2**64 - 1
+_MAX_UINT64: Final = 2**64 - 1
 
 
 class PublisherIndex:
@@ -40,7 +40,7 @@ class PublisherIndex:
         client_hash: its client hash.
         number: identifies the publisher in columns.
         removed_count: entries that have left the queue and are still in the arrays.
-        max_removed: limit of these before `compact` is called.
+        max_removed: the limit of `removed_count`, beyond which `compact` is called.
         last_sequence: the highest sequence number that has arrived here, -1 if there is none.
     """
 
@@ -63,7 +63,7 @@ class PublisherIndex:
         self._places = array("Q")
         self._unordered_places: dict[int, int] = {}
         self.removed_count = 0
-        self.max_removed = _SOME
+        self.max_removed = _MIN_COMPACTED
 
     @property
     def is_idle(self) -> bool:
@@ -72,7 +72,7 @@ class PublisherIndex:
 
     def extend(self, sequences: Sequence[int], first_place: int) -> None:
         """Append entries at consecutive places."""
-        if sequences[0] <= self.last_sequence or not _rises(sequences):
+        if sequences[0] <= self.last_sequence or not _is_ascending(sequences):
             self._append_each(sequences, first_place)
             return
         self._sequences.extend(sequences)
@@ -95,10 +95,10 @@ class PublisherIndex:
             guess = len(sequences) - 1 - (self.last_sequence - sequence)
             if 0 <= guess < len(sequences) and sequences[guess] == sequence:
                 return self._places[guess]
-            if sequence <= _LARGEST:
-                found = bisect_left(sequences, sequence)
-                if found < len(sequences) and sequences[found] == sequence:
-                    return self._places[found]
+            if sequence <= _MAX_UINT64:
+                index = bisect_left(sequences, sequence)
+                if index < len(sequences) and sequences[index] == sequence:
+                    return self._places[index]
         return self._unordered_places.get(sequence) if self._unordered_places else None
 
     def find_all(self, sequences: list[int]) -> Sequence[int]:
@@ -107,52 +107,52 @@ class PublisherIndex:
         They are a range if they are consecutive.
         """
         own, places = self._sequences, self._places
-        ahead = (
-            len(own) - 1 - self.last_sequence
-        )  # index of a number minus the number, without gaps
+        # index of a number minus the number, without gaps
+        index_offset = len(own) - 1 - self.last_sequence
         first, last = min(sequences), max(sequences)
         if (
-            first + ahead < 0
+            first + index_offset < 0
             or last > self.last_sequence
-            or own[first + ahead] != first
-            or own[last + ahead] != last  # otherwise there is no gap between, as numbers ascend
+            or own[first + index_offset] != first
+            or own[last + index_offset]
+            != last  # otherwise there is no gap between, as numbers ascend
         ):
-            found = map(self.find, sequences)
-            return [NOWHERE if place is None else place for place in found]
-        shift = places[first + ahead] - first
-        if places[last + ahead] != last + shift:
-            return [places[sequence + ahead] for sequence in sequences]
-        alike = range(first, last + 1)
-        if len(sequences) == len(alike) and sequences == list(alike):
-            return range(first + shift, last + 1 + shift)
-        return [sequence + shift for sequence in sequences]
+            places_found = map(self.find, sequences)
+            return [NOWHERE if place is None else place for place in places_found]
+        place_offset = places[first + index_offset] - first
+        if places[last + index_offset] != last + place_offset:
+            return [places[sequence + index_offset] for sequence in sequences]
+        consecutive = range(first, last + 1)
+        if len(sequences) == len(consecutive) and sequences == list(consecutive):
+            return range(first + place_offset, last + 1 + place_offset)
+        return [sequence + place_offset for sequence in sequences]
 
-    def compact(self, is_there: Callable[[int], bool], oldest: int) -> None:
+    def compact(self, is_present: Callable[[int], bool], oldest: int) -> None:
         """Drop the entries that have left the queue, if they are the larger part.
 
         Args:
-            is_there: tells whether the message at a place has not left.
+            is_present: returns whether the message at a place has not left.
             oldest: all messages at places before it have left; these are the majority.
         """
-        before = bisect_left(self._places, oldest)
-        del self._sequences[:before], self._places[:before]
-        self.removed_count -= before
+        removed_prefix = bisect_left(self._places, oldest)
+        del self._sequences[:removed_prefix], self._places[:removed_prefix]
+        self.removed_count -= removed_prefix
         size = len(self._sequences) + len(self._unordered_places)
         if 2 * self.removed_count > size:
-            kept = [index for index, place in enumerate(self._places) if is_there(place)]
+            kept = [index for index, place in enumerate(self._places) if is_present(place)]
             self._sequences = array("Q", map(self._sequences.__getitem__, kept))
             self._places = array("Q", map(self._places.__getitem__, kept))
             self._unordered_places = {
                 sequence: place
                 for sequence, place in self._unordered_places.items()
-                if is_there(place)
+                if is_present(place)
             }
             self.removed_count = 0
             size = len(kept) + len(self._unordered_places)
-        self.max_removed = max(size // 2, _SOME)
+        self.max_removed = max(size // 2, _MIN_COMPACTED)
 
 
-def _rises(sequences: Sequence[int]) -> bool:
+def _is_ascending(sequences: Sequence[int]) -> bool:
     if isinstance(sequences, range):
         return sequences.step > 0
     return all(map(int.__lt__, sequences, sequences[1:]))
@@ -168,35 +168,35 @@ def parse_bookmarks(text: str) -> tuple[list[PublisherSequence], list[str]]:
     if first is not None and text[-1] == "|" and text.isascii():  # perhaps all of one publisher
         numbers = text[first.end() : -1].split("|," + first[0])
         client = int(first[1])
-        if "".join(numbers).isdigit() and "" not in numbers and client <= _LARGEST:
+        if "".join(numbers).isdigit() and "" not in numbers and client <= _MAX_UINT64:
             sequences = list(map(int, numbers))
-            if max(sequences) <= _LARGEST:
+            if max(sequences) <= _MAX_UINT64:
                 return list(zip(repeat(client), sequences, strict=False)), []
     if _LIST.fullmatch(text) is not None:
         pairs = _PAIR.findall(text)
         clients = {client: int(client) for client in {client for client, _ in pairs}}
-        if max(clients.values()) <= _LARGEST:
+        if max(clients.values()) <= _MAX_UINT64:
             return [(clients[client], int(sequence)) for client, sequence in pairs], []
     return _parse_singly(text)
 
 
 def _parse_singly(text: str) -> tuple[list[PublisherSequence], list[str]]:
-    marks: list[PublisherSequence] = []
+    bookmarks: list[PublisherSequence] = []
     malformed: list[str] = []
     for part in text.split(","):
         match = _MARK.fullmatch(part)
         if match is not None:
             client, sequence = int(match[1]), int(match[2])
-            if client <= _LARGEST and sequence <= _LARGEST:
-                marks.append((client, sequence))
+            if client <= _MAX_UINT64 and sequence <= _MAX_UINT64:
+                bookmarks.append((client, sequence))
                 continue
         if part.strip() or not text.strip():
             malformed.append(part.strip())
-    return marks, malformed
+    return bookmarks, malformed
 
 
-def duplicate_bookmarks(marks: Sequence[PublisherSequence]) -> list[PublisherSequence]:
+def duplicate_bookmarks(bookmarks: Sequence[PublisherSequence]) -> list[PublisherSequence]:
     """Return the duplicates: each occurrence of a bookmark after its first."""
-    left = Counter(marks)
-    left.subtract(set(marks))
-    return list(left.elements())
+    remaining = Counter(bookmarks)
+    remaining.subtract(set(bookmarks))
+    return list(remaining.elements())

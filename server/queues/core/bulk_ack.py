@@ -1,6 +1,6 @@
 """Batch acknowledgement of leased messages.
 
-Nearly all acknowledgements are of consecutive messages of one publisher that one consumer has, so
+Nearly all acknowledgements are for consecutive messages of one publisher that one consumer has, so
 these are processed in batches where possible.
 
 Source: AMPS User Guide, Acknowledging Messages.
@@ -26,60 +26,60 @@ _SEQUENCE: Final = itemgetter(1)
 
 
 def acknowledge_leased(
-    lifecycle: MessageLifecycle, marks: Sequence[PublisherSequence], holder: Hashable, now: int
+    lifecycle: MessageLifecycle, bookmarks: Sequence[PublisherSequence], holder: Hashable, now: int
 ) -> tuple[list[PublisherSequence], list[PublisherSequence]]:
     """Acknowledge messages that consumers hold and that need no other processing.
 
     Args:
         lifecycle: the messages of the queue.
-        marks: the bookmarks.
+        bookmarks: the bookmarks.
         holder: the client that must have them, None for any.
         now: the current time.
 
     Returns:
         The bookmarks of messages that have left the queue, and those that need the slow path.
     """
-    done: list[PublisherSequence] = []
+    acknowledged: list[PublisherSequence] = []
     others: list[PublisherSequence] = []
-    for alike in _by_publisher(marks):
-        publisher = lifecycle.entries.find_publisher(alike[0][0])
+    for batch in _by_publisher(bookmarks):
+        publisher = lifecycle.entries.find_publisher(batch[0][0])
         if publisher is None:
-            others += alike
+            others += batch
         else:
-            others += _of_one_publisher(lifecycle, publisher, alike, holder, now, done)
-    return done, others
+            others += _of_one_publisher(lifecycle, publisher, batch, holder, now, acknowledged)
+    return acknowledged, others
 
 
 def _of_one_publisher(
     lifecycle: MessageLifecycle,
     publisher: PublisherIndex,
-    marks: Sequence[PublisherSequence],
+    bookmarks: Sequence[PublisherSequence],
     holder: Hashable,
     now: int,
-    done: list[PublisherSequence],
+    acknowledged: list[PublisherSequence],
 ) -> list[PublisherSequence]:
-    """Acknowledge messages of one publisher; append to `done`, return the other bookmarks."""
+    """Acknowledge messages of one publisher: append to `acknowledged`, return the others."""
     others: list[PublisherSequence] = []
-    sequences = list(map(_SEQUENCE, marks))
+    sequences = list(map(_SEQUENCE, bookmarks))
     if len(set(sequences)) < len(sequences):
-        others += duplicate_bookmarks(marks)
-        marks = list(dict.fromkeys(marks))
-        sequences = list(map(_SEQUENCE, marks))
+        others += duplicate_bookmarks(bookmarks)
+        bookmarks = list(dict.fromkeys(bookmarks))
+        sequences = list(map(_SEQUENCE, bookmarks))
     places = publisher.find_all(sequences)
     leases = lifecycle.leases.find_leases(places)
     start = 0
-    for slot, count in _seats(leases):
+    for slot, count in _by_slot(leases):
         stop = start + count
         if slot is None or (holder is not None and slot.consumer.client != holder):
-            others += marks[start:stop]
+            others += bookmarks[start:stop]
         else:
-            _finish(lifecycle, slot, publisher, places[start:stop], now)
-            done += marks[start:stop]
+            _remove_leased(lifecycle, slot, publisher, places[start:stop], now)
+            acknowledged += bookmarks[start:stop]
         start = stop
     return others
 
 
-def _finish(
+def _remove_leased(
     lifecycle: MessageLifecycle,
     slot: ConsumerSlot,
     publisher: PublisherIndex,
@@ -98,21 +98,21 @@ def _finish(
     lifecycle.forget_attempts(places)
 
 
-def _by_publisher(marks: Sequence[PublisherSequence]) -> Iterator[Sequence[PublisherSequence]]:
-    """Yield runs of bookmarks that have the same publisher."""
-    clients = list(map(_CLIENT, marks))
-    if marks and clients.count(clients[0]) == len(clients):  # nearly always
-        yield marks
+def _by_publisher(bookmarks: Sequence[PublisherSequence]) -> Iterator[Sequence[PublisherSequence]]:
+    """Yield batches of consecutive bookmarks that have the same publisher."""
+    clients = list(map(_CLIENT, bookmarks))
+    if bookmarks and clients.count(clients[0]) == len(clients):  # nearly always
+        yield bookmarks
         return
-    for _, alike in groupby(marks, _CLIENT):
-        yield list(alike)
+    for _, batch in groupby(bookmarks, _CLIENT):
+        yield list(batch)
 
 
-def _seats(leases: Sequence[Lease | None]) -> Iterator[tuple[ConsumerSlot | None, int]]:
-    """Yield runs of leases that have the same slot: the slot, and the length of the run."""
-    one = leases[0]
-    if one is not None and leases.count(one) == len(leases):  # nearly always
-        yield one.slot, len(leases)
+def _by_slot(leases: Sequence[Lease | None]) -> Iterator[tuple[ConsumerSlot | None, int]]:
+    """Yield the slot and the number of consecutive leases that have it."""
+    first = leases[0]
+    if first is not None and leases.count(first) == len(leases):  # nearly always
+        yield first.slot, len(leases)
         return
-    for slot, alike in groupby(None if lease is None else lease.slot for lease in leases):
-        yield slot, len(list(alike))
+    for slot, group in groupby(None if lease is None else lease.slot for lease in leases):
+        yield slot, len(list(group))

@@ -3,12 +3,12 @@
 Theory of operation. Every model has a key; the consumer with the least key is next:
 
     fast           the order in which they subscribed: the first that has room
-    round-robin    the turn in which they had their last message
+    round-robin    the number of the delivery that was their last
     proportional   messages held / backlog; ties are broken by the order in which they subscribed
 
 A heap has entries of all consumers with room, by their current keys. A slot refers to its current
 entry; its other entries in the heap are stale, and are dropped when they reach the top. After a
-change of its key or room, `look_again` must be called, which pushes a new entry.
+change of its key or room, `update_entry` must be called, which pushes a new entry.
 
 Source: AMPS User Guide, Delivery Fairness.
 """
@@ -21,10 +21,10 @@ from typing import Final, Literal
 
 from server.queues.core.consumers import ConsumerSlot, RotationEntry
 
-_SOME: Final = 64
+_MIN_COMPACTED: Final = 64
 
 
-def _fast(_seat: ConsumerSlot) -> float:
+def _fast(_slot: ConsumerSlot) -> float:
     return 0
 
 
@@ -70,7 +70,7 @@ class ConsumerRotation:
             self._heap[0] = slot.rotation_entry
             return
         heappush(self._heap, slot.rotation_entry)
-        if len(self._heap) > 2 * self._compacted_size + _SOME:
+        if len(self._heap) > 2 * self._compacted_size + _MIN_COMPACTED:
             self._heap = [entry for entry in self._heap if entry[2].rotation_entry is entry]
             heapify(self._heap)
             self._compacted_size = len(self._heap)
@@ -85,37 +85,43 @@ class ConsumerRotation:
             heappop(heap)
         return None
 
-    def assign_messages(self, places: range, turn: int) -> list[tuple[ConsumerSlot, Sequence[int]]]:
+    def assign_messages(
+        self, places: range, delivery_number: int
+    ) -> list[tuple[ConsumerSlot, Sequence[int]]]:
         """Assign adjacent messages to consumers, as far as these have room.
 
         Consumers' backlogs are charged message by message.
 
         Args:
-            places: of the messages.
-            turn: how many messages the queue has delivered before them.
+            places: the places of the messages.
+            delivery_number: how many messages the queue has delivered before them.
 
         Returns:
-            Consumers with their messages.
+            The consumers' slots with the places of their messages.
         """
         if self._key is _fast or len(self._heap) == 1:
-            return self._fill(places, turn)
-        return self._assign_each(places, turn)
+            return self._fill(places, delivery_number)
+        return self._assign_each(places, delivery_number)
 
-    def _fill(self, places: range, turn: int) -> list[tuple[ConsumerSlot, Sequence[int]]]:
+    def _fill(
+        self, places: range, delivery_number: int
+    ) -> list[tuple[ConsumerSlot, Sequence[int]]]:
         """Fill one consumer after the other, as far as each has room."""
         shares: list[tuple[ConsumerSlot, Sequence[int]]] = []
-        while places and (best := self.next_entry()) is not None:
-            slot = best[2]
-            part = places[: slot.free_backlog]
-            places = places[len(part) :]
-            turn += len(part)
-            slot.consumer.outstanding += len(part)
-            slot.last_delivery_number = turn
-            shares.append((slot, part))
+        while places and (entry := self.next_entry()) is not None:
+            slot = entry[2]
+            share = places[: slot.free_backlog]
+            places = places[len(share) :]
+            delivery_number += len(share)
+            slot.consumer.outstanding += len(share)
+            slot.last_delivery_number = delivery_number
+            shares.append((slot, share))
             self.update_entry(slot)
         return shares
 
-    def _assign_each(self, places: range, turn: int) -> list[tuple[ConsumerSlot, Sequence[int]]]:
+    def _assign_each(
+        self, places: range, delivery_number: int
+    ) -> list[tuple[ConsumerSlot, Sequence[int]]]:
         """Assign message by message."""
         shares: dict[ConsumerSlot, list[int]] = {}
         heap = self._heap
@@ -128,14 +134,14 @@ class ConsumerRotation:
             slot = heap[0][2]
             consumer = slot.consumer
             outstanding = consumer.outstanding = consumer.outstanding + 1
-            turn += 1
-            slot.last_delivery_number = turn
+            delivery_number += 1
+            slot.last_delivery_number = delivery_number
             if slot in shares:
                 shares[slot].append(place)
             else:
                 shares[slot] = [place]
             if outstanding < consumer.effective_backlog:
-                key = outstanding / consumer.max_backlog if is_proportional else turn
+                key = outstanding / consumer.max_backlog if is_proportional else delivery_number
                 slot.rotation_entry = (key, slot.serial, slot)
                 heapreplace(heap, slot.rotation_entry)
             else:

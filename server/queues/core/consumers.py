@@ -26,7 +26,7 @@ class Consumer:
         effective_backlog: the backlog in effect: `max_backlog`, or 0 while it is held back.
         outstanding: number of messages that it has not acknowledged.
         subscription: the subscription that it represents now, for the integration.
-        slots: one for each queue that it takes messages from, or still holds messages of.
+        slots: one for each queue from which it gets messages, or still holds some.
     """
 
     __slots__ = (
@@ -85,16 +85,17 @@ class ConsumerSlot:
     Attributes:
         consumer: the consumer.
         max_backlog: the queue's MaxPerSubscriptionBacklog.
-        on_room_change: callback that tells the queue that the consumer's room may have changed.
+        on_room_change: called when the consumer's room may have changed; notifies the queue.
         serial: its serial number, in order of creation.
         rotation_entry: its current entry in the heap of consumers with room (`ConsumerRotation`);
             None without room.
-        content_filter: the filter of the messages that it wants, None for all messages.
+        content_filter: the filter of its messages, None for all messages.
         is_active: whether it gets messages; if not, it only holds some.
         held_places: the places of messages that it has not acknowledged.
         places_to_return: places still to return to the queue before it is detached, if that is done
             in batches.
-        last_delivery_number: the time of its last message, in turns of the queue.
+        last_delivery_number: the number of messages that the queue had delivered when it got its
+            last one.
         delivered_count: number of messages delivered to it.
     """
 

@@ -7,7 +7,7 @@ with the same first message compete for it. So the cost of a message is proporti
 of sources that it matches.
 
 The common case has a fast path: while no consumer has a filter and messages have no priorities,
-messages that no scan has passed are adjacent, and are assigned in runs.
+messages that no scan has passed are adjacent, and are assigned in ranges.
 
 The heap of sources may have stale entries: for messages that are gone, and for sources without
 a consumer that has room. They are dropped when they reach the top. A source that has both a message
@@ -29,8 +29,8 @@ from server.queues.core.settings import QueueSettings
 from server.queues.core.sources import FilterMatcher, FilterScan, FilterSource, UnmatchedError
 from server.queues.core.states import AVAILABLE, LEASED, SENT
 
-_CHUNK: Final = 64
-"""Messages matched together: a step usually wants several, and few should be matched in vain."""
+_MATCH_BATCH_SIZE: Final = 64
+"""Messages matched together: a step usually needs several, and few should be matched in vain."""
 
 
 class DispatchBatch(NamedTuple):
@@ -53,6 +53,7 @@ class Dispatch:
     Args:
         settings: the configuration of the queue.
         make_matcher: creates a `FilterMatcher`.
+        on_room: called when a consumer may have room.
 
     Attributes:
         lifecycle: the messages; set before any other use.
@@ -94,8 +95,8 @@ class Dispatch:
         slot = self.slots.get(consumer)
         if slot is None:
             self._slots_created += 1
-            allowed = self._settings.max_per_subscription_backlog
-            slot = ConsumerSlot(consumer, allowed, self._slots_created, self._update_slot)
+            max_backlog = self._settings.max_per_subscription_backlog
+            slot = ConsumerSlot(consumer, max_backlog, self._slots_created, self._update_slot)
             slot.last_delivery_number = self._delivery_number
             self.slots[consumer] = slot
             consumer.slots.append(slot)
@@ -107,8 +108,8 @@ class Dispatch:
         source = self._sources.get(content_filter)
         if source is None:
             self._sources_created += 1
-            rota = ConsumerRotation(MODELS[self._settings.fairness])
-            source = FilterSource(content_filter, rota, self._sources_created)
+            rotation = ConsumerRotation(MODELS[self._settings.fairness])
+            source = FilterSource(content_filter, rotation, self._sources_created)
             self._sources[content_filter] = source
             self._find_or_add_scan(content_filter is not None).add(source)
         source.slot_count += 1
@@ -205,44 +206,47 @@ class Dispatch:
             return LAST
         return (lifecycle.barriers[0] if lifecycle.barriers else lifecycle.entries.end) - 1
 
-    def match_messages(self, effort: int) -> int:
+    def match_messages(self, limit: int) -> int:
         """Match messages for consumers that wait.
 
         Args:
-            effort: limit of messages to match.
+            limit: the maximum number of messages to match.
 
         Returns:
             The rest of the limit.
         """
         self.is_behind = self.is_stalled = False
         if self._has_fast_path:
-            return effort
+            return limit
         while not self.is_stalled:
             has_moved = False
             for scan in tuple(self.scans):
                 if scan not in self.scans:
                     continue  # it has been merged into another one
-                if effort <= 0 and scan.matcher is not None:
+                if limit <= 0 and scan.matcher is not None:
                     self.is_behind |= self._can_advance_scan(scan)
                     continue
-                before = scan.position
+                previous_position = scan.position
                 matched = self._advance_scan(
-                    scan, _CHUNK if scan.matcher is None else min(effort, _CHUNK)
+                    scan,
+                    _MATCH_BATCH_SIZE if scan.matcher is None else min(limit, _MATCH_BATCH_SIZE),
                 )
-                has_moved |= matched > 0 or scan.position != before
-                effort -= matched
+                has_moved |= matched > 0 or scan.position != previous_position
+                limit -= matched
             if not has_moved:
-                return effort
-            self.scans.append(self.scans.pop(0))  # rotate, so that each scan comes first in turn
-        return effort
+                return limit
+            self.scans.append(self.scans.pop(0))  # rotate, so that each scan is the first once
+        return limit
 
     def free_backlog_by_filter(self) -> dict[Hashable | None, int]:
         """Return the number of messages that consumers can take, by filter, without zeros."""
-        rooms: dict[Hashable | None, int] = {}
+        free_backlogs: dict[Hashable | None, int] = {}
         for slot in self.slots.values():
             if slot.is_active and slot.free_backlog > 0:
-                rooms[slot.content_filter] = rooms.get(slot.content_filter, 0) + slot.free_backlog
-        return rooms
+                free_backlogs[slot.content_filter] = (
+                    free_backlogs.get(slot.content_filter, 0) + slot.free_backlog
+                )
+        return free_backlogs
 
     @property
     def has_consumers(self) -> bool:
@@ -283,17 +287,17 @@ class Dispatch:
         """Advance a scan if consumers may wait for it; return how many messages it has matched."""
         ranks = scan.pop_rematches(limit, self._is_available)
         if not ranks and self._can_advance_scan(scan):
-            ahead = self._next_ahead(scan)
+            next_scan = self._next_ahead(scan)
             end = (
                 self.last_deliverable_rank
-                if ahead is None
-                else min(self.last_deliverable_rank, ahead.position)
+                if next_scan is None
+                else min(self.last_deliverable_rank, next_scan.position)
             )
             ranks = scan.advance(self.lifecycle.order, end, limit)
-            if ahead is not None and scan.position == ahead.position:
+            if next_scan is not None and scan.position == next_scan.position:
                 if not self._match(scan, ranks):
                     return 0
-                ahead.merge_scan(scan)
+                next_scan.merge_scan(scan)
                 self.scans.remove(scan)
                 return len(ranks)
         if not self._match(scan, ranks) or scan.matcher is None:
@@ -302,14 +306,14 @@ class Dispatch:
 
     def _next_ahead(self, scan: FilterScan) -> FilterScan | None:
         """Return the next scan with filters ahead of this one."""
-        ahead = [
+        scans_ahead = [
             other
             for other in self.scans
             if other.matcher is not None and other.position > scan.position
         ]
-        if scan.matcher is None or not ahead:
+        if scan.matcher is None or not scans_ahead:
             return None
-        return min(ahead, key=lambda other: other.position)
+        return min(scans_ahead, key=lambda other: other.position)
 
     def _match(self, scan: FilterScan, ranks: list[int]) -> bool:
         """Match messages, and pass them to the sources; return False if that is impossible now."""
@@ -344,15 +348,15 @@ class Dispatch:
             capacity: limit of messages.
         """
         self.has_unserved_consumers = False
-        shares = self._assign_matched(capacity)
-        self.has_unserved_consumers |= bool(shares) and not self._has_fast_path
+        batches = self._assign_matched(capacity)
+        self.has_unserved_consumers |= bool(batches) and not self._has_fast_path
         if self._has_fast_path:
-            capacity -= sum(len(share.places) for share in shares)
-            shares += self._assign_ranges(capacity)
-        for share in shares:
-            if len(share.slot.consumer.slots) > 1:
-                share.slot.consumer.notify_queues()
-        return shares
+            capacity -= sum(len(batch.places) for batch in batches)
+            batches += self._assign_ranges(capacity)
+        for batch in batches:
+            if len(batch.slot.consumer.slots) > 1:
+                batch.slot.consumer.notify_queues()
+        return batches
 
     @property
     def _has_fast_path(self) -> bool:
@@ -360,30 +364,32 @@ class Dispatch:
         return not self._settings.prioritized and len(self.scans) == 1 and None in self._sources
 
     def _assign_ranges(self, capacity: int) -> list[DispatchBatch]:
-        """Assign messages that the scan has not passed, in runs."""
+        """Assign messages that the scan has not passed, in ranges of adjacent ones."""
         source = self._sources[None]
         scan, rotation = source.scan, source.rotation
         entries, last_deliverable_rank = self.lifecycle.entries, self.last_deliverable_rank
         state = SENT if self._settings.at_most_once else LEASED
-        shares: list[DispatchBatch] = []
+        batches: list[DispatchBatch] = []
         while (
             capacity > 0
             and scan.position < last_deliverable_rank
             and rotation.next_entry() is not None
         ):
-            run = entries.next_available_range(scan.position + 1, last_deliverable_rank)[:capacity]
-            if not run:
+            available_range = entries.next_available_range(
+                scan.position + 1, last_deliverable_rank
+            )[:capacity]
+            if not available_range:
                 scan.position = last_deliverable_rank
                 break
-            given = 0
-            for slot, places in rotation.assign_messages(run, self._delivery_number):
-                given += len(places)
-                shares.append(DispatchBatch(slot, places, entries.txids(places)))
-            entries.set_states(run[:given], AVAILABLE, state)
-            scan.position = run[given - 1]
-            capacity -= given
-            self._delivery_number += given
-        return shares
+            assigned_count = 0
+            for slot, places in rotation.assign_messages(available_range, self._delivery_number):
+                assigned_count += len(places)
+                batches.append(DispatchBatch(slot, places, entries.txids(places)))
+            entries.set_states(available_range[:assigned_count], AVAILABLE, state)
+            scan.position = available_range[assigned_count - 1]
+            capacity -= assigned_count
+            self._delivery_number += assigned_count
+        return batches
 
     def _assign_matched(self, capacity: int) -> list[DispatchBatch]:
         """Assign messages that scans have found, in order."""
@@ -394,10 +400,10 @@ class Dispatch:
             rank = source_heap[0][0]
             if self._must_scan_unfiltered(rank):
                 break
-            rivals = self._pop_competing_sources(rank)
-            if not rivals:
+            competitors = self._pop_competing_sources(rank)
+            if not competitors:
                 continue
-            (_, _, slot), chosen = min(rivals, key=itemgetter(0))
+            (_, _, slot), selected_source = min(competitors, key=itemgetter(0))
             self._delivery_number += 1
             capacity -= 1
             slot.last_delivery_number = self._delivery_number
@@ -405,10 +411,10 @@ class Dispatch:
             served.setdefault(slot, []).append(rank & PLACE)
             lifecycle.order.discard(rank & PLACE)
             lifecycle.entries.set_state(rank & PLACE, state)
-            chosen.rotation.update_entry(slot)
-            for _, rival in rivals:
-                heappop(rival.matched_ranks)
-                self._schedule_source(rival)
+            selected_source.rotation.update_entry(slot)
+            for _, competitor in competitors:
+                heappop(competitor.matched_ranks)
+                self._schedule_source(competitor)
         txids = lifecycle.entries.txids
         return [DispatchBatch(slot, places, txids(places)) for slot, places in served.items()]
 
@@ -426,18 +432,18 @@ class Dispatch:
 
     def _pop_competing_sources(self, rank: int) -> list[tuple[RotationEntry, FilterSource]]:
         """Pop all sources with this first rank from the heap, with their next consumers."""
-        rivals: dict[FilterSource, RotationEntry] = {}
+        competitors: dict[FilterSource, RotationEntry] = {}
         source_heap = self._source_heap
         while source_heap and source_heap[0][0] == rank:
             source = heappop(source_heap)[2]
-            head = source.first_available_rank(self._is_available)
-            best = source.rotation.next_entry()
-            if head is None:
-                if best is not None:
+            first_rank = source.first_available_rank(self._is_available)
+            next_entry = source.rotation.next_entry()
+            if first_rank is None:
+                if next_entry is not None:
                     source.scan.hungry_sources[source] = None
                     self.has_unserved_consumers = True
-            elif best is not None and head == rank:
-                rivals[source] = best
-            elif best is not None and head > rank:
-                heappush(source_heap, (head, source.serial, source))
-        return [(best, source) for source, best in rivals.items()]
+            elif next_entry is not None and first_rank == rank:
+                competitors[source] = next_entry
+            elif next_entry is not None and first_rank > rank:
+                heappush(source_heap, (first_rank, source.serial, source))
+        return [(next_entry, source) for source, next_entry in competitors.items()]

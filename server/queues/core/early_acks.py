@@ -32,33 +32,33 @@ class EarlyAcks:
     def __iter__(self) -> Iterator[tuple[PublisherSequence, int]]:
         return iter(self._acks.items())
 
-    def add(self, marks: Iterable[PublisherSequence], now: int) -> None:
+    def add(self, bookmarks: Iterable[PublisherSequence], now: int) -> None:
         """Retain acknowledgements."""
         self.change_count += 1
-        for mark in marks:
-            self._acks.pop(mark, None)
-            self._acks[mark] = now
+        for bookmark in bookmarks:
+            self._acks.pop(bookmark, None)
+            self._acks[bookmark] = now
         while len(self._acks) > self._limit:
             self._acks.popitem(last=False)
 
-    def consume_ack(self, mark: PublisherSequence, since: int) -> bool:
+    def consume_ack(self, bookmark: PublisherSequence, since: int) -> bool:
         """Remove the acknowledgement of a message that has arrived; return whether it counts.
 
         Args:
-            mark: the bookmark of the message.
+            bookmark: the bookmark of the message.
             since: acknowledgements of this time and before have expired.
         """
-        came = self._acks.pop(mark, None)
-        if came is None:
+        arrived_at = self._acks.pop(bookmark, None)
+        if arrived_at is None:
             return False
         self.change_count += 1
-        return came > since
+        return arrived_at > since
 
-    def drop_acks(self, marks: Iterable[PublisherSequence]) -> None:
+    def drop_acks(self, bookmarks: Iterable[PublisherSequence]) -> None:
         """Drop the acknowledgements of some messages."""
         self.change_count += 1
-        for mark in marks:
-            self._acks.pop(mark, None)
+        for bookmark in bookmarks:
+            self._acks.pop(bookmark, None)
 
     @property
     def oldest_arrival(self) -> int | None:

@@ -1,8 +1,8 @@
 """The recorded events of a queue, beside the messages themselves.
 
 A queue's state is a fold over the log: the messages that entered it, and these events, in log
-order. State that follows from the clock or ends with the process (leases, backlogs, the turns of
-consumers) is not recorded: after a restart every message that has not left the queue is there
+order. State that follows from the clock or ends with the process (leases, backlogs, the rotation of
+consumers) is not recorded: after a restart every message that has not left the queue is in it
 again, unleased.
 
     Acked        done: acknowledged by bookmark, key or filter
@@ -37,6 +37,8 @@ MAX_DELIVERIES = "max_deliveries"
 
 class _Event(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """An event that concerns messages of a queue.
+
+    The journal holds only the values of fields, but server/cli/journal_text.py prints their names.
 
     Attributes:
         at: its time, in microseconds since 1970.
@@ -78,7 +80,7 @@ class Expired(_Event, tag=3, frozen=True, gc=False, array_like=True):
     """Messages were removed without an acknowledgement.
 
     Attributes:
-        departures: the details, for each mark.
+        departures: the details, for each bookmark.
         has_letters: whether a dead letter is published for each of them, after this.
     """
 
@@ -90,7 +92,7 @@ class Cancelled(_Event, tag=4, frozen=True, gc=False, array_like=True):
     """Messages were returned, and stay in the queue.
 
     Attributes:
-        counts: for each mark, its number of cancels.
+        counts: for each bookmark, its number of cancels.
         retry_at: when they may be delivered again; no later than `at` for at once.
     """
 
@@ -121,7 +123,7 @@ class Transferred(_Event, tag=8, frozen=True, gc=False, array_like=True):
 
     Attributes:
         owner: the name of the instance.
-        turns: for each mark, the number of its transfers; see ownership.py.
+        turns: for each bookmark, the number of its transfers; see ownership.py.
     """
 
     owner: str
@@ -192,5 +194,5 @@ def decode_with_domain(body: bytes) -> DomainQueueEvent:
     Raises:
         msgspec.MsgspecError: the body is not an event.
     """
-    found = _DECODER.decode(body)
-    return found if isinstance(found, DomainQueueEvent) else DomainQueueEvent("", found)
+    decoded = _DECODER.decode(body)
+    return decoded if isinstance(decoded, DomainQueueEvent) else DomainQueueEvent("", decoded)

@@ -31,7 +31,7 @@ from server.queues.core.states import (
 )
 
 _SECOND = 1_000_000
-_MAX_LOOKED_AT = 1_000
+_MAX_EXAMINED = 1_000
 
 
 _AVAILABLE = np.isin(np.arange(256), sorted(VISIBLE))
@@ -47,37 +47,37 @@ def available(queue: Queue) -> NDArray[np.uint64]:
     Returns:
         Their txids.
     """
-    found: list[NDArray[np.uint64]] = []
-    ranked: list[NDArray[np.uint64]] = []
+    txid_columns: list[NDArray[np.uint64]] = []
+    priority_columns: list[NDArray[np.uint64]] = []
     for _, block in sorted(queue.lifecycle.entries.blocks.items()):
-        chosen = _AVAILABLE[np.frombuffer(bytes(block.states), np.uint8)]
-        found.append(np.array(block.txids, np.uint64)[: len(chosen)][chosen])
+        is_visible = _AVAILABLE[np.frombuffer(bytes(block.states), np.uint8)]
+        txid_columns.append(np.array(block.txids, np.uint64)[: len(is_visible)][is_visible])
         if queue.settings.prioritized:
-            priorities = np.zeros(len(chosen), np.uint64)
+            priorities = np.zeros(len(is_visible), np.uint64)
             priorities[: len(block.priorities)] = block.priorities
-            ranked.append(priorities[chosen])
-    if not found:
+            priority_columns.append(priorities[is_visible])
+    if not txid_columns:
         return np.zeros(0, np.uint64)
-    txids = np.concatenate(found)
-    if ranked:
-        return txids[np.argsort(~np.concatenate(ranked), kind="stable")]
+    txids = np.concatenate(txid_columns)
+    if priority_columns:
+        return txids[np.argsort(~np.concatenate(priority_columns), kind="stable")]
     return txids
 
 
-def leases_of(queue: Queue, mark: PublisherSequence) -> tuple[int, int]:
+def leases_of(queue: Queue, bookmark: PublisherSequence) -> tuple[int, int]:
     """Return the number of unsuccessful leases of a message, and when the last one began.
 
     The time is in microseconds since 1970. Both are 0 if there was none.
     """
-    place = queue.lifecycle.entries.find(mark)
+    place = queue.lifecycle.entries.find(bookmark)
     attempts = None if place is None else queue.lifecycle.find_attempts(place)
     return (0, 0) if attempts is None else (attempts.deliveries, attempts.last_leased)
 
 
-def is_available(queue: Queue, mark: PublisherSequence) -> bool:
+def is_available(queue: Queue, bookmark: PublisherSequence) -> bool:
     """Return whether a query of the queue sees a message."""
     entries = queue.lifecycle.entries
-    place = entries.find(mark)
+    place = entries.find(bookmark)
     return place is not None and entries.state(place) in VISIBLE
 
 
@@ -213,12 +213,12 @@ def status(queue: Queue, now: int) -> QueueStatus:
         None if is_empty else entries.txid(head),
         0 if is_empty else max(now - entries.recorded_at(head), 0),
         0 if since is None else max(now - since, 0),
-        [_consumer(slot) for slot in queue.dispatch.slots.values()],
+        [_consumer_status(slot) for slot in queue.dispatch.slots.values()],
         [(scan.position, scan.matched_count) for scan in queue.dispatch.scans],
     )
 
 
-def _consumer(slot: ConsumerSlot) -> ConsumerStatus:
+def _consumer_status(slot: ConsumerSlot) -> ConsumerStatus:
     consumer = slot.consumer
     return ConsumerStatus(
         consumer.name,
@@ -240,7 +240,7 @@ def oldest_lease(queue: Queue, consumer: Consumer) -> int | None:
         None if it has none.
     """
     slot = queue.dispatch.slots.get(consumer)
-    held = () if slot is None else islice(slot.held_places, _MAX_LOOKED_AT)
+    held = () if slot is None else islice(slot.held_places, _MAX_EXAMINED)
     by_place = queue.lifecycle.leases.by_place
     return min((by_place[place].leased_at for place in held if place in by_place), default=None)
 
@@ -276,13 +276,13 @@ def obstacles(queue: Queue, place: int, now: int) -> list[Obstacle]:
     if state == FOREIGN:
         return [Obstacle("owner", f"is owned by the instance {entries.owner(place)}")]
     if state == AVAILABLE:
-        return _of_available(queue, place)
+        return _available_obstacles(queue, place)
     if state == BARRIER and entries.head < place:
         return [_barrier_obstacle(queue)]
-    return [] if queue.dispatch.slots else [_NOBODY]
+    return [] if queue.dispatch.slots else [_NO_CONSUMER]
 
 
-_NOBODY = Obstacle("no consumer", "nobody subscribes to the queue")
+_NO_CONSUMER = Obstacle("no consumer", "nobody subscribes to the queue")
 
 
 def _lease_obstacle(queue: Queue, place: int, now: int) -> Obstacle:
@@ -299,11 +299,12 @@ def _key_obstacle(queue: Queue, place: int) -> Obstacle:
     entries = queue.lifecycle.entries
     key = entries.key(place)
     first = next(each for each in entries.places() if entries.key(each) == key)
-    text = f"waits for message {entries.txid(first)} of the same key, which is {_is(queue, first)}"
+    state = _state_name(queue, first)
+    text = f"waits for message {entries.txid(first)} of the same key, which is {state}"
     return Obstacle("key", text)
 
 
-def _is(queue: Queue, place: int) -> str:
+def _state_name(queue: Queue, place: int) -> str:
     return NAMES[queue.lifecycle.entries.state(place)]
 
 
@@ -312,12 +313,12 @@ def _barrier_obstacle(queue: Queue) -> Obstacle:
     head = entries.head
     return Obstacle(
         "barrier",
-        f"is a barrier, and waits for message {entries.txid(head)}, which is {_is(queue, head)}, "
-        "and all others before it",
+        f"is a barrier, and waits for message {entries.txid(head)},"
+        f" which is {_state_name(queue, head)}, and all others before it",
     )
 
 
-def _of_available(queue: Queue, place: int) -> list[Obstacle]:
+def _available_obstacles(queue: Queue, place: int) -> list[Obstacle]:
     lifecycle, dispatch = queue.lifecycle, queue.dispatch
     entries = lifecycle.entries
     if lifecycle.barriers and lifecycle.barriers[0] < place:
@@ -329,17 +330,26 @@ def _of_available(queue: Queue, place: int) -> list[Obstacle]:
         return [Obstacle("queue backlog", f"the queue's backlog is full: {leased}")]
     slots = [slot for slot in dispatch.slots.values() if slot.is_active]
     if not slots:
-        return [_NOBODY]
-    wanted_by = set(dispatch.find_matching_consumers(place) or ())
-    found = [_of_consumer(queue, place, slot, slot.consumer in wanted_by) for slot in slots]
-    return [] if None in found else [each for each in found if each is not None]
+        return [_NO_CONSUMER]
+    matching_consumers = set(dispatch.find_matching_consumers(place) or ())
+    consumer_obstacles = [
+        _consumer_obstacle(queue, place, slot, slot.consumer in matching_consumers)
+        for slot in slots
+    ]
+    return (
+        []
+        if None in consumer_obstacles
+        else [each for each in consumer_obstacles if each is not None]
+    )
 
 
-def _of_consumer(queue: Queue, place: int, slot: ConsumerSlot, is_wanted: bool) -> Obstacle | None:
+def _consumer_obstacle(
+    queue: Queue, place: int, slot: ConsumerSlot, matches_filter: bool
+) -> Obstacle | None:
     """Return why a consumer does not get a message, None if it does."""
     consumer = slot.consumer
     name = consumer.name
-    if not is_wanted:
+    if not matches_filter:
         return Obstacle("filter", f"does not match the filter of {name}", name)
     if consumer.is_held_back:
         return Obstacle("backlog", f"{name} does not read what it was sent", name)

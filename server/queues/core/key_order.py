@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 
 class KeyChains:
-    """The chains of one queue, by the hash of their key."""
+    """The chains of messages of one queue, by the hash of their key."""
 
     def __init__(self) -> None:
         self._last: dict[int, int] = {}  # key -> the last place
@@ -24,21 +24,21 @@ class KeyChains:
         Returns:
             Whether it is the first, and may be offered.
         """
-        before = self._last.get(key)
+        previous = self._last.get(key)
         self._last[key] = place
-        if before is None:
+        if previous is None:
             return True
-        self._next[before] = place
+        self._next[previous] = place
         return False
 
-    def remove_first(self, key: int, place: int, is_there: Callable[[int], bool]) -> int | None:
+    def remove_first(self, key: int, place: int, is_present: Callable[[int], bool]) -> int | None:
         """Unlink the first message of a chain, which has left the queue.
 
         Returns:
             The message that may be offered now; None if there is none.
         """
         following = self._next.pop(place, None)
-        while following is not None and not is_there(following):
+        while following is not None and not is_present(following):
             following = self._next.pop(following, None)
         if following is None:
             del self._last[key]

@@ -14,7 +14,7 @@ from typing import Final
 from server.queues.core.consumers import ConsumerSlot
 from server.util.histogram import Histogram
 
-_SOME: Final = 256
+_MIN_COMPACTED: Final = 256
 
 
 class Lease:
@@ -67,12 +67,12 @@ class Leases:
 
     def renew(self, slot: ConsumerSlot, now: int, until: int, places: Sequence[int]) -> None:
         """Change the end of leases of one consumer; the new lease keeps their earliest start."""
-        since = now
+        leased_at = now
         for place in places:
-            before = self.by_place[place]
-            since = min(since, before.leased_at)
-            self.release_messages(before)
-        self.add(Lease(slot, since, until, places))
+            lease = self.by_place[place]
+            leased_at = min(leased_at, lease.leased_at)
+            self.release_messages(lease)
+        self.add(Lease(slot, leased_at, until, places))
 
     def end(self, place: int) -> Lease | None:
         """End the lease on a message.
@@ -104,7 +104,7 @@ class Leases:
             lease.places = ()
             if lease.expires_at is not None:
                 self._void += 1
-                if self._void > len(self._heap) // 2 + _SOME:
+                if self._void > len(self._heap) // 2 + _MIN_COMPACTED:
                     self._heap = [entry for entry in self._heap if entry[2].open_count]
                     heapify(self._heap)
                     self._void = 0
@@ -118,16 +118,16 @@ class Leases:
             self._void -= 1
         return heap[0][0] if heap else None
 
-    def pop_expired_places(self, now: int, most: int) -> Iterator[int]:
+    def pop_expired_places(self, now: int, limit: int) -> Iterator[int]:
         """Yield places of leases that have timed out; the caller ends the leases.
 
         Args:
             now: the current time.
-            most: number of places after which no further lease is started.
+            limit: number of places after which no further lease is started.
         """
-        while most > 0 and (moment := self.next_deadline) is not None and moment <= now:
+        while limit > 0 and (moment := self.next_deadline) is not None and moment <= now:
             lease = heappop(self._heap)[2]
-            most -= len(lease.places)
+            limit -= len(lease.places)
             for place in list(lease.places):
                 if self.by_place.get(place) is lease:
                     yield place

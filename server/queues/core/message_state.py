@@ -2,8 +2,8 @@
 
 This is the part of a queue that recovery restores from the journal
 (server/queues/core/recovery.py). It does not know which consumer is next. It notifies the
-dispatcher of messages that became available where scans may have passed already (`on_offer`), and
-of consumers that have room again (`freed`).
+dispatcher of messages that became available where scans may have passed already (`on_available`),
+and of consumers that have room again (`freed_consumers`).
 
 Source: AMPS User Guide, Message Flow for Queues; Acknowledging Messages.
 """
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from server.queues.topic.browser import QueueBrowser
 
 
-_IN_AN_EVENT: Final = 4096
+_EVENT_BATCH_SIZE: Final = 4096
 """Messages per `Expired` event: an event has to fit into a journal, however many expire at once."""
 
 _LONG_AGO: Final = 0
@@ -63,8 +63,9 @@ class MessageLifecycle:
 
     Args:
         settings: the configuration of the queue.
-        on_available: called with a place that is available, and that scans may have passed.
-        room: see `MessageTable`.
+        on_available: called with the place of a message that has become available, and that scans
+            may have passed.
+        storage: see `MessageTable`.
         instance: the name of this instance.
 
     Attributes:
@@ -92,11 +93,11 @@ class MessageLifecycle:
         self,
         settings: QueueSettings,
         on_available: Callable[[int], None],
-        room: ColumnStorage | None = None,
+        storage: ColumnStorage | None = None,
         instance: str = "",
     ) -> None:
         self.settings = settings
-        self.entries = MessageTable(room)
+        self.entries = MessageTable(storage)
         self.order = self._order_of(AVAILABLE)
         self.foreign_order = self._order_of(FOREIGN)
         self.ownership = OwnershipTable()
@@ -151,15 +152,19 @@ class MessageLifecycle:
             sequences: their sequence numbers.
             details: their other attributes.
         """
-        room = self._count_admissible(len(txids))
-        if room < len(txids):
+        admitted_count = self._count_admissible(len(txids))
+        if admitted_count < len(txids):
             if not self.inactive_count:
-                self.resume_txid = txids[room]
-            self.inactive_count += len(txids) - room
-            if not room:
+                self.resume_txid = txids[admitted_count]
+            self.inactive_count += len(txids) - admitted_count
+            if not admitted_count:
                 return
-            txids, times, sequences = txids[:room], times[:room], sequences[:room]
-            details = details.part(0, room)
+            txids, times, sequences = (
+                txids[:admitted_count],
+                times[:admitted_count],
+                sequences[:admitted_count],
+            )
+            details = details.part(0, admitted_count)
         self._append_messages(txids, times, client, sequences, details)
 
     @property
@@ -214,8 +219,8 @@ class MessageLifecycle:
                 self._set_attributes(place, times[index], details, index)
                 self._set_initial_state(place, details, index)
         if self.watcher is not None:
-            seen = [place for place in places if self.entries.state(place) in VISIBLE]
-            self.watcher.record_appeared(seen)
+            visible_places = [place for place in places if self.entries.state(place) in VISIBLE]
+            self.watcher.record_appeared(visible_places)
 
     def _set_attributes(self, place: int, time: int, details: MessageDetails, index: int) -> None:
         """Set the attributes of a message."""
@@ -232,9 +237,9 @@ class MessageLifecycle:
             entries.set_sow_key(place, details.sow_keys[index])
         owner = "" if details.owners is None else details.owners[index]
         if self.ownership.early_claims:
-            title = self.ownership.apply_early_claim(entries.bookmark(place), place)
-            if title is not None:
-                owner = "" if title.owner == self._instance else title.owner
+            claim = self.ownership.apply_early_claim(entries.bookmark(place), place)
+            if claim is not None:
+                owner = "" if claim.owner == self._instance else claim.owner
         if owner:
             entries.set_owner(place, owner)
 
@@ -279,7 +284,7 @@ class MessageLifecycle:
         self.counters.delivered += len(lease.places)
 
     def end_lease(self, place: int) -> Lease | None:
-        """End the lease on a message and return it; None if the message is not leased."""
+        """End the lease on a message and return the lease; None if the message is not leased."""
         lease = self.leases.end(place)
         if lease is not None:
             slot = lease.slot
@@ -410,14 +415,14 @@ class MessageLifecycle:
     def expire(self, place: int, reasons: tuple[str, ...]) -> None:
         """Remove a message that was not acknowledged; `flush` records it."""
         attempts = self._attempts.get(place) or DeliveryAttempts()
-        departure = RemovalDetails(
+        removal = RemovalDetails(
             self.entries.txid(place),
             reasons,
             attempts.deliveries,
             attempts.cancels,
             attempts.last_consumer,
         )
-        self._unrecorded_removals.append((self.entries.bookmark(place), departure))
+        self._unrecorded_removals.append((self.entries.bookmark(place), removal))
         self.counters.expired += 1
         self.remove(place)
 
@@ -425,11 +430,11 @@ class MessageLifecycle:
         """Append events for expired messages, and notify queues of consumers with room."""
         if self._unrecorded_removals:
             expired, self._unrecorded_removals = self._unrecorded_removals, []
-            for start in range(0, len(expired), _IN_AN_EVENT):
-                some = expired[start : start + _IN_AN_EVENT]
-                marks = [mark for mark, _ in some]
-                departures = [departure for _, departure in some]
-                self.events.append(Expired(now, marks, departures, self.settings.dead_letters))
+            for start in range(0, len(expired), _EVENT_BATCH_SIZE):
+                batch = expired[start : start + _EVENT_BATCH_SIZE]
+                bookmarks = [bookmark for bookmark, _ in batch]
+                removals = [removal for _, removal in batch]
+                self.events.append(Expired(now, bookmarks, removals, self.settings.dead_letters))
         if self.freed_consumers:
             freed_consumers, self.freed_consumers = self.freed_consumers, set()
             for consumer in freed_consumers:
@@ -440,14 +445,14 @@ class MessageLifecycle:
     @property
     def next_deadline(self) -> int | None:
         """The time at which to call `process_timeouts`, or an earlier one; None for never."""
-        moments = (
+        deadlines = (
             self.leases.next_deadline,
             self._retry_timers.next_deadline,
             self._expiration_timers.next_deadline,
             self._early_ack_deadline,
         )
-        known = [moment for moment in moments if moment is not None]
-        return min(known) if known else None
+        known_deadlines = [moment for moment in deadlines if moment is not None]
+        return min(known_deadlines) if known_deadlines else None
 
     @property
     def _early_ack_deadline(self) -> int | None:
@@ -460,26 +465,26 @@ class MessageLifecycle:
         """Return whether `process_timeouts` has left messages that expired a while ago."""
         return self._expiration_timers.has_overdue(now)
 
-    def process_timeouts(self, now: int, most: int) -> None:
+    def process_timeouts(self, now: int, limit: int) -> None:
         """Process timeouts: end leases, retry, expire messages, drop deferred acknowledgements.
 
         Args:
             now: the current time.
-            most: approximate limit of messages of each kind; the next call processes the others.
+            limit: approximate limit of messages of each kind; the next call processes the others.
         """
         moment = self.next_deadline
         if moment is None or moment > now:
             return
-        for place in self.leases.pop_expired_places(now, most):
+        for place in self.leases.pop_expired_places(now, limit):
             lease = self.end_lease(place)
             if lease is not None:
                 self.counters.expired_leases += 1
                 self.return_message(place, lease, now)
-        for place in self._retry_timers.pop_due(now, most):
+        for place in self._retry_timers.pop_due(now, limit):
             if self.entries.state(place) == DELAYED:
                 del self._retry_times[place]
                 self.make_available(place, now)
-        for place in self._expiration_timers.pop_due(now, most):
+        for place in self._expiration_timers.pop_due(now, limit):
             state = self.entries.state(place)  # may be GONE: expired with the one before it
             if state == BARRIER or (
                 state in (AVAILABLE, BEHIND, DELAYED) and not self.entries.owner(place)
@@ -500,22 +505,22 @@ class MessageLifecycle:
             self.ownership.transfer_count(place), self.entries.owner(place) or self._instance
         )
 
-    def change_owner(self, place: int, title: OwnershipClaim, now: int) -> None:
+    def change_owner(self, place: int, claim: OwnershipClaim, now: int) -> None:
         """Change the owner of a message. A consumer that has it here keeps it."""
         entries = self.entries
-        owner = "" if title.owner == self._instance else title.owner
-        was_ours = not entries.owner(place)
-        self.ownership.set_transfer_count(place, title.transfer_count)
+        owner = "" if claim.owner == self._instance else claim.owner
+        was_owned = not entries.owner(place)
+        self.ownership.set_transfer_count(place, claim.transfer_count)
         entries.set_owner(place, owner)
         state = entries.state(place)
-        if was_ours and owner:
+        if was_owned and owner:
             self.counters.transferred_out += 1
             if state == AVAILABLE:
                 self.order.discard(place)
                 self._mark_foreign(place)
                 if self.watcher is not None:
                     self.watcher.record_disappeared((place,))
-        elif not was_ours and not owner:
+        elif not was_owned and not owner:
             self.counters.transferred_in += 1
             if expires := entries.expires_at(place):
                 self._expiration_timers.add(place, expires)
@@ -524,33 +529,33 @@ class MessageLifecycle:
                 self.make_available(place, now)
 
     def apply_claim(
-        self, mark: PublisherSequence, title: OwnershipClaim, now: int, *, may_come: bool
+        self, bookmark: PublisherSequence, claim: OwnershipClaim, now: int, *, may_arrive: bool
     ) -> bool:
         """Apply another instance's claim of ownership of a message, if it is newer.
 
         Args:
-            mark: the message.
-            title: the claimed title.
+            bookmark: the message.
+            claim: the claim.
             now: the current time.
-            may_come: whether to retain the title until the message arrives, if it is not here.
+            may_arrive: whether to retain the claim until the message arrives, if it is not here.
 
         Returns:
             Whether the owner has changed.
         """
-        place = self.entries.find(mark)
+        place = self.entries.find(bookmark)
         if place is None or self.entries.state(place) in (GONE, SENT):
-            if may_come:
-                self.ownership.retain_early_claim(mark, title)
+            if may_arrive:
+                self.ownership.retain_early_claim(bookmark, claim)
             return False
-        known = self.ownership_claim(place)
-        if title <= known:
+        current_claim = self.ownership_claim(place)
+        if claim <= current_claim:
             return False
-        self.change_owner(place, title, now)
-        return title.owner != known.owner
+        self.change_owner(place, claim, now)
+        return claim.owner != current_claim.owner
 
-    def find_places(self, marks: Iterable[PublisherSequence]) -> Iterator[tuple[int, int]]:
+    def find_places(self, bookmarks: Iterable[PublisherSequence]) -> Iterator[tuple[int, int]]:
         """Yield the index and place of each mark that is in the queue."""
-        for index, mark in enumerate(marks):
-            place = self.entries.find(mark)
+        for index, bookmark in enumerate(bookmarks):
+            place = self.entries.find(bookmark)
             if place is not None and self.entries.state(place) != GONE:
                 yield index, place

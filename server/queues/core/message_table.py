@@ -6,7 +6,7 @@ a message costs some fifty bytes and no Python object. Columns that few queues n
 when the first message needs them. A block is dropped when all its messages are gone: an old message
 that no consumer acknowledges retains one block, and not all blocks since.
 
-Operations on runs of messages use slices where possible; a scalar access costs about as much as a
+Operations on ranges of messages use slices where possible; a scalar access costs about as much as a
 lookup in a dictionary.
 
 Columns of full blocks may be moved to other storage (`ColumnStorage`). For their messages, only the
@@ -29,12 +29,12 @@ SHIFT: Final = 10
 SIZE: Final = 1 << SHIFT
 WITHIN: Final = SIZE - 1
 
-_PUBLISHERS: Final = 10_000
-_THERE: Final = re.compile(b"[^" + bytes((GONE, SENT)) + b"]")
+_MIN_PUBLISHERS: Final = 10_000
+_PRESENT: Final = re.compile(b"[^" + bytes((GONE, SENT)) + b"]")
 _AVAILABLE: Final = re.compile(re.escape(bytes((AVAILABLE,))) + b"*")
 
 
-_PUT_AWAY: Final = (
+_MOVED_COLUMNS: Final = (
     "txids",
     "times",
     "publishers",
@@ -44,8 +44,8 @@ _PUT_AWAY: Final = (
     "keys",
     "sow_keys",
 )
-"""Columns that are moved: all the large ones; they hardly ever change."""
-_WIDTH: Final = SIZE * 8
+"""Columns that are moved: all the large ones; they rarely change."""
+_MAX_COLUMN_BYTES: Final = SIZE * 8
 """Bytes for the widest column."""
 
 
@@ -55,7 +55,7 @@ class ColumnStorage(Protocol):
     def allocate(self, size: int) -> memoryview | None:
         """Return uninitialized bytes, aligned for columns; None if there is no space."""
 
-    def release(self, room: memoryview) -> None:
+    def release(self, memory: memoryview) -> None:
         """Release bytes that are not needed any more, and that nothing refers to."""
 
 
@@ -112,17 +112,17 @@ class MessageTableBlock:
         self.owners = array("H")
         self.moved_memory: memoryview | None = None
 
-    def move_columns(self, somewhere: ColumnStorage) -> None:
+    def move_columns(self, storage: ColumnStorage) -> None:
         """Move the columns of a full block; without space, they stay."""
-        names = [name for name in _PUT_AWAY if len(getattr(self, name))]
-        room = self.moved_memory = somewhere.allocate(len(names) * _WIDTH)
-        if room is None:
+        names = [name for name in _MOVED_COLUMNS if len(getattr(self, name))]
+        memory = self.moved_memory = storage.allocate(len(names) * _MAX_COLUMN_BYTES)
+        if memory is None:
             return
         for number, name in enumerate(names):
             column: array[int] = getattr(self, name)
             column.frombytes(bytes((SIZE - len(column)) * column.itemsize))
-            start = number * _WIDTH
-            view = room[start : start + SIZE * column.itemsize]
+            start = number * _MAX_COLUMN_BYTES
+            view = memory[start : start + SIZE * column.itemsize]
             view[:] = memoryview(column).cast("B")
             setattr(self, name, view.cast(cast("Literal['Q']", column.typecode)))
 
@@ -148,7 +148,7 @@ class MessageTable:
         self._publishers: dict[int, PublisherIndex] = {}
         self._publisher_by_number: list[PublisherIndex] = []
         self._free_numbers: list[int] = []
-        self._max_publishers = _PUBLISHERS  # limit of publishers before idle ones are dropped
+        self._max_publishers = _MIN_PUBLISHERS  # limit of publishers before idle ones are dropped
         self._owners: list[str] = [""]
         self._owner_numbers: dict[str, int] = {"": 0}
 
@@ -167,12 +167,15 @@ class MessageTable:
         publisher.extend(sequences, first)
         start, count = 0, len(txids)
         while start < count:
-            within = self.end & WITHIN
-            stop = min(count, start + SIZE - within)
+            start_within_block = self.end & WITHIN
+            stop = min(count, start + SIZE - start_within_block)
             block = self.blocks.get(self.end >> SHIFT)
             if block is None:
                 block = self._new_block()
-            part, length = slice(within, within + stop - start), stop - start
+            part, length = (
+                slice(start_within_block, start_within_block + stop - start),
+                stop - start,
+            )
             block.states.extend(bytes((AVAILABLE,)) * length)
             block.txids[part] = _column("Q", txids[start:stop])
             block.times[part] = _column("q", times[start:stop])
@@ -187,9 +190,9 @@ class MessageTable:
         """Add a block, and move the one before the last: it is not being filled any more."""
         number = self.end >> SHIFT
         block = self.blocks[number] = MessageTableBlock()
-        done = self.blocks.get(number - 2)
-        if done is not None and self._storage is not None:
-            done.move_columns(self._storage)
+        full_block = self.blocks.get(number - 2)
+        if full_block is not None and self._storage is not None:
+            full_block.move_columns(self._storage)
         return block
 
     def _drop_block(self, number: int) -> None:
@@ -203,7 +206,7 @@ class MessageTable:
             for other in [each for each in self._publishers.values() if each.is_idle]:
                 del self._publishers[other.client_hash]
                 self._free_numbers.append(other.number)
-            self._max_publishers = max(_PUBLISHERS, 2 * len(self._publishers))
+            self._max_publishers = max(_MIN_PUBLISHERS, 2 * len(self._publishers))
         if self._free_numbers:
             publisher = PublisherIndex(client, self._free_numbers.pop())
             self._publisher_by_number[publisher.number] = publisher
@@ -217,18 +220,18 @@ class MessageTable:
         """Return the publisher with a client hash, None if it is unknown or dropped as idle."""
         return self._publishers.get(client)
 
-    def find(self, mark: PublisherSequence) -> int | None:
+    def find(self, bookmark: PublisherSequence) -> int | None:
         """Return the place of a message that has not left; None if there is none."""
-        publisher = self._publishers.get(mark[0])
+        publisher = self._publishers.get(bookmark[0])
         if publisher is None:
             return None
-        place = publisher.find(mark[1])
+        place = publisher.find(bookmark[1])
         return None if place is None or place >> SHIFT not in self.blocks else place
 
-    def has_arrived(self, mark: PublisherSequence) -> bool:
+    def has_arrived(self, bookmark: PublisherSequence) -> bool:
         """Return whether the publisher's messages have arrived at least up to this one."""
-        publisher = self._publishers.get(mark[0])
-        return publisher is not None and mark[1] <= publisher.last_sequence
+        publisher = self._publishers.get(bookmark[0])
+        return publisher is not None and bookmark[1] <= publisher.last_sequence
 
     def state(self, place: int) -> int:
         """Return the state of any place up to `end`, also of dropped blocks."""
@@ -242,13 +245,13 @@ class MessageTable:
         self.state_counts[state] += 1
         states[place & WITHIN] = state
 
-    def set_states(self, places: range, before: int, state: int) -> None:
-        """Change the state of adjacent messages of one block that all are in state `before`."""
+    def set_states(self, places: range, old_state: int, new_state: int) -> None:
+        """Change the state of adjacent messages of one block that all are in state `old_state`."""
         states = self.blocks[places.start >> SHIFT].states
         start = places.start & WITHIN
-        states[start : start + len(places)] = bytes((state,)) * len(places)
-        self.state_counts[before] -= len(places)
-        self.state_counts[state] += len(places)
+        states[start : start + len(places)] = bytes((new_state,)) * len(places)
+        self.state_counts[old_state] -= len(places)
+        self.state_counts[new_state] += len(places)
 
     def remove(self, place: int) -> None:
         """Change the state of a message to GONE, from any other state."""
@@ -269,12 +272,12 @@ class MessageTable:
 
     def remove_batch(self, places: Sequence[int], publisher: PublisherIndex, state: int) -> None:
         """Change messages of one publisher that are all in the same state to GONE."""
-        first, last = _ends(places)
+        first, last = _bounds(places)
         if first >> SHIFT == last >> SHIFT:
             self._remove_within(places[0] >> SHIFT, places)
         else:
-            for number, alike in groupby(places, _block_of):
-                self._remove_within(number, list(alike))
+            for number, block_places in groupby(places, _block_of):
+                self._remove_within(number, list(block_places))
         self.state_counts[state] -= len(places)
         self.state_counts[GONE] += len(places)
         publisher.removed_count += len(places)
@@ -297,9 +300,8 @@ class MessageTable:
 
     def _compact_index(self, publisher: PublisherIndex) -> None:
         """Drop removed messages from a publisher's index."""
-        oldest = (
-            0 if self.state_counts[SENT] else self.head
-        )  # SENT messages stay, even before the head
+        # SENT messages stay, even before the head
+        oldest = 0 if self.state_counts[SENT] else self.head
         publisher.compact(self.is_present, oldest)
 
     def is_present(self, place: int) -> bool:
@@ -314,20 +316,20 @@ class MessageTable:
         while place < end:
             block = blocks.get(place >> SHIFT)
             if block is not None:
-                found = _THERE.search(block.states, place & WITHIN)
-                if found is not None:
-                    place = (place & ~WITHIN) + found.start()
+                match = _PRESENT.search(block.states, place & WITHIN)
+                if match is not None:
+                    place = (place & ~WITHIN) + match.start()
                     break
             place = min((place | WITHIN) + 1, end)
         self._head = place
         return place
 
     def next_available_range(self, place: int, last: int) -> range:
-        """Return the next run of adjacent available messages in one block.
+        """Return the next range of adjacent available messages in one block.
 
         Args:
-            place: the first place to look at.
-            last: the last place to look at.
+            place: the first place to examine.
+            last: the last place to examine.
         """
         place = max(place, self._head)
         while place <= last:
@@ -335,9 +337,9 @@ class MessageTable:
             if block is not None:
                 start = block.states.find(AVAILABLE, place & WITHIN)
                 if start >= 0:
-                    run = _AVAILABLE.match(block.states, start)
+                    match = _AVAILABLE.match(block.states, start)
                     base = place & ~WITHIN
-                    stop = min(base + (run.end() if run else start), last + 1)
+                    stop = min(base + (match.end() if match else start), last + 1)
                     return range(base + start, max(stop, base + start))
             place = (place | WITHIN) + 1
         return range(0)
@@ -376,10 +378,9 @@ class MessageTable:
         if isinstance(places, range):
             start = places.start & WITHIN
             block = self.blocks[places.start >> SHIFT]
-            some = block.txids[start : start + len(places)]
-            return (
-                some if block.moved_memory is None else some.tolist()
-            )  # the room may be given back
+            column = block.txids[start : start + len(places)]
+            # a copy of moved columns: their memory may be released
+            return column if block.moved_memory is None else column.tolist()
         blocks = self.blocks
         return [blocks[place >> SHIFT].txids[place & WITHIN] for place in places]
 
@@ -401,23 +402,23 @@ class MessageTable:
 
     def expires_at(self, place: int) -> int:
         """Return when it expires, 0 for never."""
-        return _of(self.blocks[place >> SHIFT].expires, place)
+        return _get(self.blocks[place >> SHIFT].expires, place)
 
     def priority(self, place: int) -> int:
         """Return its priority; see `stored_priority`."""
-        return _of(self.blocks[place >> SHIFT].priorities, place)
+        return _get(self.blocks[place >> SHIFT].priorities, place)
 
     def key(self, place: int) -> int:
         """Return the hash of its key, 0 for none."""
-        return _of(self.blocks[place >> SHIFT].keys, place)
+        return _get(self.blocks[place >> SHIFT].keys, place)
 
     def sow_key(self, place: int) -> int:
         """Return its SOW key, 0 for none."""
-        return _of(self.blocks[place >> SHIFT].sow_keys, place)
+        return _get(self.blocks[place >> SHIFT].sow_keys, place)
 
     def owner(self, place: int) -> str:
         """Return the instance that owns it, empty for this one."""
-        return self._owners[_of(self.blocks[place >> SHIFT].owners, place)]
+        return self._owners[_get(self.blocks[place >> SHIFT].owners, place)]
 
     def set_expires_at(self, place: int, moment: int) -> None:
         """Set the expiration time of a message."""
@@ -466,7 +467,7 @@ def _column(typecode: Literal["Q", "q"], values: Sequence[int]) -> array[int]:
     return array(typecode, values if isinstance(values, list) else list(values))
 
 
-def _ends(places: Sequence[int]) -> tuple[int, int]:
+def _bounds(places: Sequence[int]) -> tuple[int, int]:
     """Return the least and the greatest of some places."""
     if isinstance(places, range):
         return places[0], places[-1]
@@ -477,7 +478,7 @@ def _block_of(place: int) -> int:
     return place >> SHIFT
 
 
-def _of(column: array[int], place: int) -> int:
+def _get(column: array[int], place: int) -> int:
     within = place & WITHIN
     return column[within] if within < len(column) else 0
 

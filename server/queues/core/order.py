@@ -31,7 +31,7 @@ START: Final = -1
 LAST: Final = 1 << 128
 """Behind all ranks."""
 
-_HIGHEST: Final = 2**64 - 1
+_MAX_UINT64: Final = 2**64 - 1
 
 
 def stored_priority(value: float | None) -> int:
@@ -41,8 +41,8 @@ def stored_priority(value: float | None) -> int:
     """
     if value is None or math.isnan(value):
         return 0
-    if value >= _HIGHEST:
-        return _HIGHEST
+    if value >= _MAX_UINT64:
+        return _MAX_UINT64
     return int(value) + 1 if value > 0 else 1
 
 
@@ -63,11 +63,11 @@ class DeliveryOrder(Protocol):
 
         Args:
             rank: where to begin; not included.
-            limit: ranks to return at most.
-            end: the last rank to look at.
+            limit: the maximum number of ranks to return.
+            end: the last rank to examine.
 
         Returns:
-            The ranks in order, and the rank up to which all have been seen.
+            The ranks in order, and the rank up to which all have been examined.
         """
 
     def count_before(self, place: int) -> int:
@@ -98,8 +98,8 @@ class LogOrder:
 
     def next_ranks(self, rank: int, limit: int, end: int) -> tuple[list[int], int]:
         """See `DeliveryOrder`."""
-        found = list(islice(self._entries.places_in(self._state, rank + 1, end), limit))
-        return found, (found[-1] if len(found) == limit else end)
+        ranks = list(islice(self._entries.places_in(self._state, rank + 1, end), limit))
+        return ranks, (ranks[-1] if len(ranks) == limit else end)
 
     def count_before(self, place: int) -> int:
         """See `DeliveryOrder`."""
@@ -115,7 +115,7 @@ class PriorityOrder:
 
     def rank(self, place: int) -> int:
         """See `DeliveryOrder`."""
-        return ((_HIGHEST - self._entries.priority(place)) << PLACE_BITS) | place
+        return ((_MAX_UINT64 - self._entries.priority(place)) << PLACE_BITS) | place
 
     def add(self, place: int, count: int = 1) -> None:
         """See `DeliveryOrder`."""
@@ -127,8 +127,8 @@ class PriorityOrder:
 
     def next_ranks(self, rank: int, limit: int, end: int) -> tuple[list[int], int]:
         """See `DeliveryOrder`."""
-        found = list(islice(self._ranks.irange(rank, end, inclusive=(False, True)), limit))
-        return found, (found[-1] if len(found) == limit else end)
+        ranks = list(islice(self._ranks.irange(rank, end, inclusive=(False, True)), limit))
+        return ranks, (ranks[-1] if len(ranks) == limit else end)
 
     def count_before(self, place: int) -> int:
         """See `DeliveryOrder`."""

@@ -9,14 +9,14 @@ recorded one arrives.
 
 Instances receive transfers in different orders, and two instances may become owners of a message:
 its publisher has sent it to both, or an instance has taken it over from an owner that was merely
-unreachable (proxied transfer). So a title counts the transfers of the message. Of two titles, the
-one with more transfers wins; between equals, the one with the later name wins. Instances that
-receive both, in any order, arrive at the same result.
+unreachable (proxied transfer). So an `OwnershipClaim` counts the transfers of the message. Of two
+claims, the one with more transfers wins; between equals, the one with the later name wins.
+Instances that receive both, in any order, arrive at the same result.
 
-If a message was published at two instances, each of them learns it when it receives the message a
+If a message was published at two instances, each of them detects it when it receives the message a
 second time, over another path: as soon as they have a link. The one with the earlier name leaves it
 to the other (`Queue.resolve_dual_ownership`). An instance that detects this records it: the message
-does not come again, and an instance further on may have received only one of the two.
+does not arrive again, and an instance further on may have received only one of the two.
 
 Source: AMPS User Guide, Queue Message Ownership.
 """
@@ -30,7 +30,7 @@ from typing import Final, NamedTuple
 from server.queues.core.events import PublisherSequence
 
 MAX_EARLY_CLAIMS: Final = 131_072
-"""Limit of titles retained for messages that have not arrived; beyond it, the oldest is dropped."""
+"""Limit of claims retained for messages that have not arrived; beyond it, the oldest is dropped."""
 
 
 class OwnershipClaim(NamedTuple):
@@ -49,7 +49,7 @@ class OwnershipTable:
     """The number of transfers of the messages of one queue.
 
     Attributes:
-        early_claims: titles to messages that have not arrived, by their marks.
+        early_claims: claims to messages that have not arrived, by their bookmarks.
     """
 
     def __init__(self) -> None:
@@ -60,29 +60,29 @@ class OwnershipTable:
         """Return the number of transfers of a message."""
         return self._transfer_counts.get(place, 0)
 
-    def set_transfer_count(self, place: int, turn: int) -> None:
+    def set_transfer_count(self, place: int, count: int) -> None:
         """Set the number of transfers of a message."""
-        if turn:
-            self._transfer_counts[place] = turn
+        if count:
+            self._transfer_counts[place] = count
 
     def drop_transfer_count(self, place: int) -> None:
         """Drop the number of transfers of a message that has left the queue."""
         self._transfer_counts.pop(place, None)
 
-    def retain_early_claim(self, mark: PublisherSequence, title: OwnershipClaim) -> None:
-        """Retain the title to a message until the message arrives."""
-        self.early_claims[mark] = max(title, self.early_claims.pop(mark, title))
+    def retain_early_claim(self, bookmark: PublisherSequence, claim: OwnershipClaim) -> None:
+        """Retain the claim to a message until the message arrives."""
+        self.early_claims[bookmark] = max(claim, self.early_claims.pop(bookmark, claim))
         if len(self.early_claims) > MAX_EARLY_CLAIMS:
             self.early_claims.popitem(last=False)
 
-    def apply_early_claim(self, mark: PublisherSequence, place: int) -> OwnershipClaim | None:
-        """Apply and return the retained title of an arrived message, None if there is none."""
-        title = self.early_claims.pop(mark, None)
-        if title is not None:
-            self.set_transfer_count(place, title.transfer_count)
-        return title
+    def apply_early_claim(self, bookmark: PublisherSequence, place: int) -> OwnershipClaim | None:
+        """Apply and return the retained claim to an arrived message, None if there is none."""
+        claim = self.early_claims.pop(bookmark, None)
+        if claim is not None:
+            self.set_transfer_count(place, claim.transfer_count)
+        return claim
 
-    def drop_early_claims(self, marks: Iterable[PublisherSequence]) -> None:
-        """Drop the titles to messages that will not arrive."""
-        for mark in marks:
-            self.early_claims.pop(mark, None)
+    def drop_early_claims(self, bookmarks: Iterable[PublisherSequence]) -> None:
+        """Drop the claims to messages that will not arrive."""
+        for bookmark in bookmarks:
+            self.early_claims.pop(bookmark, None)

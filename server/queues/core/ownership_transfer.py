@@ -1,25 +1,26 @@
 """Sharing of one queue between instances: requests for messages, and their transfer.
 
 Theory of operation. Messages are delivered where they are owned (ownership.py), and that costs
-nothing. An instance whose consumers have room, and that owns no messages for them, asks the owners
-for messages that match. It asks only for messages that have been here for longer than the owners
-have lately needed to end one, so it does not ask while they keep up. An owner transfers messages
-that it could deliver but has no consumer for, and records that. It answers in any case; an instance
-that gets no answer retries, at a limited rate.
+nothing. An instance whose consumers have room, and that owns no messages for them, requests
+messages that match from the owners. It requests only messages that it has had for longer than the
+owners have lately needed to end one, so it requests nothing while they keep up. An owner transfers
+messages that it could deliver but has no consumer for, and records that. It responds in any case;
+an instance that gets no response retries, at a limited rate.
 
 An owner that cannot be reached transfers nothing, until an administrator declares that another
-instance may act for it (`proxied`). The proxy takes messages that its own consumers want, or
-transfers them to instances that ask. If the owner is up nevertheless, a message may be delivered
+instance may act for it (`is_proxy`). The proxy takes messages for its own consumers, or transfers
+them to instances that request them. If the owner is up nevertheless, a message may be delivered
 twice.
 
 Integration
 -----------
 
 `initial_owner` is the value of `MessageDetails.owners` for arriving messages. Pass the events that
-another instance has recorded to `Queue.apply_remote_event`, and its words (`TransferRequest`,
-`TransferResponse`) to `hear`. Once `Queue.deliver` has nothing left to do, and at `next_moment`,
-call `step`. It may cause events to be recorded; deliver again after that. It returns words, which
-may be sent once these events are on stable storage, and no sooner. Every word may get lost.
+another instance has recorded to `Queue.apply_remote_event`, and its peer messages
+(`TransferRequest`, `TransferResponse`) to `handle_peer_message`. Once `Queue.deliver` has nothing
+left to do, and at `next_deadline`, call `process_transfers`. It may cause events to be recorded;
+deliver again after that. It returns peer messages, which may be sent once these events are on
+stable storage, and no sooner. Every peer message may get lost.
 
 Source: AMPS User Guide, Replicated Queues; Disaster Recovery and Queue Message Ownership.
 """
@@ -46,28 +47,28 @@ from server.queues.core.sources import FilterMatcher, UnmatchedError
 from server.queues.core.states import AVAILABLE, BEHIND, FOREIGN, GONE, SENT
 
 TRANSFER_TIMEOUT_US: Final = 1_000_000
-"""Microseconds after which a request without an answer is retried."""
+"""Microseconds after which a request without a response is retried."""
 
-_MIN_PACE: Final = 10_000
-_MAX_PACE: Final = 1_000_000
-_NEXT_LOOK: Final = 20_000
+_MIN_DELAY_US: Final = 10_000
+_MAX_DELAY_US: Final = 1_000_000
+_NEXT_BATCH_DELAY_US: Final = 20_000
 _LOOKUP_BATCH_SIZE: Final = 512
-_CHUNK: Final = 64
-_SPARE: Final = 64
-"""Messages named beyond the number wanted: the first ones may be leased to consumers."""
-_MAX_QUESTIONS: Final = 1024
-_MAX_REMEMBERED: Final = 16_384
+_MATCH_BATCH_SIZE: Final = 64
+_EXTRA_MESSAGES: Final = 64
+"""Messages named beyond the number requested: the first ones may be leased to consumers."""
+_MAX_RECEIVED_REQUESTS: Final = 1024
+_MAX_RETRY_TIMES: Final = 16_384
 
 IsReachable = Callable[[str], bool | None]
-"""Tells whether an instance can be reached; None if unknown, while it is being determined."""
+"""Returns whether an instance can be reached; None if unknown, while it is being determined."""
 
 
 class OutboundPeerMessage(NamedTuple):
-    """A word for another instance.
+    """A message for another instance.
 
     Attributes:
         recipient: the name of the instance.
-        message: the request or answer.
+        message: the request or response.
     """
 
     recipient: str
@@ -79,12 +80,12 @@ class _PendingTransfer:
     """A pending request.
 
     Attributes:
-        deadline: its timeout.
-        content_filter: the filter that the messages are wanted for.
-        owner: the instance asked.
-        requested_count: how many messages were wanted.
+        deadline: when it times out.
+        content_filter: the filter of the consumers that the messages are for.
+        owner: the instance that it was sent to.
+        requested_count: how many messages were requested.
         expected_count: how many messages may still arrive.
-        places: the messages named in the request; empty once the answer has arrived.
+        places: the messages named in the request; empty once the response has arrived.
     """
 
     deadline: int
@@ -100,7 +101,7 @@ class OwnershipTransfers:
 
     Args:
         queue: the queue.
-        is_reachable: tells whether another instance can be reached.
+        is_reachable: returns whether another instance can be reached.
         initial_owner: the instance that owns all messages on arrival; None for the instance where
             each was published.
 
@@ -118,13 +119,15 @@ class OwnershipTransfers:
         self._queue: Final = queue
         self._is_reachable: Final = is_reachable
         self._initial_owner: Final = initial_owner
-        self._received_requests: deque[tuple[str, TransferRequest]] = deque(maxlen=_MAX_QUESTIONS)
+        self._received_requests: deque[tuple[str, TransferRequest]] = deque(
+            maxlen=_MAX_RECEIVED_REQUESTS
+        )
         self._numbers = count(1)
         self._sent_requests: dict[int, _PendingTransfer] = {}
         self._seen_transferred_in = 0
         self._retry_times: dict[int, int] = {}  # place -> when it may be requested again
         self._position = START
-        self._interval = _MIN_PACE
+        self._interval = _MIN_DELAY_US
         self._seen_counters: object = None  # the counters after the last complete pass
         self._matcher: FilterMatcher | None = None
         self._filters: set[Hashable] = set()
@@ -138,202 +141,218 @@ class OwnershipTransfers:
         owner = publisher if self._initial_owner is None else self._initial_owner
         return "" if owner == self._queue.owner else owner
 
-    # Words of other instances.
+    # messages of other instances
 
-    def handle_peer_message(self, word: QueuePeerMessage, sender: str, now: int) -> None:
-        """Handle a word to this instance, or to an owner that this one may have to act for."""
-        if isinstance(word, TransferRequest):
-            self._received_requests.append((sender, word))
+    def handle_peer_message(self, message: QueuePeerMessage, sender: str, now: int) -> None:
+        """Handle a message to this instance, or to an owner that this one may have to act for."""
+        if isinstance(message, TransferRequest):
+            self._received_requests.append((sender, message))
             return
-        waiting = self._sent_requests.get(word.number)
+        pending = self._sent_requests.get(message.number)
         is_short = False
-        if waiting is not None:
-            waiting.expected_count = min(word.granted_count, waiting.expected_count)
-            waiting.places = []
-            is_short = word.granted_count < waiting.requested_count
+        if pending is not None:
+            pending.expected_count = min(message.granted_count, pending.expected_count)
+            pending.places = []
+            is_short = message.granted_count < pending.requested_count
         entries = self._queue.lifecycle.entries
         claims = []
-        for mark, turn, owner in zip(
-            word.bookmarks, word.transfer_counts, word.owners, strict=True
+        for bookmark, transfer_count, owner in zip(
+            message.bookmarks, message.transfer_counts, message.owners, strict=True
         ):
-            claims.append((mark, OwnershipClaim(turn, owner)))
-            place = entries.find(mark)
-            if place is None or waiting is None:
+            claims.append((bookmark, OwnershipClaim(transfer_count, owner)))
+            place = entries.find(bookmark)
+            if place is None or pending is None:
                 continue
-            if is_short and owner == waiting.owner:
+            if is_short and owner == pending.owner:
                 self._retry_times[place] = now + self._request_delay_us
             else:
                 self._retry_times.pop(place, None)
         self._queue.apply_claims(claims, now)
         self.next_deadline = now
 
-    # Answers.
+    # responses
 
     def process_transfers(self, now: int) -> list[OutboundPeerMessage]:
-        """Answer and send requests; call it when the queue has delivered all that it can."""
+        """Answer requests, and return responses and new requests to be sent.
+
+        Call it when the queue has delivered all that it can.
+        """
         if self._queue.is_behind or self._queue.is_stalled:
             return []
-        said = list(self._answer_requests(now))
+        messages = list(self._answer_requests(now))
         if self._queue.lifecycle.entries.state_counts[FOREIGN]:
-            said += self._request_messages(now)
+            messages += self._request_messages(now)
         else:
             self.next_deadline = None
-        return said
+        return messages
 
     def _answer_requests(self, now: int) -> Iterator[OutboundPeerMessage]:
         lifecycle = self._queue.lifecycle
         while self._received_requests:
-            asker, ask = self._received_requests.popleft()
+            requester, request = self._received_requests.popleft()
             granted: list[PublisherSequence] = []
             others: list[tuple[PublisherSequence, int, str]] = []
-            for mark in ask.bookmarks:
-                place = lifecycle.entries.find(mark)
+            for bookmark in request.bookmarks:
+                place = lifecycle.entries.find(bookmark)
                 if place is None or lifecycle.entries.state(place) in (GONE, SENT):
                     continue
-                if len(granted) < ask.max_transferred and self._may_transfer(place, asker):
-                    granted.append(mark)
+                if len(granted) < request.max_transferred and self._may_transfer(place, requester):
+                    granted.append(bookmark)
                 else:
-                    others.append((mark, *lifecycle.ownership_claim(place)))
-            self._queue.transfer(granted, asker, now)
+                    others.append((bookmark, *lifecycle.ownership_claim(place)))
+            self._queue.transfer(granted, requester, now)
             columns = [list(column) for column in zip(*others, strict=True)]
-            yield OutboundPeerMessage(asker, TransferResponse(ask.number, len(granted), *columns))
+            yield OutboundPeerMessage(
+                requester, TransferResponse(request.number, len(granted), *columns)
+            )
 
-    def _may_transfer(self, place: int, asker: str) -> bool:
+    def _may_transfer(self, place: int, requester: str) -> bool:
         lifecycle = self._queue.lifecycle
         state, owner = lifecycle.entries.state(place), lifecycle.entries.owner(place)
         if not owner:
             return state in (AVAILABLE, BEHIND)
-        return owner != asker and state in (FOREIGN, BEHIND) and self._is_proxy_for(owner)
+        return owner != requester and state in (FOREIGN, BEHIND) and self._is_proxy_for(owner)
 
     def _is_proxy_for(self, owner: str) -> bool:
         return self.is_proxy and self._is_reachable(owner) is False
 
-    # Requests.
+    # requests
 
     @property
     def _request_delay_us(self) -> int:
-        return min(max(self._queue.remote_events.peer_latency_us, _MIN_PACE), _MAX_PACE)
+        return min(max(self._queue.remote_events.peer_latency_us, _MIN_DELAY_US), _MAX_DELAY_US)
 
     def _request_messages(self, now: int) -> list[OutboundPeerMessage]:
         self._drop_finished_requests(now)
-        needs = self._demand_by_filter()
-        if not needs:
+        demand = self._demand_by_filter()
+        if not demand:
             # Consumers with room again trigger a delivery; otherwise, wait for a request timeout.
             self.next_deadline = min(
-                (one.deadline for one in self._sent_requests.values()), default=None
+                (request.deadline for request in self._sent_requests.values()), default=None
             )
             return []
         if self.next_deadline is not None and now < self.next_deadline:
             if self._activity_counters() != self._seen_counters:
                 self.next_deadline = min(self.next_deadline, now + self._request_delay_us)
             return []
-        said: list[OutboundPeerMessage] = []
-        chosen = self._select_messages(needs, now)
-        for (owner, content_filter), places in chosen.items():
-            marks = self._queue.lifecycle.entries.bookmarks(places)
-            need = min(needs[content_filter], len(marks))
+        messages: list[OutboundPeerMessage] = []
+        selected = self._select_messages(demand, now)
+        for (owner, content_filter), places in selected.items():
+            bookmarks = self._queue.lifecycle.entries.bookmarks(places)
+            needed_count = min(demand[content_filter], len(bookmarks))
             if self._is_proxy_for(owner):
-                self._queue.transfer(marks[:need], self._queue.owner, now)
+                self._queue.transfer(bookmarks[:needed_count], self._queue.owner, now)
                 continue
             number = next(self._numbers)
             self._sent_requests[number] = _PendingTransfer(
-                now + TRANSFER_TIMEOUT_US, content_filter, owner, need, need, places
+                now + TRANSFER_TIMEOUT_US, content_filter, owner, needed_count, needed_count, places
             )
             self._retry_times.update(dict.fromkeys(places, now + TRANSFER_TIMEOUT_US))
-            said.append(OutboundPeerMessage(owner, TransferRequest(number, marks, need)))
-        return said
+            messages.append(
+                OutboundPeerMessage(owner, TransferRequest(number, bookmarks, needed_count))
+            )
+        return messages
 
     def _drop_finished_requests(self, now: int) -> None:
-        """Forget requests that are fulfilled or have timed out."""
-        came = self._queue.counters.transferred_in - self._seen_transferred_in
-        self._seen_transferred_in += came
-        for waiting in self._sent_requests.values():
-            taken = min(came, waiting.expected_count)
-            waiting.expected_count -= taken
-            came -= taken
-        over = [
+        """Drop requests that are fulfilled or have timed out."""
+        arrived_count = self._queue.counters.transferred_in - self._seen_transferred_in
+        self._seen_transferred_in += arrived_count
+        for pending in self._sent_requests.values():
+            taken = min(arrived_count, pending.expected_count)
+            pending.expected_count -= taken
+            arrived_count -= taken
+        finished = [
             number
-            for number, waiting in self._sent_requests.items()
-            if waiting.deadline <= now or not waiting.expected_count
+            for number, pending in self._sent_requests.items()
+            if pending.deadline <= now or not pending.expected_count
         ]
-        for number in over:
-            waiting = self._sent_requests.pop(number)
-            if not waiting.expected_count:
-                # The messages arrived before the answer: the owner may have the rest for us, too.
-                for place in waiting.places:
+        for number in finished:
+            pending = self._sent_requests.pop(number)
+            if not pending.expected_count:
+                # The messages arrived before the response: the owner may have the rest for us, too.
+                for place in pending.places:
                     self._retry_times.pop(place, None)
-        if len(self._retry_times) > _MAX_REMEMBERED:
+        if len(self._retry_times) > _MAX_RETRY_TIMES:
             self._retry_times = {
                 place: moment for place, moment in self._retry_times.items() if moment > now
             }
 
     def _demand_by_filter(self) -> dict[Hashable | None, int]:
-        """Return the number of messages wanted by filter, beyond those already requested."""
-        needs = self._queue.dispatch.free_backlog_by_filter()
-        for waiting in self._sent_requests.values():
-            if waiting.content_filter in needs:
-                needs[waiting.content_filter] -= waiting.expected_count
-        room = self._queue.capacity
-        return {one: min(need, room) for one, need in needs.items() if need > 0 and room > 0}
+        """Return the number of messages to request by filter, beyond those already requested."""
+        demand = self._queue.dispatch.free_backlog_by_filter()
+        for pending in self._sent_requests.values():
+            if pending.content_filter in demand:
+                demand[pending.content_filter] -= pending.expected_count
+        capacity = self._queue.capacity
+        return {
+            content_filter: min(needed_count, capacity)
+            for content_filter, needed_count in demand.items()
+            if needed_count > 0 and capacity > 0
+        }
 
     def _select_messages(
-        self, needs: dict[Hashable | None, int], now: int
+        self, demand: dict[Hashable | None, int], now: int
     ) -> dict[tuple[str, Hashable | None], list[int]]:
         """Choose messages to request, by owner and filter, and schedule the next pass."""
-        wanted = {one: min(need + _SPARE, MAX_REQUESTED_MESSAGES) for one, need in needs.items()}
-        chosen: dict[tuple[str, Hashable | None], list[int]] = {}
+        remaining_demand = {
+            demanded_filter: min(needed_count + _EXTRA_MESSAGES, MAX_REQUESTED_MESSAGES)
+            for demanded_filter, needed_count in demand.items()
+        }
+        selected: dict[tuple[str, Hashable | None], list[int]] = {}
         entries = self._queue.lifecycle.entries
         last = (
             LAST if self._queue.settings.prioritized else self._queue.dispatch.last_deliverable_rank
         )
-        effort = _LOOKUP_BATCH_SIZE
-        while wanted and effort > 0:
+        lookup_limit = _LOOKUP_BATCH_SIZE
+        while remaining_demand and lookup_limit > 0:
             ranks, reached = self._queue.lifecycle.foreign_order.next_ranks(
-                self._position, _CHUNK, last
+                self._position, _MATCH_BATCH_SIZE, last
             )
-            effort -= _CHUNK
+            lookup_limit -= _MATCH_BATCH_SIZE
             places = [rank & PLACE for rank in ranks]
             ready = [place for place in places if self._is_ready(place, now)]
             try:
-                matches = self._match(ready, wanted)
+                matches = self._match(ready, remaining_demand)
             except UnmatchedError:
                 self.next_deadline = now + TRANSFER_TIMEOUT_US
-                return chosen
+                return selected
             for place, content_filter in matches:
-                left = wanted.get(content_filter, 0)
-                if left:
-                    chosen.setdefault((entries.owner(place), content_filter), []).append(place)
-                    wanted[content_filter] = left - 1
+                remaining = remaining_demand.get(content_filter, 0)
+                if remaining:
+                    selected.setdefault((entries.owner(place), content_filter), []).append(place)
+                    remaining_demand[content_filter] = remaining - 1
             self._position = reached
             if reached >= last:
                 break
         else:
-            self.next_deadline = now + (_NEXT_LOOK if wanted else self._request_delay_us)
-            if not wanted:
+            self.next_deadline = now + (
+                _NEXT_BATCH_DELAY_US if remaining_demand else self._request_delay_us
+            )
+            if not remaining_demand:
                 self._position = START
-            return chosen
+            return selected
         self._position = START
-        self._schedule_next_pass(now, found=bool(chosen))
-        return chosen
+        self._schedule_next_pass(now, has_selected=bool(selected))
+        return selected
 
     def _is_ready(self, place: int, now: int) -> bool:
         """Return whether a message may be requested now."""
-        later = self._retry_times.get(place)
-        if later is not None and later > now:
+        retry_at = self._retry_times.get(place)
+        if retry_at is not None and retry_at > now:
             return False
         entries = self._queue.lifecycle.entries
         if now - entries.recorded_at(place) < self._request_delay_us:
             return False
         return self.is_proxy or self._is_reachable(entries.owner(place)) is not False
 
-    def _schedule_next_pass(self, now: int, *, found: bool) -> None:
+    def _schedule_next_pass(self, now: int, *, has_selected: bool) -> None:
         """Schedule the next pass after a complete one; back off while nothing happens."""
-        seen = self._activity_counters()
-        if found or seen != self._seen_counters:
+        counters_seen = self._activity_counters()
+        if has_selected or counters_seen != self._seen_counters:
             self._interval = self._request_delay_us
         else:
-            self._interval = min(2 * self._interval, _MAX_PACE)
-        self._seen_counters = seen
+            self._interval = min(2 * self._interval, _MAX_DELAY_US)
+        self._seen_counters = counters_seen
         self.next_deadline = now + self._interval
 
     def _activity_counters(self) -> object:
@@ -342,7 +361,7 @@ class OwnershipTransfers:
         return counters.enqueued, counters.transferred_in, counters.transferred_out
 
     def _match(
-        self, places: list[int], wanted: dict[Hashable | None, int]
+        self, places: list[int], remaining_demand: dict[Hashable | None, int]
     ) -> list[tuple[int, Hashable | None]]:
         """Return a matching filter for each message, without messages that match none.
 
@@ -351,20 +370,22 @@ class OwnershipTransfers:
         """
         if not places:
             return []
-        if wanted.get(None):
+        if remaining_demand.get(None):
             return [(place, None) for place in places]
-        filters = {one for one in wanted if one is not None}
+        filters = {
+            content_filter for content_filter in remaining_demand if content_filter is not None
+        }
         if self._matcher is None:
             self._matcher = self._queue.dispatch.new_matcher()
-        for one in self._filters - filters:
-            self._matcher.discard(one)
-        for one in filters - self._filters:
-            self._matcher.add(one)
+        for content_filter in self._filters - filters:
+            self._matcher.discard(content_filter)
+        for content_filter in filters - self._filters:
+            self._matcher.add(content_filter)
         self._filters = filters
         txids = self._queue.lifecycle.entries.txids(places)
         matches = self._matcher.match(txids)
         return [
-            (place, next(iter(found)))
-            for place, found in zip(places, matches, strict=True)
-            if found
+            (place, next(iter(matched_filters)))
+            for place, matched_filters in zip(places, matches, strict=True)
+            if matched_filters
         ]

@@ -1,6 +1,6 @@
 """Messages between instances that share a queue, beside the events that they record.
 
-None of them has to arrive: a `TransferRequest` without an answer is retried.
+None of them has to arrive: a `TransferRequest` without a response is retried.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ class TransferRequest(
 
     Attributes:
         number: the number of the request.
-        bookmarks: the messages, the most wanted first.
-        max_transferred: how many of them are wanted.
+        bookmarks: the messages, in order of preference.
+        max_transferred: the maximum number of them to transfer.
     """
 
     number: int
@@ -35,7 +35,7 @@ class TransferRequest(
 class TransferResponse(
     msgspec.Struct, tag=2, frozen=True, array_like=True, forbid_unknown_fields=True
 ):
-    """The answer to a request; transferred messages arrive through the log.
+    """The response to a request; transferred messages arrive through the log.
 
     Attributes:
         number: the number of the request.
@@ -60,9 +60,9 @@ _DECODER: Final[msgspec.msgpack.Decoder[QueuePeerMessage]] = msgspec.msgpack.Dec
 )
 
 
-def encode_peer_message(word: QueuePeerMessage) -> bytes:
+def encode_peer_message(message: QueuePeerMessage) -> bytes:
     """Encode a message to another instance."""
-    return _ENCODER.encode(word)
+    return _ENCODER.encode(message)
 
 
 def decode_peer_message(data: bytes) -> QueuePeerMessage:
@@ -72,13 +72,13 @@ def decode_peer_message(data: bytes) -> QueuePeerMessage:
         msgspec.MsgspecError: the bytes are not a valid message.
     """
     try:
-        word = _DECODER.decode(data)
+        message = _DECODER.decode(data)
     except MSGPACK_ERRORS as problem:
         raise msgspec.DecodeError(str(problem)) from problem
-    if len(word.bookmarks) > MAX_REQUESTED_MESSAGES:
+    if len(message.bookmarks) > MAX_REQUESTED_MESSAGES:
         raise msgspec.ValidationError(f"more than {MAX_REQUESTED_MESSAGES} messages")
-    if isinstance(word, TransferResponse) and not len(word.bookmarks) == len(
-        word.transfer_counts
-    ) == len(word.owners):
+    if isinstance(message, TransferResponse) and not len(message.bookmarks) == len(
+        message.transfer_counts
+    ) == len(message.owners):
         raise msgspec.ValidationError("not as many titles as messages")
-    return word
+    return message

@@ -1,4 +1,4 @@
-"""One queue: its inputs, its decisions, and the events that it wants recorded.
+"""One queue: its inputs, its decisions, and the events to be recorded.
 
 See server/queues/core/__init__.py for its use.
 """
@@ -42,7 +42,7 @@ MAX_DELIVERED_MESSAGES: Final = 65_536
 
 _NO_LIMIT: Final = 1 << 62
 
-_STAY: Final = frozenset((GONE, LEASED, SENT, BARRIER))
+_NOT_TRANSFERABLE: Final = frozenset((GONE, LEASED, SENT, BARRIER))
 """States in which a message is not transferred."""
 
 
@@ -70,14 +70,14 @@ class Queue:
 
     Args:
         settings: the configuration of the queue.
-        matching: creates a `FilterMatcher`; only called when a consumer has a filter.
+        make_matcher: creates a `FilterMatcher`; only called when a consumer has a filter.
         owner: the name of this instance.
         on_room: called when a consumer may have room, also because of other queues; the caller
             then delivers.
-        was_recorded: tells whether a message cannot arrive any more, because the log has it, or
+        was_recorded: returns whether a message cannot arrive any more, because the log has it, or
             later ones of its publisher.
-        room: storage to move message attributes to; None to keep all of them in memory.
-        is_missing: tells whether a message may still arrive, through another instance, although
+        storage: storage to move message attributes to; None to keep all of them in memory.
+        is_missing: returns whether a message may still arrive, through another instance, although
             later ones of its publisher have arrived.
 
     Attributes:
@@ -93,29 +93,29 @@ class Queue:
     def __init__(
         self,
         settings: QueueSettings,
-        matching: Callable[[], FilterMatcher],
+        make_matcher: Callable[[], FilterMatcher],
         owner: str = "",
         on_room: Callable[[], None] = lambda: None,
         was_recorded: Callable[[PublisherSequence], bool] = lambda _: False,
-        room: ColumnStorage | None = None,
+        storage: ColumnStorage | None = None,
         is_missing: Callable[[PublisherSequence], bool] = lambda _: False,
     ) -> None:
         self.settings = settings
         self.owner: Final = owner
         self._was_recorded = was_recorded
         self._is_missing = is_missing
-        self.dispatch: Final = Dispatch(settings, matching, on_room)
+        self.dispatch: Final = Dispatch(settings, make_matcher, on_room)
         self.lifecycle: Final = MessageLifecycle(
-            settings, self.dispatch.on_message_available, room, owner
+            settings, self.dispatch.on_message_available, storage, owner
         )
         self.remote_events: Final = RemoteEvents(self.lifecycle, self._may_arrive)
         self.dispatch.lifecycle = self.lifecycle
         # Bound directly, without wrapper methods: this is the message path.
-        acknowledging = AckProcessor(self.lifecycle, self._may_arrive)
-        self.acknowledge: Final = acknowledging.acknowledge
-        self.acknowledge_places: Final = acknowledging.acknowledge_places
-        self.refusal_reason: Final = acknowledging.refusal_reason
-        self.extend_leases: Final = acknowledging.extend_leases
+        ack_processor = AckProcessor(self.lifecycle, self._may_arrive)
+        self.acknowledge: Final = ack_processor.acknowledge
+        self.acknowledge_places: Final = ack_processor.acknowledge_places
+        self.refusal_reason: Final = ack_processor.refusal_reason
+        self.extend_leases: Final = ack_processor.extend_leases
         self._has_more = False
 
     # consumers
@@ -144,26 +144,26 @@ class Queue:
         self.dispatch.remove_slot(slot)
         self.lifecycle.flush(now)
 
-    def detach_batch(self, consumer: Consumer, now: int, most: int) -> bool:
+    def detach_batch(self, consumer: Consumer, now: int, limit: int) -> bool:
         """Return a batch of a departing consumer's messages to the queue, if there are very many.
 
         Args:
             consumer: the consumer; it gets no more messages.
             now: the current time.
-            most: size of the batch.
+            limit: the size of the batch.
 
         Returns:
-            Whether more than `most` messages may be left; if not, `detach` returns the rest.
+            Whether more than `limit` messages may be left; if not, `detach` returns the rest.
         """
         slot = self.dispatch.slots.get(consumer)
-        if slot is None or len(slot.held_places) <= most:
+        if slot is None or len(slot.held_places) <= limit:
             return False
         self.dispatch.stop_delivery(slot)
         if not slot.places_to_return:
             slot.places_to_return = sorted(slot.held_places, reverse=True)
-        some = slot.places_to_return[: -most - 1 : -1]  # from the end of the list: oldest first
-        del slot.places_to_return[-most:]
-        self._return_messages(some, now)
+        batch = slot.places_to_return[: -limit - 1 : -1]  # from the end of the list: oldest first
+        del slot.places_to_return[-limit:]
+        self._return_messages(batch, now)
         self.lifecycle.flush(now)
         return True
 
@@ -193,28 +193,31 @@ class Queue:
     # delivery
 
     def deliver(
-        self, now: int, effort: int = DISPATCH_BATCH_SIZE, most: int = MAX_DELIVERED_MESSAGES
+        self,
+        now: int,
+        max_matched: int = DISPATCH_BATCH_SIZE,
+        max_delivered: int = MAX_DELIVERED_MESSAGES,
     ) -> list[QueueDelivery]:
         """Assign messages to consumers.
 
         Args:
             now: the current time; timeouts are processed first.
-            effort: limit of messages to match against filters.
-            most: limit of messages to deliver, barriers not counted; also of messages that return
-                because their leases have ended.
+            max_matched: the maximum number of messages to match against filters.
+            max_delivered: the maximum number of messages to deliver, barriers not counted; also of
+                messages that return because their leases have ended.
 
         Returns:
             Deliveries, in the order in which to send them. Those of at-most-once may be sent once
             the event that they have caused is stored.
         """
-        self.lifecycle.process_timeouts(now, most)
+        self.lifecycle.process_timeouts(now, max_delivered)
         deliveries: list[QueueDelivery] = []
         self._has_more = (self.lifecycle.leases.next_deadline or now + 1) <= now
         if self.lifecycle.has_overdue_messages(now):  # expired messages must not be delivered
             self._has_more = True
             return deliveries
         while True:
-            most = self._match_and_assign(now, effort, most, deliveries)
+            max_delivered = self._match_and_assign(now, max_matched, max_delivered, deliveries)
             barriers = len(self.lifecycle.barriers)
             if barriers:
                 deliveries += self._release_barriers(now)
@@ -222,21 +225,23 @@ class Queue:
                 return deliveries
 
     def _match_and_assign(
-        self, now: int, effort: int, most: int, deliveries: list[QueueDelivery]
+        self, now: int, max_matched: int, max_delivered: int, deliveries: list[QueueDelivery]
     ) -> int:
         """Find messages and assign them; return how many more may be delivered."""
         dispatch = self.dispatch
         while True:
-            left = dispatch.match_messages(effort)
-            shares = dispatch.assign_batches(min(self.capacity, most))
-            deliveries += [self._lease_batch(share, now) for share in shares]
-            most -= sum(len(share.places) for share in shares)
-            if most <= 0:
+            remaining = dispatch.match_messages(max_matched)
+            batches = dispatch.assign_batches(min(self.capacity, max_delivered))
+            deliveries += [self._lease_batch(batch, now) for batch in batches]
+            max_delivered -= sum(len(batch.places) for batch in batches)
+            if max_delivered <= 0:
                 self._has_more = True
                 return 0
-            if dispatch.is_stalled or (left == effort and not dispatch.has_unserved_consumers):
-                return most
-            effort = left
+            if dispatch.is_stalled or (
+                remaining == max_matched and not dispatch.has_unserved_consumers
+            ):
+                return max_delivered
+            max_matched = remaining
 
     @property
     def capacity(self) -> int:
@@ -244,13 +249,13 @@ class Queue:
         max_backlog = self.settings.max_backlog
         return _NO_LIMIT if max_backlog is None else max_backlog - len(self.lifecycle.leases)
 
-    def _lease_batch(self, share: DispatchBatch, now: int) -> QueueDelivery:
+    def _lease_batch(self, batch: DispatchBatch, now: int) -> QueueDelivery:
         """Lease messages to a consumer."""
         lifecycle, settings = self.lifecycle, self.settings
-        slot, places, txids = share
-        period = settings.lease_period
-        until = None if period is None or settings.at_most_once else now + period
-        lifecycle.lease(Lease(slot, now, until, places))
+        slot, places, txids = batch
+        lease_period = settings.lease_period
+        expires_at = None if lease_period is None or settings.at_most_once else now + lease_period
+        lifecycle.lease(Lease(slot, now, expires_at, places))
         if settings.at_most_once:
             lifecycle.events.append(Sent(now, lifecycle.entries.bookmarks(places)))
         elif settings.records_deliveries:
@@ -259,7 +264,7 @@ class Queue:
             )
         if lifecycle.watcher is not None:
             lifecycle.watcher.record_disappeared(places)
-        return QueueDelivery(slot.consumer, txids, places, until)
+        return QueueDelivery(slot.consumer, txids, places, expires_at)
 
     def _release_barriers(self, now: int) -> list[QueueDelivery]:
         """Release barriers at the head of the queue to all consumers that they match."""
@@ -272,13 +277,13 @@ class Queue:
                 if self.dispatch.has_consumers or place not in lifecycle.peer_released_barriers:
                     break
                 consumers = []  # no consumer here, and another instance has released it
-            txid, mark = lifecycle.entries.txid(place), lifecycle.entries.bookmark(place)
+            txid, bookmark = lifecycle.entries.txid(place), lifecycle.entries.bookmark(place)
             deliveries += [
                 QueueDelivery(consumer, (txid,), (place,), None, is_barrier=True)
                 for consumer in consumers
             ]
             lifecycle.remove(place)
-            lifecycle.events.append(Released(now, [mark]))
+            lifecycle.events.append(Released(now, [bookmark]))
         return deliveries
 
     @property
@@ -291,16 +296,16 @@ class Queue:
         """True if `deliver` could not read messages: retry when that may have changed."""
         return self.dispatch.is_stalled
 
-    def _may_arrive(self, mark: PublisherSequence) -> bool:
+    def _may_arrive(self, bookmark: PublisherSequence) -> bool:
         """Return whether a missing message may still arrive, also from beyond TargetQueueDepth."""
-        if self.lifecycle.entries.has_arrived(mark):
-            return self._is_missing(mark)
-        return self.lifecycle.inactive_count > 0 or not self._was_recorded(mark)
+        if self.lifecycle.entries.has_arrived(bookmark):
+            return self._is_missing(bookmark)
+        return self.lifecycle.inactive_count > 0 or not self._was_recorded(bookmark)
 
     # other instances
 
     def transfer(
-        self, marks: Iterable[PublisherSequence], owner: str, now: int
+        self, bookmarks: Iterable[PublisherSequence], owner: str, now: int
     ) -> list[PublisherSequence]:
         """Transfer messages to another instance, or to this one.
 
@@ -308,25 +313,25 @@ class Queue:
             The messages that changed owner: those that are here and not leased.
         """
         lifecycle = self.lifecycle
-        moved: list[PublisherSequence] = []
-        turns: list[int] = []
-        for mark in marks:
-            place = lifecycle.entries.find(mark)
-            if place is None or lifecycle.entries.state(place) in _STAY:
+        transferred: list[PublisherSequence] = []
+        transfer_counts: list[int] = []
+        for bookmark in bookmarks:
+            place = lifecycle.entries.find(bookmark)
+            if place is None or lifecycle.entries.state(place) in _NOT_TRANSFERABLE:
                 continue
-            title = lifecycle.ownership_claim(place)
-            if title.owner != owner:
-                lifecycle.change_owner(place, OwnershipClaim(title.transfer_count + 1, owner), now)
-                moved.append(mark)
-                turns.append(title.transfer_count + 1)
-        if moved:
-            lifecycle.events.append(Transferred(now, moved, owner, turns))
+            claim = lifecycle.ownership_claim(place)
+            if claim.owner != owner:
+                lifecycle.change_owner(place, OwnershipClaim(claim.transfer_count + 1, owner), now)
+                transferred.append(bookmark)
+                transfer_counts.append(claim.transfer_count + 1)
+        if transferred:
+            lifecycle.events.append(Transferred(now, transferred, owner, transfer_counts))
         lifecycle.flush(now)
         lifecycle.process_timeouts(now, MAX_DELIVERED_MESSAGES)
-        return moved
+        return transferred
 
     def resolve_dual_ownership(
-        self, marks: Iterable[PublisherSequence], owner: str, now: int
+        self, bookmarks: Iterable[PublisherSequence], owner: str, now: int
     ) -> None:
         """Assign messages that were published at two instances, and are owned by both, to one.
 
@@ -334,21 +339,23 @@ class Queue:
         Consumers here keep the messages that they have.
 
         Args:
-            marks: the messages.
+            bookmarks: the messages.
             owner: the name of the one of the two that is the later by name: see `OwnershipClaim`.
             now: the current time.
         """
-        lifecycle, title = self.lifecycle, OwnershipClaim(0, owner)
-        left: list[PublisherSequence] = []
-        for mark in marks:
-            place = lifecycle.entries.find(mark)
-            was_ours = place is not None and not lifecycle.entries.owner(place)
-            is_new = lifecycle.apply_claim(mark, title, now, may_come=self._may_arrive(mark))
-            if is_new:
-                left.append(mark)
-                lifecycle.counters.owned_twice += was_ours
-        if left:
-            lifecycle.events.append(Transferred(now, left, owner, [0] * len(left)))
+        lifecycle, claim = self.lifecycle, OwnershipClaim(0, owner)
+        reassigned: list[PublisherSequence] = []
+        for bookmark in bookmarks:
+            place = lifecycle.entries.find(bookmark)
+            was_owned = place is not None and not lifecycle.entries.owner(place)
+            has_changed = lifecycle.apply_claim(
+                bookmark, claim, now, may_arrive=self._may_arrive(bookmark)
+            )
+            if has_changed:
+                reassigned.append(bookmark)
+                lifecycle.counters.owned_twice += was_owned
+        if reassigned:
+            lifecycle.events.append(Transferred(now, reassigned, owner, [0] * len(reassigned)))
         lifecycle.flush(now)
 
     def apply_remote_event(self, event: QueueEvent, now: int) -> None:
@@ -360,8 +367,8 @@ class Queue:
         self, claims: Iterable[tuple[PublisherSequence, OwnershipClaim]], now: int
     ) -> None:
         """Apply claims of ownership by other instances; see `MessageLifecycle.apply_claim`."""
-        for mark, title in claims:
-            self.lifecycle.apply_claim(mark, title, now, may_come=False)
+        for bookmark, claim in claims:
+            self.lifecycle.apply_claim(bookmark, claim, now, may_arrive=False)
         self.lifecycle.flush(now)
 
     # recorded events
@@ -382,17 +389,18 @@ class Queue:
         events, lifecycle.events = lifecycle.events, []
         return events
 
-    def replay(self, event: QueueEvent, came: int | None = None) -> None:
+    def replay(self, event: QueueEvent, arrived_at: int | None = None) -> None:
         """Replay a recorded event, in log order.
 
         Args:
             event: the event.
-            came: arrival time of another instance's event, by the local clock; None if it is local.
+            arrived_at: the arrival time of another instance's event, by the local clock; None if it
+                is local.
         """
-        if came is None:
+        if arrived_at is None:
             recovery.replay(self.lifecycle, event)
         else:
-            self.remote_events.apply_event(event, came, is_over=True)
+            self.remote_events.apply_event(event, arrived_at, is_replay=True)
 
     def finish_recovery(self, now: int) -> None:
         """End the replay: expire messages that must not be delivered once more."""
@@ -404,7 +412,7 @@ class Queue:
         """The txid of the oldest message in the queue; all messages before have left it.
 
         None if it is empty. Recovery needs the journal from there on. Acknowledgements that wait
-        for their messages (`lifecycle.deferred`) may be older, and have to be kept separately.
+        for their messages (`lifecycle.early_acks`) may be older, and have to be kept separately.
         """
         lifecycle = self.lifecycle
         head = lifecycle.entries.head
@@ -418,8 +426,8 @@ class Queue:
         Args:
             acks: their bookmarks, each with its arrival time.
         """
-        for mark, came in acks:
-            self.lifecycle.early_acks.add((mark,), came)
+        for bookmark, arrived_at in acks:
+            self.lifecycle.early_acks.add((bookmark,), arrived_at)
 
     # timeouts
 

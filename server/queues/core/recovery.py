@@ -1,7 +1,7 @@
 """Recovery of a queue at startup: its recorded events are replayed, in log order.
 
-Events of other instances are replayed by `elsewhere`. Messages are appended as in normal operation,
-by `MessageLifecycle.enqueue`. The replay records nothing.
+Events of other instances are replayed by `RemoteEvents`. Messages are appended as in normal
+operation, by `MessageLifecycle.enqueue`. The replay records nothing.
 
 Source: AMPS User Guide, Startup and Recovery for Queues.
 """
@@ -48,9 +48,12 @@ def replay(lifecycle: MessageLifecycle, event: QueueEvent) -> None:
                 attempts.last_consumer = event.consumer
                 attempts.last_leased = event.at
         case Transferred():
-            for mark, turn in zip(event.bookmarks, event.turns, strict=False):
+            for bookmark, transfer_count in zip(event.bookmarks, event.turns, strict=False):
                 lifecycle.apply_claim(
-                    mark, OwnershipClaim(turn, event.owner), _LONG_AGO, may_come=True
+                    bookmark,
+                    OwnershipClaim(transfer_count, event.owner),
+                    _LONG_AGO,
+                    may_arrive=True,
                 )
         case Expired():
             lifecycle.counters.expired += _end(lifecycle, event)
@@ -70,17 +73,17 @@ def finish(lifecycle: MessageLifecycle, now: int) -> None:
 def _end(lifecycle: MessageLifecycle, event: QueueEvent) -> int:
     """Remove messages from the queue; return how many were in it.
 
-    A message that is not here may arrive later: if the event says so, and if there are inactive
-    messages, because it may have been active when the event happened.
+    A message that is not here may arrive later: if the event is `Deferred`, and if there are
+    inactive messages, because it may have been active when the event happened.
     """
-    is_to_come = isinstance(event, Deferred) or lifecycle.inactive_count > 0
+    may_arrive = isinstance(event, Deferred) or lifecycle.inactive_count > 0
     count = 0
-    for mark in event.bookmarks:
-        lifecycle.unrecorded_early_acks.pop(mark, None)
-        place = lifecycle.entries.find(mark)
+    for bookmark in event.bookmarks:
+        lifecycle.unrecorded_early_acks.pop(bookmark, None)
+        place = lifecycle.entries.find(bookmark)
         if place is not None and lifecycle.entries.state(place) != GONE:
             lifecycle.remove(place)
             count += 1
-        elif is_to_come:
-            lifecycle.early_acks.add((mark,), event.at)
+        elif may_arrive:
+            lifecycle.early_acks.add((bookmark,), event.at)
     return count

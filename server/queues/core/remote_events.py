@@ -26,9 +26,9 @@ from server.queues.core.ownership import OwnershipClaim
 from server.queues.core.states import FOREIGN, GONE, SENT
 
 INITIAL_PEER_LATENCY_US: Final = 50_000
-"""The assumed pace of other instances, in microseconds, before it has been measured."""
+"""The assumed latency of other instances, in microseconds, before it has been measured."""
 
-_LATEST: Final = 16
+_AVERAGE_WEIGHT: Final = 16
 """Weight of the past in a moving average, relative to the latest value."""
 
 _LONG_AGO: Final = 0
@@ -40,7 +40,7 @@ class RemoteEvents:
 
     Args:
         lifecycle: the messages.
-        may_arrive: tells whether a message that is not here may still arrive.
+        may_arrive: returns whether a message that is not here may still arrive.
 
     Attributes:
         peer_latency_us: how long other instances take from the arrival of a message here to its
@@ -55,13 +55,13 @@ class RemoteEvents:
         self._may_arrive: Final = may_arrive
         self._uncertain_bookmarks: list[PublisherSequence] = []
 
-    def apply_event(self, event: QueueEvent, now: int, *, is_over: bool = False) -> None:
+    def apply_event(self, event: QueueEvent, now: int, *, is_replay: bool = False) -> None:
         """Apply an event of another instance; nothing is recorded.
 
         Args:
             event: the event that the instance has recorded.
             now: its arrival time.
-            is_over: whether it arrived in an earlier run of this instance, and is read from the
+            is_replay: whether it arrived in an earlier run of this instance, and is read from the
                 log.
         """
         lifecycle = self._lifecycle
@@ -84,35 +84,44 @@ class RemoteEvents:
                     attempts.last_consumer = event.consumer
                     attempts.last_leased = now
             case Transferred():
-                for mark, turn in zip(event.bookmarks, event.turns, strict=False):
-                    self._apply_claim(mark, OwnershipClaim(turn, event.owner), now, is_over=is_over)
+                for bookmark, transfer_count in zip(event.bookmarks, event.turns, strict=False):
+                    self._apply_claim(
+                        bookmark,
+                        OwnershipClaim(transfer_count, event.owner),
+                        now,
+                        is_replay=is_replay,
+                    )
             case _:  # Acked, Deferred, Expired, Sent
-                self._remove_ended(event.bookmarks, now, is_over=is_over)
+                self._remove_ended(event.bookmarks, now, is_replay=is_replay)
 
     def finish_recovery(self) -> None:
-        """End the replay: drop acknowledgements and titles of messages that cannot arrive."""
+        """End the replay: drop acknowledgements and claims of messages that cannot arrive."""
         lifecycle = self._lifecycle
         uncertain_bookmarks, self._uncertain_bookmarks = self._uncertain_bookmarks, []
-        over = [
-            mark
-            for mark in (*uncertain_bookmarks, *lifecycle.ownership.early_claims)
-            if not self._may_arrive(mark)
+        unreachable = [
+            bookmark
+            for bookmark in (*uncertain_bookmarks, *lifecycle.ownership.early_claims)
+            if not self._may_arrive(bookmark)
         ]
-        lifecycle.early_acks.drop_acks(over)
-        lifecycle.ownership.drop_early_claims(over)
+        lifecycle.early_acks.drop_acks(unreachable)
+        lifecycle.ownership.drop_early_claims(unreachable)
 
     def _apply_claim(
-        self, mark: PublisherSequence, title: OwnershipClaim, now: int, *, is_over: bool
+        self, bookmark: PublisherSequence, claim: OwnershipClaim, now: int, *, is_replay: bool
     ) -> None:
-        may_come = is_over or self._may_arrive(mark)
-        self._lifecycle.apply_claim(mark, title, _LONG_AGO if is_over else now, may_come=may_come)
+        may_arrive = is_replay or self._may_arrive(bookmark)
+        self._lifecycle.apply_claim(
+            bookmark, claim, _LONG_AGO if is_replay else now, may_arrive=may_arrive
+        )
 
-    def _remove_ended(self, marks: Iterable[PublisherSequence], now: int, *, is_over: bool) -> None:
+    def _remove_ended(
+        self, bookmarks: Iterable[PublisherSequence], now: int, *, is_replay: bool
+    ) -> None:
         """Remove messages that have left the queue elsewhere."""
         lifecycle, entries = self._lifecycle, self._lifecycle.entries
-        for mark in marks:
-            lifecycle.unrecorded_early_acks.pop(mark, None)
-            place = entries.find(mark)
+        for bookmark in bookmarks:
+            lifecycle.unrecorded_early_acks.pop(bookmark, None)
+            place = entries.find(bookmark)
             state = GONE if place is None else entries.state(place)
             if place is not None and state != GONE:
                 if state == SENT:
@@ -120,12 +129,12 @@ class RemoteEvents:
                 if state == FOREIGN:
                     self.peer_latency_us += (
                         now - entries.recorded_at(place) - self.peer_latency_us
-                    ) // _LATEST
+                    ) // _AVERAGE_WEIGHT
                 if lifecycle.end_lease(place) is not None:
                     lifecycle.counters.ended_elsewhere += 1
                 lifecycle.remove(place)
                 lifecycle.counters.acknowledged += 1
-            elif is_over or self._may_arrive(mark):
-                lifecycle.early_acks.add((mark,), now)
-                if is_over:
-                    self._uncertain_bookmarks.append(mark)
+            elif is_replay or self._may_arrive(bookmark):
+                lifecycle.early_acks.add((bookmark,), now)
+                if is_replay:
+                    self._uncertain_bookmarks.append(bookmark)

@@ -11,7 +11,7 @@ from typing import Final, Literal
 from config_schema.spec import QueueSpec
 
 MAX_EARLY_ACKS: Final = 1_000_000
-"""Limit of acknowledgements retained for messages to come; beyond it, the oldest is dropped."""
+"""Limit of acknowledgements that await their messages; beyond it, the oldest is dropped."""
 
 _MICROSECOND: Final = 1_000  # nanoseconds
 
@@ -37,7 +37,7 @@ class QueueSettings:
         keyed: whether messages have keys, and those of one key are delivered one after the other,
             each when the one before has left the queue (an extension).
         target_depth: messages that the queue keeps, None for all.
-        deferred_ack_expiration: how long an acknowledgement is retained for a message to come.
+        deferred_ack_expiration: how long an acknowledgement is retained until its message arrives.
         retry_delay: how long a message is not available after its first cancel; doubles with every
             further one (an extension).
         max_retry_delay: the limit of that delay.
@@ -76,16 +76,17 @@ class QueueSettings:
         Returns:
             The time, None for never.
         """
-        own, ours = lifetime, self.expiration
+        queue_lifetime = self.expiration
         if self.expiration_model == "queue":
-            chosen = ours
+            effective = queue_lifetime
         elif self.expiration_model == "default":
-            chosen = ours if own is None else own
+            effective = queue_lifetime if lifetime is None else lifetime
         elif self.expiration_model == "earliest":
-            chosen = min((each for each in (own, ours) if each is not None), default=None)
+            lifetimes = (each for each in (lifetime, queue_lifetime) if each is not None)
+            effective = min(lifetimes, default=None)
         else:  # latest: without one, the queue's expiration counts as infinite
-            chosen = None if ours is None else max(ours, own or 0)
-        return None if chosen is None else time + chosen
+            effective = None if queue_lifetime is None else max(queue_lifetime, lifetime or 0)
+        return None if effective is None else time + effective
 
     def retry_after(self, cancels: int) -> int:
         """Return the retry delay of a message after a number of cancels."""

@@ -8,7 +8,7 @@ a consumer with room gets its next message without a search.
 Scans find messages for sources. A scan passes once through the available messages, from the first
 rank on, and matches each one against the filters of all its sources together. It continues only as
 long as one of its sources is hungry: has a consumer with room, and no message for it. So for a
-consumer that wants ten messages of a million, as many are matched as it takes to find ten; for a
+consumer with room for ten messages of a million, as many are matched as it takes to find ten; for a
 consumer whose filter matches nothing, each message is matched once. A new filter starts a scan of
 its own at the first rank; when a scan reaches the position of another one, the two are merged. So
 in the long run there is one scan, at the end, and a message is matched once, on arrival.
@@ -184,8 +184,8 @@ class FilterScan:
 
         Args:
             order: of the available messages.
-            end: the last rank to look at.
-            limit: messages to match at most.
+            end: the last rank to examine.
+            limit: the maximum number of messages to match.
 
         Returns:
             The ranks to be matched.

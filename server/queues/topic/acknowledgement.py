@@ -13,7 +13,7 @@ from server.expressions import to_text
 from server.queues.core.inspection import everything
 from server.queues.core.states import GONE, SENT
 from server.queues.topic.filter_matcher import ConsumerFilter
-from server.queues.topic.queue_journal import NOBODY
+from server.queues.topic.queue_journal import NO_PUBLISHER
 from server.storage.journal import JournalUnavailableError
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from server.queues.topic.filter_matcher import QueueFilterMatcher
     from server.queues.topic.queue_journal import QueueJournal
 
-_Thing = TypeVar("_Thing")
+_Item = TypeVar("_Item")
 
 _LOOKUP_BATCH_SIZE: Final = 512
 """Messages examined per time slice."""
@@ -42,7 +42,7 @@ class AckTerms(NamedTuple):
 
     outcome: AckOutcome
     client: int
-    publisher_sequence: tuple[int, int] = NOBODY
+    publisher_sequence: tuple[int, int] = NO_PUBLISHER
     delay: int | None = None
 
 
@@ -97,7 +97,9 @@ class QueueAckHandler:
         self._on_change: Final = on_change
         self._services: Final = services
 
-    def acknowledge(self, marks: Sequence[PublisherSequence], said: AckTerms) -> QueueAckResult:
+    def acknowledge(
+        self, bookmarks: Sequence[PublisherSequence], terms: AckTerms
+    ) -> QueueAckResult:
         """Acknowledge messages by their bookmarks.
 
         Raises:
@@ -105,45 +107,49 @@ class QueueAckHandler:
                 restart may undo it.
         """
         now_us = self._services.now_us
-        result = self._core.acknowledge(marks, now_us, said.client, said.outcome, said.delay)
-        self._record(said)
-        return QueueAckResult(len(marks), len(marks) - len(result.refusals), result.affected_count)
+        result = self._core.acknowledge(bookmarks, now_us, terms.client, terms.outcome, terms.delay)
+        self._record(terms)
+        return QueueAckResult(
+            len(bookmarks), len(bookmarks) - len(result.refusals), result.affected_count
+        )
 
     def extend_leases(
-        self, marks: Sequence[PublisherSequence], period: int | None, said: AckTerms
+        self, bookmarks: Sequence[PublisherSequence], period: int | None, terms: AckTerms
     ) -> QueueAckResult:
         """Extend or shorten leases of a client.
 
         Args:
-            marks: the bookmarks of the messages.
+            bookmarks: the bookmarks of the messages.
             period: the duration of the leases from now on, in microseconds; None for the queue's
                 lease period.
-            said: the client and its command.
+            terms: identifies the client and its command.
 
         Raises:
             JournalUnavailableError: the command's number cannot be recorded now.
         """
         now_us = self._services.now_us
-        lasts = self._core.settings.lease_period if period is None else period
+        lease_period = self._core.settings.lease_period if period is None else period
         affected_count = 0
-        if lasts is not None:
+        if lease_period is not None:
             affected_count = self._core.extend_leases(
-                marks, now_us + lasts, now_us, said.client
+                bookmarks, now_us + lease_period, now_us, terms.client
             ).affected_count
-        self._record(said)
-        return QueueAckResult(len(marks), affected_count, affected_count)
+        self._record(terms)
+        return QueueAckResult(len(bookmarks), affected_count, affected_count)
 
-    def find_by_bookmarks(self, marks: Sequence[PublisherSequence]) -> Iterator[MessageSearchBatch]:
-        """Find the messages with some bookmarks that are in the queue, in batches."""
+    def find_by_bookmarks(
+        self, bookmarks: Sequence[PublisherSequence]
+    ) -> Iterator[MessageSearchBatch]:
+        """Find the messages of the queue that have one of some bookmarks, in batches."""
         entries = self._core.lifecycle.entries
-        for some in _batches(iter(marks)):
-            there = map(entries.find, some)
+        for batch in _batches(iter(bookmarks)):
+            candidates = map(entries.find, batch)
             yield MessageSearchBatch(
-                len(some),
+                len(batch),
                 [
-                    one
-                    for one in there
-                    if one is not None and entries.state(one) not in (GONE, SENT)
+                    place
+                    for place in candidates
+                    if place is not None and entries.state(place) not in (GONE, SENT)
                 ],
             )
 
@@ -154,16 +160,18 @@ class QueueAckHandler:
             UnmatchedError: messages cannot be read at the moment.
             Exception: the exception that the filter raised.
         """
-        matching = self._make_matcher(_fail)
-        matching.add(ConsumerFilter(to_text(expr), expr))
+        matcher = self._make_matcher(_fail)
+        matcher.add(ConsumerFilter(to_text(expr), expr))
         txids = self._core.lifecycle.entries.txids
         for places in _batches(everything(self._core)):
-            matched = matching.match(txids(places))
-            found = [place for place, filters in zip(places, matched, strict=True) if filters]
-            yield MessageSearchBatch(len(places), found)
+            matched = matcher.match(txids(places))
+            matching_places = [
+                place for place, filters in zip(places, matched, strict=True) if filters
+            ]
+            yield MessageSearchBatch(len(places), matching_places)
 
     def restrict_to_filter(
-        self, permitted: Expr, found: Iterator[MessageSearchBatch]
+        self, permitted: Expr, batches: Iterator[MessageSearchBatch]
     ) -> Iterator[MessageSearchBatch]:
         """Restrict found messages to those that match a filter; others are not counted either.
 
@@ -171,25 +179,25 @@ class QueueAckHandler:
             UnmatchedError: messages cannot be read at the moment.
             Exception: the exception that the filter raised.
         """
-        matching = self._make_matcher(_fail)
-        matching.add(ConsumerFilter(to_text(permitted), permitted))
+        matcher = self._make_matcher(_fail)
+        matcher.add(ConsumerFilter(to_text(permitted), permitted))
         txids = self._core.lifecycle.entries.txids
-        for portion in found:
-            matched = matching.match(txids(portion.places)) if portion.places else ()
-            left = [
-                place for place, filters in zip(portion.places, matched, strict=True) if filters
+        for batch in batches:
+            matched = matcher.match(txids(batch.places)) if batch.places else ()
+            permitted_places = [
+                place for place, filters in zip(batch.places, matched, strict=True) if filters
             ]
-            yield MessageSearchBatch(len(left), left)
+            yield MessageSearchBatch(len(permitted_places), permitted_places)
 
     def find_by_sow_keys(self, keys: Iterable[str]) -> Iterator[MessageSearchBatch]:
-        """Find the messages with some SOW keys, in batches."""
+        """Find the messages that have one of some SOW keys, in batches."""
         numbers = {int(key) for key in keys if key.isascii() and key.isdigit()}
         sow_key = self._core.lifecycle.entries.sow_key
         for places in _batches(everything(self._core)):
-            found = [place for place in places if sow_key(place) in numbers]
-            yield MessageSearchBatch(len(found), found)
+            matching_places = [place for place in places if sow_key(place) in numbers]
+            yield MessageSearchBatch(len(matching_places), matching_places)
 
-    def acknowledge_places(self, places: Sequence[int], said: AckTerms) -> int:
+    def acknowledge_places(self, places: Sequence[int], terms: AckTerms) -> int:
         """Acknowledge messages by their places.
 
         Returns:
@@ -200,9 +208,9 @@ class QueueAckHandler:
         """
         now_us = self._services.now_us
         result = self._core.acknowledge_places(
-            places, now_us, said.client, said.outcome, said.delay
+            places, now_us, terms.client, terms.outcome, terms.delay
         )
-        self._record(said)
+        self._record(terms)
         return result.affected_count
 
     @property
@@ -211,16 +219,16 @@ class QueueAckHandler:
         journal = self._services.log.journal
         return journal.is_backlogged and journal.write_error is None
 
-    def _record(self, said: AckTerms) -> None:
-        self._queue_journal.write(said.publisher_sequence)
+    def _record(self, terms: AckTerms) -> None:
+        self._queue_journal.write(terms.publisher_sequence)
         self._on_change()
         if not self._queue_journal.is_up_to_date:
             raise JournalUnavailableError("the transaction log takes nothing at the moment")
 
 
-def _batches(things: Iterator[_Thing]) -> Iterator[Sequence[_Thing]]:
+def _batches(items: Iterator[_Item]) -> Iterator[Sequence[_Item]]:
     """Split into batches of the size of a time slice."""
-    while batch := list(islice(things, _LOOKUP_BATCH_SIZE)):
+    while batch := list(islice(items, _LOOKUP_BATCH_SIZE)):
         yield batch
 
 

@@ -3,9 +3,9 @@
 The messages that no consumer has, and that may be delivered now, are visible as the records of a
 topic: each message is one record, and its key is its txid. No copies are stored. A query reads the
 messages in time slices, as they were when it began. The followers of the queue (views, conflated
-topics, aggregated subscriptions, actions) are notified of messages that come and go, in time slices
-as well: a message that has come and gone before its slice is never mentioned. Without followers,
-none of this is tracked.
+topics, aggregated subscriptions, actions) are notified of messages that become visible or
+invisible, in time slices as well: a message that has become both before its slice causes no
+notification. Without followers, none of this is tracked.
 
 Sources: AMPS User Guide, Querying Queues as a View; Views and Aggregated Subscriptions over Queues.
 """
@@ -57,7 +57,7 @@ _MICROSECONDS: Final = 1_000_000
 _LAST_TXID: Final = (1 << 63) - 1
 _MAX_NUMBER_LENGTH: Final = 19
 """Maximum number of digits of a txid."""
-_ROOM: Final = 1024 * 1024
+_MAX_CACHE_BYTES: Final = 1024 * 1024
 """Bytes of memory for messages read back for followers and queries, kept for the next slice."""
 
 
@@ -113,15 +113,14 @@ class QueueBrowser:
     ) -> None:
         self._core: Final = core
         self._message_cache: Final = message_cache
-        self._reader_cache: Final = message_cache.create_reader_cache(_ROOM)
+        self._reader_cache: Final = message_cache.create_reader_cache(_MAX_CACHE_BYTES)
         self._services: Final = services
         self._is_watching = False
         self._has_begun = False
         self._pending: dict[int, _MessageVisibility] = {}
         self._oldest_pending = _LAST_TXID  # or one before that
-        self._notified_leases: dict[
-            int, _Leases
-        ] = {}  # leases as followers know them, if there were any
+        # leases as followers know them, by txid, if there were any
+        self._notified_leases: dict[int, _Leases] = {}
         self._removal_callbacks: list[Callable[[UnacknowledgedMessage], None]] = []
         self._pending_removals: deque[RemovalDetails] = deque()
         self._oldest_removed_txid = _LAST_TXID  # or one before that
@@ -137,7 +136,7 @@ class QueueBrowser:
         return self._services.topics.make_reader_topic(self.records)
 
     def attach(self, subscription: Subscription, permit: Permit) -> None:
-        """Add a subscription that follows the queue. See `SubscriberSet.attach`."""
+        """Add a subscription that follows the queue; see `SubscriberSet.attach`."""
         self.record_topic.attach(subscription, permit)
         self._update_watch()
 
@@ -147,18 +146,18 @@ class QueueBrowser:
         self._update_watch()
 
     def add_removal_callback(
-        self, mourner: Callable[[UnacknowledgedMessage], None]
+        self, callback: Callable[[UnacknowledgedMessage], None]
     ) -> Callable[[], None]:
         """Add a callback for messages that leave the queue without having been acknowledged.
 
         Args:
-            mourner: the callback.
+            callback: the callback.
 
         Returns:
             A function that removes the callback.
         """
-        self._removal_callbacks.append(mourner)
-        return partial(self._removal_callbacks.remove, mourner)
+        self._removal_callbacks.append(callback)
+        return partial(self._removal_callbacks.remove, callback)
 
     def begin(self) -> None:
         """Start to watch the queue, if it has followers; called when recovery is complete."""
@@ -168,37 +167,39 @@ class QueueBrowser:
     def _update_watch(self) -> None:
         """Watch the core exactly as long as there are followers."""
         record_topic = self.record_topic
-        wanted = self._has_begun and (record_topic.has_followers or record_topic.has_subscriptions)
-        if wanted == self._is_watching:
+        must_watch = self._has_begun and (
+            record_topic.has_followers or record_topic.has_subscriptions
+        )
+        if must_watch == self._is_watching:
             return
-        self._is_watching = wanted
+        self._is_watching = must_watch
         self._pending.clear()
         self._notified_leases.clear()
-        if wanted:
+        if must_watch:
             entries = self._core.lifecycle.entries
             for place, attempts in self._core.lifecycle.all_attempts.items():
                 self._notified_leases[entries.txid(place)] = (
                     attempts.deliveries,
                     attempts.last_leased,
                 )
-        self._core.watch(self if wanted else None)
+        self._core.watch(self if must_watch else None)
 
     # notifications
 
     def record_appeared(self, places: Sequence[int]) -> None:
-        """See `AvailabilityWatcher.came`."""
-        self._record_visibility(places, is_seen=True)
+        """Record that messages have become visible."""
+        self._record_visibility(places, is_visible=True)
 
     def record_disappeared(self, places: Sequence[int]) -> None:
-        """See `AvailabilityWatcher.went`."""
-        self._record_visibility(places, is_seen=False)
+        """Record that visible messages have left the queue, or are not visible any more."""
+        self._record_visibility(places, is_visible=False)
 
-    def _record_visibility(self, places: Sequence[int], *, is_seen: bool) -> None:
+    def _record_visibility(self, places: Sequence[int], *, is_visible: bool) -> None:
         pending = self._pending
         for txid in map(self._core.lifecycle.entries.txid, places):
             earlier = pending.get(txid)
-            was_seen = not is_seen if earlier is None else earlier.was_visible
-            pending[txid] = _MessageVisibility(was_seen, is_seen)
+            was_visible = not is_visible if earlier is None else earlier.was_visible
+            pending[txid] = _MessageVisibility(was_visible, is_visible)
             self._oldest_pending = min(self._oldest_pending, txid)
         self._wake()
 
@@ -209,7 +210,7 @@ class QueueBrowser:
         for event in events:
             if isinstance(event, Expired):
                 self._pending_removals += event.departures
-                oldest = min(departure.txid for departure in event.departures)
+                oldest = min(removal.txid for removal in event.departures)
                 self._oldest_removed_txid = min(self._oldest_removed_txid, oldest)
         if self._pending_removals:
             self._wake()
@@ -241,11 +242,15 @@ class QueueBrowser:
         messages = self.read(txids)
         envelope = Envelope(None, self._services.clock.now())
         for txid, message in zip(txids, messages, strict=True):
-            known = self._pending.pop(txid)
-            told = self._notified_leases.pop(txid, _NEVER)
-            previous = self._make_record(txid, message, told) if known.was_visible else None
+            visibility = self._pending.pop(txid)
+            notified_leases = self._notified_leases.pop(txid, _NEVER)
+            previous = (
+                self._make_record(txid, message, notified_leases)
+                if visibility.was_visible
+                else None
+            )
             record = None
-            if known.is_visible:
+            if visibility.is_visible:
                 leases = self._lease_history(message)
                 if leases != _NEVER:
                     self._notified_leases[txid] = leases
@@ -257,15 +262,15 @@ class QueueBrowser:
             self._oldest_pending = _LAST_TXID
 
     def _notify_removals(self) -> None:
-        some = list(islice(self._pending_removals, _BATCH_SIZE))
-        messages = self.read([departure.txid for departure in some])
-        for departure, message in zip(some, messages, strict=True):
+        batch = list(islice(self._pending_removals, _BATCH_SIZE))
+        messages = self.read([removal.txid for removal in batch])
+        for removal, message in zip(batch, messages, strict=True):
             self._pending_removals.popleft()
             if message is None:
                 continue
             correlation_id = message.context.correlation_id or ""
-            for mourner in list(self._removal_callbacks):
-                mourner(UnacknowledgedMessage(message.body, correlation_id, departure))
+            for callback in list(self._removal_callbacks):
+                callback(UnacknowledgedMessage(message.body, correlation_id, removal))
         if not self._pending_removals:
             self._oldest_removed_txid = _LAST_TXID
 
@@ -289,10 +294,10 @@ class QueueBrowser:
         Raises:
             JournalUnreadableError: the log cannot be read at the moment.
         """
-        at_hand = map(self._message_cache.find_cached, txids)
+        cached = map(self._message_cache.find_cached, txids)
         return [
             self._reader_cache.get((txid,))[0] if message is None else message
-            for txid, message in zip(txids, at_hand, strict=True)
+            for txid, message in zip(txids, cached, strict=True)
         ]
 
     def read_records(self, txids: Sequence[int]) -> list[Record]:
@@ -343,22 +348,24 @@ class QueueBrowser:
         txids = available(self._core)
         if not self._pending:
             return txids
-        untold = [txid for txid, known in self._pending.items() if not known.was_visible]
-        gone = [txid for txid, known in self._pending.items() if known.was_visible]
-        numbers = np.array([*untold, *gone], np.uint64)
-        seen = txids[~np.isin(txids, numbers)]
+        unnotified = [
+            txid for txid, visibility in self._pending.items() if not visibility.was_visible
+        ]
+        gone = [txid for txid, visibility in self._pending.items() if visibility.was_visible]
+        numbers = np.array([*unnotified, *gone], np.uint64)
+        visible = txids[~np.isin(txids, numbers)]
         if gone:
-            seen = np.concatenate([seen, np.array(gone, np.uint64)])
+            visible = np.concatenate([visible, np.array(gone, np.uint64)])
             if not self._core.settings.prioritized:
-                seen.sort()
-        return seen
+                visible.sort()
+        return visible
 
     @property
     def count(self) -> int:
         """The number of visible messages. See `visible_txids`."""
         state_counts, pending = self._core.lifecycle.entries.state_counts, self._pending.values()
-        untold = sum(known.is_visible - known.was_visible for known in pending)
-        return sum(state_counts[state] for state in VISIBLE) - untold
+        unnotified = sum(visibility.is_visible - visibility.was_visible for visibility in pending)
+        return sum(state_counts[state] for state in VISIBLE) - unnotified
 
     def find(self, txid: int) -> Record | None:
         """Return the visible message with a txid, None if there is none."""
@@ -426,13 +433,13 @@ class _VisibleMessageStore(MemoryStore):
 
     def find_row(self, identity: str) -> int | None:
         """See `RecordStore.find_row`."""
-        found = self._browser.find(int(identity)) if _is_number(identity) else None
-        return None if found is None else found.sequence
+        record = self._browser.find(int(identity)) if _is_number(identity) else None
+        return None if record is None else record.sequence
 
     def read_record(self, row: int) -> Record:
         """See `RecordStore.read_record`."""
-        found = self._browser.read_records((row,))
-        return found[0] if found else Record(str(row), b"", "", sequence=row)
+        records = self._browser.read_records((row,))
+        return records[0] if records else Record(str(row), b"", "", sequence=row)
 
     def identities(self) -> Iterator[tuple[str, int]]:
         """See `RecordStore.identities`."""
@@ -513,12 +520,12 @@ class QueueQuery(Iterator[list[Record]]):
     def _iter_matches(self) -> Iterator[list[Record]]:
         start = 0
         while start < len(self._txids):
-            some = self._txids[start : start + self._batch_size.size].tolist()
-            found = self._batch_size.run_batch(partial(self._filter_records, some))
-            if found is not None:
-                start += len(some)
-                self.matches += len(found)
-                yield found
+            txids = self._txids[start : start + self._batch_size.size].tolist()
+            records = self._batch_size.run_batch(partial(self._filter_records, txids))
+            if records is not None:
+                start += len(txids)
+                self.matches += len(records)
+                yield records
 
     def _filter_records(self, txids: Sequence[int]) -> list[Record]:
         return list(filter(self._record_filter, self._browser.read_records(txids)))
@@ -526,21 +533,25 @@ class QueueQuery(Iterator[list[Record]]):
     def _iter_all(self) -> Iterator[list[Record]]:
         """Return messages in the order of delivery; only those of the requested page are read."""
         self.matches = len(self._txids)
-        wanted = self._txids[self._spec.skip_n : self._page_end]
-        for start in range(0, len(wanted), _BATCH_SIZE):
-            yield self._browser.read_records(wanted[start : start + _BATCH_SIZE].tolist())
+        page = self._txids[self._spec.skip_n : self._page_end]
+        for start in range(0, len(page), _BATCH_SIZE):
+            yield self._browser.read_records(page[start : start + _BATCH_SIZE].tolist())
 
     def _iter_filtered(self) -> Iterator[list[Record]]:
-        for found in self._iter_matches():
-            before = self.matches - len(found)
-            start = max(0, self._spec.skip_n - before)
-            yield found[start : None if self._page_end is None else max(0, self._page_end - before)]
+        for records in self._iter_matches():
+            previous_matches = self.matches - len(records)
+            start = max(0, self._spec.skip_n - previous_matches)
+            yield records[
+                start : None
+                if self._page_end is None
+                else max(0, self._page_end - previous_matches)
+            ]
 
     def _iter_ordered(self) -> Iterator[list[Record]]:
-        ranking, order = RowSorter(self._spec.skip_n, self._page_end), self._record_order
-        for found in self._iter_matches():
-            values = (self._extract(record.body) for record in found)
-            ranking.add(order.make_sort_rows(values, (record.sequence for record in found)))
+        sorter, order = RowSorter(self._spec.skip_n, self._page_end), self._record_order
+        for records in self._iter_matches():
+            values = (self._extract(record.body) for record in records)
+            sorter.add(order.make_sort_rows(values, (record.sequence for record in records)))
             yield []
-        for some in ranking.slices(_BATCH_SIZE):
-            yield self._browser.read_records(some)
+        for txids in sorter.slices(_BATCH_SIZE):
+            yield self._browser.read_records(txids)

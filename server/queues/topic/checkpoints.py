@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from server.util.clock import Clock
     from server.util.log_protocol import ServerLog
 
-_SECONDS: Final = 1.0
+_CHECK_INTERVAL_S: Final = 1.0
 """Interval between two checks for changes to store."""
 
 
@@ -35,7 +35,7 @@ class QueueCheckpoints:
 
     Args:
         queues: the queues, recovered.
-        begin_txids: the txids before which there are no messages for them.
+        begin_txids: for each queue, the txid before which there are no messages for it.
         log: the transaction log.
         clock: calls the checks.
         events: the server's log, for failed stores.
@@ -71,7 +71,7 @@ class QueueCheckpoints:
             self._log.journal.store_queue_points_at_close(self._make_point_table())
 
     def _schedule_check(self) -> None:
-        self._cancel = self._clock.call_later(_SECONDS, self._check_for_changes)
+        self._cancel = self._clock.call_later(_CHECK_INTERVAL_S, self._check_for_changes)
 
     def _check_for_changes(self) -> None:
         self._schedule_check()

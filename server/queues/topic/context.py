@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from server.queues.topic.peers import QueuePeers
-    from server.topics.subscriptions.delivery.envelope import Envelope
-    from server.topics.subscriptions.rejection import Rejection
     from server.topics.topic_table import TopicTable
     from server.topics.transaction_log import TransactionLog
     from server.util.clock import Clock
@@ -16,13 +14,6 @@ if TYPE_CHECKING:
     from server.util.task import EngineTask
 
 _MICROSECONDS: Final = 1_000_000
-
-
-class DeliveryTopic(Protocol):
-    """A topic that takes messages."""
-
-    def publish(self, bodies: Sequence[bytes], envelope: Envelope) -> Sequence[Rejection]:
-        """See `Topic.publish`."""
 
 
 class QueueServices:

@@ -4,11 +4,11 @@ Theory of operation. The expiry of a message is an entry of the log, and so is i
 which comes after it: the unchanged message, with a correlation id that identifies the original.
 A message without its letter is pending. A later time slice reads the body and publishes the letter.
 
-A crash may come in between. So recovery folds letters like the queue itself: an expired message is
-pending until the fold reads its letter, which names the message by its bookmark and has an author
-that is not a client. Messages that are pending at the end of the fold are published then, and no
-letter is published twice. As long as a message is pending, the log is retained from this message
-on, and the fold begins no later than the entry of its expiry.
+A crash may happen in between. So recovery folds letters like the queue itself: an expired message
+is pending until the fold reads its letter, which names the message by its bookmark and has an
+author that is not a client. Messages that are pending at the end of the fold are published then,
+and no letter is published twice. As long as a message is pending, the log is retained from this
+message on, and the fold begins no later than the entry of its expiry.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ _BATCH_SIZE: Final = 32
 _RETRY_SECONDS: Final = 1.0
 """Delay before a failed read or write of the log is retried."""
 _LAST_TXID: Final = (1 << 63) - 1
-_PASSING: Final = "not stored"
+_TEMPORARY_REASON: Final = "not stored"
 """The rejection reason of a temporary failure, which is retried."""
-_LONGEST: Final = 65_535
+_MAX_CORRELATION_ID_BYTES: Final = 65_535
 """Maximum bytes of a correlation id in the log."""
 _MAX_FIELDS: Final = 16
-_PLAIN: Final = "|,/:"
+_UNESCAPED: Final = "|,/:"
 """Characters that are not escaped, for readability."""
 
 
@@ -52,7 +52,7 @@ class DeadLetter(NamedTuple):
     Attributes:
         queue: the queue of the message.
         topic: the topic that the message was published to.
-        reasons: the reasons for its departure; see `RemovalDetails`.
+        reasons: the reasons for its removal; see `RemovalDetails`.
         deliveries: the number of its deliveries.
         cancels: the number of times that consumers returned it.
         last_consumer: the last consumer that leased it, empty for none.
@@ -70,7 +70,7 @@ class DeadLetter(NamedTuple):
     correlation_id: str
 
     def to_text(self) -> str:
-        """Return the letter in URL query syntax, which every language has a parser for."""
+        """Return the letter in URL query syntax, for which every language has a parser."""
         client, sequence = self.bookmark
         fields = {
             "queue": self.queue,
@@ -82,10 +82,10 @@ class DeadLetter(NamedTuple):
             "bookmark": f"{client}|{sequence}|",
             "correlation_id": self.correlation_id,
         }
-        there = {name: value for name, value in fields.items() if value}
-        text = _encode(there)
-        if len(text) > _LONGEST:
-            text = _encode({name: there[name] for name in there if name != "correlation_id"})
+        present = {name: value for name, value in fields.items() if value}
+        text = _encode(present)
+        if len(text) > _MAX_CORRELATION_ID_BYTES:
+            text = _encode({name: present[name] for name in present if name != "correlation_id"})
         return text
 
     @classmethod
@@ -111,7 +111,7 @@ class DeadLetter(NamedTuple):
 
 
 def _encode(fields: dict[str, str]) -> str:
-    return urlencode(fields, safe=_PLAIN, quote_via=quote, errors="surrogateescape")
+    return urlencode(fields, safe=_UNESCAPED, quote_via=quote, errors="surrogateescape")
 
 
 @dataclass(frozen=True)
@@ -169,7 +169,7 @@ class DeadLetterPublisher:
         name = f"dead letters of {spec.message_type} queue {spec.name}"
         self._author: Final = ServerPublisher(name, spec.message_type)
         self.publisher_part: Final = self._author.publisher_part(services.log.instance)
-        # by message without a letter: the txid of the entry of its expiry, and its departure
+        # by message without a letter: the txid of the entry of its expiry, and its removal
         self._pending: dict[PublisherSequence, tuple[int, RemovalDetails]] = {}
         self._oldest_txid = _LAST_TXID  # of these messages, or an older txid
         self._has_begun = False
@@ -187,18 +187,18 @@ class DeadLetterPublisher:
         """
         if self._topic is None or not event.has_letters:
             return
-        for mark, departure in zip(event.bookmarks, event.departures, strict=True):
-            self._pending[mark] = txid, departure
-            self._oldest_txid = min(self._oldest_txid, departure.txid)
+        for bookmark, removal in zip(event.bookmarks, event.departures, strict=True):
+            self._pending[bookmark] = txid, removal
+            self._oldest_txid = min(self._oldest_txid, removal.txid)
         self._wake()
 
-    def recover_letters(self, run: EntryBatch) -> None:
+    def recover_letters(self, batch: EntryBatch) -> None:
         """Remove the pending messages that have letters among log entries of an earlier run."""
-        for position, row in enumerate(run.rows):
+        for position, row in enumerate(batch.rows):
             if publisher_part(row[CLIENT]) != self.publisher_part:
                 continue
             letter = DeadLetter.from_text(
-                run.entry_at(position).correlation_id.decode(errors="replace")
+                batch.entry_at(position).correlation_id.decode(errors="replace")
             )
             if letter is not None:
                 self._pending.pop(letter.bookmark, None)
@@ -239,36 +239,36 @@ class DeadLetterPublisher:
 
     def step(self) -> bool:
         """Publish some letters. See `EngineTask.step`."""
-        some = list(islice(self._pending.items(), _BATCH_SIZE))
+        batch = list(islice(self._pending.items(), _BATCH_SIZE))
         try:
-            messages = self._read([departure.txid for _, (_, departure) in some])
+            messages = self._read([removal.txid for _, (_, removal) in batch])
         except JournalUnreadableError as problem:
             self._retry_later(str(problem))
             return False
-        for (mark, (_, departure)), message in zip(some, messages, strict=True):
+        for (bookmark, (_, removal)), message in zip(batch, messages, strict=True):
             if message is None:
-                self._log_lost_letter(mark, "the message is damaged in the transaction log")
-            elif (refusal := self._publish(mark, departure, message)) is not None:
+                self._log_lost_letter(bookmark, "the message is damaged in the transaction log")
+            elif (refusal := self._publish(bookmark, removal, message)) is not None:
                 self._retry_later(refusal)
                 return False
-            del self._pending[mark]
+            del self._pending[bookmark]
         self._is_failing = False
         self._reset_oldest_txid()
         self._is_awake = bool(self._pending)
         return self._is_awake
 
     def _publish(
-        self, mark: PublisherSequence, departure: RemovalDetails, message: CachedMessage
+        self, bookmark: PublisherSequence, removal: RemovalDetails, message: CachedMessage
     ) -> str | None:
         """Publish a letter; return the problem if it is to be retried, else None."""
         letter = DeadLetter(
             self._queue,
             message.batch.topic,
-            departure.reasons,
-            departure.deliveries,
-            departure.cancels,
-            departure.last_consumer,
-            mark,
+            removal.reasons,
+            removal.deliveries,
+            removal.cancels,
+            removal.last_consumer,
+            bookmark,
             message.context.correlation_id or "",
         )
         services = self._services
@@ -276,13 +276,13 @@ class DeadLetterPublisher:
         envelope = Envelope(author, services.clock.now(), letter.to_text())
         topic = services.topics.find(self._author.message_type, self._topic or "")
         for rejection in topic.publish((message.body,), envelope):
-            if rejection.reason == _PASSING:
+            if rejection.reason == _TEMPORARY_REASON:
                 return rejection.detail
-            self._log_lost_letter(mark, f"{rejection.reason}: {rejection.detail}")
+            self._log_lost_letter(bookmark, f"{rejection.reason}: {rejection.detail}")
         return None
 
-    def _log_lost_letter(self, mark: PublisherSequence, problem: str) -> None:
-        client, sequence = mark
+    def _log_lost_letter(self, bookmark: PublisherSequence, problem: str) -> None:
+        client, sequence = bookmark
         self._services.events.emit(
             "1D-0020",
             queue=self._queue,

@@ -109,13 +109,13 @@ class QueueDeliveryTask:
 
     def step(self) -> bool:
         """Deliver some messages. See `EngineTask.step`."""
-        is_short = self._refill()
-        has_decided = not self._outgoing
-        if has_decided:
+        has_more = self._refill()
+        is_fresh = not self._outgoing
+        if is_fresh:
             self._assign_messages()
-        self._send_slice(is_fresh=has_decided)
+        self._send_slice(is_fresh=is_fresh)
         if not self._is_stalled:
-            if self._outgoing or self._core.is_behind or is_short or not has_decided:
+            if self._outgoing or self._core.is_behind or has_more or not is_fresh:
                 return True
             if self._shared_queue.process_transfers():
                 return True
@@ -153,13 +153,13 @@ class QueueDeliveryTask:
         Args:
             is_fresh: the deliveries were decided in this slice, so no lease can have changed.
         """
-        left = _SEND_BATCH_SIZE
-        while self._outgoing and left > 0:
+        remaining = _SEND_BATCH_SIZE
+        while self._outgoing and remaining > 0:
             delivery = self._outgoing.popleft()
-            if len(delivery.txids) > left:
-                self._outgoing.appendleft(_part(delivery, left, len(delivery.txids)))
-                delivery = _part(delivery, 0, left)
-            left -= len(delivery.txids)
+            if len(delivery.txids) > remaining:
+                self._outgoing.appendleft(_part(delivery, remaining, len(delivery.txids)))
+                delivery = _part(delivery, 0, remaining)
+            remaining -= len(delivery.txids)
             try:
                 self._send(delivery, is_fresh=is_fresh)
             except JournalUnreadableError as problem:
@@ -172,13 +172,13 @@ class QueueDeliveryTask:
             return  # the consumer has been detached meanwhile, and its leases have ended
         subscription = cast("Subscription", delivery.consumer.subscription)  # the current one
         txids = delivery.txids if is_fresh else self._leased_txids(delivery)
-        found = list(self._message_cache.find(txids))
-        there = [part for part in found if part is not None]
-        until, wall_clock_lead_us = delivery.lease_until, self._services.wall_clock_lead_us
-        lease = lease_key(None if until is None else until + wall_clock_lead_us)
-        for alike in [there] if len(there) == 1 else _alike(there):
-            self._send_batch(subscription, QueueDeliveryBatch(alike, lease))
-        self._stalled_consumers.record_sent(delivery.consumer, self._services.now_us, until)
+        parts = list(self._message_cache.find(txids))
+        present = [part for part in parts if part is not None]
+        lease_until, wall_clock_lead_us = delivery.lease_until, self._services.wall_clock_lead_us
+        lease = lease_key(None if lease_until is None else lease_until + wall_clock_lead_us)
+        for batch in [present] if len(present) == 1 else _by_publisher_and_keys(present):
+            self._send_batch(subscription, QueueDeliveryBatch(batch, lease))
+        self._stalled_consumers.record_sent(delivery.consumer, self._services.now_us, lease_until)
 
     def _leased_txids(self, delivery: QueueDelivery) -> Sequence[int]:
         """Return the txids of a delivery that are still leased to its consumer.
@@ -197,26 +197,30 @@ class QueueDeliveryTask:
             if not _is_over(lease, consumer)
         ]
 
-    def _send_batch(self, subscription: Subscription, run: QueueDeliveryBatch) -> None:
+    def _send_batch(self, subscription: Subscription, batch: QueueDeliveryBatch) -> None:
         try:
             delivery = self._delivery_by_subscription.get(subscription)
             if delivery is None:
                 delivery = self._delivery_by_subscription[subscription] = self._delivery_for(
                     [subscription]
                 )
-            deliver_run(run, delivery)
+            deliver_run(batch, delivery)
         except Exception as error:  # of any kind: it must not affect the other consumers
             give_up_on((subscription,), error)
 
     # time
 
     def _schedule_deadline(self) -> None:
-        moments = (self._core.next_deadline, self._shared_queue.next_deadline)
-        moment = min((one for one in moments if one is not None), default=None)
-        if moment is None or (self._timer_at is not None and self._timer_at <= moment):
+        deadlines = (self._core.next_deadline, self._shared_queue.next_deadline)
+        next_deadline = min(
+            (deadline for deadline in deadlines if deadline is not None), default=None
+        )
+        if next_deadline is None or (
+            self._timer_at is not None and self._timer_at <= next_deadline
+        ):
             return
-        self._start_timer(max((moment - self._services.now_us) / _MICROSECONDS, _MIN_DELAY))
-        self._timer_at = moment
+        self._start_timer(max((next_deadline - self._services.now_us) / _MICROSECONDS, _MIN_DELAY))
+        self._timer_at = next_deadline
 
     def _start_timer(self, seconds: float) -> None:
         self._cancel_timer()
@@ -235,9 +239,9 @@ def _is_over(lease: Lease | None, consumer: Consumer) -> bool:
     return lease is None or lease.slot.consumer is not consumer
 
 
-def _alike(parts: Sequence[QueueBatchPart]) -> Iterator[Sequence[QueueBatchPart]]:
+def _by_publisher_and_keys(parts: Sequence[QueueBatchPart]) -> Iterator[Sequence[QueueBatchPart]]:
     """Group messages of the same publisher with the same header keys."""
-    return (list(alike) for _, alike in groupby(parts, _PUBLISHER_AND_KEYS))
+    return (list(batch) for _, batch in groupby(parts, _PUBLISHER_AND_KEYS))
 
 
 def _part(delivery: QueueDelivery, start: int, stop: int) -> QueueDelivery:

@@ -42,8 +42,8 @@ class QueueDeliveryBatch:
 
     def frames(
         self,
-        left: bytes,
-        right: bytes,
+        header_start: bytes,
+        header_end: bytes,
         presented: Sequence[bytes] | None,
         *,
         timestamp: bool,
@@ -58,8 +58,10 @@ class QueueDeliveryBatch:
         if timestamp:
             varying += b',"ts":"%s"'
             moments = _joined([part.select_values(part.batch.recorded_us) for part in parts])
-            columns.append([_moment_text(moment) for moment in moments])
-        start, keys, end = (text.replace(b"%", b"%%") for text in (left, self._keys, right))
+            columns.append([_timestamp_text(moment) for moment in moments])
+        start, keys, end = (
+            text.replace(b"%", b"%%") for text in (header_start, self._keys, header_end)
+        )
         bodies = self.bodies if presented is None else presented
         return frame_run(start + b',"l":%d' + keys + varying + end, bodies, columns)
 
@@ -77,14 +79,14 @@ class QueueDeliveryBatch:
         return envelope
 
 
-def _joined(pieces: Sequence[Sequence[_Value]]) -> Sequence[_Value]:
-    return pieces[0] if len(pieces) == 1 else [value for piece in pieces for value in piece]
+def _joined(columns: Sequence[Sequence[_Value]]) -> Sequence[_Value]:
+    return columns[0] if len(columns) == 1 else [value for column in columns for value in column]
 
 
-def _moment_text(microseconds: int) -> bytes:
+def _timestamp_text(microseconds: int) -> bytes:
     return iso_timestamp(microseconds / _MICROSECONDS).encode()
 
 
 def lease_key(until: int | None) -> bytes:
     """Return the header key of a lease's end, as JSON text with a leading comma; empty for none."""
-    return b"" if until is None else b',"lp":"%s"' % _moment_text(until)
+    return b"" if until is None else b',"lp":"%s"' % _timestamp_text(until)

@@ -44,14 +44,14 @@ class DepthRefill:
         self._cursor: JournalCursor | None = None  # exists only while there are inactive messages
         self._is_waiting_for_log = False
 
-    def refill(self, most: int) -> bool:
+    def refill(self, limit: int) -> bool:
         """Activate messages.
 
         Args:
-            most: the maximum number of messages to read.
+            limit: the maximum number of messages to read.
 
         Returns:
-            True if there are more to activate at once.
+            Whether there are more to activate at once.
 
         Raises:
             JournalUnreadableError: the log cannot be read at the moment.
@@ -59,15 +59,15 @@ class DepthRefill:
         lifecycle = self._core.lifecycle
         if not lifecycle.inactive_count:
             self._cursor = None
-        wanted = min(lifecycle.refill_count, most)
-        if not wanted or self._is_waiting_for_log:
+        refill_count = min(lifecycle.refill_count, limit)
+        if not refill_count or self._is_waiting_for_log:
             return False
         cursor = self._cursor
         if cursor is None:
             span = LogSpan(lifecycle.resume_txid - 1)
             cursor = self._cursor = self._log.journal.replay(span, self._is_fed_by, MESSAGES)
-        for run in cursor.read_entry_range(wanted).batches():
-            self._enqueuer.enqueue_entries(run, lifecycle.enqueue_inactive)
+        for batch in cursor.read_entry_range(refill_count).batches():
+            self._enqueuer.enqueue_entries(batch, lifecycle.enqueue_inactive)
         if lifecycle.refill_count and cursor.is_caught_up:  # the rest is not on stable storage yet
             self._is_waiting_for_log = True
             self._log.when_advanced(self._on_log_growth)

@@ -26,7 +26,7 @@ def describe_obstacles(queue: Queue, place: int, now: int) -> str:
         now: the time, in microseconds since 1970.
     """
     try:
-        found = obstacles(queue, place, now)
+        reasons = obstacles(queue, place, now)
     except JournalUnreadableError as problem:
         return f"the transaction log cannot be read: {problem}"
-    return "; ".join(obstacle.text for obstacle in found) or "is about to be delivered"
+    return "; ".join(obstacle.text for obstacle in reasons) or "is about to be delivered"

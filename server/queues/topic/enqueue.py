@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from server.expressions import ContextKind, parse, references
 from server.expressions.backends.compile_message import compile_value
@@ -44,24 +44,16 @@ if TYPE_CHECKING:
     from server.topics.subscriptions.matching.filter_set import Filter
 
 _MICROSECONDS: Final = 1_000_000
-_LARGEST: Final = 1 << 64
+_UINT64_RANGE: Final = 1 << 64
 
 OnExpressionFailure = Callable[[Exception], None]
 """Callback for an expression of the configuration that raised an exception."""
 
 
-class EnqueueCallback(Protocol):
-    """Enqueues messages of one publisher; see `Queue.enqueue`."""
-
-    def __call__(
-        self,
-        txids: Sequence[int],
-        times: Sequence[int],
-        client: int,
-        sequences: Sequence[int],
-        details: MessageDetails,
-    ) -> None:
-        """Enqueue the messages."""
+EnqueueCallback: TypeAlias = Callable[
+    [Sequence[int], Sequence[int], int, Sequence[int], MessageDetails], None
+]
+"""Enqueues messages of one publisher; see `MessageLifecycle.enqueue`."""
 
 
 class Enqueuer:
@@ -104,28 +96,31 @@ class Enqueuer:
             return None
         return self._filters.add(parse(text, ContextKind.STABLE_FILTER, functions))
 
-    def enqueue_entries(self, run: EntryBatch, into: EnqueueCallback) -> None:
-        """Enqueue the admitted messages of a run, in the order of the log.
+    def enqueue_entries(self, batch: EntryBatch, enqueue: EnqueueCallback) -> None:
+        """Enqueue the admitted messages of a batch, in the order of the log.
 
         Args:
-            run: messages of the log.
-            into: enqueues messages; called with those of one publisher at a time.
+            batch: messages of the log.
+            enqueue: enqueues messages; called with those of one publisher at a time.
         """
         if self._filters or self._priority or self._key:
-            for position in range(len(run.rows)):
+            for position in range(len(batch.rows)):
                 recorded, details = self.select_messages(
-                    make_recorded_messages(run.entry_at(position))
+                    make_recorded_messages(batch.entry_at(position))
                 )
                 if recorded.bodies:
-                    moments = self._steady_times(recorded.txids, (recorded.timestamp_us,))
-                    into(recorded.txids, moments, recorded.client, recorded.sequences, details)
+                    times = self._steady_times(recorded.txids, (recorded.timestamp_us,))
+                    enqueue(recorded.txids, times, recorded.client, recorded.sequences, details)
             return
-        path = run.origin.path
-        owner, strangers = self._first_owner(path), self._redrive_publishers.publisher_parts(path)
-        for (client, lifetime, has_key), alike in groupby(run.rows, _alike):
-            if publisher_part(client) in strangers:
+        path = batch.origin.path
+        owner, other_publishers = (
+            self._first_owner(path),
+            self._redrive_publishers.publisher_parts(path),
+        )
+        for (client, lifetime, has_key), group in groupby(batch.rows, _batch_key):
+            if publisher_part(client) in other_publishers:
                 continue
-            rows = list(alike)
+            rows = list(group)
             details = NO_MESSAGE_DETAILS
             if lifetime or has_key or owner:
                 details = MessageDetails(
@@ -134,7 +129,7 @@ class Enqueuer:
                     owners=[owner] * len(rows) if owner else None,
                 )
             txids = [row[TXID] for row in rows]
-            into(
+            enqueue(
                 txids,
                 self._steady_times(txids, [row[TIMESTAMP] for row in rows]),
                 client,
@@ -175,21 +170,23 @@ class Enqueuer:
     def _apply_filters(
         self, recorded: RecordedBatch
     ) -> tuple[RecordedBatch, Sequence[bool] | None]:
-        matched = [
+        matches = [
             self._filters.match(body, context)
             for body, context in zip(recorded.bodies, _contexts(recorded), strict=True)
         ]
         if self._filter is not None:
-            chosen = [at for at, filters in enumerate(matched) if self._filter in filters]
-            if len(chosen) < len(matched):
-                recorded = pick(recorded, chosen)
-                matched = [matched[at] for at in chosen]
+            positions = [
+                position for position, filters in enumerate(matches) if self._filter in filters
+            ]
+            if len(positions) < len(matches):
+                recorded = pick(recorded, positions)
+                matches = [matches[position] for position in positions]
         if self._barrier is None:
             return recorded, None
-        return recorded, [self._barrier in filters for filters in matched]
+        return recorded, [self._barrier in filters for filters in matches]
 
 
-def _alike(row: EntryRow) -> tuple[int, int, bool]:
+def _batch_key(row: EntryRow) -> tuple[int, int, bool]:
     """Return the batch key: publisher, lifetime, and whether there is a SOW key."""
     return row[CLIENT], row[EXPIRATION], row[SOW_KEY] > 0
 
@@ -219,7 +216,7 @@ def _as_priority(value: object) -> float | None:
     """
     number = numeral(value) if isinstance(value, str) else value
     if isinstance(number, int | float):
-        return max(min(number, _LARGEST), -1)  # NaN stays NaN
+        return max(min(number, _UINT64_RANGE), -1)  # NaN stays NaN
     return None
 
 
@@ -228,7 +225,7 @@ def _as_key(value: object) -> int:
 
     The hash may differ after a restart, and different keys may rarely collide.
     """
-    return 0 if value is None else hash(value) % _LARGEST or 1
+    return 0 if value is None else hash(value) % _UINT64_RANGE or 1
 
 
 def _contexts(recorded: RecordedBatch) -> list[MessageContext]:
@@ -240,11 +237,11 @@ def _contexts(recorded: RecordedBatch) -> list[MessageContext]:
 
 
 def context_of(
-    envelope: Envelope, topic: str, body: bytes, mark: tuple[int, int]
+    envelope: Envelope, topic: str, body: bytes, bookmark: tuple[int, int]
 ) -> MessageContext:
     """Return the context of a message for expressions; its topic is the one it was published to."""
     context = envelope.context(topic, body)
-    client, sequence = mark
+    client, sequence = bookmark
     context.bookmark = f"{client}|{sequence}|"
     return context
 
@@ -252,8 +249,10 @@ def context_of(
 def pick(recorded: RecordedBatch, positions: Sequence[int]) -> RecordedBatch:
     """Return the messages at some positions."""
     return recorded._replace(
-        bodies=[recorded.bodies[at] for at in positions],
-        txids=[recorded.txids[at] for at in positions],
-        sequences=[recorded.sequences[at] for at in positions],
-        sow_keys=[recorded.sow_keys[at] for at in positions] if recorded.sow_keys else (),
+        bodies=[recorded.bodies[position] for position in positions],
+        txids=[recorded.txids[position] for position in positions],
+        sequences=[recorded.sequences[position] for position in positions],
+        sow_keys=[recorded.sow_keys[position] for position in positions]
+        if recorded.sow_keys
+        else (),
     )

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 _MICROSECONDS: Final = 1_000_000
-_OF_LEASES: Final = frozenset({"last_leased", "lease_count"})
+_LEASE_FIELDS: Final = frozenset({"last_leased", "lease_count"})
 """Context fields of a message that may change between matches."""
 
 
@@ -79,9 +79,12 @@ class QueueFilterMatcher:
 
     def add(self, content_filter: Hashable) -> None:
         """See `FilterMatcher.add`."""
-        wanted = cast(ConsumerFilter, content_filter)
-        filter_ = self._filters.add(wanted.expr)
-        self._compiled_filters[wanted], self._consumer_filters[filter_] = filter_, wanted
+        consumer_filter = cast(ConsumerFilter, content_filter)
+        filter_ = self._filters.add(consumer_filter.expr)
+        self._compiled_filters[consumer_filter], self._consumer_filters[filter_] = (
+            filter_,
+            consumer_filter,
+        )
 
     def discard(self, content_filter: Hashable) -> None:
         """See `FilterMatcher.discard`."""
@@ -92,7 +95,7 @@ class QueueFilterMatcher:
     def is_volatile(self, content_filter: Hashable) -> bool:
         """See `FilterMatcher.is_volatile`."""
         return any(
-            isinstance(node, Call) and self._functions[node.name].context_attribute in _OF_LEASES
+            isinstance(node, Call) and self._functions[node.name].context_attribute in _LEASE_FIELDS
             for node in walk(cast(ConsumerFilter, content_filter).expr)
         )
 
@@ -128,15 +131,18 @@ class QueueFilterMatcher:
         if not filters.needs_context:
             match = filters.match
             return [
-                [consumer_filters[one] for one in match(body, NO_CONTEXT)]
+                [consumer_filters[matched] for matched in match(body, NO_CONTEXT)]
                 for body in part.select_values(batch.bodies)
             ]
         results: list[Collection[Hashable]] = []
-        for at in part.positions:
-            context = batch.context(at)
-            set_lease_context(context, self._leases(batch.bookmark(at)))
+        for position in part.positions:
+            context = batch.context(position)
+            set_lease_context(context, self._leases(batch.bookmark(position)))
             results.append(
-                [consumer_filters[one] for one in filters.match(batch.bodies[at], context)]
+                [
+                    consumer_filters[matched]
+                    for matched in filters.match(batch.bodies[position], context)
+                ]
             )
         return results
 

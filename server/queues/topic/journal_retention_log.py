@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from server.queues.core import Queue
     from server.queues.topic.context import QueueServices
 
-_SAY_AGAIN: Final = 3600.0
+_LOG_INTERVAL_S: Final = 3600.0
 """Minimum seconds between two log entries: the check for removable journals runs every second."""
 _MICROSECONDS: Final = 1_000_000
 
@@ -49,7 +49,7 @@ class QueueRetentionLog:
         place = entries.head
         if now < self._silent_until or place == entries.end or entries.txid(place) >= end:
             return
-        self._silent_until = now + _SAY_AGAIN
+        self._silent_until = now + _LOG_INTERVAL_S
         moment = int(now * _MICROSECONDS)
         self._services.events.emit(
             "1D-0018",

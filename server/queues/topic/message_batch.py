@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 
 _Value = TypeVar("_Value")
 
-_STRETCH: Final = 4
-"""Low bits of a txid, which number the entries within a stretch."""
-_EACH: Final = 110
-_EACH_READ_BACK: Final = 550
-_TOGETHER: Final = 880
+_RANGE_BITS: Final = 4
+"""Low bits of a txid, which number the entries within a range of the log."""
+_MESSAGE_OVERHEAD: Final = 110
+_READ_MESSAGE_OVERHEAD: Final = 550
+_BATCH_OVERHEAD: Final = 880
 """Memory overhead beyond the bodies, in bytes, as measured: of a message, for its objects and its
 place in all columns and tables; of a message read back, much more, for its log record is kept as
 well; and of a `QueueMessageBatch`."""
@@ -85,7 +85,7 @@ class QueueMessageBatch:
         self.recorded_us = recorded_us
         self.envelope = envelope
         self.keys = envelope(0).header_keys
-        self.memory_bytes = sum(map(len, bodies)) + overhead * len(bodies) + _TOGETHER
+        self.memory_bytes = sum(map(len, bodies)) + overhead * len(bodies) + _BATCH_OVERHEAD
         self._first, self._last = txids[0], txids[-1]
         self._is_dense = self._last - self._first == len(txids) - 1
 
@@ -109,10 +109,12 @@ class QueueMessageBatch:
         Returns:
             The positions, as a range if they are adjacent.
         """
-        own, first = self.txids, self._position(txids[start])
-        most = min(len(own) - first, len(txids) - start)
-        if most == 1 or list(own[first : first + most]) == list(txids[start : start + most]):
-            return range(first, first + most)
+        own_txids, first = self.txids, self._position(txids[start])
+        max_count = min(len(own_txids) - first, len(txids) - start)
+        if max_count == 1 or list(own_txids[first : first + max_count]) == list(
+            txids[start : start + max_count]
+        ):
+            return range(first, first + max_count)
         positions: list[int] = []
         for txid in islice(txids, start, None):
             if not self.has(txid):
@@ -121,10 +123,10 @@ class QueueMessageBatch:
         return positions
 
     def log_ranges(self) -> Iterable[int]:
-        """Return the stretches of the log that contain its messages. See `QueueBatchIndex`."""
+        """Return the ranges of the log that contain its messages; see `QueueBatchIndex`."""
         if self._is_dense:
-            return range(self._first >> _STRETCH, (self._last >> _STRETCH) + 1)
-        return {txid >> _STRETCH for txid in self.txids}
+            return range(self._first >> _RANGE_BITS, (self._last >> _RANGE_BITS) + 1)
+        return {txid >> _RANGE_BITS for txid in self.txids}
 
     def bookmark(self, position: int) -> tuple[int, int]:
         """Return the bookmark of a message as numbers."""
@@ -132,16 +134,16 @@ class QueueMessageBatch:
 
     def context(self, position: int) -> MessageContext:
         """Return the context of a message: the data besides its fields that filters may read."""
-        mark = self.bookmark(position)
-        return context_of(self.envelope(position), self.topic, self.bodies[position], mark)
+        bookmark = self.bookmark(position)
+        return context_of(self.envelope(position), self.topic, self.bodies[position], bookmark)
 
 
 class QueueBatchIndex:
     """Finds the `QueueMessageBatch` of a message.
 
-    The log is divided into stretches, and the index maps each stretch to the batches that have
-    messages in it. So the cost per message of a large batch is close to zero, and the lookup of a
-    small batch scans few others.
+    The log is divided into ranges of equal size, and the index maps each range to the batches that
+    have messages in it. So the cost per message of a large batch is close to zero, and the lookup
+    of a small batch scans few others.
     """
 
     def __init__(self) -> None:
@@ -150,33 +152,33 @@ class QueueBatchIndex:
     def add(self, batch: QueueMessageBatch) -> None:
         """Add a batch."""
         batches = self._batches
-        for stretch in batch.log_ranges():
-            if stretch in batches:
-                batches[stretch].append(batch)
+        for log_range in batch.log_ranges():
+            if log_range in batches:
+                batches[log_range].append(batch)
             else:
-                batches[stretch] = [batch]
+                batches[log_range] = [batch]
 
     def discard(self, batch: QueueMessageBatch) -> None:
         """Remove a batch."""
         batches = self._batches
-        for stretch in batch.log_ranges():
-            alike = batches[stretch]
-            if len(alike) == 1:
-                del batches[stretch]
+        for log_range in batch.log_ranges():
+            in_range = batches[log_range]
+            if len(in_range) == 1:
+                del batches[log_range]
             else:
-                alike.remove(batch)
+                in_range.remove(batch)
 
     def find(self, txid: int) -> QueueMessageBatch | None:
         """Return the batch of a message, None if it is in none."""
-        for batch in self._batches.get(txid >> _STRETCH, ()):
+        for batch in self._batches.get(txid >> _RANGE_BITS, ()):
             if batch.has(txid):
                 return batch
         return None
 
     def txids_between(self, first: int, last: int) -> set[int]:
         """Return the indexed txids from `first` to `last`, and possibly some outside."""
-        stretches = range(first >> _STRETCH, (last >> _STRETCH) + 1)
-        batches = {batch for stretch in stretches for batch in self._batches.get(stretch, ())}
+        log_ranges = range(first >> _RANGE_BITS, (last >> _RANGE_BITS) + 1)
+        batches = {batch for log_range in log_ranges for batch in self._batches.get(log_range, ())}
         return {txid for batch in batches for txid in batch.txids}
 
     def clear(self) -> None:
@@ -214,42 +216,50 @@ def make_recorded_batch(recorded: RecordedBatch) -> QueueMessageBatch:
         recorded.bodies,
         [recorded.timestamp_us] * count,
         lambda _: envelope,
-        _EACH,
+        _MESSAGE_OVERHEAD,
     )
 
 
-def make_logged_batches(run: EntryBatch, known: Collection[int]) -> Iterator[QueueMessageBatch]:
+def make_logged_batches(
+    entries: EntryBatch, known_txids: Collection[int]
+) -> Iterator[QueueMessageBatch]:
     """Make the batches of messages that were read from the log.
 
     Args:
-        run: the messages.
-        known: the txids of messages to exclude.
+        entries: the messages.
+        known_txids: the txids of messages to exclude.
     """
-    clients, txids = run.column(CLIENT), run.column(TXID)
-    if not run.has_extras and len(set(clients)) == 1 and not any(txid in known for txid in txids):
-        yield _logged_tray(run, 0, len(txids))
+    clients, txids = entries.column(CLIENT), entries.column(TXID)
+    if (
+        not entries.has_extras
+        and len(set(clients)) == 1
+        and not any(txid in known_txids for txid in txids)
+    ):
+        yield _make_logged_batch(entries, 0, len(txids))
         return
-    apart = range(len(txids)) if run.has_extras else repeat(0)  # extras differ between messages
-    keys = zip(clients, [txid in known for txid in txids], apart, strict=False)
+    separators = (
+        range(len(txids)) if entries.has_extras else repeat(0)
+    )  # extras differ between messages
+    keys = zip(clients, [txid in known_txids for txid in txids], separators, strict=False)
     start = 0
-    for (_, is_known, _), alike in groupby(keys):
-        stop = start + len(list(alike))
+    for (_, is_known, _), group in groupby(keys):
+        stop = start + len(list(group))
         if not is_known:
-            yield _logged_tray(run, start, stop)
+            yield _make_logged_batch(entries, start, stop)
         start = stop
 
 
-def _logged_tray(run: EntryBatch, start: int, stop: int) -> QueueMessageBatch:
-    rows, bodies = run.rows[start:stop], run.data[start:stop]
-    if run.has_extras:
-        bodies = [run.entry_at(position).body for position in range(start, stop)]
+def _make_logged_batch(entries: EntryBatch, start: int, stop: int) -> QueueMessageBatch:
+    rows, bodies = entries.rows[start:stop], entries.data[start:stop]
+    if entries.has_extras:
+        bodies = [entries.entry_at(position).body for position in range(start, stop)]
     return QueueMessageBatch(
-        run.topic.name,
+        entries.topic.name,
         rows[0][CLIENT],
         [row[TXID] for row in rows],
         [row[SEQUENCE] for row in rows],
         bodies,
         [row[TIMESTAMP] for row in rows],
-        lambda position: LoggedEnvelope(run.entry_at(start + position)),
-        _EACH_READ_BACK,
+        lambda position: LoggedEnvelope(entries.entry_at(start + position)),
+        _READ_MESSAGE_OVERHEAD,
     )

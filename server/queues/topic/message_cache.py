@@ -30,13 +30,13 @@ if TYPE_CHECKING:
     from server.topics.log_feed import RecordedBatch
     from server.topics.transaction_log import TransactionLog
 
-_ROOM: Final = 32 * 1024 * 1024
+_MAX_CACHE_BYTES: Final = 32 * 1024 * 1024
 """Maximum bytes of a queue's message cache."""
 
 _BATCH_SIZE: Final = 512
 """Entries read back per batch."""
 
-_SHORT_WAY: Final = 4096
+_MAX_SKIP: Final = 4096
 """Entries: up to this distance ahead the cursor reads on, beyond it a new cursor seeks."""
 
 
@@ -86,7 +86,10 @@ class MessageCache:
     """
 
     def __init__(
-        self, log: TransactionLog, is_fed_by: Callable[[JournalTopic], bool], max_bytes: int = _ROOM
+        self,
+        log: TransactionLog,
+        is_fed_by: Callable[[JournalTopic], bool],
+        max_bytes: int = _MAX_CACHE_BYTES,
     ) -> None:
         self._log = log
         self._is_fed_by = is_fed_by
@@ -97,9 +100,9 @@ class MessageCache:
         self.memory_bytes = 0
         self._cursor: JournalCursor | None = None
 
-    def create_reader_cache(self, room: int) -> MessageCache:
+    def create_reader_cache(self, max_bytes: int) -> MessageCache:
         """Return another cache of the same queue, for readers that are not consumers."""
-        return MessageCache(self._log, self._is_fed_by, room)
+        return MessageCache(self._log, self._is_fed_by, max_bytes)
 
     def find_cached(self, txid: int) -> CachedMessage | None:
         """Return a cached message, None if it would have to be read from the log."""
@@ -180,14 +183,16 @@ class MessageCache:
     def _read_from_log(self, txid: int) -> QueueMessageBatch | None:
         """Read the batch of a message from the log; return None if it is damaged there."""
         cursor = self._cursor
-        if cursor is None or not txid - _SHORT_WAY <= cursor.position + 1 <= txid:
+        if cursor is None or not txid - _MAX_SKIP <= cursor.position + 1 <= txid:
             cursor = self._log.journal.replay(LogSpan(txid - 1), self._is_fed_by, MESSAGES)
             self._cursor = cursor
         while cursor.position < txid and not cursor.is_caught_up:
-            for run in cursor.read_entry_range(_BATCH_SIZE).batches():
-                known = self._index.txids_between(run.rows[0][TXID], run.rows[-1][TXID])
-                for read in make_logged_batches(run, known):
-                    self._add_batch(read)
+            for entries in cursor.read_entry_range(_BATCH_SIZE).batches():
+                known_txids = self._index.txids_between(
+                    entries.rows[0][TXID], entries.rows[-1][TXID]
+                )
+                for logged in make_logged_batches(entries, known_txids):
+                    self._add_batch(logged)
         batch = self._index.find(txid)
         if self.memory_bytes > self._max_bytes:
             self._evict_to_limit()

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 _RETRY_SECONDS: Final = 1.0
 """Delay before a refused append to the log is retried."""
 
-NOBODY: Final = (0, 0)
-"""Stands for no publisher: the events are recorded without a command's sequence number."""
+NO_PUBLISHER: Final = (0, 0)
+"""No publisher: the events are recorded without a command's sequence number."""
 
 
 class QueueJournal:
@@ -69,11 +69,11 @@ class QueueJournal:
         """True if the log has accepted all events."""
         return not self._unrecorded_events
 
-    def when_durable(self, then: Callable[[], None]) -> None:
-        """Call `then` when all events up to the next `write` are on stable storage."""
-        self._durable_callbacks.append(then)
+    def when_durable(self, callback: Callable[[], None]) -> None:
+        """Call `callback` when all events up to the next `write` are on stable storage."""
+        self._durable_callbacks.append(callback)
 
-    def write(self, publisher: tuple[int, int] = NOBODY) -> None:
+    def write(self, publisher: tuple[int, int] = NO_PUBLISHER) -> None:
         """Append the pending events to the log.
 
         Args:
@@ -93,8 +93,8 @@ class QueueJournal:
         if publisher[1]:
             self._services.log.rejected_sequences.record_arrivals(publisher[0], (publisher[1],))
         durable_callbacks, self._durable_callbacks = self._durable_callbacks, []
-        for then in durable_callbacks:
-            self._services.log.when_durable(then)
+        for callback in durable_callbacks:
+            self._services.log.when_durable(callback)
 
     def _append(self, client: int, sequence: int) -> None:
         """Append the pending events; the last one carries the command's sequence number."""
@@ -104,7 +104,7 @@ class QueueJournal:
         rejected_sequences = self._services.log.rejected_sequences
         if sequence and rejected_sequences.has_any:
             rejected_sequences.record_gaps_below(client, sequence)
-        before = 0 if publish_tracker is None else journal.last_sequence(client)
+        previous_sequence = 0 if publish_tracker is None else journal.last_sequence(client)
         while self._unrecorded_events:
             event = self._unrecorded_events[0]
             number = sequence if len(self._unrecorded_events) == 1 else 0
@@ -114,7 +114,9 @@ class QueueJournal:
             self._unrecorded_events.popleft()
             if publish_tracker is not None:
                 topic = self._handle.topic
-                publish_tracker.register_entry(client, before, number, body, txid, topic, NO_ORIGIN)
+                publish_tracker.register_entry(
+                    client, previous_sequence, number, body, txid, topic, NO_ORIGIN
+                )
             if isinstance(event, Expired):
                 self._dead_letters.add_expired(event, txid)
             if number:
@@ -122,7 +124,9 @@ class QueueJournal:
         if sequence:
             journal.append(self._handle, client, sequence, b"", JournalEntryKind.NO_OP)
             if publish_tracker is not None:
-                publish_tracker.register_sequences(client, before, (sequence,), journal.last_txid)
+                publish_tracker.register_sequences(
+                    client, previous_sequence, (sequence,), journal.last_txid
+                )
 
     def _retry_later(self) -> None:
         if not self._is_retry_scheduled:

@@ -36,7 +36,7 @@ class QueueTable:
         services: QueueServices,
     ) -> None:
         specs = list(specs)
-        redrivers = {spec.ref: redrive_publisher(spec.message_type, spec.name) for spec in specs}
+        publishers = {spec.ref: redrive_publisher(spec.message_type, spec.name) for spec in specs}
         self._topics = {
             (spec.message_type, spec.name): QueueTopic(
                 spec,
@@ -45,7 +45,7 @@ class QueueTable:
                 instance,
                 select_topics(spec.underlying_topic, literal=not spec.underlying_is_regex),
                 RedrivePublishers(
-                    (redrivers[one.ref] for one in specs if one is not spec), instance
+                    (publishers[other.ref] for other in specs if other is not spec), instance
                 ),
                 services,
             )
@@ -59,13 +59,15 @@ class QueueTable:
         """Return the queue with a name, None if there is none."""
         return self._topics.get((message_type, name))
 
-    def when_recorded(self, then: Callable[[], None]) -> None:
-        """Call `then` when the log has accepted all events so far; at once if it already has."""
-        behind = next((queue for queue in self if not queue.queue_journal.is_up_to_date), None)
-        if behind is None:
-            then()
+    def when_recorded(self, callback: Callable[[], None]) -> None:
+        """Call `callback` when the log has accepted all events so far, or at once if it has."""
+        pending_queue = next(
+            (queue for queue in self if not queue.queue_journal.is_up_to_date), None
+        )
+        if pending_queue is None:
+            callback()
         else:
-            behind.queue_journal.when_durable(lambda: self.when_recorded(then))
+            pending_queue.queue_journal.when_durable(lambda: self.when_recorded(callback))
 
     def fed_by(self, message_type: str, name: str) -> list[QueueTopic]:
         """Return the queues that take the messages of a topic."""

@@ -1,6 +1,6 @@
-"""A queue as a topic: messages come from the log, and go to one consumer each.
+"""A queue as a topic: messages enter from the log, and are delivered to one consumer each.
 
-    a publish --> the underlying topic --> the log --> QueueTopic.take --> MessageLifecycle.enqueue
+    publish --> underlying topic --> log --> QueueTopic.receive_batch --> MessageLifecycle.enqueue
     a time slice --> QueueDeliveryTask.step --> Queue.deliver --> the consumers' outboxes
     sow_delete --> QueueAckHandler.acknowledge --> Queue.acknowledge --> an entry of the log
 
@@ -82,12 +82,10 @@ class QueueTopic(Topic):
         functions: the functions that expressions may call.
         instance: the name of this instance.
         source: the topics that feed it.
-        strangers: see `Enqueuer`.
+        redrive_publishers: see `Enqueuer`.
         services: the server's services for the queue.
 
     Attributes:
-        spec: see above.
-        source: see above.
         core: makes all decisions.
         browser: read-only access to the messages.
         shared_queue: shares the queue with other instances.
@@ -126,7 +124,7 @@ class QueueTopic(Topic):
         functions: Functions,
         instance: str,
         source: TopicSelector,
-        strangers: RedrivePublishers,
+        redrive_publishers: RedrivePublishers,
         services: QueueServices,
     ) -> None:
         super().__init__(message_type, spec.name, functions)
@@ -143,7 +141,7 @@ class QueueTopic(Topic):
             functions,
             self._on_expression_failure,
             self.shared_queue.first_owner,
-            strangers,
+            redrive_publishers,
             services.steady_times,
         )
         self.core: Final = Queue(
@@ -191,8 +189,10 @@ class QueueTopic(Topic):
             JournalTopic(message_type.name, spec.name),
             JournalTopic(message_type.name, spec.default_publish_target),
         )
-        forgotten = QueueRetentionLog(self.core, spec.name, services)
-        log.hold_files(self._retention_txid, f"queue {spec.name}", forgotten.log_retained_journal)
+        retention_log = QueueRetentionLog(self.core, spec.name, services)
+        log.hold_files(
+            self._retention_txid, f"queue {spec.name}", retention_log.log_retained_journal
+        )
 
     def _make_matcher(
         self, on_failure: Callable[[ConsumerFilter, Exception], None]
@@ -222,7 +222,7 @@ class QueueTopic(Topic):
 
     def _delivery_for(self, group: Sequence[Subscription]) -> Delivery:
         """See `Topic`. Callers pass subscriptions as requested; their effective forms are used."""
-        return super()._delivery_for([self._effective_form(one) for one in group])
+        return super()._delivery_for([self._effective_form(subscription) for subscription in group])
 
     def _writer_for(self, subscription: Subscription) -> FrameWriter:
         """See `Topic`."""
@@ -238,9 +238,9 @@ class QueueTopic(Topic):
         )
         return target.publish(bodies, envelope)
 
-    def when_stored(self, then: StoreCallback) -> None:
-        """Call `then` when all messages and acknowledgements received so far are settled."""
-        self._services.log.when_settled(lambda: then(None), *self._recorded_topics)
+    def when_stored(self, callback: StoreCallback) -> None:
+        """Call `callback` when all messages and acknowledgements received so far are settled."""
+        self._services.log.when_settled(lambda: callback(None), *self._recorded_topics)
 
     def receive_batch(self, recorded: RecordedBatch) -> None:
         """See `LogFeed.receive_batch`."""
@@ -252,40 +252,40 @@ class QueueTopic(Topic):
         if not recorded.bodies:
             return
         self._message_cache.cache_recorded(recorded)
-        moments = [recorded.timestamp_us - self._services.wall_clock_lead_us] * len(recorded.txids)
+        times = [recorded.timestamp_us - self._services.wall_clock_lead_us] * len(recorded.txids)
         self.core.lifecycle.enqueue(
-            recorded.txids, moments, recorded.client, recorded.sequences, details
+            recorded.txids, times, recorded.client, recorded.sequences, details
         )
 
     def report_double_publish(
-        self, marks: Sequence[tuple[int, int]], publishers: tuple[str, str]
+        self, bookmarks: Sequence[tuple[int, int]], publishers: tuple[str, str]
     ) -> None:
         """See `LogFeed.report_double_publish`."""
         if self.shared_queue.is_shared:
             owner = self.shared_queue.resolve_dual_owner(publishers)
-            self.core.resolve_dual_ownership(marks, owner, self._services.now_us)
+            self.core.resolve_dual_ownership(bookmarks, owner, self._services.now_us)
             self._record_and_wake()
 
     def process_batch(self, arrivals: ReplicatedBatch) -> None:
         """Record and apply some queue events of another instance.
 
-        That instance publishes their dead letters.
+        The other instance publishes their dead letters.
         """
         bodies, start = arrivals.bodies, arrivals.position
         appended = self._journal.append_copies(arrivals, arrivals.next_content())
         for txid, body in zip(appended.txids, bodies[start:], strict=False):
             try:
-                within = decode_with_domain(body)
+                event = decode_with_domain(body)
             except msgspec.MsgspecError as problem:
                 self._services.events.emit("1D-0017", queue=self.name, txid=txid, problem=problem)
             else:
-                self.shared_queue.apply_remote_event(within)
+                self.shared_queue.apply_remote_event(event)
         self._record_and_wake()
 
     # consumers
 
     def attach(self, subscription: Subscription, permit: Permit = UNLIMITED) -> None:
-        """Add a subscription as a consumer, or in the place of the one that it replaces.
+        """Add a subscription as a consumer, or replace the subscription of an existing consumer.
 
         A subscription to a page or to groups of the messages only follows them (AMPS User Guide,
         Aggregated Subscriptions), and so does one of the server itself.
@@ -294,18 +294,17 @@ class QueueTopic(Topic):
         if consumer is None:
             self.browser.attach(subscription, permit)
             return
-        here, wanted = self._apply_permit(subscription, permit), None
-        if here.filter is not None:
-            wanted = ConsumerFilter(to_text(here.filter), here.filter)
+        effective_form, consumer_filter = self._apply_permit(subscription, permit), None
+        if effective_form.filter is not None:
+            consumer_filter = ConsumerFilter(to_text(effective_form.filter), effective_form.filter)
         self._subscriptions[subscription] = SubscriberEntry(subscription, None, 0)
-        self.core.attach(consumer, wanted)
+        self.core.attach(consumer, consumer_filter)
         self.wake()
 
     def detach(self, subscription: Subscription) -> None:
         """Remove a subscription.
 
-        Its messages return to the queue, unless another subscription takes its place and keeps
-        them.
+        Its messages return to the queue, unless another subscription replaces it and keeps them.
         """
         consumer = _consumer_of(subscription)
         if consumer is None:
@@ -324,13 +323,13 @@ class QueueTopic(Topic):
         filter_ = self._effective_form(subscription).filter
         if filter_ is None or subscription not in self._subscriptions:
             return None
-        wanted = ConsumerFilter(to_text(filter_), filter_)
-        found = [
-            scan.matcher.cost(wanted, self.name)
+        consumer_filter = ConsumerFilter(to_text(filter_), filter_)
+        costs = [
+            scan.matcher.cost(consumer_filter, self.name)
             for scan in self.core.dispatch.scans
             if isinstance(scan.matcher, QueueFilterMatcher)
         ]
-        return next(filter(None, found), None)
+        return next(filter(None, costs), None)
 
     def detach_consumer(self, consumer: Consumer) -> None:
         """Detach a consumer and return all its messages, even if its subscription has ended."""
@@ -357,28 +356,28 @@ class QueueTopic(Topic):
         """Schedule a delivery slice."""
         self._delivery_task.wake()
 
-    def recover_messages(self, run: EntryBatch) -> None:
+    def recover_messages(self, batch: EntryBatch) -> None:
         """Enqueue messages that were in the log before the start."""
-        self._enqueuer.enqueue_entries(run, self.core.lifecycle.enqueue)
+        self._enqueuer.enqueue_entries(batch, self.core.lifecycle.enqueue)
 
-    def replay(self, within: DomainQueueEvent, txid: int, came: int | None) -> None:
+    def replay(self, domain_event: DomainQueueEvent, txid: int, arrived_at: int | None) -> None:
         """Apply an event that was in the log before the start.
 
         Args:
-            within: the event.
+            domain_event: the event.
             txid: the txid of its entry.
-            came: the time at which it came from another instance, which publishes its dead
+            arrived_at: the time at which it arrived from another instance, which publishes its dead
                 letters; None if it happened here.
         """
         correction = self._services.log.journal.clock_steps.correction(txid)
         correction -= self._services.wall_clock_lead_us
-        event = shifted(within.event, correction)
+        event = shifted(domain_event.event, correction)
         if isinstance(event, Cancelled):
             event = with_delays_from(event, self._services.now_us)
-        came = None if came is None else came + correction
-        self.shared_queue.replay(DomainQueueEvent(within.domain, event), came)
-        if isinstance(within.event, Expired) and came is None:
-            self.dead_letters.add_expired(within.event, txid)
+        arrived_at = None if arrived_at is None else arrived_at + correction
+        self.shared_queue.replay(DomainQueueEvent(domain_event.domain, event), arrived_at)
+        if isinstance(domain_event.event, Expired) and arrived_at is None:
+            self.dead_letters.add_expired(domain_event.event, txid)
 
     def finish_recovery(self) -> None:
         """Start normal operation; called when all of the log has been applied."""
@@ -411,14 +410,14 @@ class QueueTopic(Topic):
 
     # failures
 
-    def _on_filter_failure(self, wanted: ConsumerFilter, error: Exception) -> None:
-        concerned = [
-            one
-            for one in self._subscriptions
-            if (filter_ := self._effective_form(one).filter) is not None
-            and to_text(filter_) == wanted.text
+    def _on_filter_failure(self, consumer_filter: ConsumerFilter, error: Exception) -> None:
+        subscriptions = [
+            subscription
+            for subscription in self._subscriptions
+            if (filter_ := self._effective_form(subscription).filter) is not None
+            and to_text(filter_) == consumer_filter.text
         ]
-        give_up_on(concerned, error)
+        give_up_on(subscriptions, error)
 
     def _log_out_of_space(self, problem: OSError) -> None:
         self._services.events.emit("1D-0021", queue=self.name, problem=problem.strerror)
@@ -429,5 +428,5 @@ class QueueTopic(Topic):
 
 def _consumer_of(subscription: Subscription) -> Consumer | None:
     """Return the consumer of a subscription, None if it only follows the messages."""
-    looks = subscription.page or subscription.aggregation or subscription.sink
-    return subscription.consumer if looks is None else None
+    follower_form = subscription.page or subscription.aggregation or subscription.sink
+    return subscription.consumer if follower_form is None else None

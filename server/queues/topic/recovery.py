@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 _BATCH_SIZE: Final = 4096
 """Entries read per batch."""
 
-_AT_THE_END: Final = frozenset({"now", "creation"})
+_END_RECOVERY_POINTS: Final = frozenset({"now", "creation"})
 
 
 class _Start(NamedTuple):
@@ -71,24 +71,27 @@ def recover_queues(
     starts = _find_starts(queues, journal, begins)
     first = min((min(start) for start in starts.values()), default=journal.last_txid + 1)
     if journal.has_unknown_removals:
-        _tell_of_lost_messages(starts, journal.first_txid, events)
+        _log_lost_messages(starts, journal.first_txid, events)
     fold = _Fold(queues, starts, events)
     cursor = journal.replay(LogSpan(first - 1), kinds=EVENTS)
     while not cursor.is_caught_up:
-        for run in cursor.read_entry_range(_BATCH_SIZE, 4 << 20).batches():
+        for batch in cursor.read_entry_range(_BATCH_SIZE, 4 << 20).batches():
             check()
-            fold.apply_entries(run)
+            fold.apply_entries(batch)
     for queue in queues:
         queue.finish_recovery()
     return begins
 
 
-def _tell_of_lost_messages(
+def _log_lost_messages(
     starts: dict[QueueTopic, _Start], first_txid: int, events: ServerLog
 ) -> None:
     """Log which queues had messages in journals that are gone."""
     for queue, start in starts.items():
-        if queue.spec.recovery_point not in _AT_THE_END and start.first_message_txid < first_txid:
+        if (
+            queue.spec.recovery_point not in _END_RECOVERY_POINTS
+            and start.first_message_txid < first_txid
+        ):
             events.emit(
                 "1D-0041", queue=queue.name, begin=start.first_message_txid, first_txid=first_txid
             )
@@ -98,7 +101,14 @@ def _find_starts(
     queues: QueueTable, journal: Journal, begins: dict[QueueTopic, int]
 ) -> dict[QueueTopic, _Start]:
     cache = journal.read_queue_points()
-    points = {} if cache is None else {(one.message_type, one.name): one for one in cache.points}
+    points = (
+        {}
+        if cache is None
+        else {
+            (stored_point.message_type, stored_point.name): stored_point
+            for stored_point in cache.points
+        }
+    )
     is_ahead = cache is not None and cache.txid > journal.last_txid
     starts: dict[QueueTopic, _Start] = {}
     for queue in queues:
@@ -127,7 +137,7 @@ def _start_of(
 
 def _configured_start(recovery_point: str, journal: Journal) -> int:
     """Return the txid of a RecoveryPoint; the message at a bookmark is part of the queue."""
-    if recovery_point in _AT_THE_END:
+    if recovery_point in _END_RECOVERY_POINTS:
         return journal.last_txid + 1
     if recovery_point == "epoch":
         return 1
@@ -136,7 +146,7 @@ def _configured_start(recovery_point: str, journal: Journal) -> int:
 
 
 class _Fold:
-    """Applies the log to queues, run by run.
+    """Applies the log to queues, batch by batch.
 
     Args:
         queues: the queues.
@@ -155,54 +165,54 @@ class _Fold:
             queue.dead_letters.publisher_part: queue.dead_letters for queue in queues
         }
 
-    def apply_entries(self, run: EntryBatch) -> None:
+    def apply_entries(self, batch: EntryBatch) -> None:
         """Apply entries of one topic."""
         start = 0
-        for kind, rows in groupby(run.rows, _kind):
+        for kind, rows in groupby(batch.rows, _kind):
             end = start + sum(1 for _ in rows)
-            part = run.pick(range(start, end)) if end - start < len(run.rows) else run
+            part = batch.pick(range(start, end)) if end - start < len(batch.rows) else batch
             if kind in MESSAGES:
                 self._recover_messages(part)
             elif kind == JournalEntryKind.QUEUE_EVENT:
                 self._replay(part)
             start = end
 
-    def _recover_messages(self, run: EntryBatch) -> None:
-        concerned = self._queues_by_topic.get(run.topic)
-        if concerned is None:
-            concerned = self._queues.fed_by(run.topic.message_type, run.topic.name)
-            self._queues_by_topic[run.topic] = concerned
-        for queue in concerned:
-            part = _from(run, self._starts[queue].first_message_txid)
+    def _recover_messages(self, batch: EntryBatch) -> None:
+        queues = self._queues_by_topic.get(batch.topic)
+        if queues is None:
+            queues = self._queues.fed_by(batch.topic.message_type, batch.topic.name)
+            self._queues_by_topic[batch.topic] = queues
+        for queue in queues:
+            part = _from(batch, self._starts[queue].first_message_txid)
             if part.rows:
                 queue.recover_messages(part)
-        if run.has_extras:
+        if batch.has_extras:
             for author in self._dead_letters_by_part.keys() & set(
-                map(publisher_part, run.column(CLIENT))
+                map(publisher_part, batch.column(CLIENT))
             ):
-                self._dead_letters_by_part[author].recover_letters(run)
+                self._dead_letters_by_part[author].recover_letters(batch)
 
-    def _replay(self, run: EntryBatch) -> None:
-        queue = self._queues.find(run.topic.message_type, run.topic.name)
+    def _replay(self, batch: EntryBatch) -> None:
+        queue = self._queues.find(batch.topic.message_type, batch.topic.name)
         if queue is None:
             return  # it is no longer in the configuration
-        run = _from(run, self._starts[queue].first_event_txid)
-        for row, body in zip(run.rows, run.data, strict=True):
+        batch = _from(batch, self._starts[queue].first_event_txid)
+        for row, body in zip(batch.rows, batch.data, strict=True):
             try:
-                within = decode_with_domain(body)
+                domain_event = decode_with_domain(body)
             except msgspec.MsgspecError as problem:
                 self._events.emit("1D-0017", queue=queue.name, txid=row[TXID], problem=problem)
             else:
-                queue.replay(within, row[TXID], row[TIMESTAMP] if row[SOURCE] else None)
+                queue.replay(domain_event, row[TXID], row[TIMESTAMP] if row[SOURCE] else None)
 
 
 def _kind(row: tuple[int, ...]) -> int:
     return row[KIND]
 
 
-def _from(run: EntryBatch, txid: int) -> EntryBatch:
-    """Return the entries of a run from a txid on."""
-    rows = run.rows
+def _from(batch: EntryBatch, txid: int) -> EntryBatch:
+    """Return the entries of a batch from a txid on."""
+    rows = batch.rows
     if rows[0][TXID] >= txid:
-        return run
-    return run.pick([position for position, row in enumerate(rows) if row[TXID] >= txid])
+        return batch
+    return batch.pick([position for position, row in enumerate(rows) if row[TXID] >= txid])

@@ -2,7 +2,7 @@
 
 Any client that may publish to the topic of dead letters can forge a letter. So a letter is trusted
 only if the configuration confirms it: the queue that it names publishes its letters to this topic,
-and takes messages of the topic that it names. Other messages are not treated as letters.
+and is fed by the topic that it names. Other messages are not treated as letters.
 
 A queue over the topic of dead letters holds them. Redriving a letter publishes its message again to
 the original topic, and then acknowledges the letter. Both are in the log, in this order, so that
@@ -61,14 +61,14 @@ class RedrivePublishers:
         Args:
             path: the instances that the messages have passed through, as in the log.
         """
-        found = self._parts_by_path.get(path)
-        if found is None:
+        parts = self._parts_by_path.get(path)
+        if parts is None:
             if len(self._parts_by_path) >= _MAX_PATHS:
                 self._parts_by_path.clear()
             publisher = hops(path)[0].name if path else self._instance
-            found = frozenset(author.publisher_part(publisher) for author in self._authors)
-            self._parts_by_path[path] = found
-        return found
+            parts = frozenset(author.publisher_part(publisher) for author in self._authors)
+            self._parts_by_path[path] = parts
+        return parts
 
 
 class DeadLetterRedrive:
@@ -96,14 +96,14 @@ class DeadLetterRedrive:
         self._ack_handler: Final = ack_handler
         self._services: Final = services
 
-    def redrive(self, places: Sequence[int], said: AckTerms, may_publish: MayPublish) -> int:
+    def redrive(self, places: Sequence[int], terms: AckTerms, may_publish: MayPublish) -> int:
         """Redrive letters.
 
         Messages that are not letters, or cannot be published to the original topic, stay.
 
         Args:
             places: the places of the letters in the queue.
-            said: the acknowledgement, with the requesting client.
+            terms: the acknowledgement, with the requesting client.
             may_publish: returns True if the client may publish a message to a topic.
 
         Returns:
@@ -113,14 +113,16 @@ class DeadLetterRedrive:
             JournalUnreadableError: the log cannot be read at the moment.
             JournalUnavailableError: as for `QueueAckHandler.acknowledge`.
         """
-        there = [place for place in places if self._core.refusal_reason(place, said.client) is None]
-        txids = self._core.lifecycle.entries.txids(there)
-        back = [
+        acknowledgeable = [
+            place for place in places if self._core.refusal_reason(place, terms.client) is None
+        ]
+        txids = self._core.lifecycle.entries.txids(acknowledgeable)
+        redriven = [
             place
-            for place, message in zip(there, self._read(txids), strict=True)
+            for place, message in zip(acknowledgeable, self._read(txids), strict=True)
             if message is not None and self._republish(message, may_publish)
         ]
-        return self._ack_handler.acknowledge_places(back, said)
+        return self._ack_handler.acknowledge_places(redriven, terms)
 
     def _republish(self, message: CachedMessage, may_publish: MayPublish) -> bool:
         """Publish a letter's message again; return True on success."""
@@ -129,11 +131,13 @@ class DeadLetterRedrive:
         if letter is None:
             return False
         topics, message_type = self._services.topics, self._message_type
-        home, stood = letter.topic, context.topic_name
-        if stood is None or not topics.may_be_dead_letter(message_type, letter.queue, home, stood):
+        original_topic, letter_topic = letter.topic, context.topic_name
+        if letter_topic is None or not topics.may_be_dead_letter(
+            message_type, letter.queue, original_topic, letter_topic
+        ):
             return False
-        if not may_publish(home, message.body, context):
+        if not may_publish(original_topic, message.body, context):
             return False
         author = replace(redrive_publisher(message_type, letter.queue), user=context.user or "")
         envelope = Envelope(author, self._services.clock.now(), letter.correlation_id or None)
-        return not topics.find(message_type, home).publish((message.body,), envelope)
+        return not topics.find(message_type, original_topic).publish((message.body,), envelope)

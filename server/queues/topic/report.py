@@ -33,23 +33,24 @@ def report(queues: Iterable[QueueTopic], now: float) -> str:
 
 def _lines(topic: QueueTopic, now: int) -> Iterator[str]:
     queue = topic.core
-    found = status(queue, now)
-    states = ", ".join(f"{count} {state}" for state, count in found.counts_by_state.items())
-    yield f"queue {topic.name} ({topic.message_type.name}): {found.depth} messages: {states or '-'}"
-    if found.inactive_count:
-        yield f"  {found.inactive_count} more are in the log, beyond TargetQueueDepth"
-    if found.early_ack_count:
-        yield f"  {found.early_ack_count} acknowledgements came before their messages"
+    queue_status = status(queue, now)
+    states = ", ".join(f"{count} {state}" for state, count in queue_status.counts_by_state.items())
+    title = f"queue {topic.name} ({topic.message_type.name})"
+    yield f"{title}: {queue_status.depth} messages: {states or '-'}"
+    if queue_status.inactive_count:
+        yield f"  {queue_status.inactive_count} more are in the log, beyond TargetQueueDepth"
+    if queue_status.early_ack_count:
+        yield f"  {queue_status.early_ack_count} acknowledgements came before their messages"
     if topic.shared_queue.is_shared:
         yield _sharing(topic)
-    for consumer in found.consumers[:_MAX_CONSUMERS]:
+    for consumer in queue_status.consumers[:_MAX_CONSUMERS]:
         yield f"  consumer {_consumer(consumer)}"
-    if len(found.consumers) > _MAX_CONSUMERS:
-        yield f"  and {len(found.consumers) - _MAX_CONSUMERS} more consumers"
-    if found.oldest_txid is None:
+    if len(queue_status.consumers) > _MAX_CONSUMERS:
+        yield f"  and {len(queue_status.consumers) - _MAX_CONSUMERS} more consumers"
+    if queue_status.oldest_txid is None:
         return
     head = queue.lifecycle.entries.head
-    oldest = f"{bookmark_of(queue, head)}, of {found.oldest_age / _SECOND:.1f} s ago"
+    oldest = f"{bookmark_of(queue, head)}, of {queue_status.oldest_age / _SECOND:.1f} s ago"
     yield f"  the oldest message, {oldest}: {describe_obstacles(queue, head, now)}"
     first = first_available(queue)
     if first not in (None, head):
@@ -59,18 +60,20 @@ def _lines(topic: QueueTopic, now: int) -> Iterator[str]:
 
 def _sharing(topic: QueueTopic) -> str:
     counters = topic.core.counters
-    acting = ", acts for others" if topic.shared_queue.transfers.is_proxy else ""
+    proxy = ", acts for others" if topic.shared_queue.transfers.is_proxy else ""
     return (
         f"  shared with other instances: {counters.transferred_in} messages were handed on to this"
         f" one, {counters.transferred_out} by it, {counters.owned_twice} of which had been"
         f" published at both (owned_twice); {counters.ended_elsewhere} were with consumers"
-        f" here when another one said that they were done{acting}"
+        f" here when another one said that they were done{proxy}"
     )
 
 
 def _consumer(consumer: ConsumerStatus) -> str:
-    wanted = consumer.content_filter
-    filter_ = f", filter {wanted.text}" if isinstance(wanted, ConsumerFilter) else ""
+    consumer_filter = consumer.content_filter
+    filter_ = (
+        f", filter {consumer_filter.text}" if isinstance(consumer_filter, ConsumerFilter) else ""
+    )
     retired = ", gets no more" if consumer.is_retired else ""
     return (
         f"{consumer.name}: has {consumer.outstanding} of {consumer.max_backlog},"

@@ -18,8 +18,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import IO, Final
 
-_SMALLEST: Final = 4 << 20
-_LARGEST: Final = 256 << 20
+_MIN_GROWTH: Final = 4 << 20
+_MAX_GROWTH: Final = 256 << 20
 """Limits of the file's growth, in bytes: it doubles within them. Each map takes a descriptor."""
 
 
@@ -39,27 +39,27 @@ class ScratchMemory:
         self._file: IO[bytes] | None = None
         self._size = 0
         self._unused_memory = memoryview(b"")  # the unused part of the last map
-        self._free_by_size: dict[int, list[memoryview]] = {}  # by size
+        self._free_by_size: dict[int, list[memoryview]] = {}
         self._allocated_count = 0
         self._is_out_of_space = False
 
     def allocate(self, size: int) -> memoryview | None:
         """See `ColumnStorage.allocate`."""
-        room = self._free_by_size.get(size)
-        if room:
+        free_blocks = self._free_by_size.get(size)
+        if free_blocks:
             self._allocated_count += 1
-            return room.pop()
+            return free_blocks.pop()
         if len(self._unused_memory) < size and not self._grow(size):
             return None
         self._allocated_count += 1
-        taken, self._unused_memory = self._unused_memory[:size], self._unused_memory[size:]
-        return taken
+        allocated, self._unused_memory = self._unused_memory[:size], self._unused_memory[size:]
+        return allocated
 
-    def release(self, room: memoryview) -> None:
+    def release(self, memory: memoryview) -> None:
         """See `ColumnStorage.release`; the last block also frees the space on the disk."""
         self._allocated_count -= 1
         if self._allocated_count:
-            self._free_by_size.setdefault(len(room), []).append(room)
+            self._free_by_size.setdefault(len(memory), []).append(memory)
             return
         self._free_by_size.clear()
         self._unused_memory = memoryview(b"")
@@ -68,21 +68,21 @@ class ScratchMemory:
             self._file.close()
             self._file = None
 
-    def _grow(self, least: int) -> bool:
+    def _grow(self, min_size: int) -> bool:
         """Extend the file and map the extension; return True on success."""
-        more = max(min(max(self._size, _SMALLEST), _LARGEST), least)
+        extension_size = max(min(max(self._size, _MIN_GROWTH), _MAX_GROWTH), min_size)
         try:
             if self._file is None:
-                self._file = tempfile.TemporaryFile(dir=self._directory)  # noqa: SIM115 - see give_back
+                self._file = tempfile.TemporaryFile(dir=self._directory)  # noqa: SIM115 - see release
             file = self._file.fileno()
-            os.posix_fallocate(file, self._size, more)
-            mapped = mmap.mmap(file, more, offset=self._size)
+            os.posix_fallocate(file, self._size, extension_size)
+            mapped = mmap.mmap(file, extension_size, offset=self._size)
         except OSError as problem:
             if not self._is_out_of_space:
                 self._on_out_of_space(problem)
             self._is_out_of_space = True
             return False
         self._is_out_of_space = False
-        self._size += more
+        self._size += extension_size
         self._unused_memory = memoryview(mapped)
         return True

@@ -1,12 +1,12 @@
 """The role of this instance in a queue that several instances share.
 
-    the log's origin of a message --> first_owner: its owner when it enters the queue
-    other instances' events -------> hear: apply events of messages elsewhere
-    nothing left to deliver -------> step: request messages from others, or transfer some
+    a message's origin in the log --> first_owner: its owner when it enters the queue
+    events of other instances ------> apply_remote_event: the ends and transfers of messages there
+    nothing left to deliver --------> process_transfers: request messages, or transfer some
 
-The decisions about ownership and requests are made in server/queues/core/ (`ownership`, `sharing`).
-A queue is shared if this instance replicates it. Otherwise, and as a LocalQueue, it belongs to this
-instance alone, which owns all its messages.
+The decisions about ownership and requests are made in server/queues/core/ (`ownership`,
+`ownership_transfer`). A queue is shared if this instance replicates it. Otherwise, and as a
+LocalQueue, it belongs to this instance alone, which owns all its messages.
 
 Source: AMPS User Guide, Queue Replication Types; Replicated Queues.
 """
@@ -71,16 +71,16 @@ class SharedQueue:
         self._subject: Final = f"{spec.message_type}/{spec.name}/{self.domain}"
         self._services: Final = services
 
-    def begin(self, core: Queue, recording: QueueJournal) -> None:
+    def begin(self, core: Queue, queue_journal: QueueJournal) -> None:
         """Start for a queue, and listen to other instances if it is shared.
 
         Args:
             core: the queue.
-            recording: appends the queue's events to the log.
+            queue_journal: appends the queue's events to the log.
         """
         queue_peers = self._services.queue_peers
         self._core = core
-        self._queue_journal = recording
+        self._queue_journal = queue_journal
         self.transfers = OwnershipTransfers(core, queue_peers.is_reachable, self._initial_owner)
         if self.is_shared:
             queue_peers.register_handler(self._subject, self._handle_peer_message)
@@ -97,7 +97,9 @@ class SharedQueue:
 
     def resolve_dual_owner(self, publishers: tuple[str, str]) -> str:
         """Return the name of the owner of a message that was published at two instances."""
-        return max(self.transfers.initial_owner(one) or self._instance for one in publishers)
+        return max(
+            self.transfers.initial_owner(publisher) or self._instance for publisher in publishers
+        )
 
     def set_proxied(self, enabled: bool) -> None:
         """Start or stop acting for unreachable owners (AMPS User Guide, Proxied Transfer)."""
@@ -105,50 +107,55 @@ class SharedQueue:
         self._services.events.emit("1D-0027" if enabled else "1D-0028", queue=self._name)
         self._wake()
 
-    # Events of other instances.
+    # events of other instances
 
-    def apply_remote_event(self, within: DomainQueueEvent) -> None:
+    def apply_remote_event(self, domain_event: DomainQueueEvent) -> None:
         """Apply an event that another instance has just recorded."""
-        if self._is_relevant(within):
-            self._core.apply_remote_event(within.event, self._services.now_us)
+        if self._is_relevant(domain_event):
+            self._core.apply_remote_event(domain_event.event, self._services.now_us)
 
-    def replay(self, within: DomainQueueEvent, came: int | None) -> None:
-        """Apply an event of the log again.
+    def replay(self, domain_event: DomainQueueEvent, arrived_at: int | None) -> None:
+        """Replay an event of the log.
 
         Args:
-            within: the event.
-            came: the time at which it came from another instance; None if it is this instance's.
+            domain_event: the event.
+            arrived_at: the time at which it arrived from another instance; None if it is this
+                instance's.
         """
-        is_transfer = isinstance(within.event, Transferred)
-        if self._is_relevant(within) if came is not None else self.is_shared or not is_transfer:
-            self._core.replay(within.event, came)
+        is_transfer = isinstance(domain_event.event, Transferred)
+        if (
+            self._is_relevant(domain_event)
+            if arrived_at is not None
+            else self.is_shared or not is_transfer
+        ):
+            self._core.replay(domain_event.event, arrived_at)
 
-    def _is_relevant(self, within: DomainQueueEvent) -> bool:
-        if not self._accepts_remote_events or within.domain != self.domain:
+    def _is_relevant(self, domain_event: DomainQueueEvent) -> bool:
+        if not self._accepts_remote_events or domain_event.domain != self.domain:
             return False
-        return self.is_shared or not isinstance(within.event, Transferred)
+        return self.is_shared or not isinstance(domain_event.event, Transferred)
 
-    def was_recorded(self, mark: PublisherSequence) -> bool:
+    def was_recorded(self, bookmark: PublisherSequence) -> bool:
         """Return True if a message cannot arrive any more; see `Queue`."""
         log = self._services.log
-        client, sequence = mark
+        client, sequence = bookmark
         if not self.is_shared:
-            return log.has_reached(mark)
+            return log.has_reached(bookmark)
         if log.journal.last_sequence(client):
-            return log.has_reached(mark) and not self.is_missing(mark)
+            return log.has_reached(bookmark) and not self.is_missing(bookmark)
         try:  # the identity counts in txids, perhaps of another instance: compare the entry
-            found = log.journal.replay(
+            entries = log.journal.replay(
                 LogSpan(sequence - 1, last_txid=sequence), kinds=EVENTS
             ).read(1)
         except JournalUnreadableError:
             return False
-        return bool(found) and found[0].client == client
+        return bool(entries) and entries[0].client == client
 
-    def is_missing(self, mark: PublisherSequence) -> bool:
+    def is_missing(self, bookmark: PublisherSequence) -> bool:
         """Return True if a message may arrive through another instance; see `Queue`."""
-        return self.is_shared and self._services.queue_peers.is_missing(mark)
+        return self.is_shared and self._services.queue_peers.is_missing(bookmark)
 
-    # Messages between instances ("words").
+    # messages between instances
 
     @property
     def next_deadline(self) -> int | None:
@@ -156,30 +163,32 @@ class SharedQueue:
         return self.transfers.next_deadline if self.is_shared else None
 
     def process_transfers(self) -> bool:
-        """Send requests and answers; return True if ownership has changed: deliver again."""
+        """Send requests and responses; return True if ownership has changed: deliver again."""
         if not self.is_shared:
             return False
-        said = self.transfers.process_transfers(self._services.now_us)
+        messages = self.transfers.process_transfers(self._services.now_us)
         has_changed = bool(self._core.lifecycle.events)
-        for to, word in said:
+        for recipient, message in messages:
             self._queue_journal.when_durable(
                 partial(
                     self._services.queue_peers.send_message,
-                    to,
+                    recipient,
                     self._subject,
-                    encode_peer_message(word),
+                    encode_peer_message(message),
                 )
             )
-        if said or has_changed:
+        if messages or has_changed:
             self._queue_journal.write()
         return has_changed
 
-    def _handle_peer_message(self, to: str, sender: str, body: bytes) -> None:
-        """Handle a word of another instance; words that this version cannot decode are ignored."""
+    def _handle_peer_message(self, recipient: str, sender: str, body: bytes) -> None:
+        """Handle a message of another instance; ignore it if this version cannot decode it."""
         try:
-            word = decode_peer_message(body)
+            message = decode_peer_message(body)
         except msgspec.MsgspecError:
             return
-        if to == self._instance or (self.transfers.is_proxy and isinstance(word, TransferRequest)):
-            self.transfers.handle_peer_message(word, sender, self._services.now_us)
+        if recipient == self._instance or (
+            self.transfers.is_proxy and isinstance(message, TransferRequest)
+        ):
+            self.transfers.handle_peer_message(message, sender, self._services.now_us)
             self._wake()

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from server.topics.subscriptions.subscription import Subscription
     from server.util.clock import Clock
 
-_LOOK_SECONDS: Final = 0.05
+_CHECK_INTERVAL_S: Final = 0.05
 """Interval between two checks of held-back consumers."""
 
 
@@ -27,9 +27,8 @@ class StalledConsumers:
 
     def __init__(self, clock: Clock) -> None:
         self._clock: Final = clock
-        self._hold_back_times: dict[
-            Consumer, int
-        ] = {}  # value: the end of the first lease since then
+        # by consumer with unread messages: the end of the first lease since then
+        self._hold_back_times: dict[Consumer, int] = {}
         self._held_back_consumers: set[Consumer] = set()
 
     def record_sent(self, consumer: Consumer, now: int, lease_until: int | None) -> None:
@@ -54,7 +53,7 @@ class StalledConsumers:
             self._hold_back_times.pop(consumer, None)
 
     def _schedule_check(self) -> None:
-        self._clock.call_later(_LOOK_SECONDS, self._check_consumers)
+        self._clock.call_later(_CHECK_INTERVAL_S, self._check_consumers)
 
     def _check_consumers(self) -> None:
         for consumer in tuple(self._held_back_consumers):

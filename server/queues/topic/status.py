@@ -31,40 +31,41 @@ _MAX_MESSAGES: Final = 1_000
 _MAX_CONSUMERS: Final = 1_000
 
 
-def details(topic: QueueTopic, log: TransactionLog, moment: SteadySeconds) -> dict[str, object]:
+def details(topic: QueueTopic, log: TransactionLog, steady_s: SteadySeconds) -> dict[str, object]:
     """Describe a queue.
 
     Args:
         topic: the queue.
         log: the log with its messages.
-        moment: the time of the steady clock.
+        steady_s: the time of the steady clock.
     """
-    queue, now = topic.core, int(moment * _SECOND)
-    found = status(queue, now)
+    queue, now = topic.core, int(steady_s * _SECOND)
+    queue_status = status(queue, now)
     counters, entries = queue.counters, queue.lifecycle.entries
     messages = [
         _message(queue, place, log.journal.files, now)
         for place in islice(entries.places(), _MAX_MESSAGES)
     ]
-    oldest = log.last_txid + 1 if found.oldest_txid is None else found.oldest_txid
+    oldest = log.last_txid + 1 if queue_status.oldest_txid is None else queue_status.oldest_txid
     return {
         "internal_depth": len(entries.blocks) * SIZE,
         "insert_count": counters.enqueued,
         "delete_count": counters.acknowledged + counters.expired,
-        "depth": found.depth,
+        "depth": queue_status.depth,
         "last_queued_txid": _last_queued(queue, log),
         "last_acked_txid": oldest - 1,
-        "priority_count": len({each["priority"] for each in messages})
+        "priority_count": len({entry["priority"] for entry in messages})
         if queue.settings.prioritized
         else 0,
-        "seconds_behind": found.oldest_age / _SECOND,
-        "age_of_oldest_lease": found.oldest_lease_age / _SECOND,
+        "seconds_behind": queue_status.oldest_age / _SECOND,
+        "age_of_oldest_lease": queue_status.oldest_lease_age / _SECOND,
         "backlog": queue.leased_count,
         "expired_leases": counters.expired_leases,
-        "locally_owned": found.depth - found.counts_by_state.get("owned elsewhere", 0),
+        "locally_owned": queue_status.depth
+        - queue_status.counts_by_state.get("owned elsewhere", 0),
         "transferred_in": counters.transferred_in,
         "transferred_out": counters.transferred_out,
-        "cursors": _cursors(queue, found, log),
+        "cursors": _cursors(queue, queue_status, log),
         "messages": messages,
     }
 
@@ -78,8 +79,12 @@ def _last_queued(queue: Queue, log: TransactionLog) -> int:
     return entries.txid(last) if entries.is_present(last) else log.last_txid
 
 
-def _cursors(queue: Queue, found: QueueStatus, log: TransactionLog) -> list[dict[str, object]]:
-    subscriptions = [_subscription(one) for one in found.consumers[:_MAX_CONSUMERS]]
+def _cursors(
+    queue: Queue, queue_status: QueueStatus, log: TransactionLog
+) -> list[dict[str, object]]:
+    subscriptions = [
+        _subscription(consumer) for consumer in queue_status.consumers[:_MAX_CONSUMERS]
+    ]
     if not subscriptions:
         return []
     last = _last_queued(queue, log)
@@ -90,7 +95,7 @@ def _cursors(queue: Queue, found: QueueStatus, log: TransactionLog) -> list[dict
             "last_processed_txid": last,
             "last_delivered_txid": _last_delivered(queue),
             "last_result": "",
-            "processing_count": sum(matched for _, matched in found.scans),
+            "processing_count": sum(matched for _, matched in queue_status.scans),
             "cursor_subscriptions": subscriptions,
         }
     ]
@@ -103,10 +108,10 @@ def _last_delivered(queue: Queue) -> int:
 
 
 def _subscription(consumer: ConsumerStatus) -> dict[str, object]:
-    wanted = consumer.content_filter
+    consumer_filter = consumer.content_filter
     return {
         "client_name": consumer.name,
-        "filter": wanted.text if isinstance(wanted, ConsumerFilter) else "",
+        "filter": consumer_filter.text if isinstance(consumer_filter, ConsumerFilter) else "",
         "backlog": consumer.held_count,
         "total_backlog": consumer.outstanding,
         "max_backlog": consumer.max_backlog,
@@ -119,7 +124,7 @@ def _message(
     queue: Queue, place: int, files: tuple[JournalFile, ...], now: int
 ) -> dict[str, object]:
     entries = queue.lifecycle.entries
-    found = message(queue, place)
+    message_status = message(queue, place)
     txid, state = entries.txid(place), entries.state(place)
     shown: dict[str, object] = {
         "txid": txid,
@@ -128,17 +133,16 @@ def _message(
         "deliverable": int(state in VISIBLE),
         "age": max(now - entries.recorded_at(place), 0) / _SECOND,
         "locally_owned": int(not entries.owner(place)),
-        "priority": max(
-            entries.priority(place) - 1, 0
-        ),  # it is stored as one more: `stored_priority`
+        # it is stored as one more: `stored_priority`
+        "priority": max(entries.priority(place) - 1, 0),
     }
-    if found is not None and found.leased_at is not None:
-        shown["leased_to"] = found.leased_to
-        shown["leased_age"] = max(now - found.leased_at, 0) / _SECOND
+    if message_status is not None and message_status.leased_at is not None:
+        shown["leased_to"] = message_status.leased_to
+        shown["leased_age"] = max(now - message_status.leased_at, 0) / _SECOND
     return shown
 
 
 def _journal(files: tuple[JournalFile, ...], txid: int) -> str:
     """Return the path of the journal file with an entry; empty if the file is removed."""
-    index = bisect_right(files, txid, key=lambda one: one.first_txid) - 1
+    index = bisect_right(files, txid, key=lambda file: file.first_txid) - 1
     return str(files[index].path) if index >= 0 else ""

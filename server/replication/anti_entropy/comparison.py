@@ -1,30 +1,30 @@
-"""Anti-entropy: finds out, on request, whether two instances have the same records of a topic.
+"""Anti-entropy: checks, on request, whether two instances have the same records of a topic.
 
 Instances accept publishes independently. Messages for one key that are published at two instances
 at the same time arrive in one order at the first and in another at the second; each instance shows
-the one that came last, and that stays so until the key is published to again. Nothing is lost, for
-both have both messages; but their records differ. This module finds such a *difference*.
+the one that arrived last, and that stays so until the key is published to again. Nothing is lost,
+for both have both messages; but their records differ. This module finds such a *difference*.
 
-Both instances make a survey of their records (`states`). Where sums differ, so do records, or they
-did while the surveys were made: these keys are listed, and then verified, some hundred at a time,
-by `StateRequest`. The other instance answers a `StateRequest` when it has received everything that
-this one had when it asked; this one judges the answer when it has received everything that the
-other one had when it answered. If then
+Both instances compute digests of ranges of their records (digests.py). Where these sums differ, so
+do records, or they did while the sums were computed: these keys are listed, and then verified, some
+hundred at a time, by `StateRequest`. The other instance responds to a `StateRequest` when it has
+received everything that this one had when it sent the request; this one evaluates the response when
+it has received everything that the other one had when it responded. If then
 
     - the states of a key are not the same,
     - the state here is still the one in the `StateRequest`,
     - each has received the message that the other one shows,
 
-both know all messages that the other one's state depends on, and still do not agree. No clock is
+both know all messages on which the other one's state depends, and still do not agree. No clock is
 involved. The last point excludes messages in flight from third instances, for the shown records;
 for deleted ones, the key is verified twice, with some time between. Keys that change all the time
-are verified a few times and then left alone: they are *unclear*, and counted. A record that expires
+are verified a few times and then skipped: they are *unclear*, and counted. A record that expires
 and is missing at one instance is no difference: each instance removes it at its own time.
 
 "In step" therefore means: of all keys that were not published to at the time, the records were the
 same.
 
-A repair publishes once more the record that one of the two shows: the message takes the path of any
+A repair republishes the record that one of the two shows: the message takes the path of any
 publish, and is then the last one for both. Both states alone decide which one that is (`prevails`):
 an existing record before none; a publisher's message before one that an earlier repair has
 published; of one publisher the higher number; else the higher identity. That is a total order of
@@ -67,12 +67,12 @@ MAX_COMPARED_KEYS: Final = 131_072
 MAX_LISTED_KEYS: Final = 262_144
 """Records in a list."""
 RESPONSE_TIMEOUT_US: Final = 60_000_000
-"""Timeout in microseconds for an answer, and for entries in flight."""
+"""Timeout in microseconds for a response, and for entries in flight."""
 STATE_REQUEST_INTERVAL_US: Final = 2_000_000
 """Microseconds between two verifications of a key."""
 
-_MAX_LOOKS: Final = 5
-_KEYS_IN_LOOK: Final = 256
+_MAX_VERIFICATIONS: Final = 5
+_MAX_KEYS_PER_REQUEST: Final = 256
 _KEY_BYTES: Final = 32  # of a state in a message, beside the key
 
 
@@ -98,7 +98,7 @@ class RecordDifference(NamedTuple):
 
     Attributes:
         key: the key.
-        ours: its state at the instance that has asked.
+        ours: its state at the instance that has requested the comparison.
         theirs: its state at the other one.
     """
 
@@ -116,7 +116,7 @@ class ComparisonResult(NamedTuple):
         differing: number of all differences.
         unclear: number of undecided keys: they change, messages for them are in flight, or there
             are too many.
-        txids: how far the logs had come, here and there; 0 if no `StateRequest` was necessary.
+        txids: the last txids of the logs, here and there; 0 if no `StateRequest` was necessary.
     """
 
     records: tuple[int, int]
@@ -132,7 +132,7 @@ class ComparisonResult(NamedTuple):
 
 
 class ComparisonError(Exception):
-    """The comparison has no result; the text says why."""
+    """The comparison has no result; the text gives the reason."""
 
 
 class _KeyVerdict(Enum):
@@ -143,7 +143,7 @@ class _KeyVerdict(Enum):
 
 _Wait: TypeAlias = Callable[[], bool]
 _Steps: TypeAlias = Generator[_Wait | None, None, None]
-_Kind = TypeVar("_Kind", bound=ComparisonMessage)
+_Response = TypeVar("_Response", bound=ComparisonMessage)
 
 
 class RecordComparison:
@@ -162,8 +162,6 @@ class RecordComparison:
         now_us: microseconds that never go back.
 
     Attributes:
-        topic: see above.
-        peer: see above.
         outgoing_messages: messages to be sent.
         result: the result; None until there is one.
         failure: the reason why there will be no result; None as long as there may be one.
@@ -201,10 +199,10 @@ class RecordComparison:
         """True if there is nothing more to do."""
         return self.result is not None or self.failure is not None
 
-    def receive_message(self, word: ComparisonMessage) -> None:
-        """Take a message of the other instance; ignore those of another comparison."""
-        if not self.is_over and getattr(word, "number", None) == self._number:
-            self._responses.append(word)
+    def receive_message(self, message: ComparisonMessage) -> None:
+        """Receive a message of the other instance; ignore those of another comparison."""
+        if not self.is_over and getattr(message, "number", None) == self._number:
+            self._responses.append(message)
 
     def fail(self, reason: str) -> None:
         """Abort the comparison."""
@@ -216,9 +214,9 @@ class RecordComparison:
         self._now_us = now
         if self.is_over:
             return False
-        waiting = self._wait_condition
-        if waiting is not None:
-            if not waiting():
+        wait_condition = self._wait_condition
+        if wait_condition is not None:
+            if not wait_condition():
                 if now - self._wait_started_us > RESPONSE_TIMEOUT_US:
                     self.fail(f"{self.peer} has not answered, or not caught up, in time")
                 return False
@@ -232,20 +230,20 @@ class RecordComparison:
             self.fail(str(problem))
         return not self.is_over
 
-    # The steps, from the first to the last.
+    # steps, in order
 
     def _compare(self) -> _Steps:
         self._send_message(DigestRequest(self._number, *self.topic))
-        for made in make_range_digests(self._records):
-            if made is None:
+        for digests in make_range_digests(self._records):
+            if digests is None:
                 yield None
             else:
-                self._own_digests = made
+                self._own_digests = digests
         yield self._has_response
-        answer = self._pop_response(DigestResponse)
-        self._peer_record_count = answer.records
+        response = self._pop_response(DigestResponse)
+        self._peer_record_count = response.records
         try:
-            differing = self._own_digests.differing_ranges(answer.sums)
+            differing = self._own_digests.differing_ranges(response.sums)
         except ValueError as problem:
             raise ComparisonError(f"{self.peer} has sent {problem}") from problem
         keys: dict[str, None] = {}
@@ -266,23 +264,23 @@ class RecordComparison:
     def _find_differing_keys(self, ranges: Sequence[int], keys: dict[str, None]) -> _Steps:
         """Find the keys in some ranges that are not the same."""
         listed: set[str] = set()
-        chosen = frozenset(ranges)
-        word: ComparisonMessage = KeyListRequest(self._number, list(ranges))
+        range_set = frozenset(ranges)
+        message: ComparisonMessage = KeyListRequest(self._number, list(ranges))
         while True:
-            self._send_message(word)
+            self._send_message(message)
             yield self._has_response
-            answer = self._pop_response(KeyListResponse)
+            response = self._pop_response(KeyListResponse)
             if len(listed) > MAX_LISTED_KEYS:
                 raise ComparisonError(f"{self.peer} lists more than {MAX_LISTED_KEYS} records")
-            for key, digest in zip(answer.keys, answer.digests, strict=True):
+            for key, digest in zip(response.keys, response.digests, strict=True):
                 listed.add(key)
                 if self._records.record_state(key).digest != digest:
                     keys[key] = None
-            if answer.is_last:
+            if response.is_last:
                 break
-            word = KeyListContinuation(self._number)
+            message = KeyListContinuation(self._number)
         for portion in portions(self._records):
-            for key, _ in within(portion, chosen):
+            for key, _ in within(portion, range_set):
                 if key not in listed:
                     keys[key] = None
             yield None
@@ -290,120 +288,131 @@ class RecordComparison:
     def _verify_keys(self, keys: Sequence[str], unclear: int) -> _Steps:
         """Verify keys until each is decided, or they keep changing."""
         suspected: dict[str, RecordDifference] = {}
-        found: dict[str, RecordDifference] = {}
-        for _ in range(_MAX_LOOKS):
-            again: list[str] = []
-            for some in _in_words(keys):
-                look: dict[str, RecordState] = {
-                    key: self._records.record_state(key) for key in some
+        differences_by_key: dict[str, RecordDifference] = {}
+        for _ in range(_MAX_VERIFICATIONS):
+            undecided: list[str] = []
+            for batch in _key_batches(keys):
+                states: dict[str, RecordState] = {
+                    key: self._records.record_state(key) for key in batch
                 }
-                yield from self._request_states(look)
-                for key, difference in self._compare_states(look):
+                yield from self._request_states(states)
+                for key, difference in self._compare_states(states):
                     if difference is None:
-                        again.append(key)
+                        undecided.append(key)
                     elif suspected.get(key) == difference:
-                        found[key] = difference
+                        differences_by_key[key] = difference
                     else:
                         suspected[key] = difference
-                        again.append(key)
-            if not again:
-                keys = again
+                        undecided.append(key)
+            if not undecided:
+                keys = undecided
                 break
-            keys = again
+            keys = undecided
             yield self._is_retry_due
-        differences = sorted(found.values())[:MAX_DIFFERENCES]
+        differences = sorted(differences_by_key.values())[:MAX_DIFFERENCES]
         self.result = ComparisonResult(
             (self._own_digests.record_count, self._peer_record_count),
             differences,
-            len(found),
+            len(differences_by_key),
             unclear + len(keys),
             self._txids,
         )
 
     def _request_states(self, states: dict[str, RecordState]) -> _Steps:
-        """Ask for the states of some keys; wait until the entries behind the answer are here."""
+        """Request the states of some keys; wait until the entries behind the response are here."""
         self._state_request_number += 1
-        upto = self._context.last_txid
+        last_txid = self._context.last_txid
         self._send_message(
             StateRequest(
-                self._number, self._state_request_number, upto, list(states), list(states.values())
+                self._number,
+                self._state_request_number,
+                last_txid,
+                list(states),
+                list(states.values()),
             )
         )
         yield self._has_response
         self._state_response = self._pop_response(StateResponse)
-        if self._state_response.look != self._state_request_number or len(
+        if self._state_response.request_number != self._state_request_number or len(
             self._state_response.states
         ) != len(states):
             raise ComparisonError(f"{self.peer} has answered something else")
-        self._txids = upto, self._state_response.upto
+        self._txids = last_txid, self._state_response.upto
         yield lambda: self._context.has_received(self.peer, self._state_response.upto)
 
     def _compare_states(
-        self, asked: dict[str, RecordState]
+        self, states: dict[str, RecordState]
     ) -> Iterator[tuple[str, RecordDifference | None]]:
         """Yield the keys that differ, or that are undecided."""
         state_response = self._state_response
-        for (key, before), theirs, had in zip(
-            asked.items(), state_response.states, state_response.had, strict=True
+        for (key, requested_state), peer, has_message in zip(
+            states.items(), state_response.states, state_response.received, strict=True
         ):
-            ours = self._records.record_state(key)
-            verdict = self._verdict(before, ours, theirs, had=had)
+            own = self._records.record_state(key)
+            verdict = self._verdict(requested_state, own, peer, has_message=has_message)
             if verdict is _KeyVerdict.DIFFERS:
-                yield key, RecordDifference(key, ours, theirs)
+                yield key, RecordDifference(key, own, peer)
             elif verdict is _KeyVerdict.UNCLEAR:
                 yield key, None
 
     def _verdict(
-        self, before: RecordState, ours: RecordState, theirs: RecordState, *, had: bool
+        self,
+        requested_state: RecordState,
+        own: RecordState,
+        peer: RecordState,
+        *,
+        has_message: bool,
     ) -> _KeyVerdict:
-        if ours.digest == theirs.digest:
+        if own.digest == peer.digest:
             return _KeyVerdict.SAME
-        if ours != before:
+        if own != requested_state:
             return _KeyVerdict.UNCLEAR
-        if not had or not is_source_message_received(theirs, self._context):
+        if not has_message or not is_source_message_received(peer, self._context):
             return _KeyVerdict.UNCLEAR
-        if (not ours.digest and theirs.ages) or (not theirs.digest and ours.ages):
+        if (not own.digest and peer.ages) or (not peer.digest and own.ages):
             return _KeyVerdict.SAME
         return _KeyVerdict.DIFFERS
 
     def _is_retry_due(self) -> bool:
         return self._now_us - self._wait_started_us >= STATE_REQUEST_INTERVAL_US
 
-    # Messages.
+    # messages
 
-    def _send_message(self, word: ComparisonMessage) -> None:
-        self.outgoing_messages.append(word)
+    def _send_message(self, message: ComparisonMessage) -> None:
+        self.outgoing_messages.append(message)
 
     def _has_response(self) -> bool:
         return bool(self._responses)
 
-    def _pop_response(self, kind: type[_Kind]) -> _Kind:
-        answer = self._responses.pop(0)
-        if isinstance(answer, DigestRefusal):
-            raise ComparisonError(f"{self.peer}: {answer.reason}")
-        if not isinstance(answer, kind):
+    def _pop_response(self, kind: type[_Response]) -> _Response:
+        response = self._responses.pop(0)
+        if isinstance(response, DigestRefusal):
+            raise ComparisonError(f"{self.peer}: {response.reason}")
+        if not isinstance(response, kind):
             raise ComparisonError(f"{self.peer} has answered something else")
-        return answer
+        return response
 
 
-def is_source_message_received(state: RecordState, services: ComparisonContext) -> bool:
-    """Return whether the message that a state comes from is here; True if none is known."""
-    return not state.client or services.has_message(state.client, state.sequence)
+def is_source_message_received(state: RecordState, context: ComparisonContext) -> bool:
+    """Return whether the message of a state has been received; True if none is known."""
+    return not state.client or context.has_message(state.client, state.sequence)
 
 
-def _in_words(keys: Sequence[str]) -> Iterator[Sequence[str]]:
+def _key_batches(keys: Sequence[str]) -> Iterator[Sequence[str]]:
     """Yield keys, as many at a time as fit into a message."""
-    some: list[str] = []
+    batch: list[str] = []
     size = 0
     for key in keys:
         length = 4 * len(key) + _KEY_BYTES
-        if some and (size + length > MAX_COMPARISON_MESSAGE_SIZE or len(some) >= _KEYS_IN_LOOK):
-            yield some
-            some, size = [], 0
-        some.append(key)
+        if batch and (
+            size + length > MAX_COMPARISON_MESSAGE_SIZE or len(batch) >= _MAX_KEYS_PER_REQUEST
+        ):
+            yield batch
+            batch, size = [], 0
+        batch.append(key)
         size += length
-    if some:
-        yield some
+    if batch:
+        yield batch
 
 
 def prevails(one: RecordState, other: RecordState, repairs: frozenset[int]) -> bool:

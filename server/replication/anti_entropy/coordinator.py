@@ -1,7 +1,7 @@
 """Compares the records of this instance with those of the instances that replicate to it.
 
     a link is open -> after a minute, and then once an hour, or on request: one topic after the
-    other, one comparison at a time -> the log, `findings`, perhaps a repair
+    other, one comparison at a time -> the log, `history`, perhaps a repair
 
 `server/replication/anti_entropy/comparison` decides; this module adds records, links and time. It
 compares topics with records at both instances that the other instance sends here without a filter.
@@ -44,8 +44,8 @@ from server.storage.sow.store import RecordStoreError
 
 if TYPE_CHECKING:
     from server.engine.scheduler import Scheduler
-    from server.replication.links.context import PeerLinks
-    from server.replication.links.registry import LinkPeer
+    from server.replication.links.link_peer import LinkPeer
+    from server.replication.links.registry import LinkRegistry
     from server.replication.links.replication_state import ReplicationState
     from server.storage.sow.topic_records import SowTopicRecords
     from server.topics.sow_registry import SowRegistry
@@ -75,7 +75,7 @@ class _ComparisonJob:
 
 @dataclass(slots=True)
 class _ComparisonPeer:
-    """An instance that this instance has a link with."""
+    """An instance with which this instance has a link."""
 
     link_peer: LinkPeer
     responder: ComparisonResponder
@@ -84,7 +84,7 @@ class _ComparisonPeer:
 
 
 class AntiEntropyCoordinator:
-    """Runs and answers the comparisons of an instance.
+    """Runs the comparisons of an instance, and responds to those of others.
 
     Args:
         replication: the replication state.
@@ -104,7 +104,7 @@ class AntiEntropyCoordinator:
         replication: ReplicationState,
         topics: SowRegistry,
         republisher: RecordRepublisher,
-        links: PeerLinks,
+        links: LinkRegistry,
         scheduler: Scheduler,
         clock: Clock,
         log: ServerLog,
@@ -133,7 +133,7 @@ class AntiEntropyCoordinator:
         self._pending_jobs.clear()
         self._current = None
 
-    # Requests.
+    # requests
 
     def compare(
         self, peer: str | None = None, topic: str | None = None, *, repair: bool = False
@@ -141,7 +141,7 @@ class AntiEntropyCoordinator:
         """Schedule comparisons.
 
         Args:
-            peer: the instance; None for all that there are links with, and that send here.
+            peer: the instance; None for all with links to this one that send here.
             topic: the topic; None for all.
             repair: whether to republish, for each key that differs, the record of one of the two
                 instances.
@@ -150,19 +150,19 @@ class AntiEntropyCoordinator:
             The number of comparisons scheduled.
         """
         count = 0
-        for known in self._peers.values():
-            if peer in (None, known.link_peer.name):
-                for sow in self._comparable_topics(known.link_peer):
+        for comparison_peer in self._peers.values():
+            if peer in (None, comparison_peer.link_peer.name):
+                for sow in self._comparable_topics(comparison_peer.link_peer):
                     if topic in (None, sow.name):
-                        self._enqueue_job(known.link_peer.name, sow, repairs=repair)
+                        self._enqueue_job(comparison_peer.link_peer.name, sow, repairs=repair)
                         count += 1
         self._wake()
         return count
 
     def _enqueue_job(self, peer: str, sow: SowTopicRecords, *, repairs: bool) -> None:
-        for one in self._pending_jobs:
-            if (one.peer, one.topic) == (peer, sow):
-                one.should_repair |= repairs
+        for job in self._pending_jobs:
+            if (job.peer, job.topic) == (peer, sow):
+                job.should_repair |= repairs
                 return
         self._pending_jobs.append(_ComparisonJob(peer, sow, repairs))
 
@@ -187,24 +187,24 @@ class AntiEntropyCoordinator:
         own = self._replication.description
         return goes_from(own, peer.description, peer.destination, sow.type_name)
 
-    # Peers.
+    # peers
 
     def _update_peers(self) -> None:
         peers = self._links.peers
         for name in [name for name in self._peers if name not in peers]:
             self._remove_peer(name)
         for name, peer in peers.items():
-            known = self._peers.get(name)
-            if known is None:
-                answering = ComparisonResponder(name, self._make_record_finder(name), self)
-                due = self._scheduler.elapsed() + FIRST_COMPARISON_DELAY_S
-                self._peers[name] = _ComparisonPeer(peer, answering, due)
+            comparison_peer = self._peers.get(name)
+            if comparison_peer is None:
+                responder = ComparisonResponder(name, self._make_record_finder(name), self)
+                next_comparison_at = self._scheduler.elapsed() + FIRST_COMPARISON_DELAY_S
+                self._peers[name] = _ComparisonPeer(peer, responder, next_comparison_at)
             else:
-                known.link_peer = peer
+                comparison_peer.link_peer = peer
 
     def _remove_peer(self, name: str) -> None:
         del self._peers[name]
-        self._pending_jobs = deque(one for one in self._pending_jobs if one.peer != name)
+        self._pending_jobs = deque(job for job in self._pending_jobs if job.peer != name)
         if self._current is not None and self._current[0].peer == name:
             self._current[0].fail(f"the link with {name} is gone")
             self._wake()
@@ -216,13 +216,13 @@ class AntiEntropyCoordinator:
             sow = self._find_topic(message_type, name)
             if sow is None or not self._topics.is_journaled(sow):
                 return None
-            goes = self._make_outbound_check(self._peers[peer].link_peer, sow)
-            return TopicRecords(sow, goes) if goes(name) else None
+            is_sent = self._make_outbound_check(self._peers[peer].link_peer, sow)
+            return TopicRecords(sow, is_sent) if is_sent(name) else None
 
         return find
 
     def _is_sent_to(self, peer: str, message_type: str, name: str) -> bool:
-        """Return whether a topic's records are sent to an instance, so that it asks about them."""
+        """Return whether a topic's records are sent to an instance, so that it may compare them."""
         return self._make_record_finder(peer)(message_type, name) is not None
 
     def _find_topic(self, message_type: str, name: str) -> SowTopicRecords | None:
@@ -231,7 +231,7 @@ class AntiEntropyCoordinator:
                 return sow
         return None
 
-    # The instance as a comparison sees it; see `ComparisonContext`.
+    # `ComparisonContext`
 
     @property
     def last_txid(self) -> int:
@@ -240,8 +240,8 @@ class AntiEntropyCoordinator:
 
     def has_received(self, peer: str, txid: int) -> bool:
         """See `ComparisonContext.has_received`."""
-        known = self._peers.get(peer)
-        if known is not None and not known.link_peer.sends:
+        comparison_peer = self._peers.get(peer)
+        if comparison_peer is not None and not comparison_peer.link_peer.sends:
             return True
         receiver = self._replication.receivers.get(peer)
         return receiver is not None and receiver.received_txid >= txid
@@ -254,56 +254,62 @@ class AntiEntropyCoordinator:
         # Messages published here without a sequence number are known by their txid.
         return self._replication.log_start_txid <= sequence <= self._replication.last_txid
 
-    # Messages.
+    # messages
 
-    def _send_messages(self, peer: str, words: list[ComparisonMessage]) -> None:
-        for word in words:
-            self._links.send_message(peer, SUBJECT, pack(word))
-        words.clear()
+    def _send_messages(self, peer: str, messages: list[ComparisonMessage]) -> None:
+        for message in messages:
+            self._links.send_message(peer, SUBJECT, pack(message))
+        messages.clear()
 
     def _receive_message(self, peer: str, body: bytes) -> None:
-        known = self._peers.get(peer)
-        if known is None:
+        comparison_peer = self._peers.get(peer)
+        if comparison_peer is None:
             return
         try:
-            word = unpack(body)
+            message = unpack(body)
         except ComparisonMessageError:
             return  # malformed: the requester times out
-        if isinstance(word, DigestRequest):
-            known.requested_at = self._clock.now()
-        if isinstance(word, DigestRequest | KeyListRequest | KeyListContinuation | StateRequest):
-            known.responder.receive_request(word)
-        elif isinstance(word, ComparisonReport):
-            self._store_peer_report(known, word)
-        elif isinstance(word, RepublishRequest):
-            sow = self._find_topic(word.message_type, word.topic)
-            if sow is not None and self._is_sent_to(peer, word.message_type, word.topic):
-                self._republisher.enqueue_records(sow, zip(word.keys, word.digests, strict=True))
+        if isinstance(message, DigestRequest):
+            comparison_peer.requested_at = self._clock.now()
+        if isinstance(message, DigestRequest | KeyListRequest | KeyListContinuation | StateRequest):
+            comparison_peer.responder.receive_request(message)
+        elif isinstance(message, ComparisonReport):
+            self._store_peer_report(comparison_peer, message)
+        elif isinstance(message, RepublishRequest):
+            sow = self._find_topic(message.message_type, message.topic)
+            if sow is not None and self._is_sent_to(peer, message.message_type, message.topic):
+                self._republisher.enqueue_records(
+                    sow, zip(message.keys, message.digests, strict=True)
+                )
         elif self._current is not None and self._current[0].peer == peer:
-            self._current[0].receive_message(word)
+            self._current[0].receive_message(message)
         self._wake()
 
-    def _store_peer_report(self, known: _ComparisonPeer, word: ComparisonReport) -> None:
+    def _store_peer_report(
+        self, comparison_peer: _ComparisonPeer, message: ComparisonReport
+    ) -> None:
         """Store the result that the other instance reports."""
-        topic = word.message_type, word.topic
-        if self._is_sent_to(known.link_peer.name, *topic):
-            keys = word.keys[:MAX_SHOWN_KEYS]
-            counts = word.records[1], word.differing, word.unclear
+        topic = message.message_type, message.topic
+        if self._is_sent_to(comparison_peer.link_peer.name, *topic):
+            keys = message.keys[:MAX_SHOWN_KEYS]
+            counts = message.records[1], message.differing, message.unclear
             self.history.add(
-                known.link_peer.name, topic, TopicComparison(known.requested_at, *counts, keys)
+                comparison_peer.link_peer.name,
+                topic,
+                TopicComparison(comparison_peer.requested_at, *counts, keys),
             )
 
-    # Scheduling.
+    # scheduling
 
     def _tick(self) -> None:
         self._cancel_timer = self._clock.call_later(_TICK_SECONDS, self._tick)
         now = self._scheduler.elapsed()
-        for known in self._peers.values():
-            if now >= known.next_comparison_at:
-                known.next_comparison_at = now + COMPARISON_INTERVAL_S
-                for sow in self._comparable_topics(known.link_peer):
-                    if not self._is_requested_by_peer(known.link_peer, sow):
-                        self._enqueue_job(known.link_peer.name, sow, repairs=False)
+        for comparison_peer in self._peers.values():
+            if now >= comparison_peer.next_comparison_at:
+                comparison_peer.next_comparison_at = now + COMPARISON_INTERVAL_S
+                for sow in self._comparable_topics(comparison_peer.link_peer):
+                    if not self._is_requested_by_peer(comparison_peer.link_peer, sow):
+                        self._enqueue_job(comparison_peer.link_peer.name, sow, repairs=False)
         if self._current or self._pending_jobs or self._has_pending_response:
             self._wake()
 
@@ -315,8 +321,11 @@ class AntiEntropyCoordinator:
 
     @property
     def _has_pending_response(self) -> bool:
-        """True if an answer is pending."""
-        return any(known.responder.is_awaiting_entries for known in self._peers.values())
+        """True if a response is pending."""
+        return any(
+            comparison_peer.responder.is_awaiting_entries
+            for comparison_peer in self._peers.values()
+        )
 
     def _wake(self) -> None:
         if not self._is_queued:
@@ -340,12 +349,14 @@ class AntiEntropyCoordinator:
     def _run_jobs(self) -> bool:
         """Do a part of each task, and return whether there is more to do at once."""
         has_more = self._run_comparison()
-        for known in list(self._peers.values()):
+        for comparison_peer in list(self._peers.values()):
             try:
-                has_more |= known.responder.run_slice()
+                has_more |= comparison_peer.responder.run_slice()
             except RecordStoreError:
-                known.responder.cancel_requests()  # the other instance times out
-            self._send_messages(known.link_peer.name, known.responder.outgoing_messages)
+                comparison_peer.responder.cancel_requests()  # the other instance times out
+            self._send_messages(
+                comparison_peer.link_peer.name, comparison_peer.responder.outgoing_messages
+            )
         return self._republisher.republish_batch() or has_more
 
     def _run_comparison(self) -> bool:
@@ -353,7 +364,7 @@ class AntiEntropyCoordinator:
             if not self._pending_jobs:
                 return False
             self._current = self._start_comparison(self._pending_jobs.popleft())
-        current, wanted = self._current
+        current, job = self._current
         try:
             has_more = current.run_slice(self._now_us)
         except RecordStoreError as problem:
@@ -363,60 +374,60 @@ class AntiEntropyCoordinator:
         if not current.is_over:
             return has_more
         self._current = None
-        self._finish_comparison(current, wanted)
+        self._finish_comparison(current, job)
         return bool(self._pending_jobs)
 
     @property
     def _now_us(self) -> int:
         return int(self._scheduler.elapsed() * _MICROSECONDS)
 
-    def _start_comparison(self, wanted: _ComparisonJob) -> tuple[RecordComparison, _ComparisonJob]:
-        link_peer, sow = self._peers[wanted.peer].link_peer, wanted.topic
+    def _start_comparison(self, job: _ComparisonJob) -> tuple[RecordComparison, _ComparisonJob]:
+        link_peer, sow = self._peers[job.peer].link_peer, job.topic
         self._number += 1
         self._started_at = self._clock.now()
         records = TopicRecords(sow, self._make_inbound_check(link_peer, sow))
         topic = sow.type_name, sow.name
         return RecordComparison(
             self._number, topic, link_peer.name, records, self, self._now_us
-        ), wanted
+        ), job
 
-    def _finish_comparison(self, current: RecordComparison, wanted: _ComparisonJob) -> None:
+    def _finish_comparison(self, current: RecordComparison, job: _ComparisonJob) -> None:
         result = current.result
         if result is None:
-            finding = TopicComparison(self._started_at, failure=current.failure or "")
-            self.history.add(current.peer, current.topic, finding)
+            comparison = TopicComparison(self._started_at, failure=current.failure or "")
+            self.history.add(current.peer, current.topic, comparison)
             return
-        keys = [one.key for one in result.differences[:MAX_SHOWN_KEYS]]
+        keys = [difference.key for difference in result.differences[:MAX_SHOWN_KEYS]]
         counts = result.differing, result.unclear
-        finding = TopicComparison(self._started_at, result.records[0], *counts, keys)
-        self.history.add(current.peer, current.topic, finding)
-        outcome = ComparisonReport(self._number, *current.topic, result.records, *counts, keys)
-        self._send_messages(current.peer, [outcome])
-        if wanted.should_repair and wanted.peer in self._peers:
-            self._repair(wanted, result)
+        comparison = TopicComparison(self._started_at, result.records[0], *counts, keys)
+        self.history.add(current.peer, current.topic, comparison)
+        report = ComparisonReport(self._number, *current.topic, result.records, *counts, keys)
+        self._send_messages(current.peer, [report])
+        if job.should_repair and job.peer in self._peers:
+            self._repair(job, result)
 
-    def _repair(self, wanted: _ComparisonJob, result: ComparisonResult) -> None:
+    def _repair(self, job: _ComparisonJob, result: ComparisonResult) -> None:
         """Republish for each key that differs the record of one of the instances.
 
         If nothing is sent to the other instance, only its own records can be republished.
         """
-        link_peer, sow = self._peers[wanted.peer].link_peer, wanted.topic
+        link_peer, sow = self._peers[job.peer].link_peer, job.topic
         names = self._replication.instance, link_peer.name
         repairs = frozenset(
-            publisher_part(server_made_identity(self._republisher.client_hash, one))
-            for one in names
+            publisher_part(server_made_identity(self._republisher.client_hash, name))
+            for name in names
         )
-        is_heard = self._make_outbound_check(link_peer, sow)(sow.name)
-        ours: list[tuple[str, int]] = []
-        theirs: list[tuple[str, int]] = []
-        for key, here, there in result.differences:
-            if is_heard and prevails(here, there, repairs):
-                ours.append((key, here.digest))
-            elif there.digest:
-                theirs.append((key, there.digest))
-        self._republisher.enqueue_records(sow, ours)
+        is_sent = self._make_outbound_check(link_peer, sow)(sow.name)
+        own_records: list[tuple[str, int]] = []
+        peer_records: list[tuple[str, int]] = []
+        for key, own, peer in result.differences:
+            if is_sent and prevails(own, peer, repairs):
+                own_records.append((key, own.digest))
+            elif peer.digest:
+                peer_records.append((key, peer.digest))
+        self._republisher.enqueue_records(sow, own_records)
         self._send_messages(
-            link_peer.name, list(make_republish_requests(sow.type_name, sow.name, theirs))
+            link_peer.name, list(make_republish_requests(sow.type_name, sow.name, peer_records))
         )
 
 

@@ -1,8 +1,8 @@
 """Digests of records, so short that two instances can compare all of them.
 
-The state of a key is that of its record: a digest of the body, and the name of the message that it
-comes from. A survey of all records is a sum of digests for each of `RANGES` ranges of keys. Of
-records that agree at both instances, nothing but these sums is sent.
+The state of a key is that of its record: a digest of the body, and the bookmark of its message.
+`RangeDigests` of all records are a sum of digests for each of `RANGES` ranges of keys. Of records
+that agree at both instances, nothing but these sums is sent.
 
 Digests are computed on request, from the stored records: that costs less than updating sums with
 each change, costs nothing where no comparison runs, and detects damage to records in their files.
@@ -58,9 +58,9 @@ class RecordPortion(NamedTuple):
 
 
 class ComparableRecords(Protocol):
-    """The records of a topic, as far as they are replicated."""
+    """The replicated records of a topic."""
 
-    def read_portion(self, place: int) -> RecordPortion:
+    def read_portion(self, position: int) -> RecordPortion:
         """Return some records from a position on, as many as can be read in a small time slice.
 
         Records may change between two portions. A record that exists all the time is in exactly one
@@ -99,10 +99,10 @@ class RangeDigests:
 
     def add(self, portion: RecordPortion) -> None:
         """Add some records."""
-        keys = [xxh3_64_intdigest(one.encode("utf-8", "surrogatepass")) for one in portion[0]]
-        digests = [one or 1 for one in map(xxh3_64_intdigest, portion.bodies, keys)]
-        places = np.array(keys, _U64) >> np.uint64(_SHIFT)
-        np.add.at(self.sums, places, np.array(digests, _U64))
+        keys = [xxh3_64_intdigest(key.encode("utf-8", "surrogatepass")) for key in portion[0]]
+        digests = [key or 1 for key in map(xxh3_64_intdigest, portion.bodies, keys)]
+        ranges = np.array(keys, _U64) >> np.uint64(_SHIFT)
+        np.add.at(self.sums, ranges, np.array(digests, _U64))
         self.record_count += len(keys)
 
     def pack(self) -> bytes:
@@ -110,24 +110,24 @@ class RangeDigests:
         return self.sums.tobytes()
 
     def differing_ranges(self, packed: bytes) -> list[int]:
-        """Return the numbers of the ranges with sums that differ from those of another survey.
+        """Return the numbers of the ranges with sums that differ from those of other digests.
 
         Raises:
-            ValueError: the bytes are no survey.
+            ValueError: the bytes are not packed digests.
         """
         if len(packed) != RANGES * _U64.itemsize:
             raise ValueError(f"a survey of {len(packed)} bytes")
-        found: list[int] = np.flatnonzero(self.sums != np.frombuffer(packed, _U64)).tolist()
-        return found
+        ranges: list[int] = np.flatnonzero(self.sums != np.frombuffer(packed, _U64)).tolist()
+        return ranges
 
 
 def make_range_digests(records: ComparableRecords) -> Iterator[RangeDigests | None]:
-    """Make a survey; yield None after each portion, and the survey at the end."""
-    made = RangeDigests()
+    """Compute the digests; yield None after each portion, and the digests at the end."""
+    digests = RangeDigests()
     for portion in portions(records):
-        made.add(portion)
+        digests.add(portion)
         yield None
-    yield made
+    yield digests
 
 
 def portions(records: ComparableRecords) -> Iterator[RecordPortion]:

@@ -1,19 +1,19 @@
 """The messages that two instances exchange when they compare their records.
 
-    the one that asks                  the one that answers
-    Survey            ->               goes through its records
-                      <- Surveyed
-    List              ->               goes through them once more, for the ranges that differ
-                      <- Listed
-    More              ->
-                      <- Listed ...
-    Look              ->               waits until it has everything up to `upto`
-                      <- Looked
-    Outcome           ->               has the result, too
-    Again             ->               publishes its records of some keys again
+    the requesting instance               the responding instance
+    DigestRequest        ->               computes digests of its records
+                         <- DigestResponse
+    KeyListRequest       ->               lists the records of the ranges that differ
+                         <- KeyListResponse
+    KeyListContinuation  ->
+                         <- KeyListResponse ...
+    StateRequest         ->               waits until it has everything up to `upto`
+                         <- StateResponse
+    ComparisonReport     ->               has the result, too
+    RepublishRequest     ->               publishes its records of some keys again
 
 MessagePack arrays; the first element is the number of the kind. Messages may be lost: an instance
-gives up when its wait times out.
+fails the comparison when its wait times out.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ MAX_COMPARISON_MESSAGE_SIZE: Final = 48_000
 class DigestRequest(
     msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag_field="k", tag=1
 ):
-    """Requests a survey of the records of a topic.
+    """Requests the digests of the records of a topic.
 
     Attributes:
         number: of this comparison; messages with another number are stale.
@@ -49,12 +49,12 @@ class DigestRequest(
 class DigestResponse(
     msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag_field="k", tag=2
 ):
-    """The result of a survey.
+    """The digests of the records of a topic.
 
     Attributes:
         number: see `DigestRequest`.
         records: number of records.
-        sums: of the ranges of keys; see `states`.
+        sums: of the ranges of keys; see `RangeDigests`.
     """
 
     number: int
@@ -127,14 +127,14 @@ class StateRequest(
 
     Attributes:
         number: see `DigestRequest`.
-        look: number of this request; the answer has it, too.
-        upto: everything up to this txid of the asking instance is to be received before.
+        request_number: number of this request; the response has it, too.
+        upto: everything up to this txid of the requesting instance is to be received before.
         keys: the keys.
-        states: the state of each at the asking instance.
+        states: the state of each at the requesting instance.
     """
 
     number: int
-    look: int
+    request_number: int
     upto: int
     keys: list[str]
     states: list[RecordState]
@@ -147,29 +147,30 @@ class StateResponse(
 
     Attributes:
         number: see `DigestRequest`.
-        look: see `StateRequest`.
-        upto: the txid of the answering instance at that moment.
+        request_number: see `StateRequest`.
+        upto: the last txid of the responding instance at that moment.
         states: of each key.
-        had: for each key, whether the message that the asking instance shows has been received.
+        received: for each key, whether the message that the requesting instance shows has been
+            received.
     """
 
     number: int
-    look: int
+    request_number: int
     upto: int
     states: list[RecordState]
-    had: list[bool]
+    received: list[bool]
 
 
 class ComparisonReport(
     msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag_field="k", tag=9
 ):
-    """The result of a comparison, for the instance that has answered.
+    """The result of a comparison, for the responding instance.
 
     Attributes:
         number: see `DigestRequest`.
         message_type: see `DigestRequest`.
         topic: see `DigestRequest`.
-        records: number at the asking instance, and at the answering one.
+        records: number at the requesting instance, and at the responding one.
         differing: number of keys that are not the same.
         unclear: number of undecided keys.
         keys: some of those that differ.
@@ -232,17 +233,17 @@ def make_republish_requests(
         topic: its name in the configuration.
         records: keys and digests.
     """
-    rest = list(records)
-    while rest:
-        size = place = 0
-        while place < len(rest) and (
-            not place or size + 4 * len(rest[place][0]) <= MAX_COMPARISON_MESSAGE_SIZE
+    remaining = list(records)
+    while remaining:
+        size = count = 0
+        while count < len(remaining) and (
+            not count or size + 4 * len(remaining[count][0]) <= MAX_COMPARISON_MESSAGE_SIZE
         ):
-            size += 4 * len(rest[place][0]) + _DIGEST_BYTES
-            place += 1
-        some, rest = rest[:place], rest[place:]
+            size += 4 * len(remaining[count][0]) + _DIGEST_BYTES
+            count += 1
+        batch, remaining = remaining[:count], remaining[count:]
         yield RepublishRequest(
-            message_type, topic, [key for key, _ in some], [one for _, one in some]
+            message_type, topic, [key for key, _ in batch], [digest for _, digest in batch]
         )
 
 
@@ -250,9 +251,9 @@ class ComparisonMessageError(Exception):
     """The bytes received are no message of a comparison; the text gives the reason."""
 
 
-def pack(word: ComparisonMessage) -> bytes:
+def pack(message: ComparisonMessage) -> bytes:
     """Return a message as bytes."""
-    return _ENCODER.encode(word)
+    return _ENCODER.encode(message)
 
 
 def unpack(data: bytes) -> ComparisonMessage:
@@ -262,17 +263,17 @@ def unpack(data: bytes) -> ComparisonMessage:
         ComparisonMessageError: it is invalid.
     """
     try:
-        word = _DECODER.decode(data)
+        message = _DECODER.decode(data)
     except MSGPACK_ERRORS as problem:
         raise ComparisonMessageError(str(problem)) from problem
     lists = {
         KeyListResponse: lambda one: (one.keys, one.digests),
         StateRequest: lambda one: (one.keys, one.states),
-        StateResponse: lambda one: (one.states, one.had),
+        StateResponse: lambda one: (one.states, one.received),
         RepublishRequest: lambda one: (one.keys, one.digests),
-    }.get(type(word))
+    }.get(type(message))
     if lists is not None:
-        first, second = lists(word)
+        first, second = lists(message)
         if len(first) != len(second):
             raise ComparisonMessageError(f"{len(first)} and {len(second)} of what belongs together")
-    return word
+    return message

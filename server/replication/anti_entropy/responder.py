@@ -1,7 +1,7 @@
-"""The instance that answers when another one compares its records with those here.
+"""The responding side of a comparison: another instance compares its records with those here.
 
-It executes requests in time slices, one after the other; a new survey cancels earlier requests. See
-`comparison`.
+Requests are executed in time slices, one after the other; a new `DigestRequest` cancels earlier
+requests. See comparison.py.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ from server.replication.anti_entropy.messages import (
     StateResponse,
 )
 
-_KEYS_IN_WORD: Final = 256
+_MAX_KEYS_PER_MESSAGE: Final = 256
 _KEY_BYTES: Final = 16
 
 
 class ComparisonResponder:
-    """Answers the requests of one other instance.
+    """Responds to the requests of one other instance.
 
     Args:
         peer: its name.
@@ -71,20 +71,20 @@ class ComparisonResponder:
         self._state_request: StateRequest | None = None
 
     def receive_request(
-        self, word: DigestRequest | KeyListRequest | KeyListContinuation | StateRequest
+        self, message: DigestRequest | KeyListRequest | KeyListContinuation | StateRequest
     ) -> None:
         """Accept a request of the other instance."""
-        if isinstance(word, DigestRequest):
-            self._start_digests(word)
+        if isinstance(message, DigestRequest):
+            self._start_digests(message)
             return
-        if word.number != self._number or self._records is None:
-            self._send_message(DigestRefusal(word.number, "nothing is being compared"))
-        elif isinstance(word, KeyListRequest):
-            self._current_task = self._list_keys(self._records, frozenset(word.ranges))
-        elif isinstance(word, KeyListContinuation):
+        if message.number != self._number or self._records is None:
+            self._send_message(DigestRefusal(message.number, "nothing is being compared"))
+        elif isinstance(message, KeyListRequest):
+            self._current_task = self._list_keys(self._records, frozenset(message.ranges))
+        elif isinstance(message, KeyListContinuation):
             self._send_key_list()
         else:
-            self._state_request = word
+            self._state_request = message
 
     def cancel_requests(self) -> None:
         """Drop all requests, because the other instance is gone."""
@@ -112,21 +112,23 @@ class ComparisonResponder:
             self._state_request = None
         return False
 
-    def _start_digests(self, word: DigestRequest) -> None:
+    def _start_digests(self, message: DigestRequest) -> None:
         self.cancel_requests()
-        records = self._find_records(word.message_type, word.topic)
+        records = self._find_records(message.message_type, message.topic)
         if records is None:
-            reason = f"the records of {word.topic} ({word.message_type}) are not replicated"
-            self._send_message(DigestRefusal(word.number, reason))
+            reason = f"the records of {message.topic} ({message.message_type}) are not replicated"
+            self._send_message(DigestRefusal(message.number, reason))
             return
-        self._number, self._records = word.number, records
-        self.topic = word.message_type, word.topic
+        self._number, self._records = message.number, records
+        self.topic = message.message_type, message.topic
         self._current_task = self._compute_digests(records)
 
     def _compute_digests(self, records: ComparableRecords) -> Iterator[None]:
-        for made in make_range_digests(records):
-            if made is not None:
-                self._send_message(DigestResponse(self._number, made.record_count, made.pack()))
+        for digests in make_range_digests(records):
+            if digests is not None:
+                self._send_message(
+                    DigestResponse(self._number, digests.record_count, digests.pack())
+                )
             yield
 
     def _list_keys(self, records: ComparableRecords, ranges: frozenset[int]) -> Iterator[None]:
@@ -145,7 +147,9 @@ class ComparisonResponder:
         digests: list[int] = []
         size = 0
         while (
-            self._unsent_keys and len(keys) < _KEYS_IN_WORD and size < MAX_COMPARISON_MESSAGE_SIZE
+            self._unsent_keys
+            and len(keys) < _MAX_KEYS_PER_MESSAGE
+            and size < MAX_COMPARISON_MESSAGE_SIZE
         ):
             length = 4 * len(self._unsent_keys[-1][0]) + _KEY_BYTES
             if keys and size + length > MAX_COMPARISON_MESSAGE_SIZE:
@@ -156,11 +160,15 @@ class ComparisonResponder:
             size += length
         self._send_message(KeyListResponse(self._number, keys, digests, not self._unsent_keys))
 
-    def _send_states(self, look: StateRequest, records: ComparableRecords) -> None:
+    def _send_states(self, request: StateRequest, records: ComparableRecords) -> None:
         context = self._context
-        states: list[RecordState] = [records.record_state(key) for key in look.keys]
-        had = [is_source_message_received(state, context) for state in look.states]
-        self._send_message(StateResponse(look.number, look.look, context.last_txid, states, had))
+        states: list[RecordState] = [records.record_state(key) for key in request.keys]
+        has_messages = [is_source_message_received(state, context) for state in request.states]
+        self._send_message(
+            StateResponse(
+                request.number, request.request_number, context.last_txid, states, has_messages
+            )
+        )
 
-    def _send_message(self, word: ComparisonMessage) -> None:
-        self.outgoing_messages.append(word)
+    def _send_message(self, message: ComparisonMessage) -> None:
+        self.outgoing_messages.append(message)

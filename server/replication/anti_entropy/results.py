@@ -45,7 +45,7 @@ class ComparisonHistory:
     """The latest results of all comparisons.
 
     Args:
-        log: the event log, which they are written to.
+        log: the event log.
 
     Attributes:
         latest: the latest result, by name of the instance, message type and topic.
@@ -55,32 +55,34 @@ class ComparisonHistory:
         self.latest: Final[dict[tuple[str, str, str], TopicComparison]] = {}
         self._log: Final = log
 
-    def add(self, other: str, topic: tuple[str, str], finding: TopicComparison) -> None:
+    def add(self, other: str, topic: tuple[str, str], comparison: TopicComparison) -> None:
         """Store and log a result.
 
         Args:
             other: name of the other instance.
             topic: message type and name.
-            finding: the result.
+            comparison: the result.
         """
         message_type, name = topic
-        self.latest[other, message_type, name] = finding
+        self.latest[other, message_type, name] = comparison
         fields: dict[str, object] = {"topic": name, "message_type": message_type, "other": other}
-        fields["moment"] = datetime.fromtimestamp(finding.started_at, UTC).isoformat(" ", "seconds")
-        if finding.failure:
-            self._log.emit("1E-0016", **fields, reason=finding.failure)
-        elif finding.differing:
-            keys = ", ".join(one.replace("\0", " ") for one in finding.keys)
-            self._log.emit("1E-0014", **fields, count=finding.differing, keys=keys)
-        elif finding.unclear:
-            self._log.emit("1E-0015", **fields, count=finding.unclear)
+        fields["moment"] = datetime.fromtimestamp(comparison.started_at, UTC).isoformat(
+            " ", "seconds"
+        )
+        if comparison.failure:
+            self._log.emit("1E-0016", **fields, reason=comparison.failure)
+        elif comparison.differing:
+            keys = ", ".join(key.replace("\0", " ") for key in comparison.keys)
+            self._log.emit("1E-0014", **fields, count=comparison.differing, keys=keys)
+        elif comparison.unclear:
+            self._log.emit("1E-0015", **fields, count=comparison.unclear)
         else:
-            self._log.emit("1E-0013", **fields, records=finding.records)
+            self._log.emit("1E-0013", **fields, records=comparison.records)
 
     @property
     def state(self) -> Mapping[str, int]:
         """Numbers of differing keys in the latest results."""
         return {
-            f"keys of {topic} that differ from {other}": finding.differing
-            for (other, _, topic), finding in self.latest.items()
+            f"keys of {topic} that differ from {other}": comparison.differing
+            for (other, _, topic), comparison in self.latest.items()
         }

@@ -1,8 +1,8 @@
 """The records of a topic as comparisons see them, and the choice of the records to compare.
 
-Compared are the records that one instance sends to the other: both determine that from the
-description that the sending one gives of itself. Topics with a filter on their way are not
-compared, for the other instance lacks the records that the filter excludes.
+Compared are the records that one instance sends to the other: both determine them from the
+description that the sending one has sent of itself. Topics that are replicated with a filter are
+not compared, for the other instance lacks the records that the filter excludes.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class TopicRecords:
 
     Args:
         sow: the topic.
-        is_compared: tells whether a logical topic is compared.
+        is_compared: returns whether a logical topic is compared.
     """
 
     def __init__(self, sow: SowTopicRecords, is_compared: Callable[[str], bool]) -> None:
@@ -40,18 +40,18 @@ class TopicRecords:
         self._has_pattern: Final = sow.table.options.has_pattern
         self._is_compared: Final = is_compared
 
-    def read_portion(self, place: int) -> RecordPortion:
-        """See `ComparableRecords.read_portion`; places are rows.
+    def read_portion(self, position: int) -> RecordPortion:
+        """See `ComparableRecords.read_portion`; positions are rows.
 
         Raises:
             RecordStoreError: a record cannot be read.
         """
         table, is_compared, has_pattern = self._table, self._is_compared, self._has_pattern
         row_states, store = table.row_states, table.store
-        end = min(place + _ROW_BATCH_SIZE, len(row_states))
+        end = min(position + _ROW_BATCH_SIZE, len(row_states))
         identities: list[str] = []
         bodies: list[bytes] = []
-        for row in range(place, end):
+        for row in range(position, end):
             if row_states[row] == CURRENT:
                 record = store.read_record(row)
                 if not has_pattern or is_compared(record.topic):
@@ -84,9 +84,9 @@ def _name_of(record: Record) -> tuple[int, int]:
 def is_kept_by(sow: SowTopicRecords, description: InstanceDescription) -> bool:
     """Return whether another instance has the records of a topic, too, in the same way."""
     return any(
-        (one.kind, one.name, one.message_type, one.pattern)
+        (definition.kind, definition.name, definition.message_type, definition.pattern)
         == ("Topic", sow.name, sow.type_name, sow.spec.pattern)
-        for one in description.stored
+        for definition in description.stored
     )
 
 
@@ -96,11 +96,11 @@ def goes_from(
     destination: str | None,
     message_type: str,
 ) -> Callable[[str], bool]:
-    """Return a function that tells whether an instance sends all messages of a topic to another.
+    """Return a function that returns whether an instance sends all messages of a topic to another.
 
     Args:
-        source: the one that sends.
-        to: the one that it sends to.
+        source: the sending instance.
+        to: the receiving instance.
         destination: the name of the destination, if that is known. Otherwise it is the one that is
             named after the instance, or else all destinations for its group must send the topic.
         message_type: of the topics.
@@ -115,19 +115,25 @@ def goes_from(
     patterns = [(one.pattern, one.name) for one in stored if one.pattern is not None]
 
     @lru_cache(maxsize=_MAX_NAMES)
-    def goes(name: str) -> bool:
-        keepers = () if name in single else (at for text, at in patterns if matches(text, name))
+    def is_sent(name: str) -> bool:
+        keepers = (
+            ()
+            if name in single
+            else (name_pattern for text, name_pattern in patterns if matches(text, name))
+        )
         topics = [
             (TopicPattern(one, message_type, is_expression=False),) for one in (name, *keepers)
         ]
         return bool(coverages) and all(any(map(one.covers, topics)) for one in coverages)
 
-    return goes
+    return is_sent
 
 
 def _destinations(
     source: InstanceDescription, to: InstanceDescription, name: str | None
 ) -> list[Destination]:
-    wanted = to.name if name is None else name
-    named = [one for one in source.destinations if one.name == wanted]
-    return named or [one for one in source.destinations if one.is_for(to)]
+    destination_name = to.name if name is None else name
+    named = [
+        destination for destination in source.destinations if destination.name == destination_name
+    ]
+    return named or [destination for destination in source.destinations if destination.is_for(to)]

@@ -1,7 +1,7 @@
 """Records the entries that other instances send: appended unchanged, then applied and delivered.
 
-    Receiver (server/replication/core/) --new entries--> Incoming.record
-        messages of several topics --> the journal --> each topic (`multi_topic`)
+    ReplicationReceiver --new entries--> ReplicationApplier.record
+        messages of several topics --> the journal --> each topic (`MultiTopicBatch`)
         of one topic, by kind --> the topic --> the journal --> records, subscribers, views, queues
 
 An entry is skipped, and the skip is logged, if its topic is not recorded here, if it is not
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from server.util.clock import Clock
     from server.util.log_protocol import ServerLog
 
-_Taker: TypeAlias = JournaledTopic | JournaledSowTopic | QueueTopic | SequenceGapApplier
+_EntryTarget: TypeAlias = JournaledTopic | JournaledSowTopic | QueueTopic | SequenceGapApplier
 
 _MAX_SECONDS: Final = (1 << 32) - 1
 
@@ -53,8 +53,8 @@ class ReplicationApplier:
         topics: the topics that receive the entries.
         message_types: the names of the existing message types.
         transaction_log: the log that records the entries.
-        known: the messages present of each publisher.
-        permissions: the permissions to record.
+        dedup_window: the messages present of each publisher.
+        permissions: decides which entries may be recorded.
         clock: the time, and timers.
         log: is notified of entries that cannot be recorded.
     """
@@ -64,7 +64,7 @@ class ReplicationApplier:
         topics: TopicTable,
         message_types: Collection[str],
         transaction_log: TransactionLog,
-        known: DedupWindow,
+        dedup_window: DedupWindow,
         permissions: ApplyPermissions,
         clock: Clock,
         log: ServerLog,
@@ -74,7 +74,7 @@ class ReplicationApplier:
         self._transaction_log: Final = transaction_log
         self._permissions: Final = permissions
         self._error_log: Final = ApplyErrorLog(clock, log)
-        self._gap_applier: Final = SequenceGapApplier(transaction_log, known)
+        self._gap_applier: Final = SequenceGapApplier(transaction_log, dedup_window)
 
     @property
     def last_txid(self) -> int:
@@ -94,46 +94,47 @@ class ReplicationApplier:
         if max(entries.expirations) > _MAX_SECONDS:
             lifetimes = [min(lifetime, _MAX_SECONDS) for lifetime in entries.expirations]
             entries = entries._replace(expirations=lifetimes)
-        done = RecorderResult(0)
-        for part in _parts(entries):
-            recorded = self._record_multi_topic(part, source)
-            done = _both(done, recorded)
-            if recorded.processed_count < len(part.data):
-                rest = part.pick(range(recorded.processed_count, len(part.data)))
-                recorded = self._record_by_topic(rest, source)
-                done = _both(done, recorded)
-                if recorded.processed_count < len(rest.data):
+        result = RecorderResult(0)
+        for part in _recordable_parts(entries):
+            part_result = self._record_multi_topic(part, source)
+            result = _combined(result, part_result)
+            if part_result.processed_count < len(part.data):
+                remaining = part.pick(range(part_result.processed_count, len(part.data)))
+                part_result = self._record_by_topic(remaining, source)
+                result = _combined(result, part_result)
+                if part_result.processed_count < len(remaining.data):
                     break
-        return done
+        return result
 
     def _record_multi_topic(self, entries: BatchColumns, source: PeerInstance) -> RecorderResult:
         """Record messages of several topics in one step, up to the first problem."""
-        names = entries.used_properties()
-        if len(names) == 1 or entries.kinds[0] not in MESSAGES:
+        properties = entries.used_properties()
+        if len(properties) == 1 or entries.kinds[0] not in MESSAGES:
             return RecorderResult(0)
         if not self._permissions.allows_all(source.name, entries):
             return RecorderResult(0)
         try:
             topics = {
-                number: self._find_journaled_topic(name.topic) for number, name in names.items()
+                number: self._find_journaled_topic(name.topic)
+                for number, name in properties.items()
             }
-            together = MultiTopicBatch(entries, topics, client_hash(source.name))
+            batch = MultiTopicBatch(entries, topics, client_hash(source.name))
         except Exception:  # of any kind: one by one, the entry at fault is found
             return RecorderResult(0)
-        recorded = together.record(self._transaction_log.journal)
-        if recorded.processed_count:
+        result = batch.record(self._transaction_log.journal)
+        if result.processed_count:
             self._error_log.report_resumed(source.name)
-            self._record_arrivals(entries.pick(range(recorded.processed_count)))
-        for concerned, failures in together.failures:
-            self._error_log.report_unapplied(concerned, failures, source.name)
-        return recorded
+            self._record_arrivals(entries.pick(range(result.processed_count)))
+        for topic_entries, failures in batch.failures:
+            self._error_log.report_unapplied(topic_entries, failures, source.name)
+        return result
 
     def _record_arrivals(self, entries: BatchColumns) -> None:
-        """Note the arrival of messages that publishers would have been told of as missing."""
+        """Record the arrival of messages that would have been reported to publishers as missing."""
         rejected_sequences = self._transaction_log.rejected_sequences
-        for client, places in by_client(entries.clients) if rejected_sequences.has_any else ():
+        for client, positions in by_client(entries.clients) if rejected_sequences.has_any else ():
             rejected_sequences.record_arrivals(
-                client, [entries.sequences[place] for place in places]
+                client, [entries.sequences[position] for position in positions]
             )
 
     def _find_journaled_topic(self, named: JournalTopic) -> JournaledTopic | JournaledSowTopic:
@@ -143,24 +144,24 @@ class ReplicationApplier:
         raise BatchRejectedError("a queue takes in nothing together with topics")
 
     def _record_by_topic(self, entries: BatchColumns, source: PeerInstance) -> RecorderResult:
-        """Record entries in runs of one topic and kind."""
-        done = RecorderResult(0)
-        for part in _runs(entries):
+        """Record entries in batches of one topic and kind."""
+        result = RecorderResult(0)
+        for part in _batches(entries):
             arrivals = ReplicatedBatch(part, client_hash(source.name))
             self._record_batch(arrivals, source.name)
             self._error_log.report_batch(arrivals, source.name)
-            done = _both(done, arrivals.outcome)
+            result = _combined(result, arrivals.outcome)
             if arrivals.problem is not None:
                 break
-        return done
+        return result
 
     def report_duplicates(
-        self, topic: JournalTopic, marks: Sequence[tuple[int, int]], publishers: tuple[str, str]
+        self, topic: JournalTopic, bookmarks: Sequence[tuple[int, int]], publishers: tuple[str, str]
     ) -> None:
         """See `EntryRecorder.report_duplicates`. Queues need it; other topics do not matter."""
         with suppress(NotRecordedError):
             self._find_target(topic, JournalEntryKind.PUBLISH).report_double_publish(
-                marks, publishers
+                bookmarks, publishers
             )
 
     def record_lost_sequences(self, client: int, sequences: Sequence[tuple[int, int]]) -> bool:
@@ -191,37 +192,37 @@ class ReplicationApplier:
                 else:
                     arrivals.unapplied_entries.append((arrivals.position - 1, error))
 
-    def _find_target(self, named: JournalTopic, kind: JournalEntryKind) -> _Taker:
+    def _find_target(self, topic_name: JournalTopic, kind: JournalEntryKind) -> _EntryTarget:
         """Return the topic for entries of a kind.
 
         Raises:
             NotRecordedError: they are not recorded here.
         """
-        message_type, name = named.message_type, named.name
+        message_type, name = topic_name.message_type, topic_name.name
         if kind is JournalEntryKind.MISSING:
             return self._gap_applier
         if message_type not in self._message_types:
             raise NotRecordedError(f"this instance has no message type {message_type}")
         topic = self._topics.find(message_type, name)
         if isinstance(topic, QueueTopic) and kind is not JournalEntryKind.QUEUE_EVENT:
-            found = self._topics.topic_behind_queue(message_type, name, name)
+            target = self._topics.topic_behind_queue(message_type, name, name)
         else:
-            found = topic
-        if isinstance(found, JournaledTopic | JournaledSowTopic | QueueTopic):
-            return found
+            target = topic
+        if isinstance(target, JournaledTopic | JournaledSowTopic | QueueTopic):
+            return target
         raise NotRecordedError("the topic is not in the TransactionLog of this instance")
 
 
-def _both(one: RecorderResult, other: RecorderResult) -> RecorderResult:
+def _combined(earlier: RecorderResult, later: RecorderResult) -> RecorderResult:
     """Return the joint outcome of some entries, and of later ones."""
-    first, last = one.first_txid or other.first_txid, other.last_txid or one.last_txid
-    return RecorderResult(one.processed_count + other.processed_count, first, last)
+    first, last = earlier.first_txid or later.first_txid, later.last_txid or earlier.last_txid
+    return RecorderResult(earlier.processed_count + later.processed_count, first, last)
 
 
-def _parts(entries: BatchColumns) -> Iterator[BatchColumns]:
+def _recordable_parts(entries: BatchColumns) -> Iterator[BatchColumns]:
     """Yield parts that one step can record, with either messages or other entries only."""
     kinds = entries.kinds
-    if _are_alike(kinds):
+    if _are_recorded_together(kinds):
         parts = iter([(0, len(kinds))])
     else:
         parts = rows(kind in MESSAGES for kind in kinds)
@@ -230,14 +231,16 @@ def _parts(entries: BatchColumns) -> Iterator[BatchColumns]:
             yield entries.pick(range(first, min(first + APPLY_BATCH_SIZE, end)))
 
 
-def _are_alike(kinds: EntryColumn) -> bool:
+def _are_recorded_together(kinds: EntryColumn) -> bool:
     """Return whether all entries are messages, or all of one other kind."""
     return isinstance(kinds, ConstantColumn) or MESSAGES.issuperset(kinds)
 
 
-def _runs(entries: BatchColumns) -> Iterator[BatchColumns]:
-    """Yield consecutive entries of one name and one kind; see `ReplicatedBatch`."""
-    if isinstance(entries.property_indexes, ConstantColumn) and _are_alike(entries.kinds):
+def _batches(entries: BatchColumns) -> Iterator[BatchColumns]:
+    """Yield consecutive entries with the same properties and kind; see `ReplicatedBatch`."""
+    if isinstance(entries.property_indexes, ConstantColumn) and _are_recorded_together(
+        entries.kinds
+    ):
         yield entries
         return
     kinds = (JournalEntryKind.PUBLISH if kind in MESSAGES else kind for kind in entries.kinds)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from server.util.clock import Clock
     from server.util.log_protocol import ServerLog
 
-_SECONDS: Final = 60.0
+_LOG_INTERVAL_S: Final = 60.0
 """Interval between two log messages about the same subject."""
 
 _MAX_SUBJECTS: Final = 1000
@@ -23,7 +23,7 @@ _MAX_SUBJECTS: Final = 1000
 
 _REFUSED: Final = "1D-0022"
 _UNAPPLIED: Final = "1D-0023"
-_WAITING: Final = "1D-0024"
+_STALLED: Final = "1D-0024"
 _RESUMED: Final = "1D-0025"
 
 
@@ -63,8 +63,8 @@ class ApplyErrorLog:
         """
         if arrivals.problem is not None:
             self._stalled_sources.add(source)
-            waiting = [(arrivals.position, arrivals.problem)]
-            self._report_failures(_WAITING, arrivals, waiting, source)
+            failures = [(arrivals.position, arrivals.problem)]
+            self._report_failures(_STALLED, arrivals, failures, source)
         else:
             self.report_resumed(source)
         self._report_failures(_REFUSED, arrivals, arrivals.refused_entries, source)
@@ -108,11 +108,11 @@ class ApplyErrorLog:
             self._emit(key)
 
     def _emit(self, key: tuple[str, str, JournalTopic]) -> None:
-        """Report the pending count of a subject, or forget the subject if that is 0."""
+        """Report the pending count of a subject, or remove the subject if that is 0."""
         subject = self._subjects[key]
         if not subject.count:
             del self._subjects[key]
             return
         self._log.emit(key[0], count=subject.count, **subject.last_fields)
         subject.count = 0
-        self._clock.call_later(_SECONDS, partial(self._emit, key))
+        self._clock.call_later(_LOG_INTERVAL_S, partial(self._emit, key))

@@ -1,6 +1,7 @@
-"""Permissions for entries of other instances, as set by the transports that they connect to.
+"""Permissions for entries of other instances, as set by the transports to which they connect.
 
-For an instance that this one itself connects to, as the configuration says, nothing is checked.
+For an instance to which this one itself connects, according to its configuration, nothing is
+checked.
 
 Source: AMPS User Guide, Entitlement Resource and Permission Types; Permissions Document Format,
 replicated-topics.
@@ -22,30 +23,30 @@ TopicPermissionCheck: TypeAlias = "Callable[[JournalTopic], str | None]"
 
 
 class ApplyPermissions:
-    """The judges of received entries, by the name of the instance that sent them."""
+    """The permission checks of received entries, by the name of the instance that sent them."""
 
     def __init__(self) -> None:
         self._checks: dict[str, TopicPermissionCheck] = {}
 
-    def set_check(self, source: str, judge: TopicPermissionCheck | None) -> None:
-        """Set the judge of an instance, whose entries arrive from now on.
+    def set_check(self, source: str, check: TopicPermissionCheck | None) -> None:
+        """Set the permission check of an instance, whose entries arrive from now on.
 
         Args:
             source: its name.
-            judge: decides which topics may be recorded; None for all.
+            check: decides which topics may be recorded; None for all.
         """
-        if judge is None:
+        if check is None:
             self._checks.pop(source, None)
         else:
-            self._checks[source] = judge
+            self._checks[source] = check
 
     def refusal_reason(self, source: str, topic: JournalTopic) -> str | None:
         """Return why an instance's entries for a topic must not be recorded; None if they may be.
 
         Notes about numbers of publishers have no topic, and are always accepted.
         """
-        judge = self._checks.get(source)
-        return None if judge is None or topic == NO_TOPIC else judge(topic)
+        check = self._checks.get(source)
+        return None if check is None or topic == NO_TOPIC else check(topic)
 
     def allows_all(self, source: str, entries: BatchColumns) -> bool:
         """Return whether all of some entries may be recorded."""

@@ -1,4 +1,4 @@
-"""Repair: publishes a record once more, unchanged, where two instances have different ones.
+"""Repair: republishes a record, unchanged, where two instances have different ones.
 
 It is recorded, announced and replicated like any other publish, but not preprocessed, enriched or
 merged: that has been done. Its publisher is the server itself, under a name of its own, which
@@ -38,7 +38,7 @@ class _RepairClient:
 
 
 class RepairPublisher:
-    """Publishes records once more.
+    """Republishes records.
 
     Args:
         topics: all topics.
@@ -52,11 +52,11 @@ class RepairPublisher:
 
     @property
     def client_hash(self) -> int:
-        """The hash of the client name that it publishes under."""
+        """The hash of the client name of its publishes."""
         return self._client.client_hash
 
     def republish_record(self, topic: SowTopicRecords, identity: str) -> bool:
-        """Publish a record once more, unchanged; return whether that was done.
+        """Republish a record, unchanged; return whether that was done.
 
         The caller has to flush outboxes after that.
 
@@ -70,11 +70,11 @@ class RepairPublisher:
         record = topic.table.get(identity)
         if record is None:
             return False
-        found = self._topics.find(topic.type_name, record.topic)
-        if not isinstance(found, JournaledSowTopic):
+        target = self._topics.find(topic.type_name, record.topic)
+        if not isinstance(target, JournaledSowTopic):
             return False
         try:
-            found.republish(record, self._client, self._clock.now())
+            target.republish(record, self._client, self._clock.now())
         except (JournalUnavailableError, EntryTooLargeError):
             return False
         return True

@@ -1,4 +1,4 @@
-"""Records other instances' notes on refused or lost numbers that publishers have to be told of.
+"""Records other instances' notes on refused or lost numbers, which are reported to publishers.
 
 When a publisher has moved, one instance may have refused a number that another one has recorded. So
 for numbers reported missing elsewhere, this instance records a note of those that it has.
@@ -40,20 +40,22 @@ class SequenceGapApplier:
         """Record and apply some of the received entries, from the front."""
         start = arrivals.position
         appended = self._journal.append_copies(arrivals, arrivals.next_content())
-        for place in range(start, start + len(appended.txids)):
+        for position in range(start, start + len(appended.txids)):
             with suppress(msgspec.MsgspecError):  # not a note in this version: ignore it
                 self._apply_note(
-                    arrivals.columns.source_txids[place], decode_note(arrivals.bodies[place])
+                    arrivals.columns.source_txids[position], decode_note(arrivals.bodies[position])
                 )
 
     def _apply_note(self, client: int, note: GapRecord) -> None:
         rejected_sequences, dedup_window = self._log.rejected_sequences, self._dedup_window
         rejected_sequences.apply_gap_record(client, note)
-        there = [
-            pair for one in note.missing for pair in dedup_window.received_ranges(client, *one)
+        received = [
+            pair
+            for missing in note.missing
+            for pair in dedup_window.received_ranges(client, *missing)
         ]
-        if there:
-            rejected_sequences.record_present(client, there)
+        if received:
+            rejected_sequences.record_present(client, received)
 
     def record_lost_sequences(self, client: int, sequences: SequenceRanges) -> None:
         """Record that numbers a source could not read are lost, unless they arrived another way.
@@ -61,13 +63,15 @@ class SequenceGapApplier:
         Raises:
             JournalUnavailableError: that cannot be recorded at the moment.
         """
-        lacking = [
-            pair for one in sequences for pair in self._dedup_window.missing_ranges(client, *one)
+        missing = [
+            pair
+            for sequence_range in sequences
+            for pair in self._dedup_window.missing_ranges(client, *sequence_range)
         ]
-        if lacking:
-            self._log.rejected_sequences.record_lost_sequences(client, lacking)
+        if missing:
+            self._log.rejected_sequences.record_lost_sequences(client, missing)
 
     def report_double_publish(
-        self, marks: Sequence[tuple[int, int]], publishers: tuple[str, str]
+        self, bookmarks: Sequence[tuple[int, int]], publishers: tuple[str, str]
     ) -> None:
         """Do nothing: notes are not messages."""

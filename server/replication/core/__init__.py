@@ -9,7 +9,8 @@ directions. An *identity* stands for a publisher in bookmarks; an identity and a
 name a message on all instances. A *cursor* is a destination's position in a source's log. It
 belongs to a *stream*: that log, and the part of it that is replicated. An entry is *stored* when it
 is on stable storage at a destination; it is *settled* when it is also on stable storage at the
-instances that acknowledge to that destination.
+instances that acknowledge to that destination. A *lane* is the set of entries that have arrived on
+one path; entries of different lanes are acknowledged independently.
 
 For integrators
 ---------------
@@ -23,58 +24,61 @@ that of this instance; its lifetime is the rest that it had when it was sent.
 
 Startup. Read `replication.ack` (`unpack`); it is void if its `log` is not that of the journal, or
 if its `txid` is beyond the journal's end. Make a `RecentEntries`, and feed a `DedupWindowRecovery`
-from the log (`EVENTS`, in runs), from the lowest of `txid` and `acknowledged` on, or as far as
+from the log (`EVENTS`, in batches), from the lowest of `txid` and `acknowledged` on, or as far as
 `RecentEntries` reaches before `txid`; without the file, feed it the whole log. If journals behind
-`txid` are gone, it is not whole. Then `known = recollection.known`, and set `known.highest` to
-`Journal.last_sequence`. Make a `ReplicationSender` for each Destination, with its value in
-`acknowledged`; a `ReplicationReceiver` for each instance that connects with a new name, with its
-cursor if the file has one; and one `AcknowledgementTracker` over the senders. All of these live as
-long as the instance. The identity of a log must change when the log is started anew.
+`txid` are gone, the log is not complete. The result is `recovery.dedup_window`; set its
+`highest_sequence` to `Journal.last_sequence`. Make a `ReplicationSender` for each Destination, with
+its value in `acknowledged`; a `ReplicationReceiver` for each instance that connects with a new
+name, with its cursor if the file has one; and one `AcknowledgementTracker` over the senders. All of
+these live as long as the instance. The identity of a log must change when the log is started anew.
 
-Publishes of clients. Call `recent.note(...)` for appended entries. Where a numbered message does
-not follow its publisher's highest number, call `known.noted(client, highest before, sequences)`.
+Publishes of clients. Call `recent_entries.add_entry(...)` for appended entries. Where a numbered
+message does not follow its publisher's highest number, call
+`dedup_window.record_sequences(client, highest number before, sequences)`.
 
 A link. Both ends send a `Hello`, and check the other's with `refusal`, by its credentials, by its
 `description`, and for a destination with `group_refusal`; a reason is returned as `HelloRefusal`,
 and both ends log it. Of two connections, `choose_connection` returns which to keep. Then call
-`disconnected()` of the sender and the receiver for that instance, since they may still be on a link
+`end_link()` of the sender and the receiver for that instance, since they may still be on a link
 that is dropped; if there is a destination, send the return value of
-`sender.connected(peer_of(hello))`. Frames:
+`sender.begin_link(peer_of(hello))`. Frames:
 
-    PositionRequest  -> send all frames of `receiver.begin(peer, frame, acknowledgement.settled)`
-    PositionResponse -> `sender.resume(frame)`; DedupState -> `sender.learn(frame)`; both return
-                        `ResumePosition` when sending begins, with the range of missing entries
-    ReplicationBatch -> `receiver.take(frame)`; while `receiver.is_stalled`, read nothing from that
-                        link, and retry `go_on()` periodically
-    SkippedRanges    -> `receiver.owe(frame)`
-    Ack              -> `sender.acknowledge(frame)`
+    PositionRequest  -> send all frames of
+                        `receiver.begin_link(peer, frame, ack_tracker.settled_txid)`
+    PositionResponse -> `sender.resume(frame)`; DedupState -> `sender.process_dedup_state(frame)`;
+                        both return `ResumePosition` when sending begins, with the range of missing
+                        entries
+    ReplicationBatch -> `receiver.receive_batch(frame)`; while `receiver.is_stalled`, read nothing
+                        from that link, and retry `resume_batch()` periodically
+    SkippedRanges    -> `receiver.record_skipped(frame)`
+    Ack              -> `sender.process_ack(frame)`
     HeartbeatFrame   -> do nothing; an end that receives nothing for too long closes the link
-    PeerMessage      -> `MeshRouter.receive_message`, which forwards it or returns its sender; see
-    there
+    PeerMessage      -> `MeshRouter.receive_message`, which forwards it or returns its sender
 
 `ReplicationFrameError` and `ReplicationProtocolError` end the link, and are logged. While the link
-accepts more, send the return value of `sender.pull(now)`, until that is None; about once a second
-call it with `flush`. Once per scheduling round of the engine, or at an interval of your own, send
-the return value of `receiver.acknowledge(durable, acknowledgement.is_settled)`. When the link is
-gone, call `disconnected()` of both.
+accepts more, send the return value of `sender.next_frame(now)`, until that is None; about once a
+second call it with `flush`. Once per scheduling round of the engine, or at an interval of your own,
+send the return value of `receiver.make_ack(durable_txid, ack_tracker.is_settled)`. When the link is
+gone, call `end_link()` of both.
 
-Acknowledgement. Call `recorded(txid, now)` from time to time after appends, and `reached` when the
-journal's thread has synced. After that, and after acks, downgrades and upgrades, call `find_out`:
-if it returns true, release the waiters for `settled`; there may also be something to acknowledge.
-The refusal of a message as a duplicate must not be reported before the end of the log at that
-moment is settled, too.
+Acknowledgement. Call `ack_tracker.record_append(txid, now)` from time to time after appends, and
+`advance_durable` when the journal's thread has synced. After that, and after acks, downgrades and
+upgrades, call `update_settled`: if it returns true, release the waiters for `settled_txid`; there
+may also be something to acknowledge. The refusal of a message as a duplicate must not be reported
+before the end of the log at that moment is settled, too.
 
-Damage. A sender stops in front of an entry that the log cannot read (`blocked`); call `look_again`
-when that entry has been repaired, or is lost. Entries that it has skipped are in `left_out`.
+Damage. A sender stops in front of an entry that the log cannot read (`blocked_txid`); call
+`retry_damaged` when that entry has been repaired, or is lost. Entries that it has skipped are in
+`unreported_skipped`.
 
-The record. To store `replication.ack`, make a `PersistentState` of `receiver.cursor`,
-`sender.needed_from - 1` and `known.summary(...)`, with the last txid appended; write it when that
-txid is on stable storage, and no sooner. The log is needed from `sender.needed_from` on.
+The state file. To store `replication.ack`, make a `PersistentState` of `receiver.cursor`,
+`sender.first_needed_txid - 1` and `dedup_window.publisher_windows(...)`, with the last txid
+appended; write it when that txid is on stable storage, and no sooner. The log is needed from
+`sender.first_needed_txid` on.
 
 Anti-entropy. The records that two instances have of a topic are compared by a `RecordComparison` at
 one and a `ComparisonResponder` at the other; their messages travel beside the log, and may be
-lost. See
-`server.replication.anti_entropy`.
+lost. See `server.replication.anti_entropy`.
 
 Sources: AMPS User Guide, Replicating Messages Between Instances and the sections after it; High
 Availability. Our own design: the protocol, gaps, resynchronization by difference, conflicts.
@@ -83,9 +87,9 @@ Availability. Our own design: the protocol, gaps, resynchronization by differenc
 from server.replication.core.acknowledgement import (
     AcknowledgementTracker,
     DestinationLag,
-    DestinationProgress,
     EntryRoutingKey,
 )
+from server.replication.core.batch_counts import BatchCounts, DuplicateConflict
 from server.replication.core.columns import (
     BatchColumns,
     ConstantColumn,
@@ -95,6 +99,7 @@ from server.replication.core.columns import (
     SharedProperties,
 )
 from server.replication.core.dedup_window import DedupWindow, PublisherWindow
+from server.replication.core.entry_recorder import EntryRecorder, RecorderResult
 from server.replication.core.frames import (
     MAX_FRAME_SIZE,
     MAX_FRAME_SIZE_BEFORE_HELLO,
@@ -111,6 +116,7 @@ from server.replication.core.frames import (
     PositionResponse,
     ReplicationFrameError,
     ReplicationFrameReader,
+    ReplicationProtocolError,
     SkippedRanges,
     encode,
     encode_pieces,
@@ -123,21 +129,15 @@ from server.replication.core.handshake import (
     peer_of,
     refusal,
 )
+from server.replication.core.peer_instance import PeerInstance
 from server.replication.core.persistent_state import (
     DedupWindowRecovery,
     PersistentState,
     pack,
     unpack,
 )
-from server.replication.core.receiver import (
-    BatchCounts,
-    DuplicateConflict,
-    EntryRecorder,
-    LogBranch,
-    ReceiveCursor,
-    RecorderResult,
-    ReplicationReceiver,
-)
+from server.replication.core.receive_cursor import LogBranch, ReceiveCursor
+from server.replication.core.receiver import ReplicationReceiver
 from server.replication.core.recent_entries import RecentEntries
 from server.replication.core.router import (
     MAX_PEER_MESSAGE_SIZE,
@@ -146,15 +146,8 @@ from server.replication.core.router import (
     RoutingResult,
 )
 from server.replication.core.routes import Hop, RouteFilter, Routes, TopicRoute, append_hop, hops
-from server.replication.core.sender import (
-    PassageReader,
-    PeerInstance,
-    ReplicationProtocolError,
-    ReplicationSender,
-    ResumePosition,
-    SenderState,
-    SourceLog,
-)
+from server.replication.core.sender import ReplicationSender, ResumePosition, SenderState
+from server.replication.core.source_log import PassageReader, SourceLog
 
 __all__ = [
     "MAX_FRAME_SIZE",
@@ -171,7 +164,6 @@ __all__ = [
     "DedupWindow",
     "DedupWindowRecovery",
     "DestinationLag",
-    "DestinationProgress",
     "DuplicateConflict",
     "EntryColumn",
     "EntryRecorder",

@@ -1,9 +1,9 @@
 """Decides when an entry is settled: stored here, and at each destination that it waits for.
 
-Stored means on stable storage. A destination with SyncType sync is waited for, unless it has been
-downgraded; one with async is not. Acknowledgements to publishers follow the order of the log, up to
-`settled`, and so do messages to subscribers that want only fully durable messages; for other
-instances, each entry is checked on its own (`is_settled`).
+Stored means on stable storage. Entries wait for a destination with SyncType sync, unless it has
+been downgraded; they do not wait for one with async. Acknowledgements to publishers follow the
+order of the log, up to `settled_txid`, and so do messages to subscribers that have requested only
+fully durable messages; for other instances, each entry is checked on its own (`is_settled`).
 
 A downgrade releases at once the entries that wait for that destination alone. It ends with an
 upgrade, or with the process. The age of a wait is computed from the time at which entries were
@@ -17,12 +17,15 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Collection, Mapping
-from typing import Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from server.storage.journal import JournalTopic
 from server.util.clock import ElapsedMicroseconds
 
-_MAX_MOMENTS: Final = 4096
+if TYPE_CHECKING:
+    from server.replication.core.sender import ReplicationSender
+
+_MAX_APPEND_TIMES: Final = 4096
 
 
 class EntryRoutingKey(NamedTuple):
@@ -30,20 +33,6 @@ class EntryRoutingKey(NamedTuple):
 
     topic: JournalTopic
     path: str
-
-
-class DestinationProgress(Protocol):
-    """The progress of a destination; a `ReplicationSender` implements it."""
-
-    @property
-    def settled_txid(self) -> int:
-        """The txid up to which it has everything that goes there."""
-
-    def has_entries(self, last: int, kinds: Collection[EntryRoutingKey]) -> bool:
-        """Return whether it has all entries of these kinds up to a txid that go there."""
-
-    def is_peer(self, instance: str) -> bool:
-        """Return whether the peer, present or last, is the instance of that name."""
 
 
 class DestinationLag(NamedTuple):
@@ -67,20 +56,19 @@ class AcknowledgementTracker:
         destinations: all destinations by name.
         sync_destinations: the names of those with SyncType sync.
         durable_txid: the last entry on stable storage.
-        now: the time at which that is so, in microseconds since some moment; it never goes back.
+        now: the current time of a monotonic clock, in microseconds.
         min_sync_destinations: MinSyncDestinations: the least number of destinations to wait for,
             whatever their age.
 
     Attributes:
-        settled_txid: the txid up to which everything is settled; it never goes back.
-        downgraded_destinations: the names of the destinations that are not waited for, for the time
-            being.
-        min_sync_destinations: see above.
+        settled_txid: the txid up to which everything is settled; it never decreases.
+        downgraded_destinations: the names of the destinations for which entries do not wait at the
+            moment.
     """
 
     def __init__(
         self,
-        destinations: Mapping[str, DestinationProgress],
+        destinations: Mapping[str, ReplicationSender],
         sync_destinations: frozenset[str],
         durable_txid: int,
         now: ElapsedMicroseconds,
@@ -92,16 +80,16 @@ class AcknowledgementTracker:
         self._sync_destinations = sync_destinations
         self._durable_txid = durable_txid
         self.min_sync_destinations: Final = min_sync_destinations
-        # The last entry of each group that counts as recorded together, and the time of its first.
+        # the last entry of each group that counts as recorded together, and the time of its first
         self._append_txids = [durable_txid]
         self._append_times_us = [now]
         self._time_grain_us = 0
         self.update_settled()
 
-    # Progress.
+    # progress
 
     def record_append(self, txid: int, now: ElapsedMicroseconds) -> None:
-        """Note the last entry that has been recorded; an occasional call is enough.
+        """Record the time of the last appended entry; an occasional call is enough.
 
         Args:
             txid: its number.
@@ -114,12 +102,12 @@ class AcknowledgementTracker:
             return
         self._append_txids.append(txid)
         self._append_times_us.append(now)
-        if len(self._append_txids) > _MAX_MOMENTS:
+        if len(self._append_txids) > _MAX_APPEND_TIMES:
             self._compact_times()
 
-    def advance_durable(self, durable: int) -> None:
-        """Note that everything up to an entry is on stable storage."""
-        self._durable_txid = max(self._durable_txid, durable)
+    def advance_durable(self, durable_txid: int) -> None:
+        """Record that everything up to an entry is on stable storage."""
+        self._durable_txid = max(self._durable_txid, durable_txid)
 
     def update_settled(self) -> bool:
         """Recompute `settled_txid`; to be called after acknowledgements and commits.
@@ -127,33 +115,38 @@ class AcknowledgementTracker:
         Returns:
             Whether it has advanced.
         """
-        ends = [self._destinations[name].settled_txid for name in self.awaited_destinations]
-        settled = min([self._durable_txid, *ends])
+        settled_txids = [
+            self._destinations[name].settled_txid for name in self.awaited_destinations
+        ]
+        settled = min([self._durable_txid, *settled_txids])
         if settled <= self.settled_txid:
             return False
         self.settled_txid = settled
         return True
 
-    def is_settled(self, last: int, kinds: Collection[EntryRoutingKey], source: str) -> bool:
-        """Return whether entries up to a txid are settled as far as their source asks.
+    def is_settled(self, last: int, routing_keys: Collection[EntryRoutingKey], source: str) -> bool:
+        """Return whether entries up to a txid are settled, so that their source can be told.
 
         Args:
             last: the txid.
-            kinds: each of the entries is of one of these.
-            source: name of the instance that they came from; it is not waited for.
+            routing_keys: each of the entries has one of these.
+            source: name of the instance that has sent them; they do not wait for it.
         """
         if last <= self.settled_txid:
             return True
         if last > self._durable_txid:
             return False
         destinations = (self._destinations[name] for name in self.awaited_destinations)
-        return all(one.is_peer(source) or one.has_entries(last, kinds) for one in destinations)
+        return all(
+            destination.is_peer(source) or destination.has_entries(last, routing_keys)
+            for destination in destinations
+        )
 
-    # The destinations that are waited for.
+    # the destinations for which entries wait
 
     @property
     def awaited_destinations(self) -> frozenset[str]:
-        """The names of the destinations that acknowledgements wait for."""
+        """The names of the destinations for which acknowledgements wait."""
         return self._sync_destinations - self.downgraded_destinations
 
     def downgrade(self, name: str) -> bool:
@@ -178,63 +171,71 @@ class AcknowledgementTracker:
             now: microseconds.
 
         Returns:
-            Their names. MinSyncDestinations may keep some from it: those that are least late.
+            Their names. MinSyncDestinations may exclude some: those that are least late.
         """
-        allowed = max(len(self.awaited_destinations) - self.min_sync_destinations, 0)
-        return [name for name in self.late_destinations(age, now)[:allowed] if self.downgrade(name)]
+        max_downgraded = max(len(self.awaited_destinations) - self.min_sync_destinations, 0)
+        return [
+            name
+            for name in self.late_destinations(age, now)[:max_downgraded]
+            if self.downgrade(name)
+        ]
 
     def late_destinations(self, age: int, now: ElapsedMicroseconds) -> list[str]:
-        """Return the destinations that are waited for and are late; the latest first.
+        """Return the late destinations for which entries wait; the latest first.
 
         Args:
             age: microseconds that are too long.
             now: microseconds since the Unix epoch.
         """
-        late = [
-            one
-            for one in self.destination_lags()
-            if now - one.since_us > age and self._is_awaited(one)
+        late_lags = [
+            lag
+            for lag in self.destination_lags()
+            if now - lag.since_us > age and self._is_awaited(lag)
         ]
-        return [one.destination for one in sorted(late, key=lambda one: one.since_us)]
+        return [lag.destination for lag in sorted(late_lags, key=lambda lag: lag.since_us)]
 
     def upgrade_recovered(self, age: int, now: ElapsedMicroseconds) -> list[str]:
-        """Upgrade the destinations that nothing has waited for as long as that.
+        """Upgrade the destinations that have no entry unacknowledged for a period or longer.
 
         Args:
-            age: microseconds.
+            age: the period, in microseconds.
             now: microseconds.
         """
-        late = {one.destination for one in self.destination_lags() if now - one.since_us >= age}
+        late = {lag.destination for lag in self.destination_lags() if now - lag.since_us >= age}
         return [name for name in sorted(self.downgraded_destinations - late) if self.upgrade(name)]
 
-    def _is_awaited(self, waiting: DestinationLag) -> bool:
-        return waiting.destination in self.awaited_destinations
+    def _is_awaited(self, lag: DestinationLag) -> bool:
+        return lag.destination in self.awaited_destinations
 
     def destination_lags(self) -> list[DestinationLag]:
-        """Return the unacknowledged point of each destination, whether it is waited for or not."""
-        waiting = []
+        """Return the unacknowledged point of each destination, whether entries wait for it or not.
+
+        Destinations that have acknowledged everything are left out.
+        """
+        lags = []
         for name, destination in self._destinations.items():
             settled_txid = destination.settled_txid
-            place = bisect_right(self._append_txids, settled_txid)
-            if place < len(self._append_txids):
-                waiting.append(DestinationLag(name, settled_txid, self._append_times_us[place]))
-        return waiting
+            position = bisect_right(self._append_txids, settled_txid)
+            if position < len(self._append_txids):
+                lags.append(DestinationLag(name, settled_txid, self._append_times_us[position]))
+        return lags
 
     def _compact_times(self) -> None:
-        """Forget the times of entries that all destinations have; coarsen the others.
+        """Drop the times of entries that all destinations have; coarsen the others.
 
         The grain is the maximum error of the times that remain.
         """
-        done = min(
-            (one.settled_txid for one in self._destinations.values()), default=self._durable_txid
+        common_txid = min(
+            (destination.settled_txid for destination in self._destinations.values()),
+            default=self._durable_txid,
         )
-        place = max(bisect_right(self._append_txids, done) - 1, 0)
-        del self._append_txids[:place]
-        del self._append_times_us[:place]
+        position = max(bisect_right(self._append_txids, common_txid) - 1, 0)
+        del self._append_txids[:position]
+        del self._append_times_us[:position]
         self._time_grain_us = 0
-        if len(self._append_txids) > _MAX_MOMENTS // 2:
+        if len(self._append_txids) > _MAX_APPEND_TIMES // 2:
             self._time_grain_us = (self._append_times_us[-1] - self._append_times_us[0]) // (
-                _MAX_MOMENTS // 4
+                _MAX_APPEND_TIMES // 4
             )
             self._append_times_us = self._append_times_us[::2]
             self._append_txids = [*self._append_txids[1:-1:2], self._append_txids[-1]]

@@ -104,11 +104,11 @@ class BatchColumns(NamedTuple):
     data: Sequence[bytes]
 
     def properties_of(self, position: int) -> SharedProperties:
-        """Return the name of one entry."""
+        """Return the shared properties of one entry."""
         return self.properties[self.property_indexes[position]]
 
     def used_properties(self) -> dict[int, SharedProperties]:
-        """Return the names that occur, by number, in the order of their first entries."""
+        """Return the properties that occur, by index, in the order of their first entries."""
         property_indexes = self.property_indexes
         if isinstance(property_indexes, ConstantColumn):
             return {property_indexes.value: self.properties[property_indexes.value]}
@@ -118,11 +118,11 @@ class BatchColumns(NamedTuple):
         """Return the entries as content for a journal.
 
         Args:
-            source: the hash of the instance that they came from.
+            source: the hash of the name of the instance that has sent them.
         """
         used = self.used_properties()
         extras: FieldColumn = next(iter(used.values())).extras_length
-        if any(name.extras_length != extras for name in used.values()):
+        if any(properties.extras_length != extras for properties in used.values()):
             extras = [used[number].extras_length for number in self.property_indexes]
         return EntryColumns(
             field_of(self.property_indexes),
@@ -142,19 +142,21 @@ class BatchColumns(NamedTuple):
         """Return some of the entries."""
         if len(positions) == len(self.data):
             return self
-        names, *columns, data = self
-        chosen = [pick_values(column, positions) for column in columns]
-        return BatchColumns._make((names, *chosen, [data[position] for position in positions]))
+        properties, *columns, data = self
+        selected = [pick_values(column, positions) for column in columns]
+        return BatchColumns._make(
+            (properties, *selected, [data[position] for position in positions])
+        )
 
 
 class ReplicationBatch(NamedTuple):
-    """A part of a source's log, as far as it goes to one destination; as received there.
+    """The entries of a part of a source's log that are sent to one destination; as received there.
 
     Attributes:
         after: the txid before its first.
-        upto: its last txid; txids up to there without an entry do not go there.
+        upto: its last txid; txids up to there without an entry are not sent there.
         columns: the entries; None if there are none.
-        is_late: it had been skipped (see `arrears`), and does not follow on the batch before.
+        is_late: it had been skipped (see `SkippedEntries`), and does not follow the batch before.
     """
 
     after: int
@@ -174,7 +176,7 @@ class ReplicationBatch(NamedTuple):
 
 
 class PackedBatch(NamedTuple):
-    """A `ReplicationBatch` as it is sent; entries are not handled one by one.
+    """A `ReplicationBatch` as it is sent; entries are not processed one by one.
 
     Attributes:
         after: see `ReplicationBatch`.
@@ -233,8 +235,8 @@ def compact_column(values: Sequence[int]) -> EntryColumn:
 def rows(keys: Iterable[object]) -> Iterator[tuple[int, int]]:
     """Yield the start and the end of each range of equal keys."""
     start = 0
-    for _, alike in groupby(keys):
-        end = start + sum(1 for _ in alike)
+    for _, group in groupby(keys):
+        end = start + sum(1 for _ in group)
         yield start, end
         start = end
 
@@ -249,7 +251,7 @@ def by_value(column: EntryColumn) -> Iterator[tuple[int, Sequence[int]]]:
     if isinstance(column, ConstantColumn):
         yield column.value, range(len(column))
         return
-    places: dict[int, list[int]] = {}
+    positions_by_value: dict[int, list[int]] = {}
     for position, value in enumerate(column):
-        places.setdefault(value, []).append(position)
-    yield from places.items()
+        positions_by_value.setdefault(value, []).append(position)
+    yield from positions_by_value.items()

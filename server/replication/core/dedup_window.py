@@ -2,9 +2,9 @@
 
 A message is identified by its bookmark: the identity of its publisher, and a sequence number. An
 instance keeps the highest number of each identity, as for its own publishers, and here the *gaps*
-below it: numbers that have not come. A message from another instance is new if its number is above
-the highest, or in a gap: publishers move from one instance to another, and the messages that one
-instance has missed come when the instances connect again.
+below it: numbers that have not arrived. A message from another instance is new if its number is
+above the highest, or in a gap: publishers move from one instance to another, and the messages that
+one instance has missed arrive when the instances connect again.
 
 Gaps are bounded. All numbers in a forgotten gap count as received.
 """
@@ -43,12 +43,12 @@ class DedupWindow:
     Args:
         highest_sequence: returns the highest number of an identity, 0 for none. The journal keeps
             them (`Journal.last_sequence`).
-        max_gaps_per_publisher: gaps of one identity that are remembered.
-        max_gaps: gaps that are remembered in all.
+        max_gaps_per_publisher: the maximum number of stored gaps of one identity.
+        max_gaps: the maximum number of all stored gaps.
 
     Attributes:
-        highest_sequence: see above.
-        forgotten_gap_count: gaps that have been forgotten, ever: messages in them will not be
+        highest_sequence: see above; may be replaced.
+        forgotten_gap_count: total of gaps that have been forgotten: messages in them will not be
             accepted.
     """
 
@@ -69,7 +69,7 @@ class DedupWindow:
         """Return the positions of the new numbers of an identity; of equal ones the first."""
         highest = self.highest_sequence(client)
         gaps = self._gaps.get(client)
-        if isinstance(sequences, range) or len(sequences) == 1 or _ascend(sequences):
+        if isinstance(sequences, range) or len(sequences) == 1 or _is_ascending(sequences):
             if sequences[0] > highest:
                 return range(len(sequences))
             if gaps is None and sequences[-1] <= highest:
@@ -84,31 +84,31 @@ class DedupWindow:
                 new.append(position)
         return new
 
-    def record_sequences(self, client: int, before: int, sequences: Sequence[int]) -> None:
-        """Note messages that have been recorded, from any sender.
+    def record_sequences(self, client: int, highest: int, sequences: Sequence[int]) -> None:
+        """Record the numbers of messages that have been recorded, from any sender.
 
         Args:
             client: the identity.
-            before: its highest number before that.
+            highest: its highest number before these.
             sequences: the numbers.
         """
-        is_run = isinstance(sequences, range)
-        if is_run and sequences[0] == before + 1:
+        is_range = isinstance(sequences, range)
+        if is_range and sequences[0] == highest + 1:
             return
         gaps = self._gaps.get(client)
         if gaps is None:
             gaps = Ranges()
         count = len(gaps)
-        for sequence in sequences[:1] if is_run else sequences:
-            if sequence > before + 1:
-                gaps.add(before + 1, sequence - 1)
-            elif sequence <= before:
-                gaps.remove(sequence, sequences[-1] if is_run else sequence)
-            before = max(before, sequence)
+        for sequence in sequences[:1] if is_range else sequences:
+            if sequence > highest + 1:
+                gaps.add(highest + 1, sequence - 1)
+            elif sequence <= highest:
+                gaps.remove(sequence, sequences[-1] if is_range else sequence)
+            highest = max(highest, sequence)
         self._store_gaps(client, gaps, count)
 
     def _store_gaps(self, client: int, gaps: Ranges, count: int) -> None:
-        """Remember the gaps of an identity, which were `count`, within limits."""
+        """Store the gaps of an identity, which were `count`, within limits."""
         self._gaps.pop(client, None)
         if gaps:
             self._gaps[client] = gaps  # behind all others: the longest untouched are in front
@@ -124,28 +124,28 @@ class DedupWindow:
             if not self._gaps[oldest]:
                 del self._gaps[oldest]
 
-    def restore(self, had: Iterable[PublisherWindow]) -> None:
+    def restore(self, windows: Iterable[PublisherWindow]) -> None:
         """Restore gaps that have been stored and still exist."""
-        for client, _, pairs in had:
+        for client, _, pairs in windows:
             if pairs:
                 self._store_gaps(client, Ranges(pairs), 0)
 
     def missing_ranges(self, client: int, first: int, last: int) -> list[tuple[int, int]]:
         """Return the ranges of an identity's numbers, from `first` to `last`, that are missing."""
         highest = self.highest_sequence(client)
-        lacking = [
+        missing = [
             (max(first, start), min(last, end))
             for start, end in self._gaps.get(client, ())
             if start <= last and end >= first
         ]
-        return [*lacking, (max(first, highest + 1), last)] if last > highest else lacking
+        return [*missing, (max(first, highest + 1), last)] if last > highest else missing
 
     def received_ranges(self, client: int, first: int, last: int) -> list[tuple[int, int]]:
         """Return the ranges of an identity's numbers, from `first` to `last`, that are here."""
-        there = Ranges([(first, last)])
+        received = Ranges([(first, last)])
         for gap in self.missing_ranges(client, first, last):
-            there.remove(*gap)
-        return [*there]
+            received.remove(*gap)
+        return [*received]
 
     def gaps(self, client: int) -> Sequence[tuple[int, int]]:
         """Return the gaps of an identity."""
@@ -154,24 +154,24 @@ class DedupWindow:
 
     def publisher_windows(self, highest: Mapping[int, int]) -> Iterator[PublisherWindow]:
         """Yield a `PublisherWindow` for each identity of a table."""
-        for client, number in highest.items():
-            yield PublisherWindow(client, number, self.gaps(client))
+        for client, sequence in highest.items():
+            yield PublisherWindow(client, sequence, self.gaps(client))
 
 
-def _ascend(sequences: Sequence[int]) -> bool:
+def _is_ascending(sequences: Sequence[int]) -> bool:
     return all(map(lt, sequences, islice(sequences, 1, None)))
 
 
-def make_peer_dedup_window(had: Iterable[PublisherWindow]) -> DedupWindow:
+def make_peer_dedup_window(windows: Iterable[PublisherWindow]) -> DedupWindow:
     """Return the messages that another instance has, from its `DedupState`."""
-    table: dict[int, int] = {}
-    gaps = []
-    for one in had:
-        table[one.client] = one.highest
-        gaps.append(one)
-    known = DedupWindow(lambda client: table.get(client, 0))
-    known.restore(gaps)
-    return known
+    highest_sequences: dict[int, int] = {}
+    windows_with_gaps = []
+    for window in windows:
+        highest_sequences[window.client] = window.highest
+        windows_with_gaps.append(window)
+    dedup_window = DedupWindow(lambda client: highest_sequences.get(client, 0))
+    dedup_window.restore(windows_with_gaps)
+    return dedup_window
 
 
 def is_identity_made_by(instance: str, client: int, source_txid: int) -> bool:

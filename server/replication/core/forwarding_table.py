@@ -1,4 +1,4 @@
-"""Entries of the log as they are sent: topic and origin decide which go, not the entry."""
+"""Entries of the log as they are sent: topic and origin decide which are sent, not the entry."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from server.storage.journal import JournalOrigin, JournalTopic, RawEntryRange
     from server.storage.journal.format.records import FileDefinitions
 
-_STAYS, _IS_OURS, _IS_PASSED_ON = range(3)
+_NOT_SENT, _PUBLISHED_HERE, _FORWARDED = range(3)
 _BITS: Final = 32
 _LOWER: Final = (1 << _BITS) - 1
 
@@ -21,13 +21,9 @@ class ForwardingTable(dict[int, int]):
     """Routing of entries by topic and origin, in the form that `pack` reads.
 
     Args:
-        definitions: the topics and origins that the numbers stand for.
-        route: decides which entries go.
-        sends_all: all entries go: they have been selected before.
-
-    Attributes:
-        definitions: see above.
-        sends_all: see above.
+        definitions: the topics and origins that the numbers refer to.
+        route: decides which entries are sent.
+        sends_all: whether all entries are sent: they have been selected before.
     """
 
     __slots__ = ("_route", "definitions", "sends_all")
@@ -40,10 +36,10 @@ class ForwardingTable(dict[int, int]):
 
     def __missing__(self, number: int) -> int:
         topic, origin = self.topic_and_origin(number)
-        goes = self.sends_all or self._route.filters_for(topic, origin.path) is not None
-        answer = _STAYS if not goes else _IS_PASSED_ON if origin.path else _IS_OURS
-        self[number] = answer
-        return answer
+        is_sent = self.sends_all or self._route.filters_for(topic, origin.path) is not None
+        decision = _NOT_SENT if not is_sent else _FORWARDED if origin.path else _PUBLISHED_HERE
+        self[number] = decision
+        return decision
 
     def topic_and_origin(self, number: int) -> tuple[JournalTopic, JournalOrigin]:
         """Return the topic and origin of a key."""
@@ -51,21 +47,21 @@ class ForwardingTable(dict[int, int]):
 
 
 def pack_passage(
-    after: int, upto: int, passage: RawEntryRange, ways: ForwardingTable, now: int
+    after_txid: int, last_txid: int, passage: RawEntryRange, table: ForwardingTable, now: int
 ) -> PackedBatch:
-    """Return the entries of a passage that go, ready to be sent.
+    """Return the entries of a passage that the table selects, packed to be sent.
 
     Args:
-        after: the txid before its first.
-        upto: the txid up to which the log has been read.
+        after_txid: the txid before its first.
+        last_txid: the txid up to which the log has been read.
         passage: the entries.
-        ways: which of them go.
+        table: decides which of them are sent.
         now: microseconds since the Unix epoch.
     """
-    count, numbers, columns, pieces = pack(passage.records, ways, now)
+    count, numbers, columns, body_ranges = pack(passage.records, table, now)
     bodies = passage.bodies
-    if pieces != [(0, len(bodies))]:  # do not retain skipped bodies until the others are sent
+    if body_ranges != [(0, len(bodies))]:  # do not retain skipped bodies until the others are sent
         view = memoryview(bodies)
-        bodies = b"".join([view[start:end] for start, end in pieces])
-    names = [ways.topic_and_origin(number) for number in numbers]
-    return PackedBatch(after, upto, count, names, columns, bodies)
+        bodies = b"".join([view[start:end] for start, end in body_ranges])
+    names = [table.topic_and_origin(number) for number in numbers]
+    return PackedBatch(after_txid, last_txid, count, names, columns, bodies)

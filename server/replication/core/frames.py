@@ -46,7 +46,7 @@ VERSION: Final = 3
 MAX_FRAME_SIZE_BEFORE_HELLO: Final = 1 << 20
 """Maximum bytes of a frame before the peer has sent its hello."""
 
-_MAX_INFLATED: Final = 16
+_MAX_INFLATION: Final = 16
 """Factor by which a decompressed hello may exceed that: it describes thousands of topics."""
 
 MAX_FRAME_SIZE: Final = 1 << 30
@@ -62,14 +62,14 @@ _COLUMNS: Final = 11
 _MAX_ENTRIES: Final = 65_536  # of a batch: a column of few bytes can claim very many entries
 _COMPRESSED: Final = 1
 _MIN_COMPRESSED: Final = 1024
-_SAME, _CONSECUTIVE = range(2)
-_EACH: Final[dict[int, np.dtype[Any]]] = {
+_CONSTANT, _CONSECUTIVE = range(2)
+_ITEM_TYPES: Final[dict[int, np.dtype[Any]]] = {
     2: np.dtype("<u1"),
     3: np.dtype("<u4"),
     4: np.dtype("<u8"),
 }
-_LARGEST: Final = (1 << 64) - 1
-_MAX_KEPT_LENGTH: Final = 1000
+_MAX_UINT64: Final = (1 << 64) - 1
+_MAX_CACHED_LENGTH: Final = 1000
 """Maximum bytes of topics and origins that are cached in their decoded forms."""
 
 _packed_topic: Final = lru_cache(maxsize=1024)(pack_topic)
@@ -80,6 +80,10 @@ _origin_of: Final = lru_cache(maxsize=1024)(unpack_origin)
 
 class ReplicationFrameError(Exception):
     """The bytes received are no frame of this protocol; the text gives the reason."""
+
+
+class ReplicationProtocolError(Exception):
+    """The peer violates the protocol; the link is to be closed. The text gives the violation."""
 
 
 class Hello(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
@@ -124,7 +128,7 @@ class HelloRefusal(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_
 
 
 class HeartbeatFrame(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """A heartbeat: the other end is still there."""
+    """A heartbeat: the other end is alive."""
 
 
 class PositionRequest(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
@@ -136,7 +140,7 @@ class PositionRequest(msgspec.Struct, frozen=True, array_like=True, forbid_unkno
         first: the first txid in its log.
         last: the last txid in its log.
         client: the name of this direction of the link in the logs of both ends.
-        ack_interval: the interval at which it wants `stored` acknowledged, in microseconds.
+        ack_interval: the interval at which it requests acks, in microseconds.
     """
 
     stream: str
@@ -153,7 +157,7 @@ class Ack(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=Tr
         stored: everything up to this is on stable storage, or was not for this destination.
         lanes: the lanes that are not settled up to `stored`, each with the txid up to which it is.
             Settled means on stable storage, too, at the instances that acknowledge to the
-            destination. See `lanes`.
+            destination. See ack_order.py.
     """
 
     stored: int
@@ -166,7 +170,7 @@ class Ack(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=Tr
 
 
 class SkippedRanges(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """All entries that a source has skipped, because they could not be read; see `arrears`.
+    """All entries that a source has skipped, because they could not be read; see `SkippedEntries`.
 
     Attributes:
         ranges: the first and the last txid of each range.
@@ -184,10 +188,10 @@ class PositionResponse(msgspec.Struct, frozen=True, array_like=True, forbid_unkn
     """The position from which a source is to resume.
 
     Attributes:
-        after: the txid behind which it goes on; None if the destination does not know the stream:
+        after: the txid behind which it continues; None if the destination does not know the stream:
             the messages that it has follow, in frames of `DedupState`.
         ack: the destination's progress up to there.
-        owed: the entries that it has been told that it is owed.
+        owed: the entries that the source has skipped, from its last `SkippedRanges`.
     """
 
     after: int | None
@@ -199,11 +203,11 @@ class DedupState(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fi
     """The messages that a destination has, of some of the publishers.
 
     Attributes:
-        had: see `known`.
+        windows: see `PublisherWindow`.
         is_last: no more such frames follow.
     """
 
-    had: list[PublisherWindow]
+    windows: list[PublisherWindow]
     is_last: bool
 
 
@@ -335,20 +339,20 @@ class ReplicationFrameReader:
             )
         if flags:
             payload = _inflate(
-                payload, max(self.max_frame_size, _MAX_INFLATED * MAX_FRAME_SIZE_BEFORE_HELLO)
+                payload, max(self.max_frame_size, _MAX_INFLATION * MAX_FRAME_SIZE_BEFORE_HELLO)
             )
         return _decode(number, payload)
 
 
-def _inflate(payload: bytes, most: int) -> bytes:
+def _inflate(payload: bytes, max_size: int) -> bytes:
     inflater = zlib.decompressobj()
     try:
-        data = inflater.decompress(payload, most)
+        data = inflater.decompress(payload, max_size)
     except zlib.error as problem:
         raise ReplicationFrameError(f"a frame that cannot be decompressed: {problem}") from problem
     if not inflater.eof or inflater.unused_data:
         raise ReplicationFrameError(
-            f"a compressed frame that is cut off, or longer than {most} bytes"
+            f"a compressed frame that is cut off, or longer than {max_size} bytes"
         )
     return data
 
@@ -398,7 +402,7 @@ def _pack_batch(batch: PackedBatch) -> list[bytes]:
 
 def _unpack_batch(payload: bytes, *, is_late: bool) -> ReplicationBatch:
     reader = _PayloadReader(payload)
-    after, upto, count, names = reader.unpack(_BATCH)
+    after, upto, count, name_count = reader.unpack(_BATCH)
     if upto < after:
         raise ReplicationFrameError(f"a batch from {after} to {upto}")
     if count > _MAX_ENTRIES:
@@ -407,17 +411,17 @@ def _unpack_batch(payload: bytes, *, is_late: bool) -> ReplicationBatch:
         )
     entries: BatchColumns | None = None
     if count:
-        named = [_unpack_name(reader) for _ in range(names)]
+        topics_and_origins = [_unpack_name(reader) for _ in range(name_count)]
         columns = [reader.read_column(count) for _ in range(_COLUMNS)]
-        entries = _columns_of(named, columns, reader.read_pieces(columns[-2]))
+        entries = _columns_of(topics_and_origins, columns, reader.read_pieces(columns[-2]))
     reader.expect_end()
     return ReplicationBatch(after, upto, entries, is_late)
 
 
 def _unpack_name(reader: _PayloadReader) -> tuple[JournalTopic, JournalOrigin]:
     topic_length, origin_length = reader.unpack(_NAME)
-    read_topic = _topic_of if topic_length <= _MAX_KEPT_LENGTH else unpack_topic
-    read_origin = _origin_of if origin_length <= _MAX_KEPT_LENGTH else unpack_origin
+    read_topic = _topic_of if topic_length <= _MAX_CACHED_LENGTH else unpack_topic
+    read_origin = _origin_of if origin_length <= _MAX_CACHED_LENGTH else unpack_origin
     topic = read_topic(reader.read_bytes(topic_length))
     origin = read_origin(reader.read_bytes(origin_length))
     if topic is None or origin is None:
@@ -426,25 +430,30 @@ def _unpack_name(reader: _PayloadReader) -> tuple[JournalTopic, JournalOrigin]:
 
 
 def _columns_of(
-    named: Sequence[tuple[JournalTopic, JournalOrigin]],
+    names_by_number: Sequence[tuple[JournalTopic, JournalOrigin]],
     columns: Sequence[EntryColumn],
     data: Sequence[bytes],
 ) -> BatchColumns:
     """Return the entries of a batch, each with its name: topic, origin, and length of extras."""
     numbers, txids, clients, sequences, source_txids = columns[:5]
     kinds, sow_keys, expirations, extras, lengths, checksums = columns[5:]
-    if max(numbers) >= len(named):
-        raise ReplicationFrameError(f"an entry of name {max(numbers)} of {len(named)}")
+    if max(numbers) >= len(names_by_number):
+        raise ReplicationFrameError(f"an entry of name {max(numbers)} of {len(names_by_number)}")
     if isinstance(extras, ConstantColumn):
-        names = [SharedProperties(*one, extras.value) for one in named]
+        names = [
+            SharedProperties(*topic_and_origin, extras.value)
+            for topic_and_origin in names_by_number
+        ]
     else:
         table: dict[tuple[int, int], int] = {}
         pairs = zip(numbers, extras, strict=True)
         numbers = compact_column([table.setdefault(pair, len(table)) for pair in pairs])
-        names = [SharedProperties(*named[number], length) for number, length in table]
+        names = [SharedProperties(*names_by_number[number], length) for number, length in table]
     if any(map(lt, lengths, extras)):
-        length, most = next(pair for pair in zip(lengths, extras, strict=True) if lt(*pair))
-        raise ReplicationFrameError(f"a body of {length} bytes with extras of {most}")
+        length, extras_length = next(
+            pair for pair in zip(lengths, extras, strict=True) if lt(*pair)
+        )
+        raise ReplicationFrameError(f"a body of {length} bytes with extras of {extras_length}")
     return BatchColumns(
         names,
         numbers,
@@ -476,15 +485,15 @@ class _PayloadReader:
 
     def read_column(self, count: int) -> EntryColumn:
         (form,) = self.unpack(_FORM)
-        if form in _EACH:
-            kind = _EACH[form]
+        if form in _ITEM_TYPES:
+            kind = _ITEM_TYPES[form]
             start = self._advance(kind.itemsize * count)
             numbers: list[int] = np.frombuffer(self._payload, kind, count, start).tolist()
             return numbers
         (value,) = self.unpack(_VALUE)
-        if form == _SAME:
+        if form == _CONSTANT:
             return ConstantColumn(value, count)
-        if form == _CONSECUTIVE and value + count - 1 <= _LARGEST:
+        if form == _CONSECUTIVE and value + count - 1 <= _MAX_UINT64:
             return range(value, value + count)
         raise ReplicationFrameError(f"a column of the form {form}")
 

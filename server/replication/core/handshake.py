@@ -12,61 +12,61 @@ from enum import Enum
 from typing import NamedTuple
 
 from server.replication.core.frames import Hello
-from server.replication.core.sender import PeerInstance
+from server.replication.core.peer_instance import PeerInstance
 
 
-def refusal(ours: Hello, theirs: Hello, others: Iterable[Hello] = ()) -> str | None:
-    """Return why an instance is not to be replicated with; None if there is no reason.
+def refusal(own: Hello, peer: Hello, others: Iterable[Hello] = ()) -> str | None:
+    """Return why this instance must not replicate with another one; None if it may.
 
     Args:
-        ours: the hello of this instance.
-        theirs: the hello of the other one.
-        others: the hellos of the instances that this one has links with.
+        own: the hello of this instance.
+        peer: the hello of the other one.
+        others: the hellos of the instances with which this one has links.
     """
-    if theirs.version != ours.version:
+    if peer.version != own.version:
         return (
-            f"{theirs.instance} speaks version {theirs.version} of the replication protocol, "
-            f"and {ours.instance} speaks version {ours.version}: one of them has to be upgraded"
+            f"{peer.instance} speaks version {peer.version} of the replication protocol, "
+            f"and {own.instance} speaks version {own.version}: one of them has to be upgraded"
         )
-    if not theirs.instance:
+    if not peer.instance:
         return "an instance that replicates must have a Name: give it one"
-    if theirs.instance == ours.instance:
-        if theirs.nonce == ours.nonce:
+    if peer.instance == own.instance:
+        if peer.nonce == own.nonce:
             return (
-                f"{ours.instance} is connected to itself: an InetAddr of a Destination is its own; "
+                f"{own.instance} is connected to itself: an InetAddr of a Destination is its own; "
                 "give the one of the other instance"
             )
-        return f"both instances are called {ours.instance}: each must have a Name of its own"
+        return f"both instances are called {own.instance}: each must have a Name of its own"
     for other in others:
-        if other.instance == theirs.instance and other.log != theirs.log:
+        if other.instance == peer.instance and other.log != peer.log:
             return (
-                f"another instance that is called {theirs.instance} is connected to "
-                f"{ours.instance}: each must have a Name of its own"
+                f"another instance that is called {peer.instance} is connected to "
+                f"{own.instance}: each must have a Name of its own"
             )
-    if not (ours.sends and theirs.takes) and not (theirs.sends and ours.takes):
+    if not (own.sends and peer.takes) and not (peer.sends and own.takes):
         return (
-            f"neither {ours.instance} nor {theirs.instance} replicates to the other: one needs a "
+            f"neither {own.instance} nor {peer.instance} replicates to the other: one needs a "
             "Destination for the other, and that a transport of type amps-replication"
         )
     return None
 
 
-def group_refusal(ours: Hello, theirs: Hello, group: str) -> str | None:
+def group_refusal(own: Hello, peer: Hello, group: str) -> str | None:
     """Return why an instance is not that of a destination; None if it is.
 
     Source: AMPS User Guide, Configuring Replication: the group of a destination must be that of the
     instance there.
 
     Args:
-        ours: the hello of this instance.
-        theirs: the hello of the instance that the destination's address led to.
+        own: the hello of this instance.
+        peer: the hello of the instance at the destination's address.
         group: the destination's Group.
     """
-    if theirs.group == group:
+    if peer.group == group:
         return None
     return (
-        f"{theirs.instance} is of the group {theirs.group}, and the destination of "
-        f"{ours.instance} has the group {group}: correct the Group or the InetAddr of the "
+        f"{peer.instance} is of the group {peer.group}, and the destination of "
+        f"{own.instance} has the group {group}: correct the Group or the InetAddr of the "
         "Destination, or the Group of the instance"
     )
 
@@ -98,7 +98,7 @@ class ConnectionChoice(Enum):
 
 
 def choose_connection(
-    ours: str, theirs: str, old: PeerConnection, new: PeerConnection
+    own: str, peer: str, old: PeerConnection, new: PeerConnection
 ) -> ConnectionChoice:
     """Return which of two connections between two instances stay; both compute the same.
 
@@ -107,8 +107,8 @@ def choose_connection(
     instance with the lower name. An instance that makes another connection has lost the one before.
 
     Args:
-        ours: name of this instance.
-        theirs: name of the other one.
+        own: name of this instance.
+        peer: name of the other one.
         old: the existing connection.
         new: the connection just made.
     """
@@ -118,4 +118,4 @@ def choose_connection(
         return ConnectionChoice.NEW if new.is_bidirectional else ConnectionChoice.OLD
     if not new.is_bidirectional:
         return ConnectionChoice.BOTH
-    return ConnectionChoice.NEW if new.is_outgoing == (ours < theirs) else ConnectionChoice.OLD
+    return ConnectionChoice.NEW if new.is_outgoing == (own < peer) else ConnectionChoice.OLD

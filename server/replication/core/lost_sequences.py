@@ -1,12 +1,12 @@
 """Entries that a source has skipped for good: the sequence numbers that a destination lacks now.
 
-Their publishers may still keep these messages, and connect to the destination next. So before later
-messages are recorded there, it is recorded that these are missing.
+Their publishers may still keep these messages, and connect to the destination next. So before the
+destination records later messages, it records that these are missing.
 
 The source knows the numbers of entries with damaged bodies, and sends them. Where the record is
 damaged, too, a publisher's next message shows the loss: it skips numbers. A publisher may have
 reasons of its own to skip some. So more numbers are reported than are lost, rather than fewer; but
-at each end of a skipped range, no more than there are entries of which nothing is known.
+at each end of a skipped range, no more than the number of entries of which nothing is known.
 """
 
 from __future__ import annotations
@@ -34,16 +34,17 @@ class LostSequences:
 
     Args:
         dedup_window: the messages that this instance has of each publisher.
-        owed: the entries that the source had skipped in an earlier run; nothing is known of them.
+        skipped: the entries that the source had skipped in an earlier run; nothing is known of
+            them.
     """
 
-    def __init__(self, dedup_window: DedupWindow, owed: Sequence[tuple[int, int]] = ()) -> None:
+    def __init__(self, dedup_window: DedupWindow, skipped: Sequence[tuple[int, int]] = ()) -> None:
         self._dedup_window: Final = dedup_window
         self._pending_ranges: list[tuple[int, int, int]] = []
         self._unknown_count = 0
         self._last_unknown_txid = 0  # the txid of the last one that may be unknown
         self._seen_clients = set[int]()  # publishers with a message behind that
-        self.add_skipped((), owed, sum(last - first + 1 for first, last in owed))
+        self.add_skipped((), skipped, sum(last - first + 1 for first, last in skipped))
 
     def add_skipped(
         self,
@@ -64,28 +65,28 @@ class LostSequences:
             self._last_unknown_txid = ranges[-1][1] if ranges else 0
             self._seen_clients.clear()
 
-    def detect_gaps(self, run: BatchColumns, source: str) -> None:
+    def detect_gaps(self, entries: BatchColumns, source: str) -> None:
         """Detect skipped numbers in entries that are about to be recorded.
 
         Args:
-            run: the entries, in the order of the source's log.
+            entries: the entries, in the order of the source's log.
             source: the name of the source.
         """
         if not self._unknown_count:
             return
-        for client, places in by_client(run.clients):
-            path = hops(run.properties_of(places[0]).origin.path)
+        for client, positions in by_client(entries.clients):
+            path = hops(entries.properties_of(positions[0]).origin.path)
             publisher = path[0].name if path else source
             if client in self._seen_clients or is_identity_made_by(
-                publisher, client, run.source_txids[places[0]]
+                publisher, client, entries.source_txids[positions[0]]
             ):
                 continue
-            before = self._dedup_window.highest_sequence(client)
-            for place in places:
-                if run.sequences[place] > before + 1:
-                    self._add_gap(client, before + 1, run.sequences[place] - 1)
-                before = max(before, run.sequences[place])
-                if run.txids[place] > self._last_unknown_txid:
+            highest = self._dedup_window.highest_sequence(client)
+            for position in positions:
+                if entries.sequences[position] > highest + 1:
+                    self._add_gap(client, highest + 1, entries.sequences[position] - 1)
+                highest = max(highest, entries.sequences[position])
+                if entries.txids[position] > self._last_unknown_txid:
                     self._mark_seen(client)
                     break
 
@@ -102,25 +103,25 @@ class LostSequences:
             self._pending_ranges.append((client, first, first + self._unknown_count - 1))
             self._pending_ranges.append((client, last - self._unknown_count + 1, last))
 
-    def record_pending(self, tell: OnLostSequences) -> bool:
-        """Pass on all pending numbers; return whether all have been recorded."""
+    def record_pending(self, record: OnLostSequences) -> bool:
+        """Record all pending numbers; return whether all have been recorded."""
         while self._pending_ranges:
             client, first, last = self._pending_ranges[-1]
-            if not tell(client, [(first, last)]):
+            if not record(client, [(first, last)]):
                 return False
             self._pending_ranges.pop()
         return True
 
 
-def mark_of(run: EntryBatch) -> tuple[int, int] | None:
+def bookmark_of_entry(batch: EntryBatch) -> tuple[int, int] | None:
     """Return the publisher's identity and number of an entry of this log; None if it has none.
 
     Args:
-        run: the entry, alone.
+        batch: the entry, alone.
     """
-    row, path = run.rows[0], hops(run.origin.path)
+    row, path = batch.rows[0], hops(batch.origin.path)
     client, number = row[CLIENT], row[SEQUENCE]
-    made = (
+    is_server_made = (
         is_identity_made_by(path[0].name, client, row[SOURCE_TXID]) if path else number == row[TXID]
     )
-    return None if made else (client, number)
+    return None if is_server_made else (client, number)

@@ -6,24 +6,24 @@ compared: the reports of an instance are numbered, and a report travels with its
 instance that holds it measures. An instance that is restarted begins with 1; as soon as a neighbour
 sends the number of a report of an earlier run, the instance continues behind that number.
 
-Neighbours send each other the numbers of the reports that they have, and ask for those that are
+Neighbours send each other the numbers of the reports that they have, and request those that are
 newer than theirs.
 
-    Have   name, run and number of each report
-    Want   names of the reports to be sent
-    Told   age and report, of each
+    _ReportOffer      name, run and number of each report
+    _ReportRequest    names of the reports to be sent
+    _ReportTransfer   age and report, of each
 
 So each instance receives a report about once, whether the instances form a chain, a ring, or a full
-mesh; a lost report is asked for again. The more instances there are, the less often each makes a
-report: there are `_RATE` new ones a second in all.
+mesh; a lost report is requested again. The more instances there are, the less often each makes a
+report: there are `_REPORTS_PER_SECOND` new ones a second in all.
 
 An instance is reachable if a chain of links leads to it, each of which is reported by the instance
 at its nearer end; other reports of it do not count. So an instance that is down, or behind one that
 is, shows as unreachable without a timeout for its reports. The last report of it is kept for a day.
 
-For integrators: call `renew` when `is_due`, then send `have` to all neighbours; pass messages of a
-neighbour to `receive`, and send back the messages that it returns. About once a second, call
-`forget`.
+For integrators: call `replace_own_report` when `is_report_due`, then send `make_offers` to all
+neighbours; pass messages of a neighbour to `receive_message`, and send back the messages that it
+returns. About once a second, call `remove_expired`.
 """
 
 from __future__ import annotations
@@ -44,17 +44,17 @@ MAX_LINKS: Final = 256
 MAX_REPORT_TEXT_LENGTH: Final = 255
 """Characters of a text in a report."""
 REPORT_LIFETIME_US: Final = 86_400_000_000
-"""Microseconds for which a report is kept that no other one replaces."""
+"""Microseconds for which a report is kept if no other one replaces it."""
 
-_RATE: Final = 10
+_REPORTS_PER_SECOND: Final = 10
 """New reports a second in the whole mesh."""
 _SECOND: Final = 1_000_000
 _MILLISECOND: Final = 1_000
-_ASK_AGAIN: Final = 3 * _SECOND
-_MAX_IN_REPORT: Final = 32_768
-_MAX_IN_WORD: Final = 48_000
-_MAX_ASKED: Final = 4 * MAX_INSTANCES
-_HIGHEST: Final = 1 << 53
+_REQUEST_INTERVAL_US: Final = 3 * _SECOND
+_MAX_REPORT_BYTES: Final = 32_768
+_MAX_MESSAGE_BYTES: Final = 48_000
+_MAX_REQUESTS: Final = 4 * MAX_INSTANCES
+_MAX_NUMBER: Final = 1 << 53
 """Highest accepted number of a report: out of reach of any instance, with room above it."""
 
 ReportText: TypeAlias = Annotated[str, Meta(max_length=MAX_REPORT_TEXT_LENGTH)]
@@ -72,12 +72,12 @@ class LinkReport(Struct, frozen=True, array_like=True):
         group: its group, or that of the destination.
         sync_type: as it is configured: sync or async.
         is_waited_for: whether publishers wait for it.
-        state: in a word or two.
+        state: its state, in a few words.
         since: when it was connected, or disconnected, by the clock of the reporting instance, in
             microseconds since 1970; 0 if neither has happened.
         messages_behind: entries of the log that it has not stored.
         bytes_behind: about how many bytes these are.
-        seconds_behind: for how long the first entry has waited that it has not acknowledged.
+        seconds_behind: for how long the first unacknowledged entry has waited.
         messages_out: entries that have been sent there.
         waits_for: the cause that blocks its progress; empty if there is none.
     """
@@ -97,7 +97,7 @@ class LinkReport(Struct, frozen=True, array_like=True):
 
 
 class Neighbour(Struct, frozen=True, array_like=True):
-    """An instance that there is a link with, or was.
+    """An instance with which the reporting instance has a link, or had one.
 
     Attributes:
         name: its name.
@@ -119,7 +119,7 @@ class MeshReport(Struct, frozen=True, array_like=True):
 
     Attributes:
         name: its name.
-        run: a number of this run of it.
+        run: the number of this run of the instance.
         number: a later report has a greater one.
         group: its group.
         admin: the address of its admin interface, if it knows that itself; or empty.
@@ -143,7 +143,7 @@ class ReceivedReport(Struct, frozen=True):
 
     Attributes:
         report: the decoded report.
-        data: the report as received; it is forwarded like that.
+        data: the report as received, to be forwarded unchanged.
         made_at_us: when it was made, in microseconds of the clock here.
     """
 
@@ -164,8 +164,8 @@ class _ReportTransfer(Struct, frozen=True, array_like=True, tag=3):
     reports: list[tuple[ReportCount, Raw]]
 
 
-_WORD: Final = msgspec.msgpack.Decoder(_ReportOffer | _ReportRequest | _ReportTransfer)
-_REPORT: Final = msgspec.msgpack.Decoder(MeshReport)
+_MESSAGE_DECODER: Final = msgspec.msgpack.Decoder(_ReportOffer | _ReportRequest | _ReportTransfer)
+_REPORT_DECODER: Final = msgspec.msgpack.Decoder(MeshReport)
 _ENCODER: Final = msgspec.msgpack.Encoder()
 
 
@@ -174,7 +174,7 @@ class Mesh:
 
     Args:
         instance: its name.
-        run: a number of this run of it.
+        run: the number of this run of the instance.
 
     Attributes:
         own_report: its own last report; None before the first one.
@@ -190,7 +190,7 @@ class Mesh:
         self._request_times_us: dict[str, int] = {}
         self._sent_reports: set[tuple[str, str]] = set()  # since the last report
 
-    # The report of this instance.
+    # the report of this instance
 
     def is_report_due(self, now: int) -> bool:
         """Return whether it is time for another report.
@@ -200,7 +200,7 @@ class Mesh:
         """
         if self.own_report is None or self.own_report.report.number < self._number:
             return True
-        pause = max(_SECOND, len(self.peer_reports) * _SECOND // _RATE)
+        pause = max(_SECOND, len(self.peer_reports) * _SECOND // _REPORTS_PER_SECOND)
         return now - self.own_report.made_at_us >= pause
 
     def replace_own_report(self, report: MeshReport, now: int) -> None:
@@ -221,7 +221,7 @@ class Mesh:
             links=report.links[:MAX_LINKS],
         )
         data = _ENCODER.encode(report)
-        while len(data) > _MAX_IN_REPORT:
+        while len(data) > _MAX_REPORT_BYTES:
             fewer = max(len(report.neighbours), len(report.links)) // 2
             report = replace(
                 report, neighbours=report.neighbours[:fewer], links=report.links[:fewer]
@@ -230,13 +230,15 @@ class Mesh:
         self.own_report = ReceivedReport(report, data, now)
 
     def make_offers(self) -> list[bytes]:
-        """Return the messages that tell a neighbour which reports are here."""
-        reports = [one.report for one in self.peer_reports.values()]
+        """Return the messages that offer all reports to a neighbour."""
+        reports = [received.report for received in self.peer_reports.values()]
         if self.own_report is not None:
             reports.append(self.own_report.report)
-        return _words(1, [(one.name, one.run, one.number) for one in reports])
+        return _pack_messages(
+            1, [(received.name, received.run, received.number) for received in reports]
+        )
 
-    # The reports of others.
+    # the reports of other instances
 
     def receive_message(
         self, peer: str, body: bytes, now: int, neighbours: Container[str] = ()
@@ -250,25 +252,27 @@ class Mesh:
             peer: its name.
             body: the message.
             now: microseconds.
-            neighbours: the names of all instances that there are links with.
+            neighbours: the names of all instances with which there are links.
 
         Returns:
             The messages to send back.
         """
         try:
-            word = _WORD.decode(body)
+            message = _MESSAGE_DECODER.decode(body)
         except MSGPACK_ERRORS:
             return []
-        match word:
+        match message:
             case _ReportOffer():
                 first_hand = (
-                    one for one in word.reports if one[0] == peer or one[0] not in neighbours
+                    offer
+                    for offer in message.reports
+                    if offer[0] == peer or offer[0] not in neighbours
                 )
-                return _words(2, self._select_newer(first_hand, now))
+                return _pack_messages(2, self._select_newer(first_hand, now))
             case _ReportRequest():
-                return _words(3, self._requested_reports(peer, word.names, now))
+                return _pack_messages(3, self._requested_reports(peer, message.names, now))
             case _ReportTransfer():
-                for age, data in word.reports:
+                for age, data in message.reports:
                     report = self._decode_report(bytes(data), now - age * _MILLISECOND, now)
                     if report is not None and (
                         report.name == peer or report.name not in neighbours
@@ -278,51 +282,51 @@ class Mesh:
 
     def _select_newer(self, reports: Iterable[tuple[str, int, int]], now: int) -> list[str]:
         """Return the names of reports that are newer than those here."""
-        wanted: list[str] = []
+        names: list[str] = []
         for name, run, number in reports:
             if name == self._instance:
                 self._raise_number(run, number)
             elif self._is_newer(name, number) and self._may_request(name, now):
-                if len(self._request_times_us) >= _MAX_ASKED:
+                if len(self._request_times_us) >= _MAX_REQUESTS:
                     self._request_times_us.clear()
                 self._request_times_us[name] = now
-                wanted.append(name)
-        return wanted
+                names.append(name)
+        return names
 
     def _raise_number(self, run: int, number: int) -> None:
         """Give the next report a greater number than a report of an earlier run has."""
         is_other = number > self._number or (number == self._number and run != self._run)
-        if is_other and number < _HIGHEST:
+        if is_other and number < _MAX_NUMBER:
             self._number = number
 
     def _is_newer(self, name: str, number: int) -> bool:
-        known = self.peer_reports.get(name)
-        return number <= _HIGHEST and (known is None or number > known.report.number)
+        current = self.peer_reports.get(name)
+        return number <= _MAX_NUMBER and (current is None or number > current.report.number)
 
     def _may_request(self, name: str, now: int) -> bool:
-        asked = self._request_times_us.get(name)
-        return asked is None or now - asked >= _ASK_AGAIN
+        requested_at = self._request_times_us.get(name)
+        return requested_at is None or now - requested_at >= _REQUEST_INTERVAL_US
 
     def _requested_reports(
         self, peer: str, names: Iterable[str], now: int
     ) -> list[tuple[int, Raw]]:
-        """Return the reports that a neighbour asks for; each once per report of this instance."""
-        found: list[tuple[int, Raw]] = []
+        """Return the reports that a neighbour requests; each once per report of this instance."""
+        reports: list[tuple[int, Raw]] = []
         for name in names:
-            known = self.own_report if name == self._instance else self.peer_reports.get(name)
-            if known is not None and (peer, name) not in self._sent_reports:
+            received = self.own_report if name == self._instance else self.peer_reports.get(name)
+            if received is not None and (peer, name) not in self._sent_reports:
                 self._sent_reports.add((peer, name))
-                age = max(now - known.made_at_us, 0) // _MILLISECOND
-                found.append((age, Raw(known.data)))
-        return found
+                age = max(now - received.made_at_us, 0) // _MILLISECOND
+                reports.append((age, Raw(received.data)))
+        return reports
 
     @staticmethod
     def _decode_report(data: bytes, made_at: int, now: int) -> MeshReport | None:
         """Return the decoded report; None if it is too old, too long or malformed."""
-        if len(data) > _MAX_IN_REPORT or now - made_at >= REPORT_LIFETIME_US:
+        if len(data) > _MAX_REPORT_BYTES or now - made_at >= REPORT_LIFETIME_US:
             return None
         try:
-            return _REPORT.decode(data)
+            return _REPORT_DECODER.decode(data)
         except MSGPACK_ERRORS:
             return None
 
@@ -341,65 +345,71 @@ class Mesh:
         self._request_times_us.pop(name, None)
 
     def _evict_unreachable(self) -> bool:
-        """Forget the instance that has been unreachable for longest; return whether one was."""
+        """Remove the instance that has been unreachable for longest; return whether one was."""
         reachable = self.reachable_instances()
-        gone = [one for one in self.peer_reports.values() if one.report.name not in reachable]
-        if not gone:
+        unreachable = [
+            received
+            for received in self.peer_reports.values()
+            if received.report.name not in reachable
+        ]
+        if not unreachable:
             return False
-        del self.peer_reports[min(gone, key=lambda one: one.made_at_us).report.name]
+        del self.peer_reports[
+            min(unreachable, key=lambda received: received.made_at_us).report.name
+        ]
         return True
 
     def remove_expired(self, now: int) -> None:
-        """Forget expired reports."""
+        """Remove expired reports."""
         for name in [
             name
-            for name, one in self.peer_reports.items()
-            if now - one.made_at_us >= REPORT_LIFETIME_US
+            for name, received in self.peer_reports.items()
+            if now - received.made_at_us >= REPORT_LIFETIME_US
         ]:
             del self.peer_reports[name]
 
-    # The mesh that results.
+    # the resulting mesh
 
     def neighbours_by_name(self) -> Mapping[str, Sequence[Neighbour]]:
         """Return, by name, the entries that the neighbours of an instance have of it.
 
         The entries of this instance come first, and those with a link before those without.
         """
-        known = [] if self.own_report is None else [self.own_report]
-        known += [one for _, one in sorted(self.peer_reports.items())]
-        found: dict[str, list[Neighbour]] = {}
+        reports = [] if self.own_report is None else [self.own_report]
+        reports += [received for _, received in sorted(self.peer_reports.items())]
+        neighbours: dict[str, list[Neighbour]] = {}
         for is_connected in (True, False):
-            for one in known:
-                for neighbour in one.report.neighbours:
+            for received in reports:
+                for neighbour in received.report.neighbours:
                     if neighbour.is_connected is is_connected:
-                        found.setdefault(neighbour.name, []).append(neighbour)
-        return found
+                        neighbours.setdefault(neighbour.name, []).append(neighbour)
+        return neighbours
 
     def reachable_instances(self) -> set[str]:
-        """Return the names of all instances that links lead to, including this one."""
-        found = {self._instance}
-        waiting = [self._instance]
-        for name in waiting:
-            known = self.own_report if name == self._instance else self.peer_reports.get(name)
-            for neighbour in () if known is None else known.report.neighbours:
-                if neighbour.is_connected and neighbour.name not in found:
-                    found.add(neighbour.name)
-                    waiting.append(neighbour.name)
-        return found
+        """Return the names of all instances that are reachable over links, including this one."""
+        reachable = {self._instance}
+        pending = [self._instance]
+        for name in pending:
+            received = self.own_report if name == self._instance else self.peer_reports.get(name)
+            for neighbour in () if received is None else received.report.neighbours:
+                if neighbour.is_connected and neighbour.name not in reachable:
+                    reachable.add(neighbour.name)
+                    pending.append(neighbour.name)
+        return reachable
 
 
-def _words(kind: int, items: Iterable[object]) -> list[bytes]:
+def _pack_messages(kind: int, items: Iterable[object]) -> list[bytes]:
     """Return messages with all items, none of them too long."""
-    words: list[bytes] = []
-    together: list[Raw] = []
+    messages: list[bytes] = []
+    batch: list[Raw] = []
     size = 0
     for item in items:
         data = _ENCODER.encode(item)
-        if together and size + len(data) > _MAX_IN_WORD:
-            words.append(_ENCODER.encode((kind, together)))
-            together, size = [], 0
-        together.append(Raw(data))
+        if batch and size + len(data) > _MAX_MESSAGE_BYTES:
+            messages.append(_ENCODER.encode((kind, batch)))
+            batch, size = [], 0
+        batch.append(Raw(data))
         size += len(data)
-    if together:
-        words.append(_ENCODER.encode((kind, together)))
-    return words
+    if batch:
+        messages.append(_ENCODER.encode((kind, batch)))
+    return messages

@@ -1,6 +1,6 @@
 """The state of replication that is kept from one run to the next: the file `replication.ack`.
 
-The file may lag behind, and is correct nevertheless: a cursor that lags costs entries that come
+The file may lag behind, and is correct nevertheless: a cursor that lags costs entries that are sent
 twice, and are dropped; a destination that is ahead of the file costs journals that are kept longer.
 Entries behind the txid of the file are added from the log. A file with a txid beyond the end of the
 log belongs to a log that has been lost, and is void.
@@ -17,7 +17,7 @@ import numpy as np
 
 from server.replication.core.columns import by_client, compact_column
 from server.replication.core.dedup_window import DedupWindow, PublisherWindow
-from server.replication.core.receiver import ReceiveCursor
+from server.replication.core.receive_cursor import ReceiveCursor
 from server.replication.core.recent_entries import RecentEntries
 from server.storage.journal import EntryBatch
 from server.storage.journal.format.layout import (
@@ -59,7 +59,7 @@ class PersistentState(msgspec.Struct, frozen=True):
 
 
 class _StateFile(msgspec.Struct, frozen=True):
-    """The same in the form of the file: the state of publishers as columns of u64."""
+    """A `PersistentState` in the form of the file: publisher windows as columns of u64."""
 
     log: str
     txid: int
@@ -75,22 +75,22 @@ _ENCODER: Final = msgspec.msgpack.Encoder()
 _DECODER: Final = msgspec.msgpack.Decoder(_StateFile)
 
 
-def pack(remembered: PersistentState) -> bytes:
+def pack(state: PersistentState) -> bytes:
     """Return the bytes of the file."""
-    publisher_windows = remembered.publisher_windows
-    stored = _StateFile(
-        remembered.log,
-        remembered.txid,
-        remembered.cursors,
-        remembered.acknowledged,
-        np.array([one.client for one in publisher_windows], _U64).tobytes(),
-        np.array([one.highest for one in publisher_windows], _U64).tobytes(),
+    publisher_windows = state.publisher_windows
+    state_file = _StateFile(
+        state.log,
+        state.txid,
+        state.cursors,
+        state.acknowledged,
+        np.array([window.client for window in publisher_windows], _U64).tobytes(),
+        np.array([window.highest for window in publisher_windows], _U64).tobytes(),
         np.array(
-            [(one.client, *gap) for one in publisher_windows for gap in one.gaps], _U64
+            [(window.client, *gap) for window in publisher_windows for gap in window.gaps], _U64
         ).tobytes(),
-        remembered.logs,
+        state.logs,
     )
-    data = MAGIC + VERSION.to_bytes(_VERSION_SIZE, "little") + _ENCODER.encode(stored)
+    data = MAGIC + VERSION.to_bytes(_VERSION_SIZE, "little") + _ENCODER.encode(state_file)
     return data + CHECKSUM.pack(crc32c(data))
 
 
@@ -109,33 +109,33 @@ def unpack(data: bytes) -> PersistentState:
     if version != VERSION:
         raise JournalVersionError(version_mismatch(version, VERSION))
     try:
-        stored = _DECODER.decode(data[head : -CHECKSUM.size])
+        state_file = _DECODER.decode(data[head : -CHECKSUM.size])
     except msgspec.MsgspecError as problem:
         raise JournalFormatError(f"it cannot be read: {problem}") from problem
     gaps: dict[int, list[tuple[int, int]]] = {}
-    for client, first, last in np.frombuffer(stored.gaps, _U64).reshape(-1, 3).tolist():
+    for client, first, last in np.frombuffer(state_file.gaps, _U64).reshape(-1, 3).tolist():
         gaps.setdefault(client, []).append((first, last))
-    clients = np.frombuffer(stored.clients, _U64).tolist()
-    highest = np.frombuffer(stored.highest, _U64).tolist()
+    clients = np.frombuffer(state_file.clients, _U64).tolist()
+    highest = np.frombuffer(state_file.highest, _U64).tolist()
     return PersistentState(
-        stored.log,
-        stored.txid,
-        stored.cursors,
-        stored.acknowledged,
+        state_file.log,
+        state_file.txid,
+        state_file.cursors,
+        state_file.acknowledged,
         [
             PublisherWindow(client, number, gaps.get(client, ()))
             for client, number in zip(clients, highest, strict=True)
         ],
-        stored.logs,
+        state_file.logs,
     )
 
 
 class DedupWindowRecovery:
-    """Rebuilds the messages known of each publisher from the log, on top of the remembered ones.
+    """Rebuilds the dedup window from the log, on top of the stored one.
 
     Args:
-        remembered: the content of the file; with a txid of 0 nothing is taken for known.
-        recent_entries: is given all entries.
+        state: the content of the file; with a txid of 0 nothing counts as known.
+        recent_entries: gets all entries.
         is_log_complete: whether the log has everything behind that, or from its beginning on. If
             not, all numbers of a publisher before its first entry in the log count as received.
 
@@ -144,38 +144,40 @@ class DedupWindowRecovery:
     """
 
     def __init__(
-        self, remembered: PersistentState, recent_entries: RecentEntries, *, is_log_complete: bool
+        self, state: PersistentState, recent_entries: RecentEntries, *, is_log_complete: bool
     ) -> None:
-        self._stored_txid = remembered.txid
+        self._stored_txid = state.txid
         self._recent_entries = recent_entries
         self._is_log_complete = is_log_complete
         self._seen: set[int] = set()
-        self._highest_sequences = {one.client: one.highest for one in remembered.publisher_windows}
+        self._highest_sequences = {
+            window.client: window.highest for window in state.publisher_windows
+        }
         self.dedup_window = DedupWindow(lambda client: self._highest_sequences.get(client, 0))
-        self.dedup_window.restore(remembered.publisher_windows)
+        self.dedup_window.restore(state.publisher_windows)
 
-    def replay_batch(self, run: EntryBatch) -> None:
+    def replay_batch(self, batch: EntryBatch) -> None:
         """Process entries; to be called with all that change state, in order.
 
-        Behind the remembered txid, none may be omitted; it is good to begin before that, with the
+        Behind the stored txid, none may be omitted; it is better to begin before that, with the
         entries that the destinations have not acknowledged.
         """
-        rows = run.rows
-        if not run.origin.path:  # entries numbered by this log only do not come from others
+        rows = batch.rows
+        if not batch.origin.path:  # entries numbered by this log only are not from others
             rows = [row for row in rows if row[SEQUENCE] != row[TXID]]
-        for client, places in by_client([row[CLIENT] for row in rows]):
-            chosen = [rows[place] for place in places]
-            sequences = compact_column([row[SEQUENCE] for row in chosen])
-            txids = chosen[0][TXID], chosen[-1][TXID]
-            checksums = [row[BODY_CRC] for row in chosen]
+        for client, positions in by_client([row[CLIENT] for row in rows]):
+            selected = [rows[place] for place in positions]
+            sequences = compact_column([row[SEQUENCE] for row in selected])
+            txids = selected[0][TXID], selected[-1][TXID]
+            checksums = [row[BODY_CRC] for row in selected]
             self._recent_entries.add_batch(
-                client, sequences, checksums, txids, run.topic, run.origin
+                client, sequences, checksums, txids, batch.topic, batch.origin
             )
-            new = [row[SEQUENCE] for row in chosen if row[TXID] > self._stored_txid]
-            if new:
-                before = self._highest_sequences.get(client, 0)
+            new_sequences = [row[SEQUENCE] for row in selected if row[TXID] > self._stored_txid]
+            if new_sequences:
+                highest = self._highest_sequences.get(client, 0)
                 if not self._is_log_complete and client not in self._seen:
                     self._seen.add(client)
-                    before = max(before, new[0] - 1)
-                self.dedup_window.record_sequences(client, before, compact_column(new))
-                self._highest_sequences[client] = max(before, *new)
+                    highest = max(highest, new_sequences[0] - 1)
+                self.dedup_window.record_sequences(client, highest, compact_column(new_sequences))
+                self._highest_sequences[client] = max(highest, *new_sequences)

@@ -1,7 +1,7 @@
 """The last entries recorded: gives the position of a duplicate, and detects a different body.
 
 Two publishers with one name, or one that restarts its numbers, use a number for two messages. Only
-one of the messages is kept, and that must not pass in silence: checksums detect it.
+one of the messages is kept, and that must be reported: checksums detect it.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from server.storage.journal import JournalOrigin, JournalTopic
 MAX_RECENT_ENTRIES: Final = 131_072
 """Entries after which the older half is forgotten."""
 
-_MAX_LATE: Final = 64
-_MAX_GROWN: Final = 256
-"""Entries that came one after the other and are kept together."""
+_MAX_LATE_BATCHES: Final = 64
+_MAX_OPEN_BATCH: Final = 256
+"""Entries that were added one after the other and are kept together."""
 
 
 TopicOrigin: TypeAlias = tuple[JournalTopic, JournalOrigin]
@@ -71,25 +71,25 @@ class _EntryBatch:
         self.topic = topic
         self.origin = origin
         self.own_txids: Sequence[int] | None = None  # of each, if that is known
-        self.topic_origins: Sequence[TopicOrigin] | None = (
-            None  # of each, if they are not all the same
-        )
+        self.topic_origins: Sequence[TopicOrigin] | None = None  # of each, if they differ
 
     def find(self, sequence: int) -> RecentEntry | None:
-        place = bisect_right(self.sequences, sequence) - 1
-        if place < 0 or self.sequences[place] != sequence:
+        position = bisect_right(self.sequences, sequence) - 1
+        if position < 0 or self.sequences[position] != sequence:
             return None
         first, last = self.txids
         if self.own_txids is not None:
-            first = last = self.own_txids[place]
+            first = last = self.own_txids[position]
         elif last - first == len(self.sequences) - 1:
-            first = last = first + place
-        topic, origin = self._topic_origin(place)
-        return RecentEntry(self.checksums[place], first, last, topic, origin)
+            first = last = first + position
+        topic, origin = self._topic_origin(position)
+        return RecentEntry(self.checksums[position], first, last, topic, origin)
 
-    def _topic_origin(self, place: int) -> TopicOrigin:
+    def _topic_origin(self, position: int) -> TopicOrigin:
         return (
-            (self.topic, self.origin) if self.topic_origins is None else self.topic_origins[place]
+            (self.topic, self.origin)
+            if self.topic_origins is None
+            else self.topic_origins[position]
         )
 
     def entries_after(self, txid: int) -> Iterator[tuple[Sequence[int], JournalOrigin]]:
@@ -110,7 +110,7 @@ class _EntryBatch:
 
 
 class _OpenEntryBatch(_EntryBatch):
-    """Entries that came one after the other; more may follow."""
+    """Entries that were added one after the other; more may follow."""
 
     __slots__ = ()
 
@@ -125,10 +125,10 @@ class _OpenEntryBatch(_EntryBatch):
         self.own_txids = [txid]
 
     def can_append(self, sequence: int, topic: JournalTopic, origin: JournalOrigin) -> bool:
-        """Return whether another entry can be appended to this run."""
+        """Return whether another entry can be appended to this batch."""
         return (
             sequence > self.sequences[-1]
-            and len(self.sequences) < _MAX_GROWN
+            and len(self.sequences) < _MAX_OPEN_BATCH
             and topic == self.topic
             and origin == self.origin
         )
@@ -142,7 +142,7 @@ class _OpenEntryBatch(_EntryBatch):
 
 
 class _PublisherBatches:
-    """The runs of one identity: most are above those before them, and some are late."""
+    """The batches of one identity: most are above those before them, and some are late."""
 
     __slots__ = ("ascending_batches", "first_sequences", "late_batches")
 
@@ -151,38 +151,38 @@ class _PublisherBatches:
         self.first_sequences: list[int] = []
         self.late_batches: list[_EntryBatch] = []
 
-    def add_batch(self, run: _EntryBatch) -> None:
-        first = run.sequences[0]
+    def add_batch(self, batch: _EntryBatch) -> None:
+        first = batch.sequences[0]
         if self.ascending_batches and first <= self.ascending_batches[-1].sequences[-1]:
-            self.late_batches = [*self.late_batches[1 - _MAX_LATE :], run]
+            self.late_batches = [*self.late_batches[1 - _MAX_LATE_BATCHES :], batch]
         else:
             self.first_sequences.append(first)
-            self.ascending_batches.append(run)
+            self.ascending_batches.append(batch)
 
     def find_appendable(self, sequence: int) -> _EntryBatch | None:
-        """Return the run that an entry may continue; None if there is none."""
+        """Return the batch to which an entry may be appended; None if there is none."""
         ascending_batches, late_batches = self.ascending_batches, self.late_batches
         if ascending_batches and sequence <= ascending_batches[-1].sequences[-1]:
             return late_batches[-1] if late_batches else None
         return ascending_batches[-1] if ascending_batches else None
 
     def find(self, sequence: int) -> RecentEntry | None:
-        place = bisect_right(self.first_sequences, sequence) - 1
-        found = self.ascending_batches[place].find(sequence) if place >= 0 else None
-        for run in self.late_batches if found is None else ():
-            found = found or run.find(sequence)
-        return found
+        position = bisect_right(self.first_sequences, sequence) - 1
+        entry = self.ascending_batches[position].find(sequence) if position >= 0 else None
+        for batch in self.late_batches if entry is None else ():
+            entry = entry or batch.find(sequence)
+        return entry
 
 
 class RecentEntries:
     """The entries that were recorded last.
 
     Args:
-        most: the maximum number of remembered entries.
+        max_entries: the maximum number of stored entries.
     """
 
-    def __init__(self, most: int = MAX_RECENT_ENTRIES) -> None:
-        self._half_capacity = max(most // 2, 1)
+    def __init__(self, max_entries: int = MAX_RECENT_ENTRIES) -> None:
+        self._half_capacity = max(max_entries // 2, 1)
         self._newer: dict[int, _PublisherBatches] = {}
         self._older: dict[int, _PublisherBatches] = {}
         self._count = 0
@@ -196,7 +196,7 @@ class RecentEntries:
         topic: JournalTopic,
         origin: JournalOrigin,
     ) -> None:
-        """Remember entries of one identity that were recorded together.
+        """Add entries of one identity that were recorded together.
 
         Args:
             client: the identity.
@@ -219,9 +219,9 @@ class RecentEntries:
         checksums: Sequence[int],
         txids: tuple[int, int],
         own_txids: Sequence[int] | None,
-        kinds: Sequence[TopicOrigin],
+        topic_origins: Sequence[TopicOrigin],
     ) -> None:
-        """Remember entries of one identity that were recorded together, of several kinds.
+        """Add entries of one identity that were recorded together, of several topics or origins.
 
         Args:
             client: the identity.
@@ -229,19 +229,19 @@ class RecentEntries:
             checksums: of each body with extras.
             txids: of the first and the last.
             own_txids: of each, ascending; None if that is not known.
-            kinds: of each, where it was published, and user and path.
+            topic_origins: of each, where it was published, and user and path.
         """
         if all(map(lt, sequences, islice(sequences, 1, None))):
             self._rotate_if_full()
-            run = _EntryBatch(sequences, checksums, txids, *kinds[0])
-            run.own_txids, run.topic_origins = own_txids, kinds
-            self._publisher_batches(client).add_batch(run)
+            batch = _EntryBatch(sequences, checksums, txids, *topic_origins[0])
+            batch.own_txids, batch.topic_origins = own_txids, topic_origins
+            self._publisher_batches(client).add_batch(batch)
             self._count += len(sequences)
             return
-        each = zip(sequences, checksums, kinds, strict=True)
-        for place, (sequence, checksum, kind) in enumerate(each):
-            own = txids if own_txids is None else (own_txids[place],) * 2
-            self.add_batch(client, (sequence,), (checksum,), own, *kind)
+        each = zip(sequences, checksums, topic_origins, strict=True)
+        for position, (sequence, checksum, topic_origin) in enumerate(each):
+            entry_txids = txids if own_txids is None else (own_txids[position],) * 2
+            self.add_batch(client, (sequence,), (checksum,), entry_txids, *topic_origin)
 
     def add_entry(
         self,
@@ -252,14 +252,14 @@ class RecentEntries:
         topic: JournalTopic,
         origin: JournalOrigin,
     ) -> None:
-        """Remember an entry; see `add_batch`. Most come after others of the same kind."""
+        """Add an entry; see `add_batch`. Most follow others of the same topic and origin."""
         self._rotate_if_full()
-        runs = self._publisher_batches(client)
-        last = runs.find_appendable(sequence)
+        batches = self._publisher_batches(client)
+        last = batches.find_appendable(sequence)
         if isinstance(last, _OpenEntryBatch) and last.can_append(sequence, topic, origin):
             last.append_entry(sequence, checksum, txid)
         else:
-            runs.add_batch(_OpenEntryBatch(sequence, checksum, txid, topic, origin))
+            batches.add_batch(_OpenEntryBatch(sequence, checksum, txid, topic, origin))
         self._count += 1
 
     def _rotate_if_full(self) -> None:
@@ -267,23 +267,23 @@ class RecentEntries:
             self._older, self._newer, self._count = self._newer, {}, 0
 
     def _publisher_batches(self, client: int) -> _PublisherBatches:
-        runs = self._newer.get(client)
-        if runs is None:
-            runs = self._newer[client] = _PublisherBatches()
-        return runs
+        batches = self._newer.get(client)
+        if batches is None:
+            batches = self._newer[client] = _PublisherBatches()
+        return batches
 
     def find(self, client: int, sequence: int) -> RecentEntry | None:
         """Return an entry, None if it is not remembered."""
-        for runs in (self._newer.get(client), self._older.get(client)):
-            found = None if runs is None else runs.find(sequence)
-            if found is not None:
-                return found
+        for batches in (self._newer.get(client), self._older.get(client)):
+            entry = None if batches is None else batches.find(sequence)
+            if entry is not None:
+                return entry
         return None
 
     def entries_after(self, txid: int) -> Iterator[tuple[int, Sequence[int], JournalOrigin]]:
         """Yield the remembered entries behind a txid: identities, numbers, and origins."""
-        for known in (self._older, self._newer):
-            for client, runs in known.items():
-                for run in (*runs.ascending_batches, *runs.late_batches):
-                    for sequences, origin in run.entries_after(txid):
+        for generation in (self._older, self._newer):
+            for client, batches in generation.items():
+                for batch in (*batches.ascending_batches, *batches.late_batches):
+                    for sequences, origin in batch.entries_after(txid):
                         yield client, sequences, origin

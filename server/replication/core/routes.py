@@ -1,12 +1,12 @@
-"""Decides which entries go to a destination, and reads and writes the paths of entries.
+"""Decides which entries are sent to a destination, and reads and writes the paths of entries.
 
-An entry goes to a destination if its topic is replicated there and its body matches the filter, and
-if it was published here or came from a group that PassThrough names; but not if the instance there
-is on its path. A replicated entry's path names all instances that it has passed through, the one
-that sent it here last.
+An entry is sent to a destination if its topic is replicated there and its body matches the filter,
+and if it was published here or arrived from a group that PassThrough names; but not if the instance
+there is on its path. A replicated entry's path names all instances that it has passed through, the
+one that sent it here last.
 
-Filters apply to messages: deletions and events of queues go wherever their topic does. Entries
-without a topic, which are notices to publishers, go to every destination.
+Filters apply to messages: deletions and events of queues are sent wherever their topic is. Entries
+without a topic, which are notices to publishers, are sent to every destination.
 
 Source: AMPS User Guide, Understanding Replication Message Routing; PassThrough Replication.
 """
@@ -24,11 +24,11 @@ from server.storage.journal.format.entry import NO_TOPIC
 from server.storage.journal.format.layout import BODY_LENGTH, KIND
 
 RouteFilter: TypeAlias = Callable[[JournalTopic, Sequence[bytes]], Sequence[bool]]
-"""Returns for each body whether it goes."""
+"""Returns for each body whether it is sent."""
 
 _RESERVED: Final = re.compile("[%,@]")
 _ESCAPED: Final = re.compile("%([0-9A-F]{2})")
-_MAX_REMEMBERED: Final = 10_000
+_MAX_CACHED: Final = 10_000
 
 
 class Hop(NamedTuple):
@@ -56,10 +56,10 @@ def append_hop(path: str, hop: Hop) -> str:
     The group is included if it differs from the name of the instance. The characters % , and @ in
     names are written as % and two hexadecimal digits.
     """
-    step = _escape(hop.name)
+    text = _escape(hop.name)
     if hop.group != hop.name:
-        step += "@" + _escape(hop.group)
-    return f"{path},{step}" if path else step
+        text += "@" + _escape(hop.group)
+    return f"{path},{text}" if path else text
 
 
 def _escape(name: str) -> str:
@@ -99,7 +99,7 @@ class Routes:
 
     Args:
         topics: its Topics.
-        pass_through: regular expressions over the groups that entries came from.
+        pass_through: regular expressions over the groups that entries have arrived from.
 
     Attributes:
         has_filters: whether the routing depends on bodies.
@@ -114,28 +114,28 @@ class Routes:
     def filters_for(self, topic: JournalTopic) -> tuple[RouteFilter, ...] | None:
         """Return the filters any of which a body has to match.
 
-        They are empty if all bodies go, and None if the topic does not.
+        They are empty if all bodies are sent, and None if the topic is not.
         """
         try:
             return self._filter_cache[topic]
         except KeyError:
             pass
-        if len(self._filter_cache) >= _MAX_REMEMBERED:
+        if len(self._filter_cache) >= _MAX_CACHED:
             self._filter_cache.clear()
-        covering = [route.filter for route in self._topics if route.covers(topic)]
-        given = tuple(one for one in covering if one is not None)
-        answer = None if not covering else () if len(given) < len(covering) else given
+        filters = [route.filter for route in self._topics if route.covers(topic)]
+        present = tuple(route_filter for route_filter in filters if route_filter is not None)
+        result = None if not filters else () if len(present) < len(filters) else present
         if topic == NO_TOPIC:
-            answer = ()
-        self._filter_cache[topic] = answer
-        return answer
+            result = ()
+        self._filter_cache[topic] = result
+        return result
 
     def includes(self, topic: JournalTopic) -> bool:
-        """Return whether any message of a topic goes there."""
+        """Return whether any message of a topic is sent there."""
         return self.filters_for(topic) is not None
 
     def passes_group(self, group: str) -> bool:
-        """Return whether entries from a group go there."""
+        """Return whether entries from a group are sent there."""
         return any(matches(pattern, group) for pattern in self._pass_through)
 
 
@@ -145,8 +145,8 @@ class LinkRoute:
     Args:
         routes: the topics and groups that are replicated there.
         peer: name of that instance.
-        is_return_allowed: whether entries go that have passed through that instance: it has lost
-            its log, and is sent its former entries, whatever PassThrough says.
+        is_return_allowed: whether entries that have passed through that instance are sent: it has
+            lost its log, and is sent its former entries, regardless of PassThrough.
     """
 
     def __init__(self, routes: Routes, peer: str, *, is_return_allowed: bool = False) -> None:
@@ -158,12 +158,12 @@ class LinkRoute:
     def filters_for(self, topic: JournalTopic, path: str) -> tuple[RouteFilter, ...] | None:
         """Return the filters any of which must match a body; empty if all go, None if none does."""
         if path:
-            passes = self._path_cache.get(path)
-            if passes is None:
-                if len(self._path_cache) >= _MAX_REMEMBERED:
+            is_allowed = self._path_cache.get(path)
+            if is_allowed is None:
+                if len(self._path_cache) >= _MAX_CACHED:
                     self._path_cache.clear()
-                passes = self._path_cache[path] = self._is_path_allowed(hops(path))
-            if not passes:
+                is_allowed = self._path_cache[path] = self._is_path_allowed(hops(path))
+            if not is_allowed:
                 return None
         return self._routes.filters_for(topic)
 
@@ -173,24 +173,27 @@ class LinkRoute:
         return self._routes.passes_group(path[-1].group)
 
 
-def filter_batch(run: EntryBatch, way: LinkRoute) -> EntryBatch:
-    """Return the part of a run that is sent; a body goes if any filter accepts it.
+def filter_batch(batch: EntryBatch, route: LinkRoute) -> EntryBatch:
+    """Return the part of a batch that is sent; a body is sent if any filter accepts it.
 
     Filters apply to messages only: other entries go unfiltered.
     """
-    filters = way.filters_for(run.topic, run.origin.path) if run.rows else None
+    filters = route.filters_for(batch.topic, batch.origin.path) if batch.rows else None
     if filters is None:
-        return run.pick(())
+        return batch.pick(())
     if not filters:
-        return run
-    asked = [place for place, row in enumerate(run.rows) if row[KIND] in MESSAGES]
-    bodies = {place: run.data[place][: run.rows[place][BODY_LENGTH]] for place in asked}
-    for one in filters:
-        places = list(bodies)
-        answers = one(run.topic, list(bodies.values()))
-        for place, answer in zip(places, answers, strict=True):
-            if answer:
-                del bodies[place]
+        return batch
+    positions = [position for position, row in enumerate(batch.rows) if row[KIND] in MESSAGES]
+    bodies = {
+        position: batch.data[position][: batch.rows[position][BODY_LENGTH]]
+        for position in positions
+    }
+    for route_filter in filters:
+        remaining = list(bodies)
+        accepted = route_filter(batch.topic, list(bodies.values()))
+        for position, is_accepted in zip(remaining, accepted, strict=True):
+            if is_accepted:
+                del bodies[position]
         if not bodies:
-            return run
-    return run.pick([place for place in range(len(run.rows)) if place not in bodies])
+            return batch
+    return batch.pick([position for position in range(len(batch.rows)) if position not in bodies])

@@ -1,11 +1,11 @@
 """Entries that a source owes a destination: it could not read them in its log.
 
-A sender that meets a damaged entry stops in front of it, for it may be repaired within a moment. If
-no connected instance has it, the owner of the log gives it up (`SourceLog.is_lost`, then
-`ReplicationSender.retry_damaged`), and the sender goes on behind it. Before that it tells the
-destination which entries it has skipped (`SkippedRanges`). The destination keeps that list with its
-position in the source's log, and returns it when it asks to resume: so the list lives as long as
-the position. The destination also notes which messages it lacks (`lost`). Should the entry be
+A sender that reaches a damaged entry stops in front of it, for it may be repaired within a moment.
+If no connected instance has it, the owner of the log gives it up (`SourceLog.is_lost`, then
+`ReplicationSender.retry_damaged`), and the sender continues behind it. Before that it sends the
+destination the list of skipped entries (`SkippedRanges`). The destination keeps that list with its
+position in the source's log, and returns it when a link begins: so the list lives as long as the
+position. The destination also records which messages it lacks (`LostSequences`). If the entry is
 repaired later, it is sent late.
 """
 
@@ -15,12 +15,12 @@ from collections.abc import Iterable
 from typing import Final
 
 from server.replication.core.frames import SkippedRanges
-from server.replication.core.lost_sequences import mark_of
+from server.replication.core.lost_sequences import bookmark_of_entry
 from server.storage.journal import EntryBatch
 from server.util.ranges import Ranges
 
 MAX_SKIPPED_ENTRIES: Final = 4096
-"""Ranges of entries that are remembered; beyond that, the oldest are forgotten."""
+"""Maximum number of ranges of entries; beyond that, the oldest are dropped."""
 
 
 class SkippedEntries:
@@ -28,7 +28,7 @@ class SkippedEntries:
 
     Attributes:
         skipped_txids: the txids of the skipped entries.
-        is_frame_due: whether the destination has to be told (`make_frame`).
+        is_frame_due: whether the list has to be sent to the destination (`make_frame`).
     """
 
     def __init__(self) -> None:
@@ -39,36 +39,37 @@ class SkippedEntries:
         self._unknown_count = 0
 
     def clear(self) -> None:
-        """Forget all: the destination lists the messages that it has of each publisher."""
+        """Remove all: the destination lists the messages that it has of each publisher."""
         self.restore(())
 
-    def restore(self, owed: Iterable[tuple[int, int]]) -> None:
-        """Take over the destination's own list; all of its entries are tried again."""
-        self.skipped_txids, self._retry_txids = Ranges(owed), Ranges(owed)
+    def restore(self, skipped: Iterable[tuple[int, int]]) -> None:
+        """Replace the list with the destination's own; all of its entries are retried."""
+        self.skipped_txids, self._retry_txids = Ranges(skipped), Ranges(skipped)
         self.is_frame_due = False
         self._lost_sequences, self._unknown_count = [], 0
 
-    def add(self, left_out: Iterable[tuple[int, EntryBatch | None]]) -> None:
+    def add(self, skipped: Iterable[tuple[int, EntryBatch | None]]) -> None:
         """Add entries that are skipped.
 
         Args:
-            left_out: the txid of each, and the entry without its body if that is known.
+            skipped: the txid of each, and the entry without its body if that is known.
         """
-        for txid, run in left_out:
-            if run is None:
+        for txid, batch in skipped:
+            if batch is None:
                 self._unknown_count += txid not in self.skipped_txids
             elif txid not in self.skipped_txids:
-                mark = mark_of(run)
-                self._lost_sequences += () if mark is None else (mark,)
+                bookmark = bookmark_of_entry(batch)
+                self._lost_sequences += () if bookmark is None else (bookmark,)
             self.skipped_txids.add(txid, txid)
         while len(self.skipped_txids) > MAX_SKIPPED_ENTRIES:
             self.skipped_txids.pop_first()
         self.is_frame_due = True
 
     def remove(self, first: int, last: int) -> None:
-        """Remove entries that are sent, or do not go there; should they get lost, it asks for them.
+        """Remove entries that are sent, or are not for the destination.
 
-        The caller tells the destination by sending them, or the new list of owed entries.
+        The caller sends them, or the new list of owed entries. If they get lost, the destination
+        still has them in its list.
         """
         self.skipped_txids.remove(first, last)
         self._retry_txids.remove(first, last)
@@ -80,7 +81,7 @@ class SkippedEntries:
         self._lost_sequences, self._unknown_count = [], 0
         return SkippedRanges([*self.skipped_txids], lost_sequences, unknown_count)
 
-    # Entries that may have been repaired.
+    # entries that may have been repaired
 
     def mark_repaired(self, txid: int) -> None:
         """Retry an entry that can be read again, if the destination is owed it."""
@@ -89,9 +90,9 @@ class SkippedEntries:
 
     @property
     def next_retry_range(self) -> tuple[int, int] | None:
-        """The first and the last txid of the entries to try next; None if there are none."""
+        """The first and the last txid of the entries to retry next; None if there are none."""
         return next(iter(self._retry_txids), None)
 
     def mark_unreadable(self, txid: int) -> None:
-        """Note that an entry cannot be read yet."""
+        """Record that an entry cannot be read yet."""
         self._retry_txids.remove(txid, txid)

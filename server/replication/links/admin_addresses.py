@@ -1,7 +1,7 @@
 """Addresses of the admin interfaces of other instances, as reported and as reached.
 
-An instance that listens on every address of its machine cannot tell by which of them others reach
-it. A peer that has a link with it can: it sees the address of the connection.
+An instance that listens on every address of its machine does not know by which of them others reach
+it. A peer that has a link with it knows the address of the connection.
 
 Source: AMPS User Guide, Configuring Monitoring: ExternalInetAddr; AMPS Monitoring Guide,
 replication: destination_admin_addr.
@@ -18,7 +18,7 @@ from config_schema.units import UnitError, parse_external_address
 if TYPE_CHECKING:
     from config_schema.topology import InstanceDescription
 
-_HIGHEST_PORT: Final = 65_535
+_MAX_PORT: Final = 65_535
 
 
 class AdminLocation(NamedTuple):
@@ -44,16 +44,16 @@ def parse_admin_location(address: str, *, is_secure: bool) -> AdminLocation:
         is_secure: whether it is reached over TLS.
     """
     try:
-        _, where = parse_external_address(address)
+        _, location = parse_external_address(address)
     except UnitError:
         return NO_ADMIN_LOCATION
-    return AdminLocation(where, "https" if is_secure else "http")
+    return AdminLocation(location, "https" if is_secure else "http")
 
 
 def reported_admin_location(description: InstanceDescription) -> AdminLocation:
     """Return the admin interface that an instance reports, if the report is complete."""
     admin = description.admin
-    if admin is None or not 0 < admin.port <= _HIGHEST_PORT:
+    if admin is None or not 0 < admin.port <= _MAX_PORT:
         return NO_ADMIN_LOCATION
     if admin.external:
         return parse_admin_location(admin.external, is_secure=admin.is_secure)
@@ -63,15 +63,15 @@ def reported_admin_location(description: InstanceDescription) -> AdminLocation:
 
 
 def peer_admin_location(description: InstanceDescription, host: str) -> AdminLocation:
-    """Return the admin interface of an instance that this instance has a link with.
+    """Return the admin interface of an instance with which this instance has a link.
 
     Args:
         description: the description that it has sent.
         host: the host where it has been reached, or from which it has connected.
     """
-    told, admin = reported_admin_location(description), description.admin
-    if told.address or admin is None or admin.external or not 0 < admin.port <= _HIGHEST_PORT:
-        return told
+    reported, admin = reported_admin_location(description), description.admin
+    if reported.address or admin is None or admin.external or not 0 < admin.port <= _MAX_PORT:
+        return reported
     if admin.host is not None and _is_local(admin.host) and not _is_local(host):
         return NO_ADMIN_LOCATION  # reachable only from its own machine
     if admin.host is not None and not _is_any(admin.host) and not _is_local(admin.host):
@@ -79,13 +79,13 @@ def peer_admin_location(description: InstanceDescription, host: str) -> AdminLoc
     return parse_admin_location(_joined(host, admin.port), is_secure=admin.is_secure)
 
 
-def best_admin_location(found: Iterable[AdminLocation]) -> AdminLocation:
+def best_admin_location(locations: Iterable[AdminLocation]) -> AdminLocation:
     """Return the most widely reachable of several interfaces: not a loopback one if possible."""
     other = NO_ADMIN_LOCATION
-    for one in found:
-        if one.address and not _is_local(host_of(one.address)):
-            return one
-        other = other if other.address else one
+    for location in locations:
+        if location.address and not _is_local(host_of(location.address)):
+            return location
+        other = other if other.address else location
     return other
 
 

@@ -1,4 +1,4 @@
-"""The interface by which links ask a transport whether to admit an instance, and as which user."""
+"""The interface of a transport that admits instances, as links use it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class LinkAdmission(Protocol):
-    """The transport that accepted a connection, as the link over it sees it.
+    """The transport that has accepted a connection, as the link over it uses it.
 
     An instance is *proven* if its user has been authenticated and its claimed name is verified: by
     its permissions, or because user and instance have the same name.

@@ -2,8 +2,8 @@
 
 Two concurrent publishers of one name, or a publisher that restarts its sequence numbers, give two
 messages the same bookmark at two instances. Each instance keeps the message that it received first,
-so the other message never arrives, and no later comparison of logs would show it. That must not be
-silent. It must not fill the log either, for there may be as many conflicts as messages. The first
+so the other message never arrives, and no later comparison of logs would show it. That must be
+reported. It must not fill the log either, for there may be as many conflicts as messages. The first
 conflict of a publisher is logged, and then, as long as there are more, their number.
 """
 
@@ -53,10 +53,10 @@ class DuplicateConflictLog:
         self._counts: dict[tuple[str, int], _Count] = {}
 
     def record_conflicts(self, source: str, conflicts: Sequence[DuplicateConflict]) -> None:
-        """Note messages that were not recorded, because others have the same bookmarks.
+        """Count messages that were not recorded, because others have the same bookmarks.
 
         Args:
-            source: name of the instance that they came from.
+            source: name of the instance that has sent them.
             conflicts: the messages.
         """
         self.count += len(conflicts)
@@ -64,12 +64,12 @@ class DuplicateConflictLog:
             key = source, conflict.client
             if len(self._counts) >= MAX_LOGGED_PUBLISHERS and key not in self._counts:
                 key = source, 0
-            known = self._counts.get(key)
-            if known is None:
+            pending = self._counts.get(key)
+            if pending is None:
                 self._start_interval(key, conflict)
             else:
-                known.count += 1
-                known.last = conflict
+                pending.count += 1
+                pending.last = conflict
 
     def _start_interval(self, key: tuple[str, int], conflict: DuplicateConflict) -> None:
         self._counts[key] = _Count(self._clock.steady())
@@ -84,18 +84,18 @@ class DuplicateConflictLog:
 
     def _log_summary(self, key: tuple[str, int]) -> None:
         """Log the number of further conflicts; if there are none, the next one is logged anew."""
-        known = self._counts.pop(key)
-        if known.last is None:
+        pending = self._counts.pop(key)
+        if pending.last is None:
             return
         now = self._clock.steady()
         self._counts[key] = _Count(now)
         self._log.emit(
             "1E-0010",
             other=key[0],
-            count=known.count,
-            topic=known.last.topic.name,
-            identity=known.last.client,
-            sequence=known.last.sequence,
-            age=timedelta(seconds=max(int(now - known.since_s), 0)),
+            count=pending.count,
+            topic=pending.last.topic.name,
+            identity=pending.last.client,
+            sequence=pending.last.sequence,
+            age=timedelta(seconds=max(int(now - pending.since_s), 0)),
         )
         self._clock.call_later(CONFLICT_LOG_INTERVAL_S, lambda: self._log_summary(key))

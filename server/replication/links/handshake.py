@@ -1,8 +1,8 @@
 """The handshake of two instances: finds the destination that the peer is, and validates both.
 
-Each source validates its own direction: it knows its own Destination, and has been told how the
-other instance handles it. The instance that finds problems logs all of them; it tells the peer the
-first one.
+Each source validates its own direction: it knows its own Destination, and the other instance has
+described its configuration. The instance that finds problems logs all of them; it sends the peer
+the first one.
 
 Source: AMPS User Guide, Replication Configuration Validation; Destination Server Failover.
 """
@@ -39,7 +39,7 @@ _DECODER: Final = msgspec.msgpack.Decoder(PeerIntroduction)
 
 
 class PeerDescriptionError(Exception):
-    """A description that a peer has sent of itself makes no sense; the text gives the reason."""
+    """A description that a peer has sent of itself is invalid; the text gives the reason."""
 
 
 def read_description(hello: Hello) -> PeerIntroduction:
@@ -70,24 +70,27 @@ def read_description(hello: Hello) -> PeerIntroduction:
 
 def without_paths(description: InstanceDescription) -> InstanceDescription:
     """Return a description as it is sent: the paths of its configuration files cut to names."""
-    found = msgspec.to_builtins(description)
-    _strip_paths(found)
-    return msgspec.convert(found, InstanceDescription)
+    fields = msgspec.to_builtins(description)
+    _strip_paths(fields)
+    return msgspec.convert(fields, InstanceDescription)
 
 
 def _strip_paths(value: object) -> None:
     if isinstance(value, dict):
         if value.keys() == {"file", "line"}:
             value["file"] = PurePath(value["file"]).name
-        for one in value.values():
-            _strip_paths(one)
+        for item in value.values():
+            _strip_paths(item)
     elif isinstance(value, list | tuple):
-        for one in value:
-            _strip_paths(one)
+        for item in value:
+            _strip_paths(item)
 
 
 def description_for_peer(
-    own: PeerIntroduction, theirs: InstanceDescription, destination: str | None, gate: LinkAdmission
+    own: PeerIntroduction,
+    peer: InstanceDescription,
+    destination: str | None,
+    admission: LinkAdmission,
 ) -> bytes:
     """Return the description of this instance for an instance that has connected.
 
@@ -96,44 +99,44 @@ def description_for_peer(
 
     Args:
         own: the description of this instance, without paths.
-        theirs: that of the other one.
+        peer: that of the other one.
         destination: the Destination that the other one is; None if it is none.
-        gate: the gate of the connection.
+        admission: the transport that has accepted the connection.
     """
-    shared = _SharedTopics(own, theirs, destination, gate)
+    shared = _SharedTopics(own, peer, destination, admission)
     destinations = [
         replace(
-            one,
-            topics=tuple(each for each in one.topics if shared.includes(each.selection)),
-            addresses=one.addresses if one.is_for(theirs) else (),
+            item,
+            topics=tuple(each for each in item.topics if shared.includes(each.selection)),
+            addresses=item.addresses if item.is_for(peer) else (),
         )
-        for one in own.destinations
+        for item in own.destinations
     ]
-    told = replace(
+    description = replace(
         own,
-        logged=tuple(one for one in own.logged if shared.includes(one.selection)),
+        logged=tuple(item for item in own.logged if shared.includes(item.selection)),
         stored=tuple(filter(shared.includes_stored, own.stored)),
-        destinations=tuple(one for one in destinations if one.topics),
-        admin=None if gate.is_unverified_user else own.admin,
-        read={name: place for name, place in own.read.items() if name == theirs.name},
+        destinations=tuple(item for item in destinations if item.topics),
+        admin=None if admission.is_unverified_user else own.admin,
+        read={name: place for name, place in own.read.items() if name == peer.name},
     )
-    return msgspec.msgpack.encode(told)
+    return msgspec.msgpack.encode(description)
 
 
 class _SharedTopics:
-    """Decides which topics a connected instance may learn of.
+    """Decides which topics are disclosed to a connected instance.
 
     Args:
         own: the description of this instance.
-        theirs: that of the other one.
+        peer: that of the other one.
         destination: the Destination that the other one is; None if it is none.
-        admission: the gate of the connection.
+        admission: the transport that has accepted the connection.
     """
 
     def __init__(
         self,
         own: InstanceDescription,
-        theirs: InstanceDescription,
+        peer: InstanceDescription,
         destination: str | None,
         admission: LinkAdmission,
     ) -> None:
@@ -145,15 +148,15 @@ class _SharedTopics:
         }
         self._sent_expressions = [one for one in self._sent_topics if one.is_expression]
         self._peer_topics = {
-            *(one.selection for one in theirs.logged),
-            *(one.selection for one in theirs.stored),
-            *(topic.selection for one in theirs.destinations for topic in one.topics),
+            *(one.selection for one in peer.logged),
+            *(one.selection for one in peer.stored),
+            *(topic.selection for one in peer.destinations for topic in one.topics),
         }
         self._peer_expressions = [one for one in self._peer_topics if one.is_expression]
         self._admission = admission
 
     def includes(self, selection: TopicPattern) -> bool:
-        """Return whether the other instance may learn of the topic or topics of a selection.
+        """Return whether the topic or topics of a selection are disclosed to the other instance.
 
         Names may be in the thousands, so they are looked up; expressions are few.
         """
@@ -165,12 +168,12 @@ class _SharedTopics:
             map(selection.includes, (*self._peer_topics, *self._sent_topics))
         ):
             return True
-        is_meant = any(one.overlaps(selection) for one in self._peer_expressions)
+        is_named_by_peer = any(one.overlaps(selection) for one in self._peer_expressions)
         topic = JournalTopic(selection.message_type, selection.name)
-        return is_meant and self._admission.may_replicate(topic)
+        return is_named_by_peer and self._admission.may_replicate(topic)
 
     def includes_stored(self, topic: SowDescription) -> bool:
-        """Return whether the other instance may learn of a definition of the SOW section."""
+        """Return whether a definition of the SOW section is disclosed to the other instance."""
         pattern = topic.pattern
         return self.includes(topic.selection) or (
             pattern is not None
@@ -182,7 +185,7 @@ class _SharedTopics:
 
 def destination_of(
     own: InstanceDescription,
-    theirs: InstanceDescription,
+    peer: InstanceDescription,
     destinations: Iterable[ReplicationDestination],
 ) -> str | None:
     """Return the name of the destination that a connected instance is; None if it is none.
@@ -194,36 +197,43 @@ def destination_of(
 
     Args:
         own: the description of this instance.
-        theirs: the description of the other one.
+        peer: the description of the other one.
         destinations: the destinations to choose from.
     """
-    addresses = {one.name: one.addresses for one in own.destinations}
-    possible = [one for one in destinations if one.spec.is_for(theirs.name, theirs.group)]
-    listens = theirs.listens
-    for is_meant in (
-        lambda one: one.spec.name == theirs.name,
-        lambda one: one.sender.peer is not None and one.sender.peer.name == theirs.name,
-        lambda one: (
-            listens is not None and any(meets(at, listens) for at in addresses[one.spec.name])
+    addresses = {destination.name: destination.addresses for destination in own.destinations}
+    candidates = [
+        destination
+        for destination in destinations
+        if destination.spec.is_for(peer.name, peer.group)
+    ]
+    listens = peer.listens
+    for rule in (
+        lambda destination: destination.spec.name == peer.name,
+        lambda destination: (
+            destination.sender.peer is not None and destination.sender.peer.name == peer.name
         ),
-        lambda one: not addresses[one.spec.name],
+        lambda destination: (
+            listens is not None
+            and any(meets(at, listens) for at in addresses[destination.spec.name])
+        ),
+        lambda destination: not addresses[destination.spec.name],
     ):
-        for one in possible:
-            if is_meant(one):
-                return one.spec.name
+        for destination in candidates:
+            if rule(destination):
+                return destination.spec.name
     return None
 
 
 def validate(
-    own: InstanceDescription, destination: str, theirs: InstanceDescription
+    own: InstanceDescription, destination: str, peer: InstanceDescription
 ) -> Sequence[TopologyFinding]:
     """Return the validation errors that prevent replication to a destination."""
-    found = check_link(own, _find(own, destination), theirs)
-    return [one for one in found if one.is_error]
+    findings = check_link(own, _find(own, destination), peer)
+    return [finding for finding in findings if finding.is_error]
 
 
 def _find(own: InstanceDescription, name: str) -> Destination:
-    return next(one for one in own.destinations if one.name == name)
+    return next(destination for destination in own.destinations if destination.name == name)
 
 
 def failed(findings: Sequence[TopologyFinding], source: str, destination: str) -> str:

@@ -1,9 +1,9 @@
 """The direction of a link in which this instance is the destination: the peer is the source.
 
-    Begin <- ... Resume, Knowledge -> ... batches <- ... Acks ->
+    PositionRequest <- ... PositionResponse, DedupState -> ... ReplicationBatch <- ... Ack ->
 
 An ack is cumulative, so one is made when it can be sent, and no more than one in the interval that
-the source asks for. The first ack after a pause does not wait, nor does one for so many bytes that
+the source requests. The first ack after a pause does not wait, nor does one for so many bytes that
 the source would exhaust its window.
 """
 
@@ -25,13 +25,13 @@ if TYPE_CHECKING:
     )
     from server.replication.links.link import ReplicationLink
 
-_LOOK_SECONDS: Final = 0.001
+_CHECK_INTERVAL_S: Final = 0.001
 """Least interval between checks for entries to acknowledge."""
 
 _MAX_UNACKNOWLEDGED: Final = 2 << 20
 """Unacknowledged bytes after which an ack is sent at once: the source's window is small."""
 
-_MAX_CLIENT: Final = 1024
+_MAX_CLIENT_NAME_LENGTH: Final = 1024
 _MICROSECONDS: Final = 1_000_000
 
 
@@ -43,9 +43,9 @@ class InboundReplication:
         peer: the source.
         frame: the request of the source.
         address: of the peer.
-        transport: name of the transport that the connection was made by.
+        transport: name of the transport that has made the connection.
         branch: the entries that are gone from the log of either instance.
-        tells_all: whether the source may be told of all publishers.
+        sends_all: whether the source may be sent the list of all publishers.
     """
 
     def __init__(
@@ -57,12 +57,12 @@ class InboundReplication:
         transport: str,
         branch: LogBranch,
         *,
-        tells_all: bool,
+        sends_all: bool,
     ) -> None:
         self._link: Final = link
         replication = link.replication
         client = frame.client
-        if not client.startswith(f"{peer.name}!") or len(client) > _MAX_CLIENT:
+        if not client.startswith(f"{peer.name}!") or len(client) > _MAX_CLIENT_NAME_LENGTH:
             client = f"{peer.name}!{replication.instance}"
         self._direction: Final = LinkDirection(client, peer.name, peer.group, address, transport)
         self._ack_interval_s: Final = frame.ack_interval / _MICROSECONDS
@@ -70,14 +70,14 @@ class InboundReplication:
         self._unacknowledged_bytes = 0
         self._receiver: Final = replication.receiver_for(peer.name)
         self._responses: Final = self._receiver.begin_link(
-            peer, frame, replication.ack_tracker.settled_txid, branch, tells_all=tells_all
+            peer, frame, replication.ack_tracker.settled_txid, branch, sends_all=sends_all
         )
         self._next_response = next(self._responses, None)
         link.log_event("1F-0006", client)
         replication.events.notify(LinkEvent.CONNECT_INCOMING, self._direction)
 
     def end(self) -> None:
-        """Note that the link is closed."""
+        """End the direction: the link is closed."""
         self._receiver.end_link()
         self._next_response = None
 
@@ -86,7 +86,7 @@ class InboundReplication:
         self._link.log_event("1F-0008", self._direction.client)
         self._link.replication.events.notify(LinkEvent.DISCONNECT_INCOMING, self._direction)
 
-    # Received frames.
+    # received frames
 
     @property
     def is_stalled(self) -> bool:
@@ -104,7 +104,7 @@ class InboundReplication:
         self._record_conflicts(self._receiver.receive_batch(batch))
 
     def record_skipped(self, frame: SkippedRanges) -> None:
-        """Record the entries that the source has left out.
+        """Record the entries that the source has skipped.
 
         Raises:
             ReplicationProtocolError: the frame is invalid.
@@ -119,20 +119,19 @@ class InboundReplication:
             return False
         return True
 
-    def _record_conflicts(self, taken: BatchCounts) -> None:
-        if taken.conflicts:
-            self._link.conflict_log.record_conflicts(self._direction.peer, taken.conflicts)
+    def _record_conflicts(self, counts: BatchCounts) -> None:
+        if counts.conflicts:
+            self._link.conflict_log.record_conflicts(self._direction.peer, counts.conflicts)
 
-    # Sent frames.
+    # sent frames
 
     def send_next(self) -> bool:
-        """Send the next answer to a `PositionRequest`, and return whether there was one."""
+        """Send the next response to a `PositionRequest`, and return whether there was one."""
         next_response = self._next_response
         if next_response is None:
             return False
-        self._next_response = next(
-            self._responses, None
-        )  # its last actions belong to the previous answer
+        # fetched before the send: the last actions of the generator belong to this response
+        self._next_response = next(self._responses, None)
         self._link.send(next_response)
         return True
 
@@ -142,13 +141,13 @@ class InboundReplication:
         if self._next_response is not None or not link.is_ready:
             return
         now, replication = link.elapsed(), link.replication
-        is_much = self._unacknowledged_bytes >= _MAX_UNACKNOWLEDGED
-        due = max(
-            self._last_check_s + _LOOK_SECONDS,
-            NEVER if is_much else self._last_ack_s + self._ack_interval_s,
+        is_window_filling = self._unacknowledged_bytes >= _MAX_UNACKNOWLEDGED
+        due_at = max(
+            self._last_check_s + _CHECK_INTERVAL_S,
+            NEVER if is_window_filling else self._last_ack_s + self._ack_interval_s,
         )
-        if due > now:
-            link.wake_after(due - now)
+        if due_at > now:
+            link.wake_after(due_at - now)
             return
         self._last_check_s = now
         ack = self._receiver.make_ack(replication.durable_txid, replication.ack_tracker.is_settled)

@@ -1,11 +1,8 @@
-"""Interfaces between the parts of a link, and to their environment."""
+"""The interface of a link to its connection, and constants that the parts of a link share."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, Protocol
-
-if TYPE_CHECKING:
-    pass
+from typing import Final, Protocol
 
 RETRY_SECONDS: Final = 0.25
 """Delay before the log is tried again after it could not be read, or accepted nothing."""
@@ -23,7 +20,7 @@ class LinkConnection(Protocol):
 
     @property
     def is_ready(self) -> bool:
-        """True if nearly all data given to it have been sent."""
+        """True if nearly all data passed to it have been sent."""
 
     def send(self, *data: bytes) -> None:
         """Send bytes, now or when the peer is ready for them."""
@@ -35,4 +32,4 @@ class LinkConnection(Protocol):
         """Resume reading."""
 
     def close(self) -> None:
-        """Close the connection when the data given to it have been sent, or soon."""
+        """Close the connection when the data passed to it have been sent, or soon."""

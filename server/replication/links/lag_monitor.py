@@ -1,8 +1,8 @@
 """Logs which destination keeps publishers waiting, and since when.
 
-A publisher gets its persisted acks after the destinations that this instance waits for have
-acknowledged. When one of them takes long, the publisher sees that no acks come, but not why. So the
-wait is logged once, with the entry that is waited for, and once more when it is over.
+A publisher gets its persisted acks after the destinations for which this instance waits have
+acknowledged. When one of them takes long, the publisher sees that no acks arrive, but not why. So
+the wait is logged once, with the unacknowledged entry, and once more when it is over.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 LAG_WARNING_SECONDS: Final = 5.0
 """Age of an unacknowledged entry from which on the wait is logged."""
 
-_LOOK_SECONDS: Final = 1.0
+_CHECK_INTERVAL_S: Final = 1.0
 _MICROSECONDS: Final = 1_000_000
 
 
@@ -37,9 +37,9 @@ class ReplicationLagMonitor:
         self._replication: Final = replication
         self._clock: Final = clock
         self._log: Final = log
-        # By destination, the start of the wait that has been logged.
+        # by destination, the start of the wait that has been logged
         self._logged_lags_us: dict[str, ElapsedMicroseconds] = {}
-        self._cancel_timer = clock.call_later(_LOOK_SECONDS, self._check)
+        self._cancel_timer = clock.call_later(_CHECK_INTERVAL_S, self._check)
 
     def close(self) -> None:
         """Stop checking."""
@@ -48,46 +48,46 @@ class ReplicationLagMonitor:
     @property
     def state(self) -> Mapping[str, int]:
         """By destination, the number of unacknowledged entries, and their age in seconds."""
-        found: dict[str, int] = {}
+        figures: dict[str, int] = {}
         last_txid = self._replication.last_txid
-        for one in self._replication.destination_lags():
-            name = one.destination
-            found[f"entries that wait for {name}"] = max(last_txid - one.settled_txid, 0)
-            found[f"seconds that they have waited for {name}"] = self._age_s(one.since_us)
-        return found
+        for lag in self._replication.destination_lags():
+            name = lag.destination
+            figures[f"entries that wait for {name}"] = max(last_txid - lag.settled_txid, 0)
+            figures[f"seconds that they have waited for {name}"] = self._age_s(lag.since_us)
+        return figures
 
     def _age_s(self, since: ElapsedMicroseconds) -> int:
         return max(self._replication.elapsed_us - since, 0) // _MICROSECONDS
 
     def _check(self) -> None:
-        self._cancel_timer = self._clock.call_later(_LOOK_SECONDS, self._check)
+        self._cancel_timer = self._clock.call_later(_CHECK_INTERVAL_S, self._check)
         awaited_destinations = self._replication.ack_tracker.awaited_destinations
-        waiting = {
-            one.destination: one
-            for one in self._replication.destination_lags()
-            if one.destination in awaited_destinations
+        lags = {
+            lag.destination: lag
+            for lag in self._replication.destination_lags()
+            if lag.destination in awaited_destinations
         }
-        for name, one in waiting.items():
+        for name, lag in lags.items():
             if (
                 name not in self._logged_lags_us
-                and self._age_s(one.since_us) >= LAG_WARNING_SECONDS
+                and self._age_s(lag.since_us) >= LAG_WARNING_SECONDS
             ):
-                self._logged_lags_us[name] = one.since_us
-                self._log_lag(one)
+                self._logged_lags_us[name] = lag.since_us
+                self._log_lag(lag)
         for name in list(self._logged_lags_us):
-            now = waiting.get(name)
-            if now is None or self._age_s(now.since_us) < LAG_WARNING_SECONDS:
+            lag_now = lags.get(name)
+            if lag_now is None or self._age_s(lag_now.since_us) < LAG_WARNING_SECONDS:
                 self._log_lag_ended(
                     name, self._logged_lags_us.pop(name), is_waited_for=name in awaited_destinations
                 )
 
-    def _log_lag(self, one: DestinationLag) -> None:
-        is_connected = self._replication.destinations[one.destination].is_connected
+    def _log_lag(self, lag: DestinationLag) -> None:
+        is_connected = self._replication.destinations[lag.destination].is_connected
         self._log.emit(
             "1E-0011",
-            destination=one.destination,
-            txid=one.settled_txid + 1,
-            age=timedelta(seconds=self._age_s(one.since_us)),
+            destination=lag.destination,
+            txid=lag.settled_txid + 1,
+            age=timedelta(seconds=self._age_s(lag.since_us)),
             state="connected" if is_connected else "not connected",
         )
 

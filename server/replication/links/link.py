@@ -3,10 +3,9 @@
     connects:  Hello ->               PositionRequest ->                  ReplicationBatch -> ...
     accepts:         <- Hello, PositionRequest      <- PositionResponse, DedupState     <- Ack
 
-The connecting instance speaks first, so that the accepting one discloses nothing before it knows
-the peer. Each direction begins with the `PositionRequest` of the source. `PositionRequest` also
-carries the name that both ends use for that direction, and the interval at which the source wants
-acks.
+The connecting instance sends first, so that the accepting one discloses nothing before it knows the
+peer. Each direction begins with the `PositionRequest` of the source. `PositionRequest` also carries
+the name that both ends use for that direction, and the interval at which the source requests acks.
 
 Frames are executed in order, and batches are made, in time slices of the engine's thread. Buffers
 are bounded: a frame is parsed from the received bytes when the one before has been executed, and
@@ -14,16 +13,15 @@ reading stops while the log accepts no entries. No batch is made while the conne
 previous one, nor beyond the window of a `ReplicationSender`.
 
 If an instance connects although there is a link already, that instance decides which one stays (see
-`links`). The accepting instance holds the new link in reserve (`SPARE`) until that is decided, and
-until it is sure that the peer is still alive.
+registry.py). The accepting instance holds the new link in reserve (`LinkStage.RESERVED`) until that
+is decided, and until it is sure that the peer is still alive.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from enum import Enum
 from functools import partial
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from server.replication.core import (
     MAX_FRAME_SIZE,
@@ -55,6 +53,7 @@ from server.replication.links.admin_addresses import (
 )
 from server.replication.links.inbound import InboundReplication
 from server.replication.links.interfaces import NEVER
+from server.replication.links.link_stage import LinkStage, Shortfall
 from server.replication.links.outbound import OutboundReplication
 from server.security.deferred import on_answer
 from server.storage.journal import JournalTopic
@@ -78,32 +77,11 @@ HEARTBEAT_TIMEOUT_S: Final = 10.0
 LINK_HANDSHAKE_TIMEOUT_S: Final = 10.0
 """Timeout for the peer to identify itself."""
 
-_MAX_HELD: Final = 1 << 20
+_MAX_BUFFERED_BYTES: Final = 1 << 20
 """Bytes received and waiting for a time slice, above which reading pauses."""
 
-_MAX_WORDS: Final = 256
+_MAX_UNSENT_MESSAGES: Final = 256
 """Messages (`PeerMessage`) that may wait for the connection; further ones are dropped."""
-
-
-class LinkStage(Enum):
-    """The state of a link."""
-
-    HANDSHAKE = "greeting"
-    RESERVED = "spare"
-    OPEN = "open"
-    CLOSED = "closed"
-
-
-class Shortfall(NamedTuple):
-    """The reason why a destination is not served over the connection that its instance has made.
-
-    Attributes:
-        destination: its name.
-        reason: the requirement of the destination that the connection does not meet.
-    """
-
-    destination: str
-    reason: str
 
 
 class ReplicationLink:
@@ -112,7 +90,7 @@ class ReplicationLink:
     Args:
         registry: the owner of the link.
         connection: the connection.
-        transport_name: name of the transport that the connection was made by.
+        transport_name: name of the transport that has made the connection.
         destination: the Destination that the connection was made for; None if it was accepted.
         peer_host: the host where the peer was reached; empty if the connection was accepted.
         admission: the transport; None if this instance made the connection. While it decides
@@ -120,10 +98,8 @@ class ReplicationLink:
         on_outcome: called once with whether the link was established.
 
     Attributes:
-        connection: see above.
         is_outgoing: whether this instance made the connection.
-        admission: see above.
-        destination: name of the destination that the link leads to.
+        destination: name of the destination at the other end.
         shortfall: the reason why the link does not serve the destination that the peer is; None if
             it does, or if the peer is no destination.
         stage: the state of the link.
@@ -164,13 +140,13 @@ class ReplicationLink:
         self._inbound: InboundReplication | None = None
         self._is_queued = False
         self._is_woken = False  # during the current step
-        self._is_admission_pending = False  # the gate is deciding whether to admit the peer
+        self._is_admission_pending = False  # the transport is deciding whether to admit the peer
         self._is_paused = False
         self._unsent_message_count = 0  # sent since the connection was ready last
         self._cancel_timer: Callable[[], None] | None = None
         self._timer_due_s = NEVER  # expiry of the timer
 
-    # Events of the connection.
+    # events of the connection
 
     def feed(self, data: bytes) -> None:
         """Buffer bytes received over the connection; see `SessionInput.feed`."""
@@ -179,18 +155,18 @@ class ReplicationLink:
         self._last_received_s = self.elapsed()
         self._frame_reader.feed(data)
         if not self._is_queued:
-            # Acks come all the time: with short slices for them, publishers would get less done.
+            # Acks arrive all the time: with short slices for them, publishers would get less done.
             self._is_queued = self._registry.scheduler.run_or_queue(
-                self, len(data), is_patient=True
+                self, len(data), tolerates_delay=True
             )
         self._update_reading()
 
     def resume_writing(self) -> None:
-        """Note that the connection is writable again."""
+        """Continue sending: the connection is writable again."""
         self.wake()
 
     def connection_lost(self) -> None:
-        """Note that the connection is lost."""
+        """Close the link: the connection is lost."""
         if self.stage is LinkStage.HANDSHAKE and self.is_outgoing:
             self._fail("1E-0004", "the connection was closed before anything was said")
         self.close()
@@ -234,7 +210,7 @@ class ReplicationLink:
         """
         return self.received_hello.sends if self.is_outgoing else self.destination is not None
 
-    # Opening and closing.
+    # opening and closing
 
     def send_hello(self, hello: Hello) -> None:
         """Send our `Hello`."""
@@ -249,21 +225,21 @@ class ReplicationLink:
         """Open the link: both ends have identified each other."""
         self.stage = LinkStage.OPEN
         self._frame_reader.max_frame_size = MAX_FRAME_SIZE
-        self._report_outcome(came_to_be=True)
+        self._report_outcome(is_established=True)
         if self.destination is not None:
-            own = self.replication.destinations[self.destination]
-            own.admin_location, own.link_problem = self.admin_location, ""
+            destination = self.replication.destinations[self.destination]
+            destination.admin_location, destination.link_problem = self.admin_location, ""
             self._outbound = OutboundReplication(
-                self, own, self._peer, self.connection.address, self._transport_name
+                self, destination, self._peer, self.connection.address, self._transport_name
             )
 
-    def send_message(self, word: PeerMessage) -> None:
+    def send_message(self, message: PeerMessage) -> None:
         """Send a message that is not part of the log; drop it if too many of them wait already."""
         if self.connection.is_ready:
             self._unsent_message_count = 0
-        if self.stage is LinkStage.OPEN and self._unsent_message_count < _MAX_WORDS:
+        if self.stage is LinkStage.OPEN and self._unsent_message_count < _MAX_UNSENT_MESSAGES:
             self._unsent_message_count += 1
-            self.send(word)
+            self.send(message)
 
     def refuse(self, reason: str) -> None:
         """Refuse the peer, and close the link.
@@ -287,61 +263,66 @@ class ReplicationLink:
             direction.end()
         self.connection.close()
         self._registry.remove_link(self)
-        self._report_outcome(came_to_be=False)
+        self._report_outcome(is_established=False)
         for direction in directions:
             direction.report_ended()
 
-    def _report_outcome(self, *, came_to_be: bool) -> None:
+    def _report_outcome(self, *, is_established: bool) -> None:
         on_outcome, self._on_outcome = self._on_outcome, None
         if on_outcome is not None:
-            on_outcome(came_to_be)
+            on_outcome(is_established)
 
     @property
     def _peer(self) -> PeerInstance:
         runs = () if self.description is None else self.description.runs
         return peer_of(self.received_hello)._replace(runs=runs)
 
-    # Used by its directions; see `LinkContext`.
+    # used by its directions
 
     @property
     def replication(self) -> ReplicationState:
-        """See `LinkContext`."""
+        """The replication state of this instance."""
         return self._registry.replication
 
     @property
     def log(self) -> ServerLog:
-        """See `LinkContext`."""
+        """The event log."""
         return self._registry.log
 
     @property
     def conflict_log(self) -> DuplicateConflictLog:
-        """See `LinkContext`."""
+        """Logs pairs of messages that have the same bookmark."""
         return self._registry.conflict_log
 
     @property
     def elapsed(self) -> Callable[[], float]:
-        """See `LinkContext`."""
+        """Returns the time of the scheduler's monotonic clock, in seconds."""
         return self._registry.scheduler.elapsed
 
     @property
     def is_ready(self) -> bool:
-        """See `LinkContext`."""
+        """True if the connection has room for the next batch; see `LinkConnection.is_ready`."""
         return self.connection.is_ready
 
     def send(self, frame: OutboundFrame, *, compress: bool = False) -> int:
-        """See `LinkContext`."""
+        """Send a frame; return its number of bytes.
+
+        Args:
+            frame: the frame.
+            compress: whether it may be compressed.
+        """
         data = encode_pieces(frame, compress=compress)
         self.connection.send(*data)
         return sum(map(len, data))
 
     def wake_after(self, seconds: float) -> None:
-        """See `LinkContext`."""
-        due = self.elapsed() + seconds
+        """Wake the link after a delay, or earlier."""
+        due_s = self.elapsed() + seconds
         if self._cancel_timer is not None:
-            if due >= self._timer_due_s:
+            if due_s >= self._timer_due_s:
                 return
             self._cancel_timer()
-        self._timer_due_s = due
+        self._timer_due_s = due_s
         self._cancel_timer = self._registry.call_later(seconds, self._timer_expired)
 
     def _timer_expired(self) -> None:
@@ -349,11 +330,17 @@ class ReplicationLink:
         self.wake()
 
     def log_event(self, message: str, client: str) -> None:
-        """See `LinkContext`."""
+        """Log an event of one direction; see `LinkFlapLog.log_event`."""
         self._registry.flap_log.log_event(message, client)
 
     def log_problem(self, message: str, *aspects: object, **fields: object) -> None:
-        """See `LinkContext`."""
+        """Log a problem of the link, rate-limited.
+
+        Args:
+            message: the id of the entry.
+            aspects: distinguish problems that have the id and the peer in common.
+            fields: the fields of the entry.
+        """
         if self.destination is not None and "reason" in fields:
             self.replication.destinations[self.destination].set_link_problem(fields["reason"])
         self._registry.log_problem(
@@ -378,7 +365,7 @@ class ReplicationLink:
         self.log_problem(message, problem, reason=problem)
         self.close()
 
-    # Scheduling.
+    # scheduling
 
     def wake(self) -> None:
         """Schedule a step soon: there may be something to send or to acknowledge."""
@@ -387,16 +374,16 @@ class ReplicationLink:
             self._is_queued = True
             self._registry.scheduler.queue_task(self)
 
-    def tick(self, now: float, away: float) -> None:
+    def tick(self, now: float, suspended_s: float) -> None:
         """Check timeouts and send heartbeats; to be called about every `HEARTBEAT_INTERVAL_S`.
 
         Args:
             now: the time by `Scheduler.elapsed`.
-            away: seconds for which this process was suspended, as far as is known.
+            suspended_s: seconds for which this process was suspended, as far as is known.
         """
-        self._last_received_s += away
+        self._last_received_s += suspended_s
         if self.stage in (LinkStage.HANDSHAKE, LinkStage.RESERVED):
-            if now - self._started_s - away > LINK_HANDSHAKE_TIMEOUT_S:
+            if now - self._started_s - suspended_s > LINK_HANDSHAKE_TIMEOUT_S:
                 self._fail("1E-0004", f"no greeting within {LINK_HANDSHAKE_TIMEOUT_S:.0f} seconds")
             return
         if self._is_paused:
@@ -437,9 +424,9 @@ class ReplicationLink:
         if self._inbound is not None:
             self._inbound.send_ack()
         while True:
-            has_taken = self._process_next_frame()
-            has_given = self.stage is LinkStage.OPEN and self.is_ready and self._send_next()
-            if self.stage is LinkStage.CLOSED or not (has_taken or has_given):
+            has_received = self._process_next_frame()
+            has_sent = self.stage is LinkStage.OPEN and self.is_ready and self._send_next()
+            if self.stage is LinkStage.CLOSED or not (has_received or has_sent):
                 return False
             if scheduler.time_left(self.elapsed()) <= 0:
                 return True
@@ -455,18 +442,18 @@ class ReplicationLink:
         if self.stage is LinkStage.CLOSED:
             return
         is_stalled = self._inbound is not None and self._inbound.is_stalled
-        is_crowded = is_stalled or (
-            self._is_queued and self._frame_reader.buffered_bytes > _MAX_HELD
+        must_pause = is_stalled or (
+            self._is_queued and self._frame_reader.buffered_bytes > _MAX_BUFFERED_BYTES
         )
-        if is_crowded and not self._is_paused:
+        if must_pause and not self._is_paused:
             self._is_paused = True
             self.connection.pause()
-        elif self._is_paused and not is_crowded:
+        elif self._is_paused and not must_pause:
             self._is_paused = False
             self._last_received_s = self.elapsed()
             self.connection.resume()
 
-    # Received frames.
+    # received frames
 
     def _process_next_frame(self) -> bool:
         """Process the next frame, if one is complete and allowed now; return whether one was."""
@@ -549,7 +536,7 @@ class ReplicationLink:
             self.connection.address,
             self._transport_name,
             branch,
-            tells_all=self._may_replicate_all,
+            sends_all=self._may_replicate_all,
         )
         self._report_changed_log(is_empty=frame.last < frame.first)
 
@@ -566,19 +553,22 @@ class ReplicationLink:
     def _may_replicate_all(self) -> bool:
         """True if the peer may replicate every topic that is recorded here."""
         admission, recorded = self.admission, self.replication.description.logged
-        topics = (JournalTopic(one.selection.message_type, one.selection.name) for one in recorded)
+        topics = (
+            JournalTopic(logged.selection.message_type, logged.selection.name)
+            for logged in recorded
+        )
         return admission is None or all(map(admission.may_replicate, topics))
 
     def _resume_outbound(self, frame: PositionResponse | DedupState) -> None:
         self._required_outbound(frame).resume(frame)
         if isinstance(frame, DedupState):
-            self._report_changed_log(is_empty=not frame.had)
+            self._report_changed_log(is_empty=not frame.windows)
 
     def _report_changed_log(self, *, is_empty: bool) -> None:
         """Report a changed log identity, now that it is known whether the peer's log is empty."""
-        before, self.previous_log_id = self.previous_log_id, None
-        if before is not None:
-            self._registry.report_changed_log(self, before, is_empty=is_empty)
+        previous_log_id, self.previous_log_id = self.previous_log_id, None
+        if previous_log_id is not None:
+            self._registry.report_changed_log(self, previous_log_id, is_empty=is_empty)
 
     def _required_outbound(self, frame: InboundFrame) -> OutboundReplication:
         if self._outbound is None:

@@ -11,7 +11,7 @@ from typing import NamedTuple, TypeAlias
 
 
 class LinkEvent(Enum):
-    """An event that actions run on; the value is from the name of the action's module."""
+    """An event on which actions run; the value is from the name of the action's module."""
 
     CONNECT = "connect-replication"
     DISCONNECT = "disconnect-replication"
@@ -46,11 +46,11 @@ def link_name(
     """Return the name that both ends use for one direction of a link in the log.
 
     Args:
-        source: name of the instance that sends.
-        destination: name of the instance that receives.
+        source: name of the sending instance.
+        destination: name of the receiving instance.
         group: group of that instance.
         sync_type: SyncType of the destination, as it is configured.
-        transport_type: Type of the transport that the connection is made by.
+        transport_type: Type of the transport that makes the connection.
     """
     return f"{source}!{destination}@{group}!{sync_type}!{transport_type}"
 
@@ -68,7 +68,7 @@ class LinkEvents:
         """Register a callback for an event."""
         self._watchers.setdefault(event, []).append(watcher)
 
-    def notify(self, event: LinkEvent, way: LinkDirection) -> None:
+    def notify(self, event: LinkEvent, direction: LinkDirection) -> None:
         """Notify the watchers of an event."""
         for watcher in self._watchers.get(event, ()):
-            watcher(way)
+            watcher(direction)

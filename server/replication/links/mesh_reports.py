@@ -23,8 +23,8 @@ from server.replication.links.admin_addresses import reported_admin_location
 
 if TYPE_CHECKING:
     from config_schema.topology import InstanceDescription
-    from server.replication.links.context import PeerLinks
-    from server.replication.links.registry import LinkPeer
+    from server.replication.links.link_peer import LinkPeer
+    from server.replication.links.registry import LinkRegistry
     from server.replication.links.replication_state import ReplicationDestination, ReplicationState
     from server.util.clock import Clock, ElapsedMicroseconds
 
@@ -51,14 +51,13 @@ class MeshReporter:
         mesh: the reports of all instances.
     """
 
-    def __init__(self, replication: ReplicationState, links: PeerLinks, clock: Clock) -> None:
+    def __init__(self, replication: ReplicationState, links: LinkRegistry, clock: Clock) -> None:
         self.mesh: Final = Mesh(replication.instance, replication.nonce)
         self._replication: Final = replication
         self._links: Final = links
         self._clock: Final = clock
-        self._linked_instances: dict[
-            str, Neighbour
-        ] = {}  # in the order in which they were last seen
+        # in the order in which they were last linked
+        self._linked_instances: dict[str, Neighbour] = {}
         links.register_handler(SUBJECT, self._receive_message)
         self._cancel_timer = clock.call_later(_TICK_SECONDS, self._tick)
 
@@ -77,64 +76,71 @@ class MeshReporter:
         mesh.remove_expired(now_us)
         if mesh.is_report_due(now_us):
             mesh.replace_own_report(self.make_report(), now_us)
-            words = mesh.make_offers()
+            messages = mesh.make_offers()
             for name, peer in self._links.peers.items():
                 if not peer.is_unverified_user:
-                    self._send_messages(name, words)
+                    self._send_messages(name, messages)
 
     def _receive_message(self, peer: str, body: bytes) -> None:
         peers = self._links.peers
-        known = {name for name, one in peers.items() if not one.is_unverified_user}
-        if peer in known:
-            self._send_messages(peer, self.mesh.receive_message(peer, body, self.now_us, known))
+        admitted = {name for name, link_peer in peers.items() if not link_peer.is_unverified_user}
+        if peer in admitted:
+            self._send_messages(peer, self.mesh.receive_message(peer, body, self.now_us, admitted))
 
-    def _send_messages(self, peer: str, words: list[bytes]) -> None:
-        for word in words:
-            self._links.send_message(peer, SUBJECT, word)
+    def _send_messages(self, peer: str, messages: list[bytes]) -> None:
+        for message in messages:
+            self._links.send_message(peer, SUBJECT, message)
 
-    # The report of this instance.
+    # the report of this instance
 
     def make_report(self) -> MeshReport:
         """Return the current report of this instance."""
         replication = self._replication
         now = replication.elapsed_us
-        waiting = {one.destination: one.since_us for one in replication.destination_lags()}
+        lag_times_us = {lag.destination: lag.since_us for lag in replication.destination_lags()}
         links = [
-            self._make_link_report(own, max(now - waiting.get(name, now), 0) // _MICROSECONDS)
-            for name, own in replication.destinations.items()
+            self._make_link_report(
+                destination, max(now - lag_times_us.get(name, now), 0) // _MICROSECONDS
+            )
+            for name, destination in replication.destinations.items()
         ]
         peers = self._links.peers.values()
         return report_of(replication.description, self._update_linked(peers), links)
 
     def _update_linked(self, peers: Iterable[LinkPeer]) -> list[Neighbour]:
         """Return the instances linked now, followed by those that were linked before."""
-        now = {one.name: _neighbour(one) for one in peers}
-        before = {
-            name: replace(one, is_connected=False)
-            for name, one in self._linked_instances.items()
-            if name not in now
+        linked = {peer.name: _neighbour(peer) for peer in peers}
+        earlier = {
+            name: replace(neighbour, is_connected=False)
+            for name, neighbour in self._linked_instances.items()
+            if name not in linked
         }
-        while before and len(now) + len(before) > MAX_LINKS:
-            del before[next(iter(before))]
-        self._linked_instances = before | now
-        return [*now.values(), *before.values()]
+        while earlier and len(linked) + len(earlier) > MAX_LINKS:
+            del earlier[next(iter(earlier))]
+        self._linked_instances = earlier | linked
+        return [*linked.values(), *earlier.values()]
 
-    def _make_link_report(self, own: ReplicationDestination, seconds: int) -> LinkReport:
-        replication, spec = self._replication, own.spec
-        behind = max(replication.last_txid - own.sender.reached_txid, 0)
+    def _make_link_report(self, destination: ReplicationDestination, seconds: int) -> LinkReport:
+        replication, spec = self._replication, destination.spec
+        behind = max(replication.last_txid - destination.sender.reached_txid, 0)
         return LinkReport(
             destination=_shown(spec.name),
-            peer=own.direction.peer,
-            group=_shown(own.direction.group),
+            peer=destination.direction.peer,
+            group=_shown(destination.direction.group),
             sync_type=spec.sync_type,
             is_waited_for=spec.name in replication.ack_tracker.awaited_destinations,
-            state=_state(own),
-            since=(own.connected_at if own.is_connected else own.disconnected_at) or 0,
+            state=_state(destination),
+            since=(
+                destination.connected_at
+                if destination.is_connected
+                else destination.disconnected_at
+            )
+            or 0,
             messages_behind=behind,
-            bytes_behind=replication.bytes_behind(own.sender.reached_txid) if behind else 0,
+            bytes_behind=replication.bytes_behind(destination.sender.reached_txid) if behind else 0,
             seconds_behind=seconds,
-            messages_out=own.sender.sent_entries,
-            waits_for=_shown(_waits_for(own)),
+            messages_out=destination.sender.sent_entries,
+            waits_for=_shown(_waits_for(destination)),
         )
 
 
@@ -145,7 +151,7 @@ def report_of(
 
     Args:
         description: its description.
-        neighbours: the instances that it has links with.
+        neighbours: the instances with which it has links, or had.
         links: its destinations.
     """
     address, scheme = reported_admin_location(description)
@@ -160,29 +166,29 @@ def _neighbour(peer: LinkPeer) -> Neighbour:
     )
 
 
-def _state(own: ReplicationDestination) -> str:
-    if not own.is_connected:
+def _state(destination: ReplicationDestination) -> str:
+    if not destination.is_connected:
         return NOT_CONNECTED
-    if own.sender.state is not SenderState.SENDING:
+    if destination.sender.state is not SenderState.SENDING:
         return BEGINNING
-    return REPLICATING if own.sender.is_resynchronized else CATCHING_UP
+    return REPLICATING if destination.sender.is_resynchronized else CATCHING_UP
 
 
-def _waits_for(own: ReplicationDestination) -> str:
-    """Return the reason why a destination does not get further; empty if there is none."""
-    sender = own.sender
-    if not own.is_connected:
-        has_address = any(transport.addresses for transport in own.spec.transports)
-        whom = "a connection" if has_address else "the other instance to connect"
-        return f"{whom}: {own.link_problem}" if own.link_problem else whom
+def _waits_for(destination: ReplicationDestination) -> str:
+    """Return the reason why a destination makes no progress; empty if there is none."""
+    sender = destination.sender
+    if not destination.is_connected:
+        has_address = any(transport.addresses for transport in destination.spec.transports)
+        cause = "a connection" if has_address else "the other instance to connect"
+        return f"{cause}: {destination.link_problem}" if destination.link_problem else cause
     if sender.state is not SenderState.SENDING:
-        return f"{own.direction.peer} to say where to go on"
+        return f"{destination.direction.peer} to say where to go on"
     if sender.blocked_txid:
         return f"entry {sender.blocked_txid} of the log, which cannot be read"
     if sender.bytes_in_flight:
         return f"an acknowledgement of {sender.bytes_in_flight} bytes"
     if sender.settled_txid < sender.reached_txid:
-        return f"instances behind {own.direction.peer}"
+        return f"instances behind {destination.direction.peer}"
     return ""
 
 

@@ -1,6 +1,6 @@
 """The direction of a link in which this instance is the source: the peer is a destination.
 
-Begin -> ... Resume, Knowledge <- ... batches -> ... Acks <-
+PositionRequest -> ... PositionResponse, DedupState <- ... ReplicationBatch -> ... Ack <-
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ class OutboundReplication:
         destination: the destination.
         peer: the instance that is connected.
         address: of the peer.
-        transport: name of the transport that the connection was made by.
+        transport: name of the transport that has made the connection.
 
     Attributes:
         is_flushing: whether to send the destination the position up to which the log has been read,
-            even if no entries go there; to be set once a second.
+            even if no entries are sent there; to be set once a second.
     """
 
     def __init__(
@@ -68,7 +68,7 @@ class OutboundReplication:
         link.replication.events.notify(LinkEvent.CONNECT, destination.direction)
 
     def end(self) -> None:
-        """Note that the link is closed."""
+        """End the direction: the link is closed."""
         destination = self._destination
         destination.sender.end_link()
         destination.is_connected = False
@@ -81,7 +81,7 @@ class OutboundReplication:
         self._link.replication.events.notify(LinkEvent.DISCONNECT, self._destination.direction)
 
     def resume(self, frame: PositionResponse | DedupState) -> None:
-        """Take the position of the destination, and start sending when it is complete.
+        """Process the position of the destination, and start sending when it is complete.
 
         Raises:
             ReplicationProtocolError: the position is impossible.
@@ -151,7 +151,7 @@ class OutboundReplication:
 
     def _log_skipped(self) -> None:
         unreported_skipped = self._destination.sender.unreported_skipped
-        names = [_name_of(one) for one in unreported_skipped[:_MAX_NAMED]]
+        names = [_name_of(damaged) for damaged in unreported_skipped[:_MAX_NAMED]]
         if len(unreported_skipped) > _MAX_NAMED:
             names.append("...")
         self._link.log.emit(
@@ -163,9 +163,9 @@ class OutboundReplication:
         unreported_skipped.clear()
 
 
-def _name_of(unread: DamagedEntry) -> str:
+def _name_of(damaged: DamagedEntry) -> str:
     """Return a description of an entry that cannot be read."""
-    if unread.batch is None:
-        return f"entry {unread.txid}, of which nothing is known"
-    row = unread.batch.rows[0]
-    return f"entry {unread.txid}, {row[CLIENT]}|{row[SEQUENCE]}| of {unread.batch.topic.name}"
+    if damaged.batch is None:
+        return f"entry {damaged.txid}, of which nothing is known"
+    row = damaged.batch.rows[0]
+    return f"entry {damaged.txid}, {row[CLIENT]}|{row[SEQUENCE]}| of {damaged.batch.topic.name}"

@@ -1,4 +1,4 @@
-"""Decides which log entries and topics another instance is entitled to.
+"""Decides to which log entries and topics another instance is entitled.
 
 It may receive entries of the log that have been sent to it or by it. It may send messages about
 topics that are replicated between it and this instance: a destination of this instance sends them
@@ -34,7 +34,7 @@ class PeerAccess:
     def may_receive(
         self,
         peer: str,
-        gates: Iterable[LinkAdmission | None],
+        admissions: Iterable[LinkAdmission | None],
         topic: JournalTopic,
         path: str,
         body: bytes | None,
@@ -43,36 +43,40 @@ class PeerAccess:
 
         Args:
             peer: its name.
-            gates: of the links with it, None for those that this instance has made.
+            admissions: the transports of the links with it, None for those that this instance has
+                made.
             topic: the entry's topic.
             path: the instances that the entry has passed through.
             body: the part of its body that would be sent; None where no filter can be evaluated.
         """
-        for own in self._connected_destinations(peer):
-            filters = own.sender.filters_for(topic, path)
+        for destination in self._connected_destinations(peer):
+            filters = destination.sender.filters_for(topic, path)
             if filters is None:
                 continue
-            if not filters or (body is not None and any(one(topic, [body])[0] for one in filters)):
+            if not filters or (
+                body is not None and any(route_filter(topic, [body])[0] for route_filter in filters)
+            ):
                 return True
-        has_had_it = any(hop.name == peer for hop in hops(path))
-        return has_had_it and _may_replicate(gates, topic)
+        has_passed_through = any(hop.name == peer for hop in hops(path))
+        return has_passed_through and _may_replicate(admissions, topic)
 
     def is_topic_shared(
-        self, peer: str, gates: Iterable[LinkAdmission | None], topic: JournalTopic
+        self, peer: str, admissions: Iterable[LinkAdmission | None], topic: JournalTopic
     ) -> bool:
         """Return whether a topic is replicated between an instance and this one."""
         return any(
-            own.sender.may_send_topic(topic) for own in self._connected_destinations(peer)
-        ) or _may_replicate(gates, topic)
+            destination.sender.may_send_topic(topic)
+            for destination in self._connected_destinations(peer)
+        ) or _may_replicate(admissions, topic)
 
     def _connected_destinations(self, peer: str) -> Iterator[ReplicationDestination]:
-        for own in self._destinations.values():
-            if own.is_connected and own.sender.is_peer(peer):
-                yield own
+        for destination in self._destinations.values():
+            if destination.is_connected and destination.sender.is_peer(peer):
+                yield destination
 
 
 def queue_of(subject: str) -> JournalTopic | None:
-    """Return the queue that a message is about, by its subject; None if it is about none.
+    """Return the queue of a message, by the message's subject; None if it concerns no queue.
 
     Such a subject is message type, name and domain of the queue, with slashes between them.
     """
@@ -80,5 +84,5 @@ def queue_of(subject: str) -> JournalTopic | None:
     return JournalTopic(message_type, rest.rpartition(_SEPARATOR)[0]) if slash else None
 
 
-def _may_replicate(gates: Iterable[LinkAdmission | None], topic: JournalTopic) -> bool:
-    return any(gate is None or gate.may_replicate(topic) for gate in gates)
+def _may_replicate(admissions: Iterable[LinkAdmission | None], topic: JournalTopic) -> bool:
+    return any(admission is None or admission.may_replicate(topic) for admission in admissions)

@@ -9,8 +9,8 @@ links.
 If there is a link already, the instance that makes another one decides between them.
 `choose_connection` is the rule; by it both ends reach the same decision if each makes one at the
 same time. If the connecting instance does not know of the existing link, it has lost that link.
-Until a frame arrives over a new connection, the accepting end holds it in reserve, and takes it up
-then. It also does so if another run of the other instance was connected last: this run may have
+Until a frame arrives over a new connection, the accepting end holds it in reserve, and then opens
+the link. It also does so if another run of the other instance was connected last: this run may have
 ended, and its bytes may have waited in a buffer.
 
 Log entries of links that go up, go down, or are refused again and again are rate-limited.
@@ -19,7 +19,7 @@ Log entries of links that go up, go down, or are refused again and again are rat
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 import msgspec
 
@@ -34,7 +34,6 @@ from server.replication.core import (
     refusal,
 )
 from server.replication.links import peer_identity
-from server.replication.links.admin_addresses import AdminLocation
 from server.replication.links.duplicate_conflicts import DuplicateConflictLog
 from server.replication.links.flap_log import LinkFlapLog
 from server.replication.links.handshake import (
@@ -48,10 +47,10 @@ from server.replication.links.handshake import (
 )
 from server.replication.links.link import (
     HEARTBEAT_INTERVAL_S,
-    LinkStage,
     ReplicationLink,
-    Shortfall,
 )
+from server.replication.links.link_peer import LinkPeer, link_peer_of
+from server.replication.links.link_stage import LinkStage, Shortfall
 from server.replication.links.peer_access import PeerAccess, queue_of
 
 if TYPE_CHECKING:
@@ -65,28 +64,8 @@ if TYPE_CHECKING:
     from server.util.clock import Clock
     from server.util.log_protocol import ServerLog
 
-_SAY_AGAIN_SECONDS: Final = 60.0
+_LOG_INTERVAL_S: Final = 60.0
 _MAX_LOG_KEYS: Final = 1000
-
-
-class LinkPeer(NamedTuple):
-    """An instance that this instance has a link with.
-
-    Attributes:
-        name: its name.
-        description: its configuration, as it has sent it.
-        destination: the name of the destination that it is; None if nothing is sent there.
-        sends: whether it sends to this instance.
-        admin_location: the address of its admin interface.
-        is_unverified_user: whether its user is authenticated, but not known to be the instance.
-    """
-
-    name: str
-    description: InstanceDescription
-    destination: str | None
-    sends: bool
-    admin_location: AdminLocation
-    is_unverified_user: bool
 
 
 PeerMessageHandler: TypeAlias = Callable[[str, bytes], None]
@@ -103,9 +82,6 @@ class LinkRegistry:
         log: the event log.
 
     Attributes:
-        replication: see above.
-        scheduler: see above.
-        log: see above.
         conflict_log: logs pairs of messages that have the same bookmark.
         flap_log: logs links going up and down.
     """
@@ -134,48 +110,48 @@ class LinkRegistry:
         replication.set_wake_callback(self._wake_links)
         self._cancel_timer = clock.call_later(HEARTBEAT_INTERVAL_S, self._tick)
 
-    # Connections.
+    # connections
 
     def accept(
-        self, link_connection: LinkConnection, transport: str, gate: LinkAdmission
+        self, connection: LinkConnection, transport: str, admission: LinkAdmission
     ) -> ReplicationLink:
         """Create a link over a connection that another instance has made.
 
         Args:
-            link_connection: the connection.
+            connection: the connection.
             transport: name of the transport that accepted it.
-            gate: the transport, as links see it.
+            admission: decides for the transport whether the peer is admitted.
         """
-        link = ReplicationLink(self, link_connection, transport, admission=gate)
+        link = ReplicationLink(self, connection, transport, admission=admission)
         self._links.add(link)
         return link
 
     def connect(
         self,
-        link_connection: LinkConnection,
+        connection: LinkConnection,
         transport: str,
         destination: str,
         credentials: tuple[str, str],
-        outcome: Callable[[bool], None],
-        reached_at: str = "",
+        on_outcome: Callable[[bool], None],
+        peer_host: str = "",
     ) -> ReplicationLink:
         """Create a link over a connection made for a destination, and send our `Hello`.
 
         Args:
-            link_connection: the connection.
+            connection: the connection.
             transport: name of the Transport of the destination.
             destination: its name.
             credentials: the user and the password to log on with.
-            outcome: called once with whether the link was established.
-            reached_at: the host where the peer was reached, as the configuration names it.
+            on_outcome: called once with whether the link was established.
+            peer_host: the host where the peer was reached, as the configuration names it.
         """
         link = ReplicationLink(
             self,
-            link_connection,
+            connection,
             transport,
             destination=destination,
-            peer_host=reached_at,
-            on_outcome=outcome,
+            peer_host=peer_host,
+            on_outcome=on_outcome,
         )
         self._links.add(link)
         user, password = credentials
@@ -187,7 +163,7 @@ class LinkRegistry:
         return link
 
     def is_connected(self, destination: str) -> bool:
-        """Return whether there is a link that leads to a destination."""
+        """Return whether there is a link with a destination."""
         return self.replication.destinations[destination].is_connected
 
     def reconnect(self, destination: str) -> bool:
@@ -203,26 +179,26 @@ class LinkRegistry:
 
     @property
     def peers(self) -> Mapping[str, LinkPeer]:
-        """The instances that this instance has links with, by name."""
-        return {name: _peer(name, links) for name, links in self._links_by_peer.items()}
+        """The instances with which this instance has links, by name."""
+        return {name: link_peer_of(name, links) for name, links in self._links_by_peer.items()}
 
-    # Messages beside the log (`PeerMessage`).
+    # messages beside the log (`PeerMessage`)
 
-    def register_handler(self, subject: str, listener: PeerMessageHandler) -> None:
-        """Register the callback for messages about a subject."""
-        self._handlers[subject] = listener
+    def register_handler(self, subject: str, handler: PeerMessageHandler) -> None:
+        """Register the callback for messages with a subject: it gets the sender and the body."""
+        self._handlers[subject] = handler
 
-    def set_default_handler(self, listen: Callable[[str, str, str, bytes], None]) -> None:
-        """Register the callback for messages about all other subjects.
+    def set_default_handler(self, handler: Callable[[str, str, str, bytes], None]) -> None:
+        """Register the callback for messages with all other subjects.
 
         Args:
-            listen: called with the recipient of a message (this instance, or one that cannot be
+            handler: called with the recipient of a message (this instance, or one that cannot be
                 reached), its sender, its subject and its body.
         """
-        self._default_handler = listen
+        self._default_handler = handler
 
     def send_message(self, to: str, subject: str, body: bytes) -> None:
-        """Send a message to an instance, by way of others if there is no link; it may be lost.
+        """Send a message to an instance, through others if there is no link; it may be lost.
 
         Args:
             to: its name.
@@ -232,7 +208,7 @@ class LinkRegistry:
         self._send_routed(self._router.route_message(to, subject, body))
 
     def is_reachable(self, name: str) -> bool | None:
-        """Return whether an instance can be reached; None while that is being found out."""
+        """Return whether an instance can be reached; None while that is being determined."""
         return self._router.is_reachable(name, self._now_us)
 
     def may_receive(
@@ -249,11 +225,11 @@ class LinkRegistry:
         return self._peer_access.may_receive(peer, self._admissions(peer), topic, path, body)
 
     def _admissions(self, peer: str) -> list[LinkAdmission | None]:
-        """Return the gates of the links with an instance, None for those that were made here."""
-        return [one.admission for one in self._links_by_peer.get(peer, ())]
+        """Return the admissions of the links with an instance, None for those made here."""
+        return [link.admission for link in self._links_by_peer.get(peer, ())]
 
     def log_denied_request(self, peer: str, topic: JournalTopic) -> None:
-        """Log and audit that an instance has asked for a message that it is not entitled to.
+        """Log and audit that an instance has requested a message to which it is not entitled.
 
         Args:
             peer: its name.
@@ -267,7 +243,7 @@ class LinkRegistry:
     def _log_denied_message(
         self, links: Sequence[ReplicationLink], action: str, topic: JournalTopic, reason: str
     ) -> None:
-        """Log and audit a message of an instance about a topic that it has no part in."""
+        """Log and audit a message of an instance about a topic that is not shared with it."""
         for link in links[:1]:
             link.log_problem(
                 "1E-0064", action, topic, action=action, topic=topic.name, problem=reason
@@ -275,10 +251,10 @@ class LinkRegistry:
             if link.admission is not None:
                 link.admission.audit_refusal(action, topic.name, reason)
 
-    def dispatch_message(self, link: ReplicationLink, word: PeerMessage) -> None:
+    def dispatch_message(self, link: ReplicationLink, message: PeerMessage) -> None:
         """Dispatch a message of an instance; drop it if it has no meaning here."""
         peer = link.received_hello.instance
-        queue = queue_of(word.subject)
+        queue = queue_of(message.subject)
         if queue is not None and not self._peer_access.is_topic_shared(
             peer, self._admissions(peer), queue
         ):
@@ -286,24 +262,24 @@ class LinkRegistry:
                 [link], "speak of queue", queue, "not replicated to it or by it"
             )
             return
-        received = self._router.receive_message(word, peer, self._now_us)
-        self._send_routed(received.messages)
-        if not received.sender:
+        result = self._router.receive_message(message, peer, self._now_us)
+        self._send_routed(result.messages)
+        if not result.sender:
             return
-        listener = self._handlers.get(word.subject)
-        if listener is None:
-            self._default_handler(word.to, received.sender, word.subject, word.body)
-        elif word.to == self.replication.instance and received.sender == peer:
-            listener(peer, word.body)
+        handler = self._handlers.get(message.subject)
+        if handler is None:
+            self._default_handler(message.to, result.sender, message.subject, message.body)
+        elif message.to == self.replication.instance and result.sender == peer:
+            handler(peer, message.body)
 
-    def _send_routed(self, parcels: Iterable[RoutedMessage]) -> None:
-        for peer, word in parcels:
+    def _send_routed(self, messages: Iterable[RoutedMessage]) -> None:
+        for peer, message in messages:
             for link in self._links_by_peer.get(peer, ())[:1]:
-                link.send_message(word)
+                link.send_message(message)
 
     @property
     def _now_us(self) -> int:
-        """The time for the courier, in microseconds that never go back."""
+        """The time for the router, in microseconds that never go back."""
         return int(self.scheduler.elapsed() * 1_000_000)
 
     def close(self) -> None:
@@ -313,18 +289,18 @@ class LinkRegistry:
         for link in list(self._links):
             link.close()
 
-    # Used by links; see `LinkOwner`.
+    # used by links
 
-    def call_later(self, seconds: float, then: Callable[[], None]) -> Callable[[], None]:
-        """Call `then` once after a delay, and return a function that cancels it."""
-        return self._clock.call_later(seconds, then)
+    def call_later(self, seconds: float, callback: Callable[[], None]) -> Callable[[], None]:
+        """Call `callback` once after a delay, and return a function that cancels it."""
+        return self._clock.call_later(seconds, callback)
 
     def process_hello(self, link: ReplicationLink, hello: Hello) -> None:
         """Check the `Hello` of the peer, and open the link or refuse the peer."""
         others = [
             links[0].received_hello
             for links in self._links_by_peer.values()
-            if any(one.is_verified for one in links) or not link.is_verified
+            if any(peer_link.is_verified for peer_link in links) or not link.is_verified
         ]
         reason = refusal(self._make_hello(), hello, others)
         reason = reason or self.replication.peer_identities.refusal(hello, has_answered=False)
@@ -333,12 +309,12 @@ class LinkRegistry:
             link.refuse(reason)
             return
         try:
-            theirs = link.description = read_description(hello)
+            description = link.description = read_description(hello)
         except PeerDescriptionError as problem:
             link.refuse(str(problem))
             return
         if link.destination is None:
-            link.destination = self._find_destination(theirs)
+            link.destination = self._find_destination(description)
             if link.destination is not None and not hello.takes:
                 self._log_non_receiver(link)
             elif link.destination is not None:
@@ -346,7 +322,7 @@ class LinkRegistry:
         elif self._is_taken(link.destination, hello.instance):
             link.close()  # meanwhile another instance has connected and is this destination
             return
-        reason = self._refusal_reason(link, hello, theirs)
+        reason = self._refusal_reason(link, hello, description)
         if reason is not None:
             link.refuse(reason)
             return
@@ -358,7 +334,13 @@ class LinkRegistry:
         return link.stage is LinkStage.OPEN
 
     def report_changed_log(self, link: ReplicationLink, before: str, *, is_empty: bool) -> None:
-        """Report that the instance of this name has another log than before; see `LinkOwner`."""
+        """Report that the instance of this name has another log than before.
+
+        Args:
+            link: the link with the instance.
+            before: the identity of the log that it had.
+            is_empty: whether its log is empty.
+        """
         self.replication.peer_identities.report_changed_log(
             link.address,
             before,
@@ -384,23 +366,30 @@ class LinkRegistry:
                 del self._links_by_peer[peer]
                 self._router.remove_peer(peer)
 
-    def log_problem(self, message: str, who: str, *aspects: object, **fields: object) -> None:
-        """Write an event log entry if it is new, or if its rate limit has expired."""
-        own = self.replication.destinations.get(str(fields.get("destination", "")))
-        if own is not None:
-            own.set_link_problem(fields.get("reason", fields.get("problem", "")))
+    def log_problem(self, message: str, subject: str, *aspects: object, **fields: object) -> None:
+        """Write an event log entry if it is new, or if its rate limit has expired.
+
+        Args:
+            message: the id of the entry.
+            subject: the address concerned; its port is ignored by the rate limit.
+            aspects: distinguish entries that have the id and the address in common.
+            fields: the fields of the entry.
+        """
+        destination = self.replication.destinations.get(str(fields.get("destination", "")))
+        if destination is not None:
+            destination.set_link_problem(fields.get("reason", fields.get("problem", "")))
         now = self.scheduler.elapsed()
-        key = (message, who.rpartition(":")[0] or who, *aspects)
-        said = self._logged_at_s.pop(key, None)
-        if said is not None and now - said < _SAY_AGAIN_SECONDS:
-            self._logged_at_s[key] = said
+        key = (message, subject.rpartition(":")[0] or subject, *aspects)
+        logged_at = self._logged_at_s.pop(key, None)
+        if logged_at is not None and now - logged_at < _LOG_INTERVAL_S:
+            self._logged_at_s[key] = logged_at
             return
         if len(self._logged_at_s) >= _MAX_LOG_KEYS:
             del self._logged_at_s[next(iter(self._logged_at_s))]
         self._logged_at_s[key] = now
         self.log.emit(message, **fields)
 
-    # Handshake.
+    # handshake
 
     def _make_hello(
         self, *, sends: bool = True, user: str = "", password: str = "", description: bytes = b""
@@ -443,17 +432,17 @@ class LinkRegistry:
 
     def _is_taken(self, destination: str, instance: str) -> bool:
         """Return whether another instance currently holds a destination."""
-        own = self.replication.destinations[destination]
-        return own.is_connected and not self._is_destination_peer(own, instance)
+        state = self.replication.destinations[destination]
+        return state.is_connected and not self._is_destination_peer(state, instance)
 
-    def _find_destination(self, theirs: InstanceDescription) -> str | None:
+    def _find_destination(self, peer: InstanceDescription) -> str | None:
         """Return the name of the destination that a connected instance is; None if it is none."""
         free = [
-            one
-            for name, one in self.replication.destinations.items()
-            if not self._is_taken(name, theirs.name)
+            destination
+            for name, destination in self.replication.destinations.items()
+            if not self._is_taken(name, peer.name)
         ]
-        return destination_of(self.replication.description, theirs, free)
+        return destination_of(self.replication.description, peer, free)
 
     @staticmethod
     def _is_destination_peer(destination: ReplicationDestination, instance: str) -> bool:
@@ -461,59 +450,68 @@ class LinkRegistry:
         return peer is not None and peer.name == instance
 
     def _refusal_reason(
-        self, link: ReplicationLink, hello: Hello, theirs: InstanceDescription
+        self, link: ReplicationLink, hello: Hello, peer: InstanceDescription
     ) -> str | None:
         """Return the reason not to send to an instance, or None; log validation failures."""
         name = link.destination
-        ours = self._make_hello(sends=name is not None)
+        own = self._make_hello(sends=name is not None)
         if name is None:
-            return refusal(ours, hello)
+            return refusal(own, hello)
         spec = self.replication.destinations[name].spec
-        is_meant = spec.is_for(hello.instance, hello.group)
-        reason = None if is_meant else group_refusal(ours, hello, spec.group)
+        is_destination = spec.is_for(hello.instance, hello.group)
+        reason = None if is_destination else group_refusal(own, hello, spec.group)
         if reason is None and not hello.takes:
             reason = f"{hello.instance} has no transport of type amps-replication: it needs one"
-        served = {one.destination for one in self._links_by_peer.get(hello.instance, ())}
+        served = {
+            peer_link.destination for peer_link in self._links_by_peer.get(hello.instance, ())
+        }
         for other in served - {None, name}:
             reason = reason or (
-                f"{hello.instance} is the destination {other} of {ours.instance} already, and "
+                f"{hello.instance} is the destination {other} of {own.instance} already, and "
                 f"cannot be {name} too: an instance is one destination of another one; "
                 "remove one of the two"
             )
         if reason is not None:
             return reason
-        found = validate(self.replication.description, name, theirs)
-        for finding in found:
+        findings = validate(self.replication.description, name, peer)
+        for finding in findings:
             problem = str(finding.problem)
             self.log_problem("1E-0005", link.address, problem, destination=name, problem=problem)
-        return failed(found, ours.instance, hello.instance) if found else None
+        return failed(findings, own.instance, hello.instance) if findings else None
 
     def _choose_link(self, link: ReplicationLink, hello: Hello) -> None:
         """Keep a link with an instance, unless there is a better one already."""
         if link.admission is not None and link.description is not None:
-            own = self.replication.make_introduction(self._public_description)
+            introduction = self.replication.make_introduction(self._public_description)
             description = description_for_peer(
-                own, link.description, link.destination, link.admission
+                introduction, link.description, link.destination, link.admission
             )
             sends = link.destination is not None
             link.send_hello(self._make_hello(sends=sends, description=description))
-        others = [one for one in self._links_by_peer.get(hello.instance, ()) if _is_of(one, hello)]
+        others = [
+            other_link
+            for other_link in self._links_by_peer.get(hello.instance, ())
+            if _is_of(other_link, hello)
+        ]
         if not link.is_outgoing and (
             others or self.replication.peer_identities.is_another_run(hello)
         ):
             link.reserve()
-        elif any(self._choose_connection(one, link) is ConnectionChoice.OLD for one in others):
+        elif any(
+            self._choose_connection(other_link, link) is ConnectionChoice.OLD
+            for other_link in others
+        ):
             link.close()
         else:
             self._open_if_current(link)
 
     def _open_if_current(self, link: ReplicationLink) -> None:
         """Open a link, if the run at its other end is the current one."""
-        known = self.replication.peer_identities
-        if known.may_have_ended(link.received_hello, link.hello_sent_s):
-            link.close()  # without an answer: if the run is alive, it will make another link
+        identities = self.replication.peer_identities
+        if identities.may_have_ended(link.received_hello, link.hello_sent_s):
+            link.close()  # without a response: if the run is alive, it will make another link
             return
-        reason = known.refusal(link.received_hello, has_answered=True)
+        reason = identities.refusal(link.received_hello, has_answered=True)
         if reason is not None:
             link.refuse(reason)
             return
@@ -522,12 +520,12 @@ class LinkRegistry:
     def _open_link(self, link: ReplicationLink) -> None:
         """Open a link, and close the links that it replaces."""
         name = link.received_hello.instance
-        for one in list(self._links_by_peer.get(name, ())):
+        for other_link in list(self._links_by_peer.get(name, ())):
             if not (
-                _is_of(one, link.received_hello)
-                and self._choose_connection(one, link) is ConnectionChoice.BOTH
+                _is_of(other_link, link.received_hello)
+                and self._choose_connection(other_link, link) is ConnectionChoice.BOTH
             ):
-                one.close()
+                other_link.close()
         self._links_by_peer.setdefault(name, []).append(link)
         link.previous_log_id = self.replication.peer_identities.record_peer(
             link.received_hello, self.scheduler.elapsed()
@@ -538,7 +536,9 @@ class LinkRegistry:
 
     def _choose_connection(self, old: ReplicationLink, new: ReplicationLink) -> ConnectionChoice:
         """Return which of two links with an instance stays."""
-        connections = (PeerConnection(one.is_outgoing, one.is_bidirectional) for one in (old, new))
+        connections = (
+            PeerConnection(link.is_outgoing, link.is_bidirectional) for link in (old, new)
+        )
         return choose_connection(
             self.replication.instance, new.received_hello.instance, *connections
         )
@@ -564,7 +564,7 @@ class LinkRegistry:
                 reason=reason,
             )
 
-    # Timers.
+    # timers
 
     def _wake_links(self) -> None:
         """Wake all links, because entries were committed or settled."""
@@ -577,10 +577,10 @@ class LinkRegistry:
             return
         self._cancel_timer = self._clock.call_later(HEARTBEAT_INTERVAL_S, self._tick)
         now = self.scheduler.elapsed()
-        away = max(now - self._last_tick_s - 2 * HEARTBEAT_INTERVAL_S, 0.0)
+        suspended_s = max(now - self._last_tick_s - 2 * HEARTBEAT_INTERVAL_S, 0.0)
         self._last_tick_s = now
         for link in list(self._links):
-            link.tick(now, away)
+            link.tick(now, suspended_s)
             self._log_shortfall(link)
         self._send_routed(self._router.make_probes(self._now_us))
 
@@ -588,20 +588,6 @@ class LinkRegistry:
 def _is_of(link: ReplicationLink, hello: Hello) -> bool:
     """Return whether a link is with this run of an instance, and not with an earlier one."""
     return link.received_hello.nonce == hello.nonce
-
-
-def _peer(name: str, links: Sequence[ReplicationLink]) -> LinkPeer:
-    """Return the description of an instance that this instance has links with."""
-    description = links[0].description
-    assert description is not None  # noqa: S101 - these links are open
-    destinations = (link.destination for link in links if link.destination is not None)
-    sends = any(one.received_hello.sends for one in links)
-    is_stranger = all(
-        one.admission is not None and one.admission.is_unverified_user for one in links
-    )
-    return LinkPeer(
-        name, description, next(destinations, None), sends, links[0].admin_location, is_stranger
-    )
 
 
 def _ignore(_to: str, _sender: str, _subject: str, _body: bytes) -> None:

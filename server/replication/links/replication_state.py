@@ -1,12 +1,12 @@
 """The replication state of an instance.
 
-It is created once, at the start, from the state stored by earlier runs (`remembering`), and lasts
+It is created once, at the start, from the state stored by earlier runs (state_store.py), and lasts
 as long as the instance. Links come and go: they use the `ReplicationSender` of a destination and
 the `ReplicationReceiver` of a source. There is one of each, regardless of which link is open.
 
-    a commit            -> committed: more may be settled; the links send and acknowledge
-    an Ack, a downgrade -> acknowledged: if more is settled, publishers are notified, and the links
-                           acknowledge to the instances that the entries came from
+    a commit            -> process_commit: more may be settled; the links send and acknowledge
+    an Ack, a downgrade -> update_settled: if more is settled, publishers are notified, and the
+                           links acknowledge to the instances that have sent the entries
 
 Everything happens on the engine's thread.
 """
@@ -29,7 +29,7 @@ from server.replication.core import (
     ReplicationReceiver,
     ReplicationSender,
 )
-from server.replication.core.receiver import log_of
+from server.replication.core.receive_cursor import log_of
 from server.replication.links.admin_addresses import NO_ADMIN_LOCATION, AdminLocation
 from server.replication.links.introduction import PeerIntroduction
 from server.replication.links.link_events import LinkDirection, LinkEvent, LinkEvents
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from server.util.log_protocol import ServerLog
 
 _MICROSECONDS: Final = 1_000_000
-_MAX_REMEMBERED: Final = 10_000
+_MAX_CACHED_TOPICS: Final = 10_000
 _MAX_ERROR_LENGTH: Final = 250
 
 
@@ -59,7 +59,7 @@ class ReplicationDestination:
     Attributes:
         spec: its description.
         sender: sends to it; `sender.peer` is the instance that is connected, or was last.
-        direction: the link that leads there, or the last one; set by links when one is made.
+        direction: the link to the destination, or the last one; set by links when one is made.
         is_connected: whether there is a link; set by links.
         connected_at: time when the last link began, in microseconds since 1970; None if there was
             none.
@@ -91,7 +91,7 @@ class ReplicationDestination:
 
 @dataclass(frozen=True, slots=True)
 class RecoveredState:
-    """The replication state when the instance started; see `remembering`.
+    """The replication state when the instance started; see `recover_replication_state`.
 
     Attributes:
         log_id: identity of the transaction log.
@@ -120,9 +120,9 @@ class ReplicationState:
     Args:
         description: the description of this instance for other instances.
         nonce: a number of this run.
-        recollected: the state stored by earlier runs.
+        recovered: the state stored by earlier runs.
         destinations: the destinations, by name.
-        least_sync: MinSyncDestinations.
+        min_sync_destinations: MinSyncDestinations.
         recorder: records entries from other instances.
         permissions: decides which of these may be recorded.
         transaction_log: the log of this instance.
@@ -135,15 +135,11 @@ class ReplicationState:
         group: its group.
         log_id: identity of its transaction log.
         log_start_txid: the first txid that this log ever had.
-        nonce: see above.
-        description: see above; for the `Hello`.
         dedup_window: the dedup windows of the publishers.
         recent_entries: the latest recorded entries.
-        destinations: see above.
         ack_tracker: the settled position.
-        permissions: see above.
         events: events of links, emitted by the code that serves links.
-        peer_identities: the instances that have been met.
+        peer_identities: the identities of the instances that have connected.
         received_traffic: number and bytes of the entries received from other instances.
     """
 
@@ -151,9 +147,9 @@ class ReplicationState:
         self,
         description: InstanceDescription,
         nonce: int,
-        recollected: RecoveredState,
+        recovered: RecoveredState,
         destinations: Mapping[str, ReplicationDestination],
-        least_sync: int,
+        min_sync_destinations: int,
         recorder: EntryRecorder,
         permissions: ApplyPermissions,
         transaction_log: TransactionLog,
@@ -163,20 +159,20 @@ class ReplicationState:
     ) -> None:
         self.instance: Final = description.name
         self.group: Final = description.group
-        self.log_id: Final = recollected.log_id
-        self.log_start_txid: Final = recollected.log_start_txid
+        self.log_id: Final = recovered.log_id
+        self.log_start_txid: Final = recovered.log_start_txid
         self.nonce: Final = nonce
         self.description: Final = description
-        self.dedup_window: Final = recollected.dedup_window
-        self.recent_entries: Final = recollected.recent_entries
+        self.dedup_window: Final = recovered.dedup_window
+        self.recent_entries: Final = recovered.recent_entries
         self.destinations: Final = destinations
         self.events: Final = LinkEvents()
         self.permissions: Final = permissions
         self.peer_identities: Final = PeerIdentities(
-            description.name, recollected.log_id, recollected.peer_log_ids, log
+            description.name, recovered.log_id, recovered.peer_log_ids, log
         )
         self.received_traffic: Final = TrafficCounter()
-        self._stored_cursors: Final = dict(recollected.cursors)
+        self._stored_cursors: Final = dict(recovered.cursors)
         self._receivers: dict[str, ReplicationReceiver] = {}
         self._recorder = recorder
         self._transaction_log = transaction_log
@@ -184,17 +180,21 @@ class ReplicationState:
         self._clock = clock
         self._elapsed_s = elapsed_s
         self._log = log
-        self._awaited_topics: dict[JournalTopic, bool] = {}  # until `waited_for` changes
+        # valid until `awaited_destinations` changes
+        self._awaited_topics: dict[JournalTopic, bool] = {}
         self._wake_links: Callable[[], None] = _nothing
-        self._retained_destinations: list[
-            str
-        ] = []  # destinations not downgraded at the last attempt
+        # late destinations that were not downgraded at the last attempt
+        self._retained_destinations: list[str] = []
         self.ack_tracker: Final = AcknowledgementTracker(
-            {name: one.sender for name, one in destinations.items()},
-            frozenset(name for name, one in destinations.items() if one.spec.sync_type == "sync"),
+            {name: destination.sender for name, destination in destinations.items()},
+            frozenset(
+                name
+                for name, destination in destinations.items()
+                if destination.spec.sync_type == "sync"
+            ),
             transaction_log.durable_txid,
             self.elapsed_us,
-            least_sync,
+            min_sync_destinations,
         )
 
     @property
@@ -221,16 +221,16 @@ class ReplicationState:
         """Return about how many bytes of the log follow an entry."""
         return self._transaction_log.journal.estimate_bytes_after(after)
 
-    # Links.
+    # links
 
-    def set_wake_callback(self, go_on: Callable[[], None]) -> None:
+    def set_wake_callback(self, callback: Callable[[], None]) -> None:
         """Register a callback that wakes the links: there may be something to send or acknowledge.
 
         Args:
-            go_on: called on the engine's thread after each commit of the log, and whenever more is
-                settled; it must do no more than schedule a step.
+            callback: called on the engine's thread after each commit of the log, and whenever more
+                is settled; it must do no more than schedule a step.
         """
-        self._wake_links = go_on
+        self._wake_links = callback
 
     def receiver_for(self, name: str) -> ReplicationReceiver:
         """Return the receiver for a source; it is created for a new name."""
@@ -249,68 +249,81 @@ class ReplicationState:
 
     def cursors(self) -> dict[str, ReceiveCursor]:
         """Return the position received of each source's log, by name, also of absent sources."""
-        found = {name: one.cursor for name, one in self._receivers.items()}
-        current = {name: cursor for name, cursor in found.items() if cursor is not None}
-        earlier = {name: one for name, one in self._stored_cursors.items() if name not in found}
+        received = {name: receiver.cursor for name, receiver in self._receivers.items()}
+        current = {name: cursor for name, cursor in received.items() if cursor is not None}
+        earlier = {
+            name: cursor for name, cursor in self._stored_cursors.items() if name not in received
+        }
         return earlier | current
 
     def make_introduction(self, description: InstanceDescription) -> PeerIntroduction:
         """Return the introduction of this instance to another one, when a link begins.
 
         Args:
-            description: of this instance, reduced to what the other one may learn.
+            description: of this instance, reduced to the parts that the other one may see.
         """
         return PeerIntroduction(
             **{name: getattr(description, name) for name in InstanceDescription.__struct_fields__},
             runs=tuple(self._transaction_log.instance_runs()),
             read={
-                name: (log_of(one.stream), one.txid, one.run)
-                for name, one in self.cursors().items()
-                if one.run is not None
+                name: (log_of(cursor.stream), cursor.txid, cursor.run)
+                for name, cursor in self.cursors().items()
+                if cursor.run is not None
             },
         )
 
-    def log_branch_of(self, theirs: PeerIntroduction) -> LogBranch:
+    def log_branch_of(self, introduction: PeerIntroduction) -> LogBranch:
         """Return which entries are gone from the log of this instance, or of another one."""
-        log, txid, run = theirs.read.get(self.instance, ("", 0, 0))
+        log, txid, run = introduction.read.get(self.instance, ("", 0, 0))
         own_runs = self._transaction_log.instance_runs()
         has_lost = log == self.log_id and (
             txid > self._transaction_log.last_txid or run_at(own_runs, txid) != run
         )
-        return LogBranch(theirs.runs, has_lost, own_runs)
+        return LogBranch(introduction.runs, has_lost, own_runs)
 
     @property
     def receivers(self) -> Mapping[str, ReplicationReceiver]:
         """All sources that have connected in this run, by name."""
         return self._receivers
 
-    def retry_damaged(self, mended: int = 0) -> None:
+    def retry_damaged(self, repaired_txid: int = 0) -> None:
         """Make all senders retry damaged entries.
 
         Args:
-            mended: the txid of an entry that has been repaired; 0 if some have been given up.
+            repaired_txid: the txid of an entry that has been repaired; 0 if some have been given
+                up.
         """
         for destination in self.destinations.values():
-            destination.sender.retry_damaged(mended)
+            destination.sender.retry_damaged(repaired_txid)
         self._wake_links()
 
-    # Equivalent positions at other instances.
+    # equivalent positions at other instances
 
     def resume_positions(self, txid: int) -> list[tuple[int, int]]:
-        """See `AcknowledgementState.places`."""
-        places = {
-            log_of(one.stream): (one.txid, one.run or 0) if txid >= self._start_txid else (0, 0)
-            for name, one in self._stored_cursors.items()
+        """Return the positions in other logs before which this log lacks nothing.
+
+        Args:
+            txid: an entry of this log. The result holds for this log up to there.
+
+        Returns:
+            For each log a number that identifies it and a run of its instance (`place_number`), and
+            the txid of its last entry before the position; 0 if that is not known.
+        """
+        positions = {
+            log_of(cursor.stream): (cursor.txid, cursor.run or 0)
+            if txid >= self._start_txid
+            else (0, 0)
+            for name, cursor in self._stored_cursors.items()
             if name not in self._receivers
         }
         for receiver in self._receivers.values():
-            place = receiver.source_position(txid)
-            if place is not None:
-                log, last = place
-                places[log] = last, receiver.run_at(last) or 0
-        return [(place_number(log, run), last) for log, (last, run) in places.items()]
+            position = receiver.source_position(txid)
+            if position is not None:
+                log, last = position
+                positions[log] = last, receiver.run_at(last) or 0
+        return [(place_number(log, run), last) for log, (last, run) in positions.items()]
 
-    # Settled entries.
+    # settled entries
 
     @property
     def settled_txid(self) -> int:
@@ -318,19 +331,19 @@ class ReplicationState:
         return self.ack_tracker.settled_txid
 
     def awaits_topic(self, topic: JournalTopic) -> bool:
-        """Return whether messages of a topic may go to a destination that is waited for."""
-        concerned = self._awaited_topics.get(topic)
-        if concerned is None:
-            if len(self._awaited_topics) >= _MAX_REMEMBERED:
+        """Return whether messages of a topic may be sent to a destination for which they wait."""
+        is_awaited = self._awaited_topics.get(topic)
+        if is_awaited is None:
+            if len(self._awaited_topics) >= _MAX_CACHED_TOPICS:
                 self._awaited_topics.clear()
-            concerned = self._awaited_topics[topic] = any(
+            is_awaited = self._awaited_topics[topic] = any(
                 self.destinations[name].sender.may_send_topic(topic)
                 for name in self.ack_tracker.awaited_destinations
             )
-        return concerned
+        return is_awaited
 
     def process_commit(self) -> None:
-        """Note a commit: more of the log is on stable storage.
+        """Process a commit: more of the log is on stable storage.
 
         The transaction log calls this, and notifies its own waiters itself.
         """
@@ -343,17 +356,17 @@ class ReplicationState:
     def update_settled(self) -> None:
         """Update the settled position after progress, a downgrade or an upgrade of a destination.
 
-        To be called after `acknowledge`, `resume` and `learn` of a `ReplicationSender`; outboxes
-        are to be flushed after that.
+        To be called after `process_ack`, `resume` and `process_dedup_state` of a
+        `ReplicationSender`; outboxes are to be flushed after that.
         """
         if self.ack_tracker.update_settled():
             self._transaction_log.notify_settled()
             self._wake_links()
 
-    # Downgrades and upgrades.
+    # downgrades and upgrades
 
     def downgrade(self, name: str) -> bool:
-        """Stop waiting for a destination, on any caller's request; return whether that is new."""
+        """Stop waiting for a destination; return whether that is new."""
         is_new = self.ack_tracker.downgrade(name)
         if is_new:
             self._report_downgrades([name])
@@ -367,7 +380,7 @@ class ReplicationState:
         return is_new
 
     def downgrade_late(self, age: int) -> list[str]:
-        """Downgrade the destinations that entries have waited too long for.
+        """Downgrade the destinations for which entries have waited too long.
 
         MinSyncDestinations may prevent the downgrade of some.
 
@@ -379,19 +392,19 @@ class ReplicationState:
         """
         names = self.ack_tracker.downgrade_late(age, self.elapsed_us)
         self._report_downgrades(names, age)
-        kept = self.ack_tracker.late_destinations(age, self.elapsed_us)
-        for name in kept:
+        retained = self.ack_tracker.late_destinations(age, self.elapsed_us)
+        for name in retained:
             if name not in self._retained_destinations:
                 least = self.ack_tracker.min_sync_destinations
                 self._log.emit("1E-0024", destination=name, least=least)
-        self._retained_destinations = kept
+        self._retained_destinations = retained
         return names
 
     def upgrade_recovered(self, age: int) -> list[str]:
-        """Upgrade the destinations that no entry has waited for that long.
+        """Upgrade the destinations that have no entry unacknowledged for a period or longer.
 
         Args:
-            age: the limit, in microseconds.
+            age: the period, in microseconds.
 
         Returns:
             The names of the upgraded destinations.

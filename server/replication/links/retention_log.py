@@ -1,8 +1,8 @@
 """Logs which destination prevents journal files from being removed.
 
-A destination that has been disconnected for long keeps the whole log since then, and the operator
+A destination that has been disconnected for long retains the whole log since then, and the operator
 notices only when the disk is full. So whenever a journal file due for removal has to stay for a
-destination, that is logged, with the time since when.
+destination, that is logged, with the age of the first entry that it has not acknowledged.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from server.util.clock import Clock
     from server.util.log_protocol import ServerLog
 
-_SAY_AGAIN: Final = 3600.0
+_LOG_INTERVAL_S: Final = 3600.0
 """Seconds until the same is logged again; removal is checked every second."""
 _MICROSECONDS: Final = 1_000_000
 
@@ -51,19 +51,19 @@ class DestinationRetentionLog:
         now = self._clock.steady()
         if now < self._silent_until_s:
             return
-        found = [
-            one for one in self._replication.destination_lags() if one.destination == self._name
+        lags = [
+            lag for lag in self._replication.destination_lags() if lag.destination == self._name
         ]
-        if not found or found[0].settled_txid + 1 >= end:
+        if not lags or lags[0].settled_txid + 1 >= end:
             return
-        self._silent_until_s = now + _SAY_AGAIN
-        age = max(self._replication.elapsed_us - found[0].since_us, 0) // _MICROSECONDS
+        self._silent_until_s = now + _LOG_INTERVAL_S
+        age = max(self._replication.elapsed_us - lags[0].since_us, 0) // _MICROSECONDS
         is_connected = self._replication.destinations[self._name].is_connected
         self._log.emit(
             "21-0021",
             path=path,
             destination=self._name,
-            after=found[0].settled_txid,
+            after=lags[0].settled_txid,
             age=timedelta(seconds=age),
             state="connected" if is_connected else "not connected",
         )

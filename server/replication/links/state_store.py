@@ -1,12 +1,11 @@
 """Stores the replication state during a run, and reads it at the next start.
 
-The file `replication.ack` in the journal directory saves reading the whole log, and asking other
-instances for what they have; see `server.replication.core.persistent_state`. It is stored about
+With the file `replication.ack` in the journal directory, a start need not read the whole log, nor
+request other instances' state; see `server.replication.core.persistent_state`. It is stored about
 once a second, when something has changed, and at the close. The entries that it covers are on
-stable storage before. If it cannot be stored, that is retried again and again, and everything else
-continues.
+stable storage before. A failed store is retried indefinitely, and everything else continues.
 
-The file also holds the identity of the log: the first txid that the log ever had, and a random
+The file also has the identity of the log: the first txid that the log ever had, and a random
 number. Other instances use it to store their position in this log. It is renewed when the log is
 another one, or has lost entries that the file covers: then they query the position anew.
 """
@@ -43,7 +42,7 @@ if TYPE_CHECKING:
     from server.util.log_protocol import ServerLog
     from server.util.task import EngineTask
 
-_SECONDS: Final = 1.0
+_CHECK_INTERVAL_S: Final = 1.0
 """Interval of the checks for changes to store."""
 _BATCH_SIZE: Final = 500
 """Publishers processed in a time slice."""
@@ -58,79 +57,79 @@ def recover_replication_state(
 
     Args:
         journal: the log, which has been recovered.
-        check: called now and then; an exception that it raises ends the start.
-        events: the event log, for the position that the log is read from, and for the reason why
+        check: called periodically; an exception that it raises ends the start.
+        events: the event log, for the position from which the log is read, and for the reason why
             the stored file is unusable.
 
     Raises:
         JournalUnreadableError: the log cannot be read.
     """
-    remembered = _find(journal, events)
-    log_id = remembered.log
-    began = _began(log_id)
-    recent = RecentEntries()
-    is_whole = journal.first_txid <= max(remembered.txid + 1, began)
-    recollection = DedupWindowRecovery(remembered, recent, is_log_complete=is_whole)
-    start = min([remembered.txid, *remembered.acknowledged.values()])
-    start = max(start, remembered.txid - MAX_RECENT_ENTRIES, journal.first_txid - 1)
-    if remembered.acknowledged:
-        lowest = min(remembered.acknowledged.values())
+    state = _load_state(journal, events)
+    log_id = state.log
+    log_start_txid = _log_start_of(log_id)
+    recent_entries = RecentEntries()
+    is_complete = journal.first_txid <= max(state.txid + 1, log_start_txid)
+    recovery = DedupWindowRecovery(state, recent_entries, is_log_complete=is_complete)
+    start = min([state.txid, *state.acknowledged.values()])
+    start = max(start, state.txid - MAX_RECENT_ENTRIES, journal.first_txid - 1)
+    if state.acknowledged:
+        lowest = min(state.acknowledged.values())
         events.emit("1D-0002", lowest_txid=lowest, last_txid=journal.last_txid)
     # The sequence numbers of messages before the first entry that is read are not known.
-    is_cut = start > min(remembered.acknowledged.values(), default=start)
+    is_cut = start > min(state.acknowledged.values(), default=start)
     watermarks = DurableWatermarks()
     cursor = journal.replay(LogSpan(start), kinds=EVENTS)
     while not cursor.is_caught_up:
         check()
-        for run in cursor.read_entry_range(_READ_BATCH_SIZE, _MAX_BYTES).batches():
-            recollection.replay_batch(run)
-            if not run.origin.path:
-                _note(watermarks, run, is_cut=is_cut)
-    recollection.dedup_window.highest_sequence = journal.last_sequence
+        for batch in cursor.read_entry_range(_READ_BATCH_SIZE, _MAX_BYTES).batches():
+            recovery.replay_batch(batch)
+            if not batch.origin.path:
+                _record_publishes(watermarks, batch, is_cut=is_cut)
+    recovery.dedup_window.highest_sequence = journal.last_sequence
     return RecoveredState(
         log_id,
-        began,
-        recollection.dedup_window,
-        recent,
+        log_start_txid,
+        recovery.dedup_window,
+        recent_entries,
         watermarks,
-        remembered.cursors,
-        remembered.acknowledged,
-        remembered.logs,
+        state.cursors,
+        state.acknowledged,
+        state.logs,
     )
 
 
-def _note(watermarks: DurableWatermarks, run: EntryBatch, *, is_cut: bool) -> None:
-    """Note the last sequence number of each publisher in a run of the log."""
-    rows = [row for row in run.rows if row[SEQUENCE] != row[TXID]]
+def _record_publishes(watermarks: DurableWatermarks, batch: EntryBatch, *, is_cut: bool) -> None:
+    """Record the last sequence number of each publisher in a batch of the log."""
+    rows = [row for row in batch.rows if row[SEQUENCE] != row[TXID]]
     first = {row[CLIENT]: row[SEQUENCE] for row in reversed(rows)}
     for client, row in {row[CLIENT]: row for row in rows}.items():
-        before = 0 if is_cut else first[client] - 1
-        watermarks.record_publish(client, before, row[SEQUENCE], row[TXID], 0)
+        previous_sequence = 0 if is_cut else first[client] - 1
+        watermarks.record_publish(client, previous_sequence, row[SEQUENCE], row[TXID], 0)
 
 
-def _find(journal: Journal, events: ServerLog) -> PersistentState:
+def _load_state(journal: Journal, events: ServerLog) -> PersistentState:
     """Return the stored state, if it is of this log; else an empty one with a new identity."""
     oldest = journal.files[0]
     # If journals have been removed, only the file knows where the log begins. Entries before the
-    # first remaining one count as received: they must not come back.
-    began = 1 if oldest.number else oldest.first_txid
+    # first remaining one count as received: they must not be recorded again.
+    log_start_txid = 1 if oldest.number else oldest.first_txid
     try:
         data = journal.read_replication_state()
-        found = None if data is None else unpack(data)
+        state = None if data is None else unpack(data)
     except (OSError, JournalFormatError) as problem:
-        why = problem.strerror if isinstance(problem, OSError) else problem
-        events.emit("21-0022", file=journal.replication_state_path, problem=why)
-        found = None
+        problem_text = problem.strerror if isinstance(problem, OSError) else problem
+        events.emit("21-0022", file=journal.replication_state_path, problem=problem_text)
+        state = None
     if (
-        found is None
-        or not journal.first_txid - 1 <= found.txid <= journal.last_txid
-        or (not oldest.number and _began(found.log) != began)
+        state is None
+        or not journal.first_txid - 1 <= state.txid <= journal.last_txid
+        or (not oldest.number and _log_start_of(state.log) != log_start_txid)
     ):
-        return PersistentState(f"{began}-{secrets.token_hex(8)}", 0)
-    return found
+        return PersistentState(f"{log_start_txid}-{secrets.token_hex(8)}", 0)
+    return state
 
 
-def _began(log_id: str) -> int:
+def _log_start_of(log_id: str) -> int:
     number = log_id.partition("-")[0]
     return int(number) if number.isdecimal() else 0
 
@@ -144,7 +143,7 @@ class ReplicationStateStore:
         log: the transaction log, which has the file in its directory.
         clock: timers.
         event_log: the event log, for failures to store it.
-        start_task: begins work that is done in slices; see `LinkScheduler.start`.
+        start_task: schedules work that is done in time slices.
     """
 
     def __init__(
@@ -178,7 +177,7 @@ class ReplicationStateStore:
         self._log.journal.store_replication_at_close(pack(self._full_state()))
 
     def _schedule_check(self) -> None:
-        self._cancel_timer = self._clock.call_later(_SECONDS, self._check)
+        self._cancel_timer = self._clock.call_later(_CHECK_INTERVAL_S, self._check)
 
     def _check(self) -> None:
         self._schedule_check()
@@ -201,9 +200,9 @@ class ReplicationStateStore:
         Entries appended meanwhile are in the log behind the covered ones. They are added from there
         a second time, which changes nothing. But they must not be lost, either.
         """
-        some = list(islice(self._remaining_windows, _BATCH_SIZE))
-        self._collected_windows += some
-        if len(some) == _BATCH_SIZE:
+        batch = list(islice(self._remaining_windows, _BATCH_SIZE))
+        self._collected_windows += batch
+        if len(batch) == _BATCH_SIZE:
             return True
         store = partial(
             self._write_state, replace(self._next_head, publisher_windows=self._collected_windows)
@@ -212,10 +211,10 @@ class ReplicationStateStore:
         self._log.when_durable(lambda: self._log.run_on_worker(store, done))
         return False
 
-    def _write_state(self, remembered: PersistentState) -> str:
-        """Store a state; its entries are durable. Return the reason of a failure, else empty."""
+    def _write_state(self, state: PersistentState) -> str:
+        """Store a state with durable entries; return the reason of a failure, empty on success."""
         try:
-            self._log.journal.store_replication_state(pack(remembered))
+            self._log.journal.store_replication_state(pack(state))
         except JournalError as error:
             return str(error)
         return ""
@@ -240,8 +239,8 @@ class ReplicationStateStore:
             self._log.last_txid,
             replication.cursors(),
             {
-                name: one.sender.first_needed_txid - 1
-                for name, one in replication.destinations.items()
+                name: destination.sender.first_needed_txid - 1
+                for name, destination in replication.destinations.items()
             },
             logs=replication.peer_identities.known_logs(),
         )

@@ -1,15 +1,16 @@
 """Repairs damaged entries of the log with copies from other instances.
 
-    reading the log finds damage -> list the damaged bodies -> ask one instance after the other for
-    the entry with the same bookmark -> if it is the lost one, write it to its place
+    reading the log finds damage -> list the damaged bodies -> request the entry with the same
+    bookmark from one instance after the other -> if it is the lost one, write it to its place
 
 A restored body must have the length and the checksum in the entry's own record, so no peer has to
 be trusted, and the log is the same as before. For damage in the records of entries, see
-`record_repair`. Compressed journals are not repaired.
+record_repair.py. Compressed journals are not repaired.
 
 A sender of the log to other instances waits in front of a damaged entry as long as that may be
-repaired soon (`is_lost`): while a connected peer has not been asked. No peer may be connected yet
-when damage is found first, so an entry is not reported as lost before some seconds have passed.
+repaired soon (`is_lost`): while the entry has not been requested from a connected peer. It is
+possible that no peer is connected yet when damage is found first, so an entry is not reported as
+lost before some seconds have passed.
 
 A missing message may also arrive again: its publisher resends it if the instance has nothing behind
 it, and so does another instance if it queries the position of this one anew. A message that has
@@ -35,7 +36,7 @@ from server.util.msgpack_errors import MSGPACK_ERRORS
 
 if TYPE_CHECKING:
     from server.replication.core import DedupWindow
-    from server.replication.links.context import PeerLinks
+    from server.replication.links.registry import LinkRegistry
     from server.storage.journal import EntryBatch, Journal, RecordGap
     from server.topics.transaction_log import TransactionLog
     from server.util.clock import Clock
@@ -51,7 +52,7 @@ _MAX_UNREPAIRABLE: Final = 100_000
 
 
 class ChunkRequest(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag=1):
-    """A request for a piece of an entry.
+    """A request for a chunk of an entry.
 
     Attributes:
         client: the identity of its publisher.
@@ -65,13 +66,13 @@ class ChunkRequest(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_
 
 
 class EntryChunk(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag=2):
-    """A piece of an entry.
+    """A chunk of an entry.
 
     Attributes:
         client: see `ChunkRequest`.
         sequence: see `ChunkRequest`.
         start: see `ChunkRequest`.
-        data: the piece; empty if there is none.
+        data: the chunk; empty if there is none.
     """
 
     client: int
@@ -88,7 +89,7 @@ _DECODER: Final[msgspec.msgpack.Decoder[_BodyRepairMessage]] = msgspec.msgpack.D
 
 
 class PeerBodyRepair:
-    """Requests damaged entries from other instances, and answers their requests.
+    """Requests damaged entries from other instances, and responds to their requests.
 
     Args:
         instance: name of this instance.
@@ -104,7 +105,7 @@ class PeerBodyRepair:
         self,
         instance: str,
         log: TransactionLog,
-        links: PeerLinks,
+        links: LinkRegistry,
         dedup_window: DedupWindow,
         clock: Clock,
         event_log: ServerLog,
@@ -118,7 +119,7 @@ class PeerBodyRepair:
         self._dedup_window: Final = dedup_window
         self._links: Final = links
         self._event_log: Final = event_log
-        self._received_data = bytearray()  # received pieces of the requested entry
+        self._received_data = bytearray()  # received chunks of the requested entry
         self._requester: Final[PeerRequester[DamagedBody]] = PeerRequester(
             links,
             clock,
@@ -147,7 +148,7 @@ class PeerBodyRepair:
         self._requester.close()
         self._record_repair.close()
 
-    # Damaged entries.
+    # damaged entries
 
     def is_lost(self, txid: int) -> bool:
         """Return whether a damaged entry is unlikely to be repaired soon."""
@@ -170,7 +171,7 @@ class PeerBodyRepair:
             return
         self._scanning_txids.add(txid)
 
-        def look() -> tuple[list[DamagedBody], list[RecordGap]]:
+        def find_damage() -> tuple[list[DamagedBody], list[RecordGap]]:
             journal = self._log.journal
             try:
                 return journal.body_repair.find_damaged_bodies(
@@ -179,18 +180,20 @@ class PeerBodyRepair:
             except OSError:
                 return [], []  # the journal cannot be read at the moment, let alone repaired
 
-        self._log.run_on_worker(look, lambda found: self._add_damage(txid, *found))
+        self._log.run_on_worker(find_damage, lambda found: self._add_damage(txid, *found))
 
     def _process_repaired_record(self, txid: int) -> None:
-        """Note a rebuilt record; the body is there as well, unless it is damaged, too."""
+        """Process a rebuilt record; the body is intact, unless it is damaged, too."""
         self._on_change(txid)
         self.scan_damage(txid)
 
-    def _add_damage(self, txid: int, found: list[DamagedBody], gaps: list[RecordGap]) -> None:
+    def _add_damage(
+        self, txid: int, damaged_bodies: list[DamagedBody], gaps: list[RecordGap]
+    ) -> None:
         self._scanning_txids.discard(txid)
         self._record_repair.add_gaps(gaps)
-        for one in found:
-            self._requester.add_item(one.txid, one)
+        for damaged in damaged_bodies:
+            self._requester.add_item(damaged.txid, damaged)
         if txid not in self._requester.missing_items and self._record_repair.is_lost(txid) is None:
             if len(self._unrepairable_txids) >= _MAX_UNREPAIRABLE:
                 self._unrepairable_txids.clear()
@@ -206,7 +209,7 @@ class PeerBodyRepair:
         self._requester.update_peers()
         self._notify_if_given_up()
 
-    # Requests.
+    # requests
 
     def _notify_if_given_up(self) -> None:
         """Notify if no request is pending, for some entries may have to be given up."""
@@ -217,35 +220,37 @@ class PeerBodyRepair:
         """Return whether the publisher will resend an entry: its last known message is earlier."""
         return 0 < self._dedup_window.highest_sequence(damaged.client) < damaged.sequence
 
-    def _request_entry(self, asked: PeerRequest[DamagedBody]) -> None:
+    def _request_entry(self, request: PeerRequest[DamagedBody]) -> None:
         self._received_data.clear()
-        self._request_next_chunk(asked)
+        self._request_next_chunk(request)
 
-    def _request_next_chunk(self, asked: PeerRequest[DamagedBody]) -> None:
-        want = ChunkRequest(asked.item.client, asked.item.sequence, len(self._received_data))
-        self._links.send_message(asked.peer, SUBJECT, _ENCODER.encode(want))
+    def _request_next_chunk(self, request: PeerRequest[DamagedBody]) -> None:
+        chunk_request = ChunkRequest(
+            request.item.client, request.item.sequence, len(self._received_data)
+        )
+        self._links.send_message(request.peer, SUBJECT, _ENCODER.encode(chunk_request))
 
     def _receive_message(self, peer: str, body: bytes) -> None:
         try:
-            word = _DECODER.decode(body)
+            message = _DECODER.decode(body)
         except MSGPACK_ERRORS:
             return  # malformed: the requester times out
-        if isinstance(word, ChunkRequest):
-            self._send_chunk(peer, word)
+        if isinstance(message, ChunkRequest):
+            self._send_chunk(peer, message)
         else:
-            self._receive_chunk(peer, word)
+            self._receive_chunk(peer, message)
 
-    def _receive_chunk(self, peer: str, piece: EntryChunk) -> None:
-        """Process a piece of the requested entry, or the answer that there is none."""
+    def _receive_chunk(self, peer: str, chunk: EntryChunk) -> None:
+        """Process a chunk of the requested entry, or the response that there is none."""
         pending_request = self._requester.pending_request
         if pending_request is None or peer != pending_request.peer:
             return
         damaged = pending_request.item
         name = damaged.client, damaged.sequence, len(self._received_data)
-        if name != (piece.client, piece.sequence, piece.start):
+        if name != (chunk.client, chunk.sequence, chunk.start):
             return
-        self._received_data += piece.data
-        if piece.data and len(self._received_data) < damaged.length:
+        self._received_data += chunk.data
+        if chunk.data and len(self._received_data) < damaged.length:
             self._requester.extend_timeout()
             self._request_next_chunk(pending_request)
             return
@@ -264,7 +269,7 @@ class PeerBodyRepair:
         if highest:  # from now on, a resent copy is a duplicate
             self._dedup_window.record_sequences(client, highest, (sequence,))
 
-        def mend() -> str:
+        def repair() -> str:
             journal = self._log.journal
             try:
                 if journal.find_later(client, sequence, damaged.txid) is not None:
@@ -274,7 +279,7 @@ class PeerBodyRepair:
                 return reason(problem)
             return "" if is_done else "its journal is not what it was"
 
-        def say(problem: str) -> None:
+        def report(problem: str) -> None:
             self._repairing_txids.discard(damaged.txid)
             self._requester.remove_item(damaged.txid)
             if problem:
@@ -286,37 +291,41 @@ class PeerBodyRepair:
                 self._on_change(damaged.txid)
             self._requester.request_next()
 
-        # An entry that has come again until now can be found when it is on stable storage.
-        self._log.when_durable(lambda: self._log.run_on_worker(mend, say))
+        # An entry that has been resent until now can be found when it is on stable storage.
+        self._log.when_durable(lambda: self._log.run_on_worker(repair, report))
 
-    # Answers.
+    # responses
 
-    def _send_chunk(self, peer: str, want: ChunkRequest) -> None:
-        """Send a piece of an entry, if the other instance is entitled to it."""
+    def _send_chunk(self, peer: str, request: ChunkRequest) -> None:
+        """Send a chunk of an entry, if the other instance is entitled to it."""
 
         def find() -> EntryBatch | None:
             try:
-                return _read(self._log.journal, want.client, want.sequence)
+                return _read(self._log.journal, request.client, request.sequence)
             except (OSError, JournalUnreadableError):
                 return None
 
-        def answer(run: EntryBatch | None) -> bytes:
+        def make_response(entry: EntryBatch | None) -> bytes:
             data = b""
-            if run is not None:
-                body = run.data[0][: run.rows[0][BODY_LENGTH]]
-                if self._links.may_receive(peer, run.topic, run.origin.path, body):
-                    data = run.data[0][want.start : want.start + ENTRY_CHUNK_SIZE]
+            if entry is not None:
+                body = entry.data[0][: entry.rows[0][BODY_LENGTH]]
+                if self._links.may_receive(peer, entry.topic, entry.origin.path, body):
+                    data = entry.data[0][request.start : request.start + ENTRY_CHUNK_SIZE]
                 else:
-                    self._links.log_denied_request(peer, run.topic)
-            return _ENCODER.encode(EntryChunk(want.client, want.sequence, want.start, data))
+                    self._links.log_denied_request(peer, entry.topic)
+            return _ENCODER.encode(
+                EntryChunk(request.client, request.sequence, request.start, data)
+            )
 
-        self._responder.send_response(peer, find, answer)
+        self._responder.send_response(peer, find, make_response)
 
 
 def _read(journal: Journal, client: int, sequence: int) -> EntryBatch | None:
-    """Return the entry with a bookmark, as a run of one; None if there is none."""
+    """Return the entry with a bookmark, as a batch of one; None if there is none."""
     txid = journal.find(client, sequence)
     if txid is None:
         return None
-    stretch = journal.replay(LogSpan(txid - 1, last_txid=txid), kinds=EVENTS).read_entry_range(1)
-    return next(iter(stretch.batches()), None)
+    entry_range = journal.replay(LogSpan(txid - 1, last_txid=txid), kinds=EVENTS).read_entry_range(
+        1
+    )
+    return next(iter(entry_range.batches()), None)

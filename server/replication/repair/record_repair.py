@@ -1,14 +1,14 @@
 """Rebuilds damaged records of the log from copies of the same entries at other instances.
 
-    a gap in the log -> ask one instance after the other for its entries between the entries before
-    and behind the gap -> accept those that match the remaining bodies
+    a gap in the log -> request the entries between those before and behind the gap, from one
+    instance after the other -> accept those that match the remaining bodies
     (`server.storage.journal.repair.record_repair`)
 
 The lost entries are unknown. Another instance locates the gap in its own log by the bookmarks of
-the neighbouring entries, which the request has. For entries that were published at the asking
+the neighbouring entries, which the request has. For entries that were published at the requesting
 instance it knows the txid there, and need not guess; of the others it sends those that lie between
-the neighbours, or close to them. The asking instance takes those that it has nowhere else, and that
-fit.
+the neighbours, or close to them. The requesting instance accepts those that it has nowhere else,
+and that fit.
 
 Source: ours; AMPS has nothing of the kind.
 """
@@ -55,7 +55,7 @@ from server.util.msgpack_errors import MSGPACK_ERRORS
 
 if TYPE_CHECKING:
     from server.replication.core import DedupWindow
-    from server.replication.links.context import PeerLinks
+    from server.replication.links.registry import LinkRegistry
     from server.storage.journal import EntryBatch, Journal, RecordGap
     from server.topics.transaction_log import TransactionLog
     from server.util.clock import Clock
@@ -64,7 +64,7 @@ if TYPE_CHECKING:
 SUBJECT: Final = "records"
 """Subject of the messages of this module."""
 
-_MAX_NAMES: Final = 64
+_MAX_NEIGHBOURS: Final = 64
 """Neighbours of a gap that are sent, for each side."""
 
 _MAX_MESSAGE_SIZE: Final = 48_000
@@ -85,7 +85,7 @@ class EntryInfoRequest(
     """A request to describe the entries of a gap.
 
     Attributes:
-        first: the txid of the first entry, at the instance that asks.
+        first: the txid of the first entry, at the requesting instance.
         last: that of the last.
         before: identity and number of some entries before them, the closest one first.
         behind: the same of some entries behind them.
@@ -98,7 +98,7 @@ class EntryInfoRequest(
 
 
 class EntryInfo(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """An entry as recorded by the instance that was asked; see `ReplacementEntry`.
+    """An entry as recorded by the responding instance; see `ReplacementEntry`.
 
     Attributes:
         topic: as in the definitions of a journal.
@@ -121,11 +121,11 @@ class EntryInfo(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fie
 class EntryInfoResponse(
     msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag=2
 ):
-    """The answer to `EntryInfoRequest`.
+    """The response to `EntryInfoRequest`.
 
     Attributes:
         first: see `EntryInfoRequest`.
-        entries: the entries; those published at the asking instance come first.
+        entries: the entries; those published at the requesting instance are first.
     """
 
     first: int
@@ -140,7 +140,7 @@ _DECODER: Final[msgspec.msgpack.Decoder[_RecordRepairMessage]] = msgspec.msgpack
 
 
 class PeerRecordRepair:
-    """Requests damaged records from other instances, and answers their requests.
+    """Requests damaged records from other instances, and responds to their requests.
 
     Args:
         instance: name of this instance.
@@ -157,7 +157,7 @@ class PeerRecordRepair:
         self,
         instance: str,
         log: TransactionLog,
-        links: PeerLinks,
+        links: LinkRegistry,
         dedup_window: DedupWindow,
         clock: Clock,
         event_log: ServerLog,
@@ -182,7 +182,7 @@ class PeerRecordRepair:
         """Stop repairing."""
         self._requester.close()
 
-    # Damaged records.
+    # damaged records
 
     def add_gaps(self, gaps: Iterable[RecordGap]) -> None:
         """Add gaps of damaged records, and request their entries."""
@@ -201,15 +201,15 @@ class PeerRecordRepair:
         return next((gap for gap in gaps if gap.first <= txid <= gap.last), None)
 
     def update_peers(self) -> None:
-        """Note that a link has been opened or closed."""
+        """Update the requests after a link has been opened or closed."""
         self._requester.update_peers()
 
-    # Requests.
+    # requests
 
-    def _request_entries(self, asked: PeerRequest[RecordGap]) -> None:
-        gap = asked.item
-        want = EntryInfoRequest(gap.first, gap.last, [*gap.before], [*gap.behind])
-        self._links.send_message(asked.peer, SUBJECT, _ENCODER.encode(want))
+    def _request_entries(self, request: PeerRequest[RecordGap]) -> None:
+        gap = request.item
+        info_request = EntryInfoRequest(gap.first, gap.last, [*gap.before], [*gap.behind])
+        self._links.send_message(request.peer, SUBJECT, _ENCODER.encode(info_request))
 
     def _report_lost(self) -> None:
         lost = [gap for gap in self._requester.missing_items.values() if self.is_lost(gap.first)]
@@ -229,60 +229,62 @@ class PeerRecordRepair:
 
     def _receive_message(self, peer: str, body: bytes) -> None:
         try:
-            word = _DECODER.decode(body)
+            message = _DECODER.decode(body)
         except MSGPACK_ERRORS:
             return  # malformed: the requester times out
-        if isinstance(word, EntryInfoRequest):
-            self._send_entries(peer, word)
+        if isinstance(message, EntryInfoRequest):
+            self._send_entries(peer, message)
         else:
-            self._process_response(peer, word)
+            self._process_response(peer, message)
 
-    def _process_response(self, peer: str, word: EntryInfoResponse) -> None:
-        """Process the answer of another instance."""
+    def _process_response(self, peer: str, message: EntryInfoResponse) -> None:
+        """Process the response of another instance."""
         pending_request, link = self._requester.pending_request, self._links.peers.get(peer)
         if (
             pending_request is None
             or link is None
-            or (peer, word.first) != (pending_request.peer, pending_request.key)
+            or (peer, message.first) != (pending_request.peer, pending_request.key)
         ):
             return
-        if pending_request.is_answered:  # the request was repeated, and answered twice
+        if pending_request.is_answered:  # the request was repeated, and has two responses
             return
         gap = pending_request.item
         hop = Hop(peer, link.description.group)
-        accounts = [
-            account
-            for one in word.entries
-            if (account := _account(one, hop, self._instance, gap)) is not None
+        replacements = [
+            replacement
+            for info in message.entries
+            if (replacement := _replacement_entry(info, hop, self._instance, gap)) is not None
             and not 0
-            < self._dedup_window.highest_sequence(account.client)
-            < account.sequence  # it will be resent
+            < self._dedup_window.highest_sequence(replacement.client)
+            < replacement.sequence  # it will be resent
         ]
-        if not accounts:
+        if not replacements:
             self._requester.finish_request()
             return
         pending_request.is_answered = True
-        restore = partial(_restore, self._log.journal, gap, accounts)
-        # An entry that has come again until now can be found when it is on stable storage.
+        restore = partial(_restore, self._log.journal, gap, replacements)
+        # An entry that has been resent until now can be found when it is on stable storage.
         self._log.when_durable(
             lambda: self._log.run_on_worker(
                 restore, lambda done: self._finish_repair(pending_request, done)
             )
         )
 
-    def _finish_repair(self, asked: PeerRequest[RecordGap], done: _RestoreResult) -> None:
+    def _finish_repair(self, request: PeerRequest[RecordGap], result: _RestoreResult) -> None:
         """Process the result of a repair, which may have rebuilt nothing."""
-        gap, peer = asked.item, asked.peer
-        if self._requester.pending_request is asked:
+        gap, peer = request.item, request.peer
+        if self._requester.pending_request is request:
             self._requester.pending_request = None
-        if done.problem:
+        if result.problem:
             entries = f"{gap.last - gap.first + 1} entries, from {gap.first} on"
-            self._event_log.emit("1E-0023", entries=entries, problem=done.problem)
-        if done.restored:
+            self._event_log.emit("1E-0023", entries=entries, problem=result.problem)
+        if result.restored:
             self._requester.remove_item(gap.first)
-            for one in done.remaining_gaps:  # it is not known yet which peers have these
-                self._requester.add_item(one.first, one)
-        for txid, client, sequence in done.restored:
+            for (
+                remaining_gap
+            ) in result.remaining_gaps:  # it is not known yet which peers have these
+                self._requester.add_item(remaining_gap.first, remaining_gap)
+        for txid, client, sequence in result.restored:
             highest = self._dedup_window.highest_sequence(client)
             if highest:  # from now on, a resent copy is a duplicate
                 self._dedup_window.record_sequences(client, highest, (sequence,))
@@ -291,29 +293,29 @@ class PeerRecordRepair:
             self._on_repaired(txid)
         self._requester.request_next()
 
-    # Answers.
+    # responses
 
-    def _send_entries(self, peer: str, want: EntryInfoRequest) -> None:
+    def _send_entries(self, peer: str, request: EntryInfoRequest) -> None:
         """Describe the entries recorded here that the other instance may have."""
 
         def find() -> list[_CandidateEntry]:
             try:
-                return _found(self._log.journal, want, peer)
+                return _find_candidates(self._log.journal, request, peer)
             except (OSError, JournalUnreadableError):
                 return []
 
-        def answer(found: list[_CandidateEntry]) -> bytes:
+        def make_response(candidates: list[_CandidateEntry]) -> bytes:
             allowed: dict[tuple[JournalTopic, str], bool] = {}
             entries: list[EntryInfo] = []
-            for one in found:
-                key = one.topic, one.path
+            for candidate in candidates:
+                key = candidate.topic, candidate.path
                 if key not in allowed:
                     allowed[key] = self._links.may_receive(peer, *key)
                 if allowed[key]:
-                    entries.append(one.description)
-            return _ENCODER.encode(EntryInfoResponse(want.first, _as_many_as_fit(entries)))
+                    entries.append(candidate.description)
+            return _ENCODER.encode(EntryInfoResponse(request.first, _fitting_in_message(entries)))
 
-        self._responder.send_response(peer, find, answer)
+        self._responder.send_response(peer, find, make_response)
 
 
 class _CandidateEntry(NamedTuple):
@@ -339,56 +341,67 @@ class _RestoreResult(NamedTuple):
 
 
 def _restore(
-    journal: Journal, gap: RecordGap, accounts: Sequence[ReplacementEntry]
+    journal: Journal, gap: RecordGap, replacements: Sequence[ReplacementEntry]
 ) -> _RestoreResult:
     try:
-        done = journal.record_repair.rebuild_records(
-            gap, accounts, lambda one: journal.find(one.client, one.sequence) is not None
+        rebuilt = journal.record_repair.rebuild_records(
+            gap,
+            replacements,
+            lambda replacement: journal.find(replacement.client, replacement.sequence) is not None,
         )
-        left = [one for one in journal.record_repair.find_gaps(gap.first) if one.first <= gap.last]
+        remaining_gaps = [
+            remaining_gap
+            for remaining_gap in journal.record_repair.find_gaps(gap.first)
+            if remaining_gap.first <= gap.last
+        ]
     except OSError as problem:
         return _RestoreResult(problem=reason(problem))
-    restored = [(txid, one.client, one.sequence) for txid, one in sorted(done.items())]
-    return _RestoreResult(restored, left)
+    restored = [
+        (txid, replacement.client, replacement.sequence)
+        for txid, replacement in sorted(rebuilt.items())
+    ]
+    return _RestoreResult(restored, remaining_gaps)
 
 
-def _account(one: EntryInfo, hop: Hop, instance: str, gap: RecordGap) -> ReplacementEntry | None:
+def _replacement_entry(
+    info: EntryInfo, hop: Hop, instance: str, gap: RecordGap
+) -> ReplacementEntry | None:
     """Return the entry that another instance describes, as it would be in the log of this one.
 
     Args:
-        one: its description.
+        info: its description.
         hop: the other instance.
         instance: this one.
-        gap: the entries that it has been asked about.
+        gap: the requested entries.
     """
-    topic, origin = unpack_topic(one.topic), unpack_origin(one.origin)
-    if topic is None or origin is None or one.kind not in EVENTS:
+    topic, origin = unpack_topic(info.topic), unpack_origin(info.origin)
+    if topic is None or origin is None or info.kind not in EVENTS:
         return None
     path = [*hops(origin.path), hop]
-    names = [each.name for each in path]
+    names = [path_hop.name for path_hop in path]
     if instance in names:
         path = path[: names.index(instance)]
-    txid, source_txid = 0, one.source_txid
+    txid, source_txid = 0, info.source_txid
     if not path:
-        txid = _txid_of(one.client, one.sequence, source_txid, instance)
+        txid = _txid_of(info.client, info.sequence, source_txid, instance)
         if not gap.first <= txid <= gap.last:
             return None
         source_txid = 0 if txid == source_txid else source_txid
     text = ""
-    for each in path:
-        text = append_hop(text, each)
+    for path_hop in path:
+        text = append_hop(text, path_hop)
     return ReplacementEntry(
         txid,
-        one.client,
-        one.sequence,
+        info.client,
+        info.sequence,
         source_txid,
         client_hash(path[-1].name) if path else 0,
-        one.kind,
-        one.sow_key,
-        one.expiration,
-        one.body_length,
-        one.extras_length,
-        one.checksum,
+        info.kind,
+        info.sow_key,
+        info.expiration,
+        info.body_length,
+        info.extras_length,
+        info.checksum,
         topic,
         partial(_pick_origin, JournalOrigin(origin.auth_id, text)),
     )
@@ -399,22 +412,28 @@ def _txid_of(client: int, sequence: int, source_txid: int, instance: str) -> int
     return sequence if is_identity_made_by(instance, client, source_txid) else source_txid
 
 
-def _pick_origin(origin: JournalOrigin, there: Iterable[JournalOrigin]) -> JournalOrigin | None:
+def _pick_origin(origin: JournalOrigin, origins: Iterable[JournalOrigin]) -> JournalOrigin | None:
     """Return the origin of an entry, if present, or one that began at the same instance."""
-    alike = None
+    similar = None
     first = hops(origin.path)[:1]
-    for one in there:
-        if one == origin:
-            return one
-        if origin.path and one.auth_id == origin.auth_id and hops(one.path)[:1] == first:
-            alike = one
-    return alike
+    for candidate in origins:
+        if candidate == origin:
+            return candidate
+        if (
+            origin.path
+            and candidate.auth_id == origin.auth_id
+            and hops(candidate.path)[:1] == first
+        ):
+            similar = candidate
+    return similar
 
 
-def _found(journal: Journal, want: EntryInfoRequest, asker: str) -> list[_CandidateEntry]:
-    """Return the entries that another instance may ask about, the likeliest first."""
-    low = _find_any(journal, want.before[:_MAX_NAMES])
-    high = _find_any(journal, want.behind[:_MAX_NAMES])
+def _find_candidates(
+    journal: Journal, request: EntryInfoRequest, requester: str
+) -> list[_CandidateEntry]:
+    """Return the entries that a request may refer to, the likeliest first."""
+    low = _find_any(journal, request.before[:_MAX_NEIGHBOURS])
+    high = _find_any(journal, request.behind[:_MAX_NEIGHBOURS])
     if low is None and high is None:
         return []
     low, high = low or high or 0, high or low or 0
@@ -424,36 +443,36 @@ def _found(journal: Journal, want: EntryInfoRequest, asker: str) -> list[_Candid
     sure: list[_CandidateEntry] = []
     likely: list[tuple[int, _CandidateEntry]] = []
     while not cursor.is_caught_up:
-        for run in cursor.read_entry_range(_BATCH_SIZE).batches():
-            path = hops(run.origin.path)
-            is_theirs = bool(path) and path[0].name == asker
-            for one, txid in _descriptions(run):
-                found = _CandidateEntry(run.topic, run.origin.path, one)
-                if not is_theirs:
-                    likely.append((max(low - txid, txid - high, 0), found))
+        for batch in cursor.read_entry_range(_BATCH_SIZE).batches():
+            path = hops(batch.origin.path)
+            is_published_there = bool(path) and path[0].name == requester
+            for info, txid in _descriptions(batch):
+                candidate = _CandidateEntry(batch.topic, batch.origin.path, info)
+                if not is_published_there:
+                    likely.append((max(low - txid, txid - high, 0), candidate))
                 elif (
-                    want.first
-                    <= _txid_of(one.client, one.sequence, one.source_txid, asker)
-                    <= (want.last)
+                    request.first
+                    <= _txid_of(info.client, info.sequence, info.source_txid, requester)
+                    <= (request.last)
                 ):
-                    sure.append(found)
+                    sure.append(candidate)
     likely.sort(key=lambda pair: pair[0])
-    return [*sure, *(one for _, one in likely)]
+    return [*sure, *(info for _, info in likely)]
 
 
 def _find_any(journal: Journal, names: Iterable[tuple[int, int]]) -> int | None:
-    found = (journal.find(client, sequence) for client, sequence in names)
-    return next((txid for txid in found if txid is not None), None)
+    txids = (journal.find(client, sequence) for client, sequence in names)
+    return next((txid for txid in txids if txid is not None), None)
 
 
-def _descriptions(run: EntryBatch) -> Iterable[tuple[EntryInfo, int]]:
-    topic, origin = pack_topic(run.topic), pack_origin(run.origin)
-    for row in run.rows:
-        is_ours = not run.origin.path and row[SEQUENCE] != row[TXID]
+def _descriptions(batch: EntryBatch) -> Iterable[tuple[EntryInfo, int]]:
+    topic, origin = pack_topic(batch.topic), pack_origin(batch.origin)
+    for row in batch.rows:
+        is_published_here = not batch.origin.path and row[SEQUENCE] != row[TXID]
         description = EntryInfo(
             row[CLIENT],
             row[SEQUENCE],
-            row[TXID] if is_ours else row[SOURCE_TXID],
+            row[TXID] if is_published_here else row[SOURCE_TXID],
             int(JournalEntryKind(row[KIND])),
             row[SOW_KEY],
             row[EXPIRATION],
@@ -466,11 +485,11 @@ def _descriptions(run: EntryBatch) -> Iterable[tuple[EntryInfo, int]]:
         yield description, row[TXID]
 
 
-def _as_many_as_fit(descriptions: Sequence[EntryInfo]) -> list[EntryInfo]:
-    size, chosen = 0, []
-    for one in descriptions:
-        size += len(_ENCODER.encode(one))
+def _fitting_in_message(descriptions: Sequence[EntryInfo]) -> list[EntryInfo]:
+    size, fitting = 0, []
+    for description in descriptions:
+        size += len(_ENCODER.encode(description))
         if size > _MAX_MESSAGE_SIZE:
             break
-        chosen.append(one)
-    return chosen
+        fitting.append(description)
+    return fitting

@@ -2,7 +2,7 @@
 
 The kernel copies the bytes sent and, for a peer on the same machine, also does the work of the
 receiving end. For replicated messages, that costs the engine's thread more than all the rest, so it
-hands them over to this thread. Data handed over during a send is batched into the next send.
+passes them to this thread. Data passed during a send is batched into the next send.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ _MIN_UNSENT: Final = MAX_UNSENT_BYTES // 4
 class BulkSender:
     """Sends over a connection on a thread, while the event loop reads from it.
 
-    Nothing else may be written to the connection before the carrier is idle.
+    Nothing else may be written to the connection before the sender is idle.
 
     Args:
-        held: the connection. The carrier duplicates its descriptor, so `finish` or `stop` has to be
-            called once.
+        connection: the connection. The sender duplicates its descriptor, so `finish` or `stop` has
+            to be called once.
         post: schedules a call on the engine's thread.
         on_drained: called there when the unsent bytes have fallen below the lower limit.
         on_lost: called there when the connection has failed.
@@ -38,12 +38,12 @@ class BulkSender:
 
     def __init__(
         self,
-        held: socket.socket,
+        connection: socket.socket,
         post: Callable[[Callable[[], None]], object],
         on_drained: Callable[[], None],
         on_lost: Callable[[], None],
     ) -> None:
-        self._socket = socket.socket(fileno=os.dup(held.fileno()))
+        self._socket = socket.socket(fileno=os.dup(connection.fileno()))
         self._post = post
         self._on_drained = on_drained
         self._on_lost = on_lost
@@ -61,7 +61,7 @@ class BulkSender:
         return self._queued_bytes == self._sent_bytes
 
     def send(self, data: Sequence[bytes]) -> bool:
-        """Send bytes. Return True if there is room for more; if not, `relieved` is called later."""
+        """Send bytes; return True if there is room for more, else `on_drained` is called later."""
         self._queued_bytes += sum(map(len, data))
         self._queue.put(data)
         if self._queued_bytes - self._sent_bytes <= MAX_UNSENT_BYTES:
@@ -74,13 +74,13 @@ class BulkSender:
         self._is_full = False
         return True
 
-    def finish(self, then: Callable[[], None]) -> None:
+    def finish(self, callback: Callable[[], None]) -> None:
         """Send the data in the queue, then nothing more.
 
         Args:
-            then: called on the engine's thread after that.
+            callback: called on the engine's thread after that.
         """
-        self._on_finished = then
+        self._on_finished = callback
         self._queue.put(None)
 
     def stop(self) -> None:
@@ -105,11 +105,11 @@ class BulkSender:
         """Return all data in the queue, waiting for some; empty at the end."""
         pieces: list[bytes] = []
         while not pieces or not self._queue.empty():
-            more = self._queue.get()
-            if more is None:
+            data = self._queue.get()
+            if data is None:
                 self._queue.put(None)  # for the next call
                 break
-            pieces += more
+            pieces += data
         return pieces
 
     def _close(self) -> None:
@@ -117,6 +117,6 @@ class BulkSender:
         if self._on_finished is not None:
             self._on_finished()
 
-    def _call_engine(self, what: Callable[[], None]) -> None:
+    def _call_engine(self, callback: Callable[[], None]) -> None:
         with suppress(RuntimeError):  # the event loop has ended
-            self._post(what)
+            self._post(callback)

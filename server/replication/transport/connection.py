@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final, cast
 
 from server.engine.scheduler import LONG_READ_SIZE
 from server.engine.unauthenticated import PreLogonConnection
-from server.replication.links.link import LinkStage
+from server.replication.links.link_stage import LinkStage
 from server.replication.transport.bulk_sender import MAX_UNSENT_BYTES, BulkSender
 from server.replication.transport.peer_addresses import HostAddresses, comes_from, hosts_of, resolve
 from server.replication.transport.security_check import shortfall
@@ -36,10 +36,10 @@ if TYPE_CHECKING:
     from server.replication.links.registry import LinkRegistry
     from server.topics.subscriptions.delivery.outbox import Outboxes
 
-_MUCH: Final = 16 << 10
-"""Bytes from which on sending costs more than the hand-over to another thread."""
+_BULK_SIZE: Final = 16 << 10
+"""Bytes from which on sending costs more than the transfer to another thread."""
 
-_MUCH_SECONDS: Final = 0.01
+_BULK_PERIOD_S: Final = 0.01
 """Seconds after such a send during which small amounts use that thread, too."""
 
 _LINGER_SECONDS: Final = 5.0
@@ -55,7 +55,7 @@ class ReplicationConnection(asyncio.Protocol):
 
     Attributes:
         address: the peer's address.
-        is_ready: whether nearly all data given to it has been sent.
+        is_ready: whether nearly all data passed to it has been sent.
     """
 
     def __init__(
@@ -76,7 +76,7 @@ class ReplicationConnection(asyncio.Protocol):
         self._last_bulk_send_s = 0.0
         self._is_closing = False
 
-    # Called by the event loop.
+    # called by the event loop
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Make the link."""
@@ -106,7 +106,7 @@ class ReplicationConnection(asyncio.Protocol):
         self.is_ready = False
 
     def resume_writing(self) -> None:
-        """Resume sending: the buffer of the transport or the carrier has drained."""
+        """Resume sending: the buffer of the transport or of the bulk sender has drained."""
         self.is_ready = True
         if self._link is not None:
             self._link.resume_writing()
@@ -119,36 +119,39 @@ class ReplicationConnection(asyncio.Protocol):
         if link is not None:
             link.connection_lost()
 
-    # Called by the link.
+    # called by the link
 
     def send(self, *data: bytes) -> None:
         """See `LinkConnection`."""
         transport = self._transport
         if transport is None or self._is_closing or transport.is_closing():
             return
-        carrier = self._bulk_sender_for(transport, sum(map(len, data)))
-        if carrier is None:
+        bulk_sender = self._bulk_sender_for(transport, sum(map(len, data)))
+        if bulk_sender is None:
             transport.writelines(data)
-        elif not carrier.send(data):
+        elif not bulk_sender.send(data):
             self.is_ready = False
 
     def _bulk_sender_for(self, transport: asyncio.Transport, size: int) -> BulkSender | None:
-        """Return the carrier that sends `size` bytes; None if the event loop does."""
+        """Return the bulk sender for `size` bytes; None if the event loop sends them."""
         bulk_sender, loop = self._bulk_sender, self._loop
         if loop is None or (bulk_sender is not None and not bulk_sender.is_idle):
             return bulk_sender
         now = loop.time()
-        if size >= _MUCH:
+        if size >= _BULK_SIZE:
             self._last_bulk_send_s = now
-        elif bulk_sender is None or now > self._last_bulk_send_s + _MUCH_SECONDS:
+        elif bulk_sender is None or now > self._last_bulk_send_s + _BULK_PERIOD_S:
             return None
         if transport.get_write_buffer_size() or transport.get_extra_info("sslcontext"):
             return None
         if bulk_sender is None:
-            held = transport.get_extra_info("socket")
+            connected_socket = transport.get_extra_info("socket")
             with suppress(OSError, RuntimeError):  # no free descriptor, or no thread can start
                 bulk_sender = self._bulk_sender = BulkSender(
-                    held, loop.call_soon_threadsafe, self.resume_writing, transport.abort
+                    connected_socket,
+                    loop.call_soon_threadsafe,
+                    self.resume_writing,
+                    transport.abort,
                 )
         return bulk_sender
 
@@ -186,7 +189,7 @@ class AcceptedReplicationConnection(ReplicationConnection):
     """A connection that another instance has made; a `LinkAdmission`.
 
     Args:
-        transport_context: the reception of the transport.
+        transport_context: the context of the transport that has accepted the connection.
         links: all links of this instance.
     """
 
@@ -237,9 +240,9 @@ class AcceptedReplicationConnection(ReplicationConnection):
         transport = self._transport
         assert transport is not None  # noqa: S101 - connection_made has set it
         transport_context = self._transport_context
-        held = transport.get_extra_info("socket")
+        accepted_socket = transport.get_extra_info("socket")
         if not transport_context.is_open or not transport_context.descriptor_reserve.has_room(
-            held.fileno()
+            accepted_socket.fileno()
         ):
             transport.abort()
             return
@@ -257,7 +260,7 @@ class AcceptedReplicationConnection(ReplicationConnection):
         """The user name of the other instance's logon."""
         return self._user
 
-    # The identity of the instance.
+    # the identity of the instance
 
     @property
     def is_verified(self) -> bool:
@@ -285,8 +288,8 @@ class AcceptedReplicationConnection(ReplicationConnection):
         hosts = hosts_of(destination)
         if self.is_unverified_user:
             if not hosts and all(
-                self.may_replicate(JournalTopic(one.message_type, one.name))
-                for one in destination.topics
+                self.may_replicate(JournalTopic(topic.message_type, topic.name))
+                for topic in destination.topics
             ):
                 return None
             return (
@@ -318,7 +321,7 @@ class AcceptedReplicationConnection(ReplicationConnection):
         assert self._transport is not None  # noqa: S101 - data has been received from there
         return str(self._transport.get_extra_info("peername")[0])
 
-    # Its permissions.
+    # its permissions
 
     def check_topic(self, topic: JournalTopic) -> str | None:
         """See `LinkAdmission`.
@@ -363,7 +366,7 @@ class AcceptedReplicationConnection(ReplicationConnection):
             user, self.address, connection_context.transport, module=connection_context.auth_module
         )
 
-    # Its logon.
+    # its logon
 
     def admit(self, hello: Hello) -> AnswerOrFuture[str | None]:
         """See `LinkAdmission`.
@@ -373,21 +376,19 @@ class AcceptedReplicationConnection(ReplicationConnection):
         assert self._transport is not None  # noqa: S101 - data has been received from there
         user = hello.user
         self._instance = hello.instance
-        entrance = with_certificate_user(
-            self._transport_context.connection_context, self._transport
-        )
-        self._certificate_user = entrance.certificate_user
+        context = with_certificate_user(self._transport_context.connection_context, self._transport)
+        self._certificate_user = context.certificate_user
         origin = LogonOrigin(
-            entrance.transport, self.address, user, certificate_user=entrance.certificate_user
+            context.transport, self.address, user, certificate_user=context.certificate_user
         )
         credentials = LogonCredentials(user, hello.password, explicit=True, origin=origin)
-        found: AnswerFuture[str | None] = AnswerFuture()
+        result: AnswerFuture[str | None] = AnswerFuture()
 
         def authenticated(admission: Admission) -> None:
             if admission.granted:
                 self._is_authenticated = admission.is_proven
                 on_answer(
-                    entrance.entitlement.acquire_permissions(admission.user),
+                    context.entitlement.acquire_permissions(admission.user),
                     partial(entitled, admission.user),
                 )
             else:
@@ -395,10 +396,10 @@ class AcceptedReplicationConnection(ReplicationConnection):
                 self._transport_context.engine.audit.report_refused_logon(
                     self._audit_party(user), reason
                 )
-                found.set_result(
+                result.set_result(
                     f"the logon as {user!r} is not accepted: {admission.reason}; it is made with "
                     "the Authenticator of the Destination, and checked by transport "
-                    f"{entrance.transport}"
+                    f"{context.transport}"
                 )
 
         def entitled(name: str, permissions: Permissions) -> None:
@@ -409,16 +410,16 @@ class AcceptedReplicationConnection(ReplicationConnection):
             self._user, self._permissions = name, permissions
             refusal = self._logon_refusal()
             if refusal is not None or self._is_authenticated:
-                found.set_result(refusal)
+                result.set_result(refusal)
             else:
-                self._resolve_hosts(hello, found)
+                self._resolve_hosts(hello, result)
 
-        decision = entrance.authenticator.begin_logon().authenticate(credentials)
+        decision = context.authenticator.begin_logon().authenticate(credentials)
         if isinstance(decision, AnswerFuture):
-            found.on_cancel(decision.cancel)
-        self._pending_admission = found
+            result.on_cancel(decision.cancel)
+        self._pending_admission = result
         on_answer(decision, authenticated)
-        return found
+        return result
 
     def _logon_refusal(self) -> str | None:
         """Return why the user must not replicate as the instance that it claims to be."""
@@ -444,19 +445,19 @@ class AcceptedReplicationConnection(ReplicationConnection):
         audit.report_logon(party, "")
         return None
 
-    def _resolve_hosts(self, hello: Hello, found: AnswerFuture[str | None]) -> None:
+    def _resolve_hosts(self, hello: Hello, result: AnswerFuture[str | None]) -> None:
         """Resolve the hosts of the Destinations that the instance may be, then admit it."""
         hosts: set[str] = set()
-        for own in self._links.replication.destinations.values():
-            if own.spec.is_for(hello.instance, hello.group):
-                hosts |= hosts_of(own.spec)
+        for destination in self._links.replication.destinations.values():
+            if destination.spec.is_for(hello.instance, hello.group):
+                hosts |= hosts_of(destination.spec)
         if not hosts:
-            found.set_result(None)
+            result.set_result(None)
             return
 
         async def find() -> None:
             self._host_addresses = await resolve(hosts)
-            found.set_result(None)
+            result.set_result(None)
 
         self._resolve_task = asyncio.get_running_loop().create_task(find())
 
@@ -465,7 +466,7 @@ class ReplicationUsers:
     """The users that replicate to one transport; see `PermissionCache`.
 
     Args:
-        transport_context: the reception of the transport.
+        transport_context: the context of the transport.
     """
 
     def __init__(self, transport_context: TransportContext) -> None:

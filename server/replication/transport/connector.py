@@ -2,8 +2,8 @@
 
 Each destination with an address has a task. While no link to it exists, the task tries the
 addresses in their order, beginning with the first one, until the peer at one of them is that
-destination. At the end of the list it waits, with exponential back-off, and begins again. A link
-that the other instance has opened is equally good; then the task makes no connection.
+destination. At the end of the list it waits, with exponential back-off, and begins again. While a
+link exists that the other instance has opened, the task makes no connection.
 
 Source: AMPS User Guide, Destination Server Failover.
 """
@@ -44,7 +44,7 @@ _JITTER: Final = 0.25
 _CONNECT_SECONDS: Final = 10.0
 """Timeout for making a connection, including TLS."""
 
-_LASTING_SECONDS: Final = 5.0
+_MIN_LINK_SECONDS: Final = 5.0
 """The time that a link has to last for the back-off to start again from its shortest pause."""
 
 
@@ -59,9 +59,9 @@ class ReplicationConnector:
 
     def __init__(self, spec: InstanceSpec, engine: Engine, links: LinkRegistry) -> None:
         self._connectors = [
-            _DestinationConnector(one, spec.modules, engine, links)
-            for one in spec.replication
-            if any(transport.addresses for transport in one.transports)
+            _DestinationConnector(destination, spec.modules, engine, links)
+            for destination in spec.replication
+            if any(transport.addresses for transport in destination.transports)
         ]
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -71,10 +71,10 @@ class ReplicationConnector:
         Raises:
             TransportError: the TLS settings of a connection cannot be used.
         """
-        for reaching in self._connectors:
-            reaching.check_tls()
+        for connector in self._connectors:
+            connector.check_tls()
         loop = asyncio.get_running_loop()
-        self._tasks = [loop.create_task(reaching.run()) for reaching in self._connectors]
+        self._tasks = [loop.create_task(connector.run()) for connector in self._connectors]
 
     async def close(self) -> None:
         """Stop connecting; links stay open."""
@@ -127,14 +127,14 @@ class _DestinationConnector:
         pause = _FIRST_PAUSE_SECONDS
         while True:
             await self._wait_disconnected()
-            begun = clock()
+            started_at = clock()
             if await self._try_addresses():
                 await self._wait_disconnected()
-                if clock() - begun >= _LASTING_SECONDS:
+                if clock() - started_at >= _MIN_LINK_SECONDS:
                     pause = _FIRST_PAUSE_SECONDS
                     continue
-            spread = random.uniform(1 - _JITTER, 1 + _JITTER)  # noqa: S311 - nothing is kept secret
-            await asyncio.sleep(pause * spread)
+            factor = random.uniform(1 - _JITTER, 1 + _JITTER)  # noqa: S311 - nothing is kept secret
+            await asyncio.sleep(pause * factor)
             pause = min(2 * pause, _MAX_PAUSE_SECONDS)
 
     async def _wait_disconnected(self) -> None:
@@ -147,7 +147,7 @@ class _DestinationConnector:
         return self._links.is_connected(self._spec.name)
 
     async def _try_addresses(self) -> bool:
-        """Try the addresses in order. Return True if a link to the destination exists at the end.
+        """Try the addresses in order; return True if a link to the destination exists at the end.
 
         The link may also be one that the other instance has opened.
         """
@@ -167,9 +167,9 @@ class _DestinationConnector:
         host = address.host or "localhost"
         outcome: asyncio.Future[bool] = loop.create_future()
 
-        def tell(came_to_be: bool) -> None:
+        def report_outcome(is_established: bool) -> None:
             if not outcome.done():
-                outcome.set_result(came_to_be)
+                outcome.set_result(is_established)
 
         try:
             credentials = await source.credentials()
@@ -185,7 +185,7 @@ class _DestinationConnector:
                             transport.name,
                             self._spec.name,
                             credentials,
-                            tell,
+                            report_outcome,
                             host,
                         ),
                     ),
@@ -195,10 +195,12 @@ class _DestinationConnector:
                 )
         except socket.gaierror as problem:
             reason = (problem.strerror or str(problem)).lower()
-            where = str(address)
-            self._links.log_problem("70-0020", where, where, reason, address=where, reason=reason)
-            own = self._links.replication.destinations[self._spec.name]
-            own.set_link_problem(f"{where}: {reason}")
+            address_text = str(address)
+            self._links.log_problem(
+                "70-0020", address_text, address_text, reason, address=address_text, reason=reason
+            )
+            destination = self._links.replication.destinations[self._spec.name]
+            destination.set_link_problem(f"{address_text}: {reason}")
         except TimeoutError:
             self._log_failure(address, f"no connection within {_CONNECT_SECONDS:.0f} seconds")
         except ssl.SSLError as problem:
@@ -213,9 +215,16 @@ class _DestinationConnector:
             await outcome
 
     def _log_failure(self, address: InetAddr, reason: str) -> None:
-        where, name = str(address), self._spec.name
+        address_text, name = str(address), self._spec.name
         self._links.log_problem(
-            "1E-0008", where, where, name, reason, destination=name, address=where, reason=reason
+            "1E-0008",
+            address_text,
+            address_text,
+            name,
+            reason,
+            destination=name,
+            address=address_text,
+            reason=reason,
         )
 
 

@@ -39,14 +39,14 @@ async def _resolve(host: str) -> frozenset[IpAddress]:
     loop = asyncio.get_running_loop()
     try:
         async with asyncio.timeout(_RESOLVE_TIMEOUT_S):
-            found = await loop.getaddrinfo(host, None)
+            infos = await loop.getaddrinfo(host, None)
     except (OSError, UnicodeError, TimeoutError):
         return frozenset()
-    return frozenset(_plain(str(one[4][0])) for one in found)
+    return frozenset(_without_zone(str(info[4][0])) for info in infos)
 
 
 def comes_from(peer: str, hosts: Iterable[str], addresses: HostAddresses) -> bool:
-    """Return whether a connection comes from one of the hosts.
+    """Return whether a connection is from one of the hosts.
 
     All loopback addresses are the same host.
 
@@ -55,12 +55,14 @@ def comes_from(peer: str, hosts: Iterable[str], addresses: HostAddresses) -> boo
         hosts: the names of the hosts.
         addresses: the addresses of the hosts.
     """
-    at = _plain(peer)
-    known = frozenset[IpAddress]().union(*(addresses.get(host, ()) for host in hosts))
-    return at in known or (at.is_loopback and any(one.is_loopback for one in known))
+    peer_address = _without_zone(peer)
+    known_addresses = frozenset[IpAddress]().union(*(addresses.get(host, ()) for host in hosts))
+    return peer_address in known_addresses or (
+        peer_address.is_loopback and any(one.is_loopback for one in known_addresses)
+    )
 
 
-def _plain(text: str) -> IpAddress:
+def _without_zone(text: str) -> IpAddress:
     """Return an IP address without its zone; the IPv4 address of an IPv4-mapped one."""
     address = ipaddress.ip_address(text.partition("%")[0])
     mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None

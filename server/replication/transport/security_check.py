@@ -31,21 +31,21 @@ def shortfall(
     """
     reason: str | None = None
     for transport in transports:
-        reason = None if transport.tls is None else _lack(accepted, transport.tls)
+        reason = None if transport.tls is None else _missing_security(accepted, transport.tls)
         if reason is None:
             return None
     return reason
 
 
-def _lack(accepted: ssl.SSLContext | None, wanted: TlsSpec) -> str | None:
+def _missing_security(accepted: ssl.SSLContext | None, required: TlsSpec) -> str | None:
     if accepted is None:
         return "it is not encrypted, and a connection to the destination would be"
-    if not wanted.verify_client:
+    if not required.verify_client:
         return None
     if accepted.verify_mode is not ssl.CERT_REQUIRED:
         return "no certificate was asked for, and that of the destination has to be verified"
     try:
-        trusted = make_client_context(wanted)
+        trusted = make_client_context(required)
     except TlsError as error:
         return f"the certificate of the destination cannot be verified: {error}"
     if not _authorities(accepted) <= _authorities(trusted) or _has_others(accepted):
@@ -59,5 +59,5 @@ def _authorities(context: ssl.SSLContext) -> set[bytes]:
 
 def _has_others(context: ssl.SSLContext) -> bool:
     """Return whether the context trusts non-CA certificates, which `get_ca_certs` leaves out."""
-    found = context.cert_store_stats()
-    return found["x509"] > found["x509_ca"]
+    stats = context.cert_store_stats()
+    return stats["x509"] > stats["x509_ca"]

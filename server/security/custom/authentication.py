@@ -58,8 +58,8 @@ def load_authentication(
         CustomModuleError: the library cannot be loaded, or the made object cannot be used.
         LibraryError: likewise.
     """
-    made = make_module(module, options, ENTRY_POINT, "authenticate")
-    return CustomAuthenticator(module.name, cast("AuthenticationModule", made), worker, log)
+    instance = make_module(module, options, ENTRY_POINT, "authenticate")
+    return CustomAuthenticator(module.name, cast("AuthenticationModule", instance), worker, log)
 
 
 class CustomAuthenticator:
@@ -89,25 +89,25 @@ class CustomAuthenticator:
         clear_module_cache(self.module, self.name, self.log)
 
 
-def _problem(given: object) -> str:
+def _problem(answer: object) -> str:
     """Return the reason why an answer of a module cannot be used; empty if there is none."""
-    if not isinstance(given, Admission):
-        return f"expected an Admission, not {type(given).__name__}"
-    texts = {"user": given.user, "reason": given.reason, "token": given.token}
-    if isinstance(given.challenge, Challenge):
-        texts |= {"challenge": given.challenge.user + given.challenge.password}
+    if not isinstance(answer, Admission):
+        return f"expected an Admission, not {type(answer).__name__}"
+    texts = {"user": answer.user, "reason": answer.reason, "token": answer.token}
+    if isinstance(answer.challenge, Challenge):
+        texts |= {"challenge": answer.challenge.user + answer.challenge.password}
     for name, text in texts.items():
         if not isinstance(text, str):
             return f"{name}: expected a text, not {type(text).__name__}"
         if _SURROGATE.search(text):
             return f"{name}: expected Unicode text, not half of a surrogate pair"
-    if not isinstance(given.granted, bool):
-        return f"granted: expected True or False, not {type(given.granted).__name__}"
-    if not isinstance(given.challenge, Challenge | None):
-        return f"challenge: expected a Challenge, not {type(given.challenge).__name__}"
-    if given.granted and given.challenge is not None:
+    if not isinstance(answer.granted, bool):
+        return f"granted: expected True or False, not {type(answer.granted).__name__}"
+    if not isinstance(answer.challenge, Challenge | None):
+        return f"challenge: expected a Challenge, not {type(answer.challenge).__name__}"
+    if answer.granted and answer.challenge is not None:
         return "expected either granted or a challenge, not both"
-    if not given.user.isprintable():
+    if not answer.user.isprintable():
         return "user: expected a name without control characters"
     return ""
 
@@ -128,14 +128,14 @@ class _CustomExchange:
         return self._authenticator.worker.submit(lambda: self._decide(credentials), self._refuse)
 
     async def _decide(self, credentials: LogonCredentials) -> Admission:
-        given: object = await self._authenticator.module.authenticate(
+        answer: object = await self._authenticator.module.authenticate(
             credentials, self._previous_admission
         )
-        problem = _problem(given)
-        if not isinstance(given, Admission) or problem:
+        problem = _problem(answer)
+        if not isinstance(answer, Admission) or problem:
             return self._refuse(problem)
-        self._previous_admission = given
-        return given
+        self._previous_admission = answer
+        return answer
 
     def _refuse(self, problem: str) -> Admission:
         authenticator = self._authenticator

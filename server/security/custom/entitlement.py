@@ -9,7 +9,7 @@ which returns an object with
     async def permissions(self, user: str) -> Mapping[str, Any]
 
 The result is a permission document (`permission_document.py`), as a dict. `user` is the name that
-authentication vouches for, empty without one; `user_name` of the document has no effect, since the
+authentication determined, empty without one; `user_name` of the document has no effect, since the
 name is already decided. If the call takes longer than 30 seconds, raises, or returns anything else,
 the user may do nothing.
 
@@ -67,8 +67,10 @@ def load_entitlement(
         CustomModuleError: the library cannot be loaded, or the made object cannot be used.
         LibraryError: likewise.
     """
-    made = make_module(module, options, ENTRY_POINT, "permissions")
-    return CustomEntitlement(module.name, cast("EntitlementModule", made), functions, worker, log)
+    instance = make_module(module, options, ENTRY_POINT, "permissions")
+    return CustomEntitlement(
+        module.name, cast("EntitlementModule", instance), functions, worker, log
+    )
 
 
 class CustomEntitlement:
@@ -100,12 +102,12 @@ class CustomEntitlement:
 
     def acquire_permissions(self, user: str) -> AnswerOrFuture[Permissions]:
         """See `Entitlement`."""
-        known = self._permissions.get(user)
-        if known is not None:
+        cached = self._permissions.get(user)
+        if cached is not None:
             self._permissions.move_to_end(user)
-            return known
-        asked = self._pending.get(user)
-        return self._request_permissions(user) if asked is None else asked
+            return cached
+        pending = self._pending.get(user)
+        return self._request_permissions(user) if pending is None else pending
 
     def forget(self, user: str | None = None) -> None:
         """See `Entitlement`."""
@@ -118,34 +120,34 @@ class CustomEntitlement:
         clear_module_cache(self._module, self._name, self._log, user)
 
     def _request_permissions(self, user: str) -> AnswerFuture[Permissions]:
-        asked: AnswerFuture[Permissions] = AnswerFuture()
-        self._pending[user] = asked
+        pending: AnswerFuture[Permissions] = AnswerFuture()
+        self._pending[user] = pending
         answer = self._worker.submit(
             partial(self._load_permissions, user), partial(self._log_refusal, user)
         )
-        answer.add_done_callback(partial(self._on_permissions, user, asked))
-        return asked
+        answer.add_done_callback(partial(self._on_permissions, user, pending))
+        return pending
 
     def _on_permissions(
-        self, user: str, asked: AnswerFuture[Permissions], answer: Permissions
+        self, user: str, pending: AnswerFuture[Permissions], answer: Permissions
     ) -> None:
-        if self._pending.get(user) is not asked:  # forgotten meanwhile: the answer is stale
-            on_answer(self.acquire_permissions(user), asked.set_result)
+        if self._pending.get(user) is not pending:  # forgotten meanwhile: the answer is stale
+            on_answer(self.acquire_permissions(user), pending.set_result)
             return
         del self._pending[user]
         if answer is not NO_PERMISSIONS:
             self._permissions[user] = answer
             if len(self._permissions) > _MAX_USERS:
                 self._permissions.popitem(last=False)
-        asked.set_result(answer)
+        pending.set_result(answer)
 
     async def _load_permissions(self, user: str) -> Permissions:
-        given: object = await self._module.permissions(user)
-        if not isinstance(given, Mapping):
-            expected = f"expected a permission document, not {type(given).__name__}"
+        content: object = await self._module.permissions(user)
+        if not isinstance(content, Mapping):
+            expected = f"expected a permission document, not {type(content).__name__}"
             return self._log_refusal(user, expected)
         try:
-            return make_document(dict(given), self._functions)
+            return make_document(dict(content), self._functions)
         except DocumentError as error:
             return self._log_refusal(user, f"permission document: {error}")
 

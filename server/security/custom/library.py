@@ -36,20 +36,21 @@ def make_module(module: ModuleSpec, options: Options, entry_point: str, method: 
         LibraryError: likewise.
     """
     create = load_entry_point(module.library, entry_point, "name, options")
-    given: Mapping[str, Sequence[str]] = {
+    values: Mapping[str, Sequence[str]] = {
         option.name: list(options.all(option.name)) for option in options
     }
     try:
-        made: object = create(module.name, given)
+        instance: object = create(module.name, values)
     except ValueError as error:
         raise CustomModuleError(f"{module.name}: {error}") from error
     except Exception as error:  # third-party code may raise anything
         raise CustomModuleError(f"{module.name}: {entry_point} failed: {explain(error)}") from error
-    if not callable(getattr(made, method, None)):
+    if not callable(getattr(instance, method, None)):
         raise CustomModuleError(
-            f"{module.library}: {entry_point} returned {type(made).__name__}, which lacks {method}"
+            f"{module.library}: {entry_point} returned {type(instance).__name__},"
+            f" which lacks {method}"
         )
-    return made
+    return instance
 
 
 def clear_module_cache(module: object, name: str, log: ServerLog, *about: object) -> None:

@@ -54,22 +54,22 @@ def read_challenges(headers: Iterable[str]) -> list[HttpChallenge]:
 
 
 def _read(header: str) -> list[HttpChallenge]:
-    found: list[HttpChallenge] = []
+    challenges_read: list[HttpChallenge] = []
     parameters: dict[str, str] = {}
     at = 0
     while at < len(header):
         at = _next(header, at)
-        if found and (match := _PARAMETER.match(header, at)):
+        if challenges_read and (match := _PARAMETER.match(header, at)):
             quoted = match[2]
             value = match[3] if quoted is None else _ESCAPED.sub(r"\1", quoted)
             parameters.setdefault(match[1].lower(), value)
         elif match := _SCHEME.match(header, at):
             parameters = {}
-            found.append(HttpChallenge(match[1].lower(), parameters))
+            challenges_read.append(HttpChallenge(match[1].lower(), parameters))
         else:
             break
         at = match.end()
-    return found
+    return challenges_read
 
 
 def _next(header: str, at: int) -> int:
@@ -92,15 +92,15 @@ def answer(challenges: Iterable[HttpChallenge], user: str, password: str, target
     Raises:
         ChallengeError: none of them can be answered.
     """
-    known = list(challenges)
-    digests = [one for one in known if one.scheme == "digest" and _can_answer(one)]
+    offered = list(challenges)
+    digests = [offer for offer in offered if offer.scheme == "digest" and _can_answer(offer)]
     if digests:
-        best = max(digests, key=lambda one: list(_HASHES).index(_algorithm(one)))
+        best = max(digests, key=lambda offer: list(_HASHES).index(_algorithm(offer)))
         return _digest(best, user, password, target)
-    if any(one.scheme == "basic" for one in known):
+    if any(offer.scheme == "basic" for offer in offered):
         return _basic(user, password)
-    asked = ", ".join(one.scheme for one in known) or "nothing that can be read"
-    raise ChallengeError(f"it asks for {asked}, and Basic and Digest are what there is")
+    schemes = ", ".join(offer.scheme for offer in offered) or "nothing that can be read"
+    raise ChallengeError(f"it asks for {schemes}, and Basic and Digest are what there is")
 
 
 def _basic(user: str, password: str) -> str:
@@ -131,7 +131,7 @@ def _algorithm(challenge: HttpChallenge) -> str:
 
 def _qualities(challenge: HttpChallenge) -> list[str]:
     words = challenge.parameters.get("qop", "").lower().split(",")
-    return [word.strip() for word in words if word.strip()]
+    return [quality.strip() for quality in words if quality.strip()]
 
 
 def _can_answer(challenge: HttpChallenge) -> bool:
@@ -142,33 +142,33 @@ def _can_answer(challenge: HttpChallenge) -> bool:
 
 
 def _digest(challenge: HttpChallenge, user: str, password: str, target: str) -> str:
-    given = challenge.parameters
+    parameters = challenge.parameters
     digest = _HASHES[_algorithm(challenge)]
-    realm, nonce, own_nonce = given["realm"], given["nonce"], secrets.token_hex(16)
+    realm, nonce, own_nonce = parameters["realm"], parameters["nonce"], secrets.token_hex(16)
     secret = digest(f"{user}:{realm}:{password}")
-    if given.get("algorithm", "").lower().endswith(_SESSION):
+    if parameters.get("algorithm", "").lower().endswith(_SESSION):
         secret = digest(f"{secret}:{nonce}:{own_nonce}")
-    asked = digest(f"GET:{target}")
-    fields = _name(given, digest, user, realm)
+    request_hash = digest(f"GET:{target}")
+    fields = _name(parameters, digest, user, realm)
     fields += [f"realm={_quoted(realm)}", f"nonce={_quoted(nonce)}", f"uri={_quoted(target)}"]
     if _qualities(challenge):
-        proof = digest(f"{secret}:{nonce}:00000001:{own_nonce}:auth:{asked}")
+        proof = digest(f"{secret}:{nonce}:00000001:{own_nonce}:auth:{request_hash}")
         fields += ["qop=auth", "nc=00000001", f'cnonce="{own_nonce}"']
     else:  # as before RFC 2617
-        proof = digest(f"{secret}:{nonce}:{asked}")
+        proof = digest(f"{secret}:{nonce}:{request_hash}")
     fields.append(f'response="{proof}"')
-    if "algorithm" in given:
-        fields.append(f"algorithm={given['algorithm']}")
-    if "opaque" in given:
-        fields.append(f"opaque={_quoted(given['opaque'])}")
+    if "algorithm" in parameters:
+        fields.append(f"algorithm={parameters['algorithm']}")
+    if "opaque" in parameters:
+        fields.append(f"opaque={_quoted(parameters['opaque'])}")
     return f"Digest {', '.join(fields)}"
 
 
-def _name(given: Mapping[str, str], digest: HashFunction, user: str, realm: str) -> list[str]:
+def _name(parameters: Mapping[str, str], digest: HashFunction, user: str, realm: str) -> list[str]:
     """Return the fields for the user: the name hashed or in the clear, encoded for a header."""
-    if given.get("userhash", "").lower() == "true":
+    if parameters.get("userhash", "").lower() == "true":
         return [f'username="{digest(f"{user}:{realm}")}"', "userhash=true"]
-    if not user.isascii() and given.get("charset", "").lower() == "utf-8":
+    if not user.isascii() and parameters.get("charset", "").lower() == "utf-8":
         return [f"username*=UTF-8''{quote(user, safe='')}"]
     return [f"username={_quoted(user)}"]
 

@@ -3,7 +3,7 @@
 The service may close an idle connection at any time: if nothing is received on it, the request is
 sent again on a new one.
 
-Everything runs on the desk's thread.
+Everything runs on the thread of `AsyncWorker`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
         HttpClientResponse,
     )
 
-_KEPT_SECONDS: Final = 10.0
+_IDLE_TIMEOUT_S: Final = 10.0
 """Idle timeout of a connection."""
 
 _REQUEST_TIMEOUT: Final = 408
@@ -53,16 +53,16 @@ class ConnectionPool:
         Raises:
             HttpClientError: there is no response, or none that can be used.
         """
-        kept = self._take_idle()
-        if kept is not None:
+        connection = self._take_idle()
+        if connection is not None:
             try:
-                found = await self._send_request(kept, endpoint, headers)
+                response = await self._send_request(connection, endpoint, headers)
             except HttpClientError:
-                if kept.has_received:
+                if connection.has_received:
                     raise
             else:
-                if found.status != _REQUEST_TIMEOUT:
-                    return found
+                if response.status != _REQUEST_TIMEOUT:
+                    return response
         return await self._send_request(await self._client.connect(endpoint), endpoint, headers)
 
     async def _send_request(
@@ -72,16 +72,16 @@ class ConnectionPool:
         headers: Sequence[tuple[str, str | bytes]],
     ) -> HttpClientResponse:
         is_usable = False
-        own = [] if self._reuses_connections else [("connection", "close")]
+        extra_headers = [] if self._reuses_connections else [("connection", "close")]
         try:
-            found = await connection.request("GET", endpoint, [*own, *headers])
+            response = await connection.request("GET", endpoint, [*extra_headers, *headers])
             is_usable = self._reuses_connections and connection.is_usable
         finally:
             if is_usable:
                 self._add_idle(connection)
             else:
                 connection.close()
-        return found
+        return response
 
     def _take_idle(self) -> HttpClientConnection | None:
         """Return the most recently used connection that is still usable; None without one."""
@@ -100,12 +100,12 @@ class ConnectionPool:
         """Schedule the closing of idle connections."""
         if self._idle_connections and not self._is_expiry_scheduled:
             self._is_expiry_scheduled = True
-            ends = self._idle_connections[0][1] + _KEPT_SECONDS
+            ends = self._idle_connections[0][1] + _IDLE_TIMEOUT_S
             asyncio.get_running_loop().call_at(ends, self._close_expired)
 
     def _close_expired(self) -> None:
         self._is_expiry_scheduled = False
         now = asyncio.get_running_loop().time()
-        while self._idle_connections and self._idle_connections[0][1] + _KEPT_SECONDS <= now:
+        while self._idle_connections and self._idle_connections[0][1] + _IDLE_TIMEOUT_S <= now:
             self._idle_connections.popleft()[0].close()
         self._schedule_expiry()

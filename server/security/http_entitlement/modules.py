@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from server.security.permissions import Permissions
     from server.util.log_protocol import ServerLog
 
-_STRANGER: Final = ConstantPermissions(UNKNOWN_USER_PERMIT)
+_UNKNOWN_USER: Final = ConstantPermissions(UNKNOWN_USER_PERMIT)
 
 _REFUSED: Final = "the credentials are not accepted"
 _UNDECIDED: Final = "the credentials cannot be checked at the moment"
@@ -76,17 +76,17 @@ class HttpEntitlementServices:
         Raises:
             HttpClientError: a file that https needs cannot be used.
         """
-        known = self.services.get(settings)
-        if known is None:
+        service = self.services.get(settings)
+        if service is None:
             if settings.endpoint.scheme == "https":
                 settings.tls.context()
             if self.documents is None:
                 self.documents = DocumentParser(functions)
             complaints = self.rate_limited_log_for(log)
-            known = self.services[settings] = PermissionService(
+            service = self.services[settings] = PermissionService(
                 settings, self.documents, worker, complaints
             )
-        return known
+        return service
 
     def rate_limited_log_for(self, log: ServerLog) -> RateLimitedLog:
         """Return the rate-limited log for entries that any client can cause by logging on."""
@@ -112,7 +112,7 @@ class HttpAuthenticator:
         store: receives the documents.
         validity_s: seconds for which a document is valid; None for as long as a user has
             connections.
-        accepts_nameless: whether the service is asked about logons without a user name.
+        accepts_nameless: whether requests are sent for logons without a user name.
         log: records changes of permissions.
     """
 
@@ -134,15 +134,15 @@ class HttpAuthenticator:
         """See `LogonExchange`."""
         if not credentials.user and not self.accepts_nameless:
             return Admission(False, "", _NAMELESS)
-        asked = self.service.request_permissions(credentials, shows_them=True)
-        return mapped(asked, lambda outcome: self._admit(credentials.user, outcome))
+        future = self.service.request_permissions(credentials, sends_proof=True)
+        return mapped(future, lambda response: self._admit(credentials.user, response))
 
-    def _admit(self, shown: str, outcome: PermissionResponse) -> Admission:
-        document = outcome.document
+    def _admit(self, shown: str, response: PermissionResponse) -> Admission:
+        document = response.document
         if document is None:
-            if outcome.problem:
-                return Admission(False, "", _UNDECIDED, detail=outcome.problem, undecided=True)
-            return Admission(False, "", _REFUSED, detail=outcome.refusal)
+            if response.problem:
+                return Admission(False, "", _UNDECIDED, detail=response.problem, undecided=True)
+            return Admission(False, "", _REFUSED, detail=response.refusal)
         user = document.user_name or shown
         if not user:
             return Admission(False, "", _NAMELESS, detail="the document names no user either")
@@ -170,7 +170,7 @@ class HttpEntitlement:
         entered = self.store.acquire_permissions(user)
         if entered is None:
             self.rate_limited_log.emit("25-0033", user, user=user, store=self.name)
-            return _STRANGER
+            return _UNKNOWN_USER
         return entered
 
     def forget(self, user: str | None = None) -> None:
@@ -180,12 +180,12 @@ class HttpEntitlement:
 
 @dataclass(frozen=True, slots=True)
 class HttpUserEntitlement:
-    """Asks a service about users that another module has authenticated.
+    """Requests from a service the permissions of users that another module has authenticated.
 
     Attributes:
         service: the service.
         cache: caches the documents.
-        accepts_nameless: whether the service is asked about users without a name.
+        accepts_nameless: whether requests are sent for users without a name.
     """
 
     service: PermissionService
@@ -196,25 +196,25 @@ class HttpUserEntitlement:
         """See `Entitlement`."""
         if not user and not self.accepts_nameless:
             return NO_PERMISSIONS
-        known = self.cache.get(user)
-        if known is not None:
-            return known
+        cached = self.cache.get(user)
+        if cached is not None:
+            return cached
         asked_at = self.cache.invalidation_count
-        asked = self.service.request_permissions(
-            LogonCredentials(user, "", explicit=True), shows_them=False
+        future = self.service.request_permissions(
+            LogonCredentials(user, "", explicit=True), sends_proof=False
         )
-        return mapped(asked, lambda outcome: self._on_response(user, outcome, asked_at))
+        return mapped(future, lambda response: self._on_response(user, response, asked_at))
 
     def forget(self, user: str | None = None) -> None:
         """See `Entitlement`."""
         self.service.forget()
         self.cache.forget(user)
 
-    def _on_response(self, user: str, outcome: PermissionResponse, asked_at: int) -> Permissions:
-        if outcome.document is None:
-            return ConstantPermissions(Permit(False, rule=outcome.refusal or outcome.problem))
-        self.cache.store(user, outcome.document, asked_at)
-        return outcome.document
+    def _on_response(self, user: str, response: PermissionResponse, asked_at: int) -> Permissions:
+        if response.document is None:
+            return ConstantPermissions(Permit(False, rule=response.refusal or response.problem))
+        self.cache.store(user, response.document, asked_at)
+        return response.document
 
 
 def make_web_authenticator(

@@ -39,9 +39,9 @@ def check_header(text: str) -> str | None:
         split_header(text)
     except ValueError as error:
         return str(error)
-    strange = [name for name in TOKEN.findall(text) if name not in TOKENS]
-    if strange:
-        return f"{{{{{strange[0]}}}}} is not known: expected one of {', '.join(TOKENS)}"
+    unknown_names = [name for name in TOKEN.findall(text) if name not in TOKENS]
+    if unknown_names:
+        return f"{{{{{unknown_names[0]}}}}} is not known: expected one of {', '.join(TOKENS)}"
     return None
 
 
@@ -70,21 +70,21 @@ def _problem(read: Callable[[], object]) -> str | None:
     return None
 
 
-def check_authentication(given: Options, inherited: Options) -> Iterator[OptionProblem]:
+def check_authentication(own_options: Options, inherited: Options) -> Iterator[OptionProblem]:
     """Yield the problems of the options of a use for authentication."""
-    options = _together(given, inherited)
+    options = _merged_options(own_options, inherited)
     if _is_entitlement_only(options):
         yield OptionProblem(
             "EntitlementOnly",
             "is given: the module cannot authenticate anybody",
             "name another module for Authentication, or load the library once more without it",
         )
-    yield from _check_asking(given, options)
+    yield from _check_request_options(own_options, options)
 
 
-def check_entitlement(given: Options, inherited: Options) -> Iterator[OptionProblem]:
+def check_entitlement(own_options: Options, inherited: Options) -> Iterator[OptionProblem]:
     """Yield the problems of the options of a use for entitlement."""
-    options = _together(given, inherited)
+    options = _merged_options(own_options, inherited)
     if not _is_entitlement_only(options):
         return
     if not options.get("ResourceURI"):
@@ -97,11 +97,11 @@ def check_entitlement(given: Options, inherited: Options) -> Iterator[OptionProb
             "has no effect with EntitlementOnly: permissions are kept until they are reset",
             is_warning=True,
         )
-    yield from _check_asking(given, options)
+    yield from _check_request_options(own_options, options)
 
 
-def _check_asking(given: Options, options: Options) -> Iterator[OptionProblem]:
-    if given.get("ReuseConnections") is not None:
+def _check_request_options(own_options: Options, options: Options) -> Iterator[OptionProblem]:
+    if own_options.get("ReuseConnections") is not None:
         yield OptionProblem(
             "ReuseConnections",
             "has no effect here",
@@ -130,7 +130,7 @@ def _is_entitlement_only(options: Options) -> bool:
         return False  # reported already
 
 
-def _together(given: Options, inherited: Options) -> Options:
+def _merged_options(own_options: Options, inherited: Options) -> Options:
     """Return the options of a use, with the defaults of the loaded module."""
-    names = {option.name for option in given}
-    return Options((*given, *(option for option in inherited if option.name not in names)))
+    names = {option.name for option in own_options}
+    return Options((*own_options, *(option for option in inherited if option.name not in names)))

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from server.security.permission_document import PermissionDocument
     from server.security.permissions import Permission, Permit
 
-_PATIENCE: Final = 30.0
+_FIRST_CONNECTION_TIMEOUT_S: Final = 30.0
 """Seconds for which a document waits for the first connection of its user."""
 
 _MAX_USERS: Final = 10_000
@@ -85,7 +85,7 @@ class PermissionStore:
                     reset(user)
         if entry is None or not entry.connection_count or has_changed:
             entry = self._entries[user] = _UserEntry(document, now, now)
-        entry.kept_until = now + _PATIENCE
+        entry.kept_until = now + _FIRST_CONNECTION_TIMEOUT_S
         self._schedule_expiry(user, entry)
         return has_changed
 

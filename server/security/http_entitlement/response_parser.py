@@ -33,7 +33,7 @@ MAX_DOCUMENT_SIZE: Final = 4 * 1024 * 1024
 """Size limit of a document, in bytes."""
 
 LARGE_DOCUMENT_SIZE: Final = 65_536
-"""Size from which on a document is parsed on another thread: the desk handles others meanwhile."""
+"""Minimum size of a document that is parsed on another thread, so as not to block the worker."""
 
 
 class DocumentParser:
@@ -54,10 +54,10 @@ class DocumentParser:
             DocumentError: it cannot be used.
         """
         key = hashlib.blake2b(text, digest_size=32).digest()
-        known = self._documents.get(key)
-        if known is None:
-            known = self._documents[key] = make_document(_content(text), self._functions)
-        return known
+        document = self._documents.get(key)
+        if document is None:
+            document = self._documents[key] = make_document(_content(text), self._functions)
+        return document
 
 
 def _content(text: bytes) -> dict[str, Any]:
@@ -69,18 +69,20 @@ def _content(text: bytes) -> dict[str, Any]:
     if not isinstance(content, dict):
         raise DocumentError("expected a JSON object")
     _refuse_doubled(text)
-    found = _known(content, KNOWN_FIELDS, ())
+    fields = _known_fields(content, KNOWN_FIELDS, ())
     for name in ("topic", "admin"):
-        entries = found.get(name)
+        entries = fields.get(name)
         if isinstance(entries, list):
-            found[name] = [
-                _known(entry, RULE_FIELDS, (name, number)) if isinstance(entry, dict) else entry
+            fields[name] = [
+                _known_fields(entry, RULE_FIELDS, (name, number))
+                if isinstance(entry, dict)
+                else entry
                 for number, entry in enumerate(entries)
             ]
-    user = found.get("user_name")
+    user = fields.get("user_name")
     if isinstance(user, str) and not (user and user.isprintable()):
         raise DocumentError("expected a name without control characters", ("user_name",))
-    return found
+    return fields
 
 
 def _refuse_doubled(text: bytes) -> None:
@@ -101,10 +103,12 @@ def _refuse_doubled(text: bytes) -> None:
         raise DocumentError(f"it is no JSON: {error}") from None
 
 
-def _known(content: dict[str, Any], names: Collection[str], place: DocumentPath) -> dict[str, Any]:
+def _known_fields(
+    content: dict[str, Any], names: Collection[str], path: DocumentPath
+) -> dict[str, Any]:
     """Return the fields of known names that have a value."""
     for name in content.keys() - names:
         meant = nearest(name, names)
         if meant is not None:
-            raise DocumentError(f"{name!r} is not known: did you mean {meant}?", place)
+            raise DocumentError(f"{name!r} is not known: did you mean {meant}?", path)
     return {name: value for name, value in content.items() if name in names and value is not None}

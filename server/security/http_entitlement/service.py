@@ -2,7 +2,7 @@
 
 Concurrent requests that are equal, the password included, share one answer. A refusal or a missing
 answer is cached for a second, so that a client that retries continuously costs the service nothing.
-At most `MAX_CONCURRENT_REQUESTS` requests are at the desk; others wait for them here, so that a
+At most `MAX_CONCURRENT_REQUESTS` requests are with the worker; others are queued here, so that a
 slow service delays its own logons only.
 
 The first request to a service has no credentials. If the response is a challenge (status 401), a
@@ -46,7 +46,7 @@ MAX_CONCURRENT_REQUESTS: Final = 100
 MAX_QUEUED_REQUESTS: Final = 10_000
 """Limit of the different logons that wait for a service; further ones are refused."""
 
-_WAIT_SECONDS: Final = 30.0
+_QUEUE_TIMEOUT_S: Final = 30.0
 """Timeout of a request in the queue."""
 
 _REFUSED_SECONDS: Final = 1.0
@@ -95,17 +95,17 @@ class _PermissionRequest:
         parts: list[str | bytes] = [self.endpoint.target, self.user, self.password or ""]
         for name, value in self.headers:
             parts += [name, value]
-        found = hashlib.blake2b(key=_KEY, digest_size=24)
-        found.update(b"-" if self.password is None else b"+")
+        hasher = hashlib.blake2b(key=_KEY, digest_size=24)
+        hasher.update(b"-" if self.password is None else b"+")
         for part in parts:
             data = part.encode("utf-8", "surrogatepass") if isinstance(part, str) else part
-            found.update(len(data).to_bytes(8, "big") + data)
-        return found.digest()
+            hasher.update(len(data).to_bytes(8, "big") + data)
+        return hasher.digest()
 
 
 @dataclass(frozen=True, slots=True)
 class _QueuedRequest:
-    """A question in the queue, and the pending answer."""
+    """A request in the queue, and the pending response."""
 
     request: _PermissionRequest
     pending: AnswerFuture[PermissionResponse] = field(default_factory=AnswerFuture)
@@ -142,83 +142,83 @@ class PermissionService:
         self._refusals: dict[bytes, tuple[float, PermissionResponse]] = {}
 
     def request_permissions(
-        self, credentials: LogonCredentials, *, shows_them: bool
+        self, credentials: LogonCredentials, *, sends_proof: bool
     ) -> AnswerOrFuture[PermissionResponse]:
         """Request the permissions of a user.
 
         Args:
             credentials: the user, and the proof of identity.
-            shows_them: whether to send that proof to the service.
+            sends_proof: whether to send that proof to the service.
         """
-        question = self._make_request(credentials, shows_them)
-        if isinstance(question, PermissionResponse):
-            return question
-        key = question.digest()
-        known = self._cached_refusal(key) or self._pending.get(key)
-        if known is not None:
-            return known
+        request = self._make_request(credentials, sends_proof)
+        if isinstance(request, PermissionResponse):
+            return request
+        key = request.digest()
+        pending = self._cached_refusal(key) or self._pending.get(key)
+        if pending is not None:
+            return pending
         if len(self._queue) >= MAX_QUEUED_REQUESTS:
-            outcome = PermissionResponse(
+            response = PermissionResponse(
                 problem=f"{MAX_QUEUED_REQUESTS} logons wait for it already"
             )
-            self._log_problem(question.user, outcome.problem)
-            return outcome
-        return self._enqueue(key, _QueuedRequest(question)).pending
+            self._log_problem(request.user, response.problem)
+            return response
+        return self._enqueue(key, _QueuedRequest(request)).pending
 
     def forget(self) -> None:
-        """Clear cached answers, so that the service is asked again."""
+        """Clear cached answers, so that the next request goes to the service."""
         self._refusals.clear()
         self._pending.clear()
 
     def _make_request(
-        self, credentials: LogonCredentials, shows_them: bool
+        self, credentials: LogonCredentials, sends_proof: bool
     ) -> _PermissionRequest | PermissionResponse:
         if not credentials.user.isprintable():
             return PermissionResponse(refusal="the name has characters that no name may have")
         endpoint = self._settings.endpoint_of(credentials.user)
         if endpoint is None:
             return PermissionResponse(refusal="the name stands for another path")
-        password = credentials.password if shows_them else None
+        password = credentials.password if sends_proof else None
         headers = self._settings.headers_of(credentials)
         return _PermissionRequest(endpoint, headers, credentials.user, password)
 
-    def _enqueue(self, key: bytes, waiting: _QueuedRequest) -> _QueuedRequest:
-        pending = self._pending[key] = waiting.pending
+    def _enqueue(self, key: bytes, queued: _QueuedRequest) -> _QueuedRequest:
+        pending = self._pending[key] = queued.pending
         late = PermissionResponse(
-            problem=f"it is slow: no turn came up within {_WAIT_SECONDS:.0f} seconds"
+            problem=f"it is slow: no turn came up within {_QUEUE_TIMEOUT_S:.0f} seconds"
         )
-        patience = asyncio.get_running_loop().call_later(_WAIT_SECONDS, pending.set_result, late)
+        timeout = asyncio.get_running_loop().call_later(_QUEUE_TIMEOUT_S, pending.set_result, late)
 
-        def take(outcome: PermissionResponse) -> None:
-            patience.cancel()
+        def record_response(response: PermissionResponse) -> None:
+            timeout.cancel()
             if self._pending.get(key) is pending:
                 del self._pending[key]
-                if outcome.document is None:
-                    self._refusals[key] = time.monotonic() + _REFUSED_SECONDS, outcome
-            if outcome.problem:
-                self._log_problem(waiting.request.user, outcome.problem)
+                if response.document is None:
+                    self._refusals[key] = time.monotonic() + _REFUSED_SECONDS, response
+            if response.problem:
+                self._log_problem(queued.request.user, response.problem)
 
-        pending.add_done_callback(take)
-        self._queue.append(waiting)
+        pending.add_done_callback(record_response)
+        self._queue.append(queued)
         self._start_queued()
-        return waiting
+        return queued
 
     def _start_queued(self) -> None:
-        """Move questions from the queue to the desk, up to the limit."""
+        """Submit queued requests to the worker, up to the limit."""
         while self._queue and self._active_count < MAX_CONCURRENT_REQUESTS:
-            waiting = self._queue.popleft()
-            if waiting.pending.is_done:  # timed out
+            queued = self._queue.popleft()
+            if queued.pending.is_done:  # timed out
                 continue
             self._active_count += 1
-            asked = self._worker.submit(
-                partial(self._fetch_with_retries, waiting.request),
+            exchange = self._worker.submit(
+                partial(self._fetch_with_retries, queued.request),
                 lambda problem: PermissionResponse(problem=problem),
             )
-            asked.add_done_callback(partial(self._finish, waiting))
+            exchange.add_done_callback(partial(self._finish, queued))
 
-    def _finish(self, waiting: _QueuedRequest, outcome: PermissionResponse) -> None:
+    def _finish(self, queued: _QueuedRequest, response: PermissionResponse) -> None:
         self._active_count -= 1
-        waiting.pending.set_result(outcome)
+        queued.pending.set_result(response)
         self._start_queued()
 
     def _cached_refusal(self, key: bytes) -> PermissionResponse | None:
@@ -229,60 +229,62 @@ class PermissionService:
             if self._refusals[first][0] > now:
                 break
             del self._refusals[first]
-        found = self._refusals.get(key)
-        return None if found is None else found[1]
+        cached = self._refusals.get(key)
+        return None if cached is None else cached[1]
 
     def _log_problem(self, user: str, problem: str) -> None:
         service = self._settings.display_url
         self._rate_limited_log.emit("25-0030", user, service=service, user=user, problem=problem)
 
-    # on the desk
+    # On the worker's thread:
 
-    async def _fetch_with_retries(self, question: _PermissionRequest) -> PermissionResponse:
-        outcome = await self._fetch(question)
+    async def _fetch_with_retries(self, request: _PermissionRequest) -> PermissionResponse:
+        response = await self._fetch(request)
         for _ in range(self._settings.retries):
-            if not outcome.problem:
+            if not response.problem:
                 break
-            outcome = await self._fetch(question)
-        return outcome
+            response = await self._fetch(request)
+        return response
 
-    async def _fetch(self, question: _PermissionRequest) -> PermissionResponse:
+    async def _fetch(self, request: _PermissionRequest) -> PermissionResponse:
         try:
-            found = await self._exchange(question)
+            response = await self._exchange(request)
         except (HttpClientError, ChallengeError) as error:
-            return PermissionResponse(problem=str(error).removeprefix(f"{question.endpoint}: "))
-        if found.status in _REFUSALS:
-            return PermissionResponse(refusal=f"the web service answers with status {found.status}")
-        if 300 <= found.status < 400:
+            return PermissionResponse(problem=str(error).removeprefix(f"{request.endpoint}: "))
+        if response.status in _REFUSALS:
             return PermissionResponse(
-                problem=f"it answers with status {found.status}: redirections are not followed"
+                refusal=f"the web service answers with status {response.status}"
             )
-        if not 200 <= found.status < 300:
-            return PermissionResponse(problem=f"it answers with status {found.status}")
+        if 300 <= response.status < 400:
+            return PermissionResponse(
+                problem=f"it answers with status {response.status}: redirections are not followed"
+            )
+        if not 200 <= response.status < 300:
+            return PermissionResponse(problem=f"it answers with status {response.status}")
         try:
-            if len(found.body) < LARGE_DOCUMENT_SIZE:
-                return PermissionResponse(self._parser.parse(found.body))
-            return PermissionResponse(await asyncio.to_thread(self._parser.parse, found.body))
+            if len(response.body) < LARGE_DOCUMENT_SIZE:
+                return PermissionResponse(self._parser.parse(response.body))
+            return PermissionResponse(await asyncio.to_thread(self._parser.parse, response.body))
         except DocumentError as error:
             return PermissionResponse(problem=f"its document cannot be used: {error}")
 
-    async def _exchange(self, question: _PermissionRequest) -> HttpClientResponse:
-        """Send the question and answer challenges; answer a second one only for a stale nonce.
+    async def _exchange(self, request: _PermissionRequest) -> HttpClientResponse:
+        """Send the request and answer challenges; answer a second one only for a stale nonce.
 
         Raises:
             HttpClientError: there is no response.
             ChallengeError: a challenge cannot be answered.
         """
-        endpoint, headers = question.endpoint, question.headers
-        found = await self._connections.get(endpoint, headers)
-        if question.password is None or any(name == "authorization" for name, _ in headers):
-            return found
-        for times_shown in range(2):
-            challenges = read_challenges(found.all_headers("www-authenticate"))
-            is_refused = times_shown > 0 and not any(one.is_stale for one in challenges)
-            if found.status != _UNAUTHORIZED or not challenges or is_refused:
+        endpoint, headers = request.endpoint, request.headers
+        response = await self._connections.get(endpoint, headers)
+        if request.password is None or any(name == "authorization" for name, _ in headers):
+            return response
+        for attempt in range(2):
+            challenges = read_challenges(response.all_headers("www-authenticate"))
+            is_refused = attempt > 0 and not any(offer.is_stale for offer in challenges)
+            if response.status != _UNAUTHORIZED or not challenges or is_refused:
                 break
-            shown = answer(challenges, question.user, question.password, endpoint.target)
+            shown = answer(challenges, request.user, request.password, endpoint.target)
             proof = ("authorization", shown.encode("utf-8", "surrogatepass"))
-            found = await self._connections.get(endpoint, [*headers, proof])
-        return found
+            response = await self._connections.get(endpoint, [*headers, proof])
+        return response

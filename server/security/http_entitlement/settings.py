@@ -140,11 +140,11 @@ def find_uri_problem(uri: str) -> str | None:
         return str(error)
     if "{{" in urlsplit(uri).netloc:
         return "the name of a user cannot say which host is asked: expected it in the path"
-    strange = [name for name in TOKEN.findall(uri) if name != "USER_NAME"]
+    unknown_names = [name for name in TOKEN.findall(uri) if name != "USER_NAME"]
     if "{{" in TOKEN.sub("", uri) or "}}" in TOKEN.sub("", uri):
         return (
             f"there is a variable in it that does not end, or does not begin: expected {USER_NAME}"
         )
-    if strange:
-        return f"{{{{{strange[0]}}}}} is not known: expected {USER_NAME}, or no variable"
+    if unknown_names:
+        return f"{{{{{unknown_names[0]}}}}} is not known: expected {USER_NAME}, or no variable"
     return None

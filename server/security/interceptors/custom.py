@@ -39,17 +39,17 @@ def load_filter(module: ModuleSpec, use: ModuleUse) -> TransportFilter:
     for source in (module.options, use.options):
         options |= {option.name: list(source.all(option.name)) for option in source}
     try:
-        made: TransportFilter = create(module.name, options)
+        instance: TransportFilter = create(module.name, options)
     except FilterError as error:
         raise FilterError(f"{use.location}: {module.name}: {error}") from error
     except Exception as error:  # the library is not ours, it may raise anything
         raise FilterError(
             f"{use.location}: {module.name}: {ENTRY_POINT} failed: {explain(error)}"
         ) from error
-    missing = ", ".join(member for member in _MEMBERS if not hasattr(made, member))
+    missing = ", ".join(member for member in _MEMBERS if not hasattr(instance, member))
     if missing:
         raise FilterError(
             f"{module.location}: {module.library}: {ENTRY_POINT} returned"
-            f" {type(made).__name__}, which lacks {missing}"
+            f" {type(instance).__name__}, which lacks {missing}"
         )
-    return made
+    return instance

@@ -96,7 +96,7 @@ def make_conflated_topic_translator(use: ModuleUse) -> ConflatedTopicTranslator:
 
 def _split(text: str, parts: int, use: ModuleUse) -> list[str]:
     """Split from the right, since the original may be an expression with colons of its own."""
-    words = [word.strip() for word in text.rsplit(":", parts - 1)]
+    words = [part.strip() for part in text.rsplit(":", parts - 1)]
     if len(words) < parts or not all(words):
         expected = ":".join(("original", "translated", "interval")[:parts])
         raise FilterError(f"{use.location}: {use.module}: Topic {text!r}: expected {expected}")

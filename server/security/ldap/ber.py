@@ -42,7 +42,7 @@ def boolean(value: bool) -> bytes:
 
 
 def size_of(octets: bytes) -> int | None:
-    """Return the size of the element at the start of the bytes; None if too few have come to tell.
+    """Return the size of the element at the start of the bytes; None if more bytes are needed.
 
     Raises:
         BerError: it is not valid in LDAP.
@@ -89,8 +89,8 @@ class BerReader:
             BerError: it has another tag, or is longer than the rest of the content.
         """
         if self.tag != tag:
-            found = "nothing" if self.tag is None else f"tag {self.tag:#04x}"
-            raise BerError(f"{found} where tag {tag:#04x} was expected")
+            actual = "nothing" if self.tag is None else f"tag {self.tag:#04x}"
+            raise BerError(f"{actual} where tag {tag:#04x} was expected")
         size = size_of(self._unread)
         if size is None or size > len(self._unread):
             raise BerError("an element that ends behind what contains it")

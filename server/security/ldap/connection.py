@@ -62,10 +62,12 @@ class LdapConnection(asyncio.Protocol):
                 raise BerError("bytes behind the answer to StartTLS")
             assert self._transport is not None  # noqa: S101 - it has just answered
             loop = asyncio.get_running_loop()
-            made = await loop.start_tls(self._transport, self, context, server_hostname=host)
-            if made is None:
+            tls_transport = await loop.start_tls(
+                self._transport, self, context, server_hostname=host
+            )
+            if tls_transport is None:
                 raise EOFError("it has closed the connection")
-            self._transport = made
+            self._transport = tls_transport
         return result
 
     async def bind(self, version: int, name: str, password: str) -> LdapResult:

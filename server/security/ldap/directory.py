@@ -40,7 +40,7 @@ _NO_SUCH_USER: Final = frozenset({19, 48, 49, 50, 53})
 
 
 class DirectoryError(Exception):
-    """The directory cannot be asked, or gives no usable answer. The text names it."""
+    """The directory cannot be queried, or gives no usable answer. The text names it."""
 
 
 class DirectoryLogonError(Exception):
@@ -138,12 +138,14 @@ class LdapDirectory:
 
     def _describe_problem(self, problem: Exception) -> str:
         """Return the reason of a failure, which not every exception contains."""
-        said = getattr(problem, "strerror", None) or str(problem) or "it has ended the connection"
+        description = (
+            getattr(problem, "strerror", None) or str(problem) or "it has ended the connection"
+        )
         if self.spec.encryption is LdapEncryption.LDAPS and isinstance(
             problem, ssl.SSLError | EOFError | ConnectionError
         ):
-            said += "; LDAP.Encryption ldaps needs a port that speaks TLS from the beginning"
-        return said
+            description += "; LDAP.Encryption ldaps needs a port that speaks TLS from the beginning"
+        return description
 
     async def _authenticate(self, user: str, password: str) -> str:
         account_password = await asyncio.to_thread(
@@ -193,7 +195,9 @@ class LdapDirectory:
         result = await connection.bind(spec.version, spec.account, password)
         if result.code == messages.SUCCESS:
             return
-        who = f"as the service account {spec.account!r}" if spec.account else "without an account"
+        identity = (
+            f"as the service account {spec.account!r}" if spec.account else "without an account"
+        )
         hint = ""
         if result.code == messages.PROTOCOL_ERROR and spec.version == 2:
             hint = (
@@ -201,7 +205,7 @@ class LdapDirectory:
                 "version 2 with `allow bind_v2`)"
             )
         raise DirectoryError(
-            f"the directory {spec.authority} refuses the bind {who}: {result}{hint}"
+            f"the directory {spec.authority} refuses the bind {identity}: {result}{hint}"
         )
 
     async def _find_entry(self, connection: LdapConnection, user: str) -> LdapEntry:
@@ -251,13 +255,13 @@ def read_account_password(path: str) -> str:
     if not path:
         return ""
     try:
-        found = read_regular(path, _MAX_PASSWORD_BYTES).decode().rstrip("\r\n")
+        password = read_regular(path, _MAX_PASSWORD_BYTES).decode().rstrip("\r\n")
     except (OSError, UnicodeDecodeError) as problem:
         why = getattr(problem, "strerror", None) or "it is not UTF-8"
         raise DirectoryError(f"LDAP.ServiceAccountPasswordFile {path}: {why}") from None
-    if not found:
+    if not password:
         raise DirectoryError(f"LDAP.ServiceAccountPasswordFile {path}: it is empty")
-    return found
+    return password
 
 
 def _folded(name: str) -> str:

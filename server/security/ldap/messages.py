@@ -99,10 +99,10 @@ class LdapResult:
     def __str__(self) -> str:
         """Return the text for the log."""
         name = _NAMES.get(self.code, "an error")
-        said = "".join(
+        shown = "".join(
             char if char.isprintable() else " " for char in self.diagnostic[:200]
         ).strip()
-        return f"{name} ({self.code})" + (f", {said!r}" if said else "")
+        return f"{name} ({self.code})" + (f", {shown!r}" if shown else "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +132,7 @@ def bind(message: int, version: int, name: str, password: str) -> bytes:
 
 
 def search(
-    message: int, base: str, attributes: Collection[str], value: str, most: int, seconds: int
+    message: int, base: str, attributes: Collection[str], value: str, max_entries: int, seconds: int
 ) -> bytes:
     """Encode a search for entries with a value in one of several attributes.
 
@@ -141,12 +141,12 @@ def search(
         base: the distinguished name of the entry below which to search.
         attributes: the attributes; their values are requested as well.
         value: the value.
-        most: the maximum number of entries.
+        max_entries: the maximum number of entries.
         seconds: time limit of the search.
     """
-    wanted = value.encode()
+    encoded = value.encode()
     equal = [
-        element(_EQUAL, element(OCTETS, name.encode()), element(OCTETS, wanted))
+        element(_EQUAL, element(OCTETS, name.encode()), element(OCTETS, encoded))
         for name in attributes
     ]
     return _request(
@@ -156,7 +156,7 @@ def search(
             element(OCTETS, base.encode()),
             number(_SUBTREE, ENUMERATED),
             number(0, ENUMERATED),
-            number(most),
+            number(max_entries),
             number(seconds),
             boolean(False),
             element(_OR, *equal),
@@ -232,7 +232,7 @@ def read_entry(message: LdapMessage) -> LdapEntry:
     while attributes.has_more:
         attribute = attributes.read_nested(SEQUENCE)
         attribute.read_bytes(OCTETS)  # its name
-        found = attribute.read_nested(SET)
-        while found.has_more:
-            values.append(found.read_text())
+        attribute_values = attribute.read_nested(SET)
+        while attribute_values.has_more:
+            values.append(attribute_values.read_text())
     return LdapEntry(name, tuple(values))

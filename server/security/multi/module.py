@@ -4,8 +4,8 @@ A module supports one of the two. With both, a Kerberos token that it did not re
 sent to the directory as a password; that is why AMPS does not allow it either. Users of both need
 two transports.
 
-    credentials -> is there a password? -> what kind is it? -> LDAP: on the desk, over the network
-                   no: AllowAnonymous      a token or not     Kerberos: on a helper thread of it
+    credentials -> is there a password? -> which kind is it? -> LDAP: AsyncWorker, over the network
+                   no: AllowAnonymous      a token or not      Kerberos: a helper thread of it
 
 Source: AMPS User Guide, Multimethod Authentication Module.
 """
@@ -80,7 +80,7 @@ class Mechanism(Protocol):
     async def authenticate(
         self, credentials: LogonCredentials, exchange: MultiExchange
     ) -> Admission:
-        """Decide on credentials with a password, on the desk.
+        """Decide on credentials with a password, on the worker's thread.
 
         Raises:
             _CredentialsRefusedError: they are not accepted.
@@ -119,7 +119,7 @@ class DirectoryMechanism:
 
 
 def _unfit(user: str, password: str) -> str:
-    """Return the reason not to ask a directory; empty if there is none."""
+    """Return the reason not to query a directory; empty if there is none."""
     if not user:
         return "there is no user name"
     if len(user) > _MAX_CHARACTERS or len(password) > _MAX_CHARACTERS:

@@ -76,17 +76,17 @@ def read_kind(options: Options) -> MechanismKind:
         if any(option.name.startswith(f"{kind}.") for option in options)
     ]
     if len(kinds) != 1:
-        what = "there are options of both" if kinds else "is missing, and so is Kerberos.SPN"
-        raise OptionsError("LDAP.Host", f"{what}: expected either LDAP or Kerberos")
+        problem = "there are options of both" if kinds else "is missing, and so is Kerberos.SPN"
+        raise OptionsError("LDAP.Host", f"{problem}: expected either LDAP or Kerberos")
     kind = kinds[0]
     for needed in (
         ("LDAP.Host",) if kind is MechanismKind.LDAP else ("Kerberos.SPN", "Kerberos.Keytab")
     ):
         if not options.get(needed):
             raise OptionsError(needed, "is missing")
-    wanted = options.get(_MECHANISM)
-    if wanted is not None and wanted.lower() != kind.lower():
-        raise OptionsError(_MECHANISM, f"is {wanted}, and the module is configured for {kind}")
+    configured = options.get(_MECHANISM)
+    if configured is not None and configured.lower() != kind.lower():
+        raise OptionsError(_MECHANISM, f"is {configured}, and the module is configured for {kind}")
     return kind
 
 
@@ -123,14 +123,14 @@ def _encryption(options: Options) -> LdapEncryption:
         raise OptionsError("LDAP.Encryption", f"is {text}: expected one of {expected}") from None
 
 
-def _number(options: Options, name: str, default: str, least: int, most: int) -> int:
+def _number(options: Options, name: str, default: str, minimum: int, maximum: int) -> int:
     text = options.get(name) or default
     try:
         value = parse_count(text)
     except UnitError as problem:
         raise OptionsError(name, str(problem)) from None
-    if not least <= value <= most:
-        raise OptionsError(name, f"is {text}: expected a number from {least} to {most}")
+    if not minimum <= value <= maximum:
+        raise OptionsError(name, f"is {text}: expected a number from {minimum} to {maximum}")
     return value
 
 
@@ -169,18 +169,18 @@ def open_service(options: Options) -> KerberosService:
     return service
 
 
-def check(given: Options, _inherited: Options) -> Iterator[OptionProblem]:
+def check(options: Options, _inherited: Options) -> Iterator[OptionProblem]:
     """Yield the problems of a use's options; options of the Modules entry have no effect."""
     try:
-        if read_kind(given) is MechanismKind.KERBEROS:
-            yield from _look_into(lambda: open_service(given))
+        if read_kind(options) is MechanismKind.KERBEROS:
+            yield from _check_file(lambda: open_service(options))
             return
-        directory = read_directory(given)
+        directory = read_directory(options)
     except OptionsError as error:
         yield OptionProblem(error.option, error.problem)
         return
-    yield from _misspelt(directory)
-    yield from _look_into(lambda: read_tls(given))
+    yield from _invalid_values(directory)
+    yield from _check_file(lambda: read_tls(options))
     try:
         read_account_password(directory.account_password_file)
     except DirectoryError as error:
@@ -195,7 +195,7 @@ def check(given: Options, _inherited: Options) -> Iterator[OptionProblem]:
         )
 
 
-def _misspelt(directory: LdapDirectorySpec) -> Iterator[OptionProblem]:
+def _invalid_values(directory: LdapDirectorySpec) -> Iterator[OptionProblem]:
     """Yield values that are invalid for every directory."""
     if not _HOST.fullmatch(directory.host):
         expected = "expected a name or an address alone; LDAP.Port and LDAP.Encryption say the rest"
@@ -212,7 +212,7 @@ def _misspelt(directory: LdapDirectorySpec) -> Iterator[OptionProblem]:
             yield OptionProblem(option, f"is {text}: {expected}", is_warning=True)
 
 
-def _look_into(read: Callable[[], object]) -> Iterator[OptionProblem]:
+def _check_file(read: Callable[[], object]) -> Iterator[OptionProblem]:
     """Yield the problem of an option's file, as a warning."""
     try:
         read()

@@ -52,7 +52,7 @@ MAX_TOKEN_SIZE: Final = 16_384
 
 _MAX_KEYS: Final = 100
 _MAX_NAME_LENGTH: Final = 255
-_FEWEST_RSA_BITS: Final = 2048
+_MIN_RSA_BITS: Final = 2048
 
 _FITTING: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
     **dict.fromkeys(("RS256", "RS384", "RS512", "PS256", "PS384", "PS512"), ("RSA", ())),
@@ -210,30 +210,30 @@ class IssuerKeys:
             KeysError: no keys are available.
             BearerTokenError: no key matches.
         """
-        asked = self._clock()
-        if asked - self._read_at >= self._source.fresh_seconds:
-            await self._refresh(asked)
-        found = self._matching_keys(kid, algorithm)
-        if not found:
-            await self._refresh(asked)
-            found = self._matching_keys(kid, algorithm)
+        asked_s = self._clock()
+        if asked_s - self._read_at >= self._source.fresh_seconds:
+            await self._refresh(asked_s)
+        keys = self._matching_keys(kid, algorithm)
+        if not keys:
+            await self._refresh(asked_s)
+            keys = self._matching_keys(kid, algorithm)
         if self._clock() - self._read_at > self._source.max_age_seconds:
             raise KeysError(f"there are no keys of {self._source}, or too old ones")
-        if not found:
+        if not keys:
             raise BearerTokenError(f"the issuer has no {algorithm} key of the name that it gives")
-        return found
+        return keys
 
     def _matching_keys(self, kid: str | None, algorithm: str) -> Sequence[_PublicKey]:
         return [
-            one
-            for one in self._keys
-            if one.can_verify(algorithm) and (kid is None or one.kid == kid)
+            key
+            for key in self._keys
+            if key.can_verify(algorithm) and (kid is None or key.kid == kid)
         ]
 
-    async def _refresh(self, asked: float) -> None:
+    async def _refresh(self, asked_s: float) -> None:
         """Read the keys, unless another call has read them since, or the pause is not over."""
         async with self._lock:
-            if self._tried_at >= asked or asked - self._tried_at < self._source.retry_seconds:
+            if self._tried_at >= asked_s or asked_s - self._tried_at < self._source.retry_seconds:
                 return
             try:
                 text = await self._source.read()
@@ -284,7 +284,7 @@ def _read_key(entry: object) -> _PublicKey | None:
         return None
     try:
         key = jwk.import_key(entry)
-        if isinstance(key, jwk.RSAKey) and key.public_key.key_size < _FEWEST_RSA_BITS:
+        if isinstance(key, jwk.RSAKey) and key.public_key.key_size < _MIN_RSA_BITS:
             return None
     except (JoseError, ValueError, TypeError, KeyError):  # from malformed keys of third parties
         return None
@@ -341,9 +341,9 @@ class BearerTokenVerifier:
 
     def _payload(self, token: str, algorithm: str, keys: Sequence[_PublicKey]) -> bytes:
         registry = _Registry(algorithms=[algorithm], strict_check_header=False)
-        for one in keys:
+        for public_key in keys:
             try:
-                return jws.deserialize_compact(token, one.key, registry=registry).payload
+                return jws.deserialize_compact(token, public_key.key, registry=registry).payload
             except BadSignatureError:
                 continue
             except (JoseError, ValueError, TypeError) as error:
@@ -367,10 +367,10 @@ class BearerTokenVerifier:
             raise BearerTokenError(f"its issuer (iss) is not {self._expected.issuer}")
         named = claims.get("aud")
         audiences = named if isinstance(named, list) else [named]
-        if not any(one in self._expected.audiences for one in audiences):
-            wanted = " or ".join(self._expected.audiences)
+        if not any(audience in self._expected.audiences for audience in audiences):
+            expected = " or ".join(self._expected.audiences)
             raise BearerTokenError(
-                f"it is meant for others: its audience (aud) does not have {wanted}"
+                f"it is meant for others: its audience (aud) does not have {expected}"
             )
 
 
@@ -398,13 +398,13 @@ def _read_header(token: str) -> Mapping[str, Any]:
     return header
 
 
-def _read_object(text: bytes, what: str) -> Mapping[str, Any]:
+def _read_object(text: bytes, subject: str) -> Mapping[str, Any]:
     try:
         content = json.loads(text)
     except (ValueError, RecursionError):
-        raise BearerTokenError(f"{what} is no JSON") from None
+        raise BearerTokenError(f"{subject} is no JSON") from None
     if not isinstance(content, dict):
-        raise BearerTokenError(f"{what} is no JSON object")
+        raise BearerTokenError(f"{subject} is no JSON object")
     return content
 
 

@@ -84,7 +84,7 @@ _KNOWN_ERRORS: Final = frozenset(
         "invalid_scope",
     }
 )
-_OUR_FAULT: Final = _KNOWN_ERRORS - {"invalid_grant"}
+_INSTANCE_ERRORS: Final = _KNOWN_ERRORS - {"invalid_grant"}
 """Errors that concern this instance, not the user."""
 
 _UNDECIDED: Final = "the credentials cannot be checked at the moment"
@@ -146,21 +146,21 @@ class _TokenEndpoint:
             content = json.loads(body)
         except (ValueError, RecursionError):
             content = None
-        found: Mapping[str, Any] = content if isinstance(content, dict) else {}
-        error = found.get("error")
-        if isinstance(error, str) and error in _OUR_FAULT:
+        fields: Mapping[str, Any] = content if isinstance(content, dict) else {}
+        error = fields.get("error")
+        if isinstance(error, str) and error in _INSTANCE_ERRORS:
             raise HttpClientError(f"{self.endpoint}: it says {error} of this instance")
         if error is not None:
-            known = isinstance(error, str) and error in _KNOWN_ERRORS
+            is_known = isinstance(error, str) and error in _KNOWN_ERRORS
             raise _CodeRefusedError(
-                f"{self.endpoint} says {error if known else 'an error of its own'}"
+                f"{self.endpoint} says {error if is_known else 'an error of its own'}"
             )
         if status != 200:
             raise HttpClientError(f"{self.endpoint}: its status is {status}, expected 200")
-        token = found.get("access_token")
+        token = fields.get("access_token")
         if not isinstance(token, str) or not token:
             raise _CodeRefusedError(f"{self.endpoint} gives no access token")
-        return found
+        return fields
 
 
 @dataclass(frozen=True, slots=True)
@@ -285,10 +285,10 @@ def check_key_set(text: str) -> str | None:
     return check_endpoint(text) if text.startswith(_URL) or "://" in text else None
 
 
-def check(given: Options, inherited: Options) -> Iterator[OptionProblem]:
+def check(own_options: Options, inherited: Options) -> Iterator[OptionProblem]:
     """Yield the problems of a use's options; files may be on a machine other than this one."""
-    names = {option.name for option in given}
-    options = Options((*given, *(option for option in inherited if option.name not in names)))
+    names = {option.name for option in own_options}
+    options = Options((*own_options, *(option for option in inherited if option.name not in names)))
     for name in ("Issuer", "Audience"):
         if not all(text.strip() for text in options.all(name)):
             yield OptionProblem(name, "is empty: a token would have to be of nobody, or for nobody")

@@ -237,6 +237,6 @@ def make_credential_source(
         return ConfiguredCredentials()
     factory = AUTHENTICATOR_MODULES.get(use.module)
     if factory is None:
-        module = next(one for one in modules if one.name == use.module)
+        module = next(candidate for candidate in modules if candidate.name == use.module)
         factory = AUTHENTICATOR_LIBRARIES[module.library_name]
     return factory(use)

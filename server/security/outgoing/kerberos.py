@@ -42,22 +42,22 @@ class KerberosCredentials:
         loop = asyncio.get_running_loop()
         outcome: asyncio.Future[tuple[str, str]] = loop.create_future()
 
-        def settle(found: tuple[str, str] | GssError) -> None:
+        def settle(result: tuple[str, str] | GssError) -> None:
             if outcome.done():
                 return
-            if isinstance(found, GssError):
-                outcome.set_exception(found)
+            if isinstance(result, GssError):
+                outcome.set_exception(result)
             else:
-                outcome.set_result(found)
+                outcome.set_result(result)
 
         def work() -> None:
             try:
-                found: tuple[str, str] | GssError = self._make_token()
+                result: tuple[str, str] | GssError = self._make_token()
             except GssError as problem:
-                found = problem
+                result = problem
             self._lock.release()
             if not loop.is_closed():
-                loop.call_soon_threadsafe(settle, found)
+                loop.call_soon_threadsafe(settle, result)
 
         # A daemon thread, so that process exit does not wait for the KDC.
         threading.Thread(target=work, name="kerberos", daemon=True).start()

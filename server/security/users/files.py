@@ -72,7 +72,7 @@ class UsersFile:
         users = read_users_file(path, functions, problems)
         self._log_warnings(problems)
         if users is None:
-            raise UsersFileError(_words(problems))
+            raise UsersFileError(_summary(problems))
         self._set_users(users)
 
     def find(self, name: str) -> User | None:
@@ -84,10 +84,10 @@ class UsersFile:
         """The hash to compare with for users that are unknown or have no password."""
         return self._decoy_hash
 
-    def watch(self, watcher: FileWatch, disconnect: UserDisconnect) -> None:
+    def watch(self, file_watch: FileWatch, disconnect: UserDisconnect) -> None:
         """Read the file again whenever it changes."""
         self._disconnect = disconnect
-        watcher.watch(Path(self.path), lambda _change: self.reload(), with_mode=True)
+        file_watch.watch(Path(self.path), lambda _change: self.reload(), with_mode=True)
 
     def reload(self) -> None:
         """Read the file again; during a read, once more after it."""
@@ -115,12 +115,12 @@ class UsersFile:
         if users is not None:
             self._replace_users(users)
         elif problems.has_errors:
-            self._log.emit("25-0061", path=self.path, problem=_words(problems))
+            self._log.emit("25-0061", path=self.path, problem=_summary(problems))
         if self._has_changed:
             self.reload()
 
     def _replace_users(self, users: Users) -> None:
-        changed, gone = users.changed_since(self._users)
+        changed, removed = users.changed_since(self._users)
         renewed = users.with_other_passwords(self._users)
         self._set_users(users)
         self._log.emit(
@@ -128,14 +128,14 @@ class UsersFile:
             path=self.path,
             users=len(users.users),
             changed=len(changed),
-            gone=len(gone),
+            gone=len(removed),
         )
         if self._disconnect is None:
             return
-        if changed or gone:
-            self._disconnect(self.entitled_transports, changed | gone)
-        if gone:
-            self._disconnect(self.authenticated_transports - self.entitled_transports, gone)
+        if changed or removed:
+            self._disconnect(self.entitled_transports, changed | removed)
+        if removed:
+            self._disconnect(self.authenticated_transports - self.entitled_transports, removed)
         if renewed:
             self._disconnect((), renewed)
 
@@ -163,27 +163,27 @@ class UsersFiles:
         Raises:
             UsersFileError: it cannot be used.
         """
-        known = self._files.get(path)
-        if known is None:
-            known = self._files[path] = UsersFile(path, functions, worker, log)
-        return known
+        file = self._files.get(path)
+        if file is None:
+            file = self._files[path] = UsersFile(path, functions, worker, log)
+        return file
 
-    def watch(self, watcher: FileWatch, disconnect: UserDisconnect) -> None:
+    def watch(self, file_watch: FileWatch, disconnect: UserDisconnect) -> None:
         """Read files again when they change.
 
         Args:
-            watcher: notifies of changes.
+            file_watch: notifies of changes.
             disconnect: called for users with changed permissions.
         """
         for file in self._files.values():
-            file.watch(watcher, disconnect)
+            file.watch(file_watch, disconnect)
 
 
-def _words(problems: Problems) -> str:
+def _summary(problems: Problems) -> str:
     """Return the first error, and the number of the others, as one sentence."""
     errors = [problem for problem in problems if problem.severity is Severity.ERROR]
-    more = len(errors) - 1
-    others = f" (and {more} more: amps-users check tells all)" if more else ""
+    further = len(errors) - 1
+    others = f" (and {further} more: amps-users check tells all)" if further else ""
     return _plain(errors[0]) + others
 
 

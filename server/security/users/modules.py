@@ -60,8 +60,8 @@ class UsersAuthenticator:
             return _EMPTY
         if len(password) > MAX_PASSWORD_SIZE:
             return _WRONG
-        known = self.file.find(user)
-        expected = known.password if known is not None else None
+        entry = self.file.find(user)
+        expected = entry.password if entry is not None else None
         compared = self.file.decoy_hash if expected is None else expected
         right = self.file.password_checks.check_password(credentials, compared, self._log_problem)
 
@@ -77,12 +77,12 @@ class UsersAuthenticator:
 
     def explain_logon(self, user: str) -> tuple[bool, str, str]:
         """Return whether a user can log on, the user name of the logon, and the reason."""
-        known = self.file.find(user)
-        if known is None:
+        entry = self.file.find(user)
+        if entry is None:
             return False, "", f"{self.file.path} has no user {user!r}"
-        if known.password is None:
-            return False, "", f"{known.location}: users.{user} has no password"
-        return True, user, f"{known.location}: users.{user} has a password"
+        if entry.password is None:
+            return False, "", f"{entry.location}: users.{user} has no password"
+        return True, user, f"{entry.location}: users.{user} has a password"
 
     def _log_problem(self, problem: str) -> None:
         self.log.emit("25-0003", module=LIBRARY, problem=problem)
@@ -100,11 +100,11 @@ class UsersEntitlement:
 
     def acquire_permissions(self, user: str) -> Permissions:
         """See `Entitlement`."""
-        known = self.file.find(user)
-        if known is not None:
-            return known.permissions
-        who = f"no user {user!r}" if user else "nobody without a name"
-        return ConstantPermissions(Permit(False, rule=f"{self.file.path} has {who}"))
+        entry = self.file.find(user)
+        if entry is not None:
+            return entry.permissions
+        description = f"no user {user!r}" if user else "nobody without a name"
+        return ConstantPermissions(Permit(False, rule=f"{self.file.path} has {description}"))
 
     def forget(self, user: str | None = None) -> None:
         """See `Entitlement`."""

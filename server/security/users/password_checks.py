@@ -1,6 +1,6 @@
 """Checks passwords against hashes, on threads of its own.
 
-    the engine's thread  --check-->  Desk  -->  Hashing: a thread or two  -->  Pending
+    engine's thread  --check-->  AsyncWorker  -->  _HashThreads: one or two  -->  AnswerFuture
 
 A hash is slow on purpose. So a correct password is cached, not in the clear, but as a keyed digest
 whose key each process makes anew: repeating the same logon costs next to nothing. Concurrent checks
@@ -126,9 +126,8 @@ class _HashThreads:
     """The threads; they start with the first password, and end with the process."""
 
     def __init__(self) -> None:
-        self._queues: OrderedDict[str, deque[_HashJob]] = (
-            OrderedDict()
-        )  # by address, next one first
+        # By address, the next one first.
+        self._queues: OrderedDict[str, deque[_HashJob]] = OrderedDict()
         self._condition = threading.Condition()
         self._are_threads_started = False
 

@@ -72,8 +72,8 @@ class PasswordHash:
 
     def matches(self, password: str) -> bool:
         """Return whether a password matches; takes the time that the cost implies."""
-        found = _derive(password, self.salt, self.cost, len(self.digest))
-        return hmac.compare_digest(found, self.digest)
+        derived = _derive(password, self.salt, self.cost, len(self.digest))
+        return hmac.compare_digest(derived, self.digest)
 
     def __str__(self) -> str:
         """Return the form that files have."""
@@ -107,13 +107,13 @@ def read_hash(text: str) -> PasswordHash:
     Raises:
         HashError: it is malformed, or costs more than a server can afford.
     """
-    found = _FORM.fullmatch(text)
-    if found is None:
+    match = _FORM.fullmatch(text)
+    if match is None:
         raise HashError("expected a hash as $scrypt$ln=15,r=8,p=1$SALT$DIGEST")
-    cost = HashCost(int(found[1]), int(found[2]), int(found[3]))
+    cost = HashCost(int(match[1]), int(match[2]), int(match[3]))
     _check(cost)
     try:
-        salt, digest = _decode(found[4]), _decode(found[5])
+        salt, digest = _decode(match[4]), _decode(match[5])
     except binascii.Error:
         raise HashError("expected salt and digest in base64 without padding") from None
     if len(salt) < _MIN_SALT_BYTES or len(digest) < _MIN_DIGEST_BYTES:

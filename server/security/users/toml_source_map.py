@@ -1,6 +1,6 @@
-"""Finds the places of keys and tables in a TOML document, for error messages and edits.
+"""Finds the positions of keys and tables in a TOML document, for error messages and edits.
 
-`tomllib` returns values and no places. This module finds places, and no values: it is for a
+`tomllib` returns values and no positions. This module finds positions, and no values: it is for a
 document that `tomllib` has read, so it need not handle syntax errors.
 
     [users.ann]              the table ("users", "ann"), in line 1
@@ -51,19 +51,19 @@ class TomlTable(NamedTuple):
     """A table with a header.
 
     Attributes:
-        place: its names.
+        key_path: its names.
         start: the offset in the text of the beginning of its header.
         end: the offset of the end of its header's line.
     """
 
-    place: TomlPath
+    key_path: TomlPath
     start: int
     end: int
 
 
 @dataclass(slots=True)
 class TomlSourceMap:
-    """The places of the tables and keys of a document.
+    """The positions of the tables and keys of a document.
 
     Attributes:
         tables: the tables that have headers, in their order.
@@ -74,20 +74,20 @@ class TomlSourceMap:
     values: dict[TomlPath, tuple[int, int]] = field(default_factory=dict)
     _lines: dict[TomlPath, int] = field(default_factory=dict)
 
-    def line_of(self, place: TomlPath) -> int:
+    def line_of(self, key_path: TomlPath) -> int:
         """Return the line of a key or table, from 1 on; if it is not written, of its parent."""
-        while place and place not in self._lines:
-            place = place[:-1]
-        return self._lines.get(place, 1)
+        while key_path and key_path not in self._lines:
+            key_path = key_path[:-1]
+        return self._lines.get(key_path, 1)
 
-    def record_line(self, place: TomlPath, line: int) -> None:
-        """Record the line of a place, and of its parents if they have none yet."""
-        for size in range(1, len(place) + 1):
-            self._lines.setdefault(place[:size], line)
+    def record_line(self, key_path: TomlPath, line: int) -> None:
+        """Record the line of a key path, and of its parents if they have none yet."""
+        for size in range(1, len(key_path) + 1):
+            self._lines.setdefault(key_path[:size], line)
 
 
-def find_places(text: str) -> TomlSourceMap:
-    """Find the places of the tables and keys of a document.
+def make_source_map(text: str) -> TomlSourceMap:
+    """Find the positions of the tables and keys of a document.
 
     Args:
         text: a document that `tomllib` can read.
@@ -115,7 +115,7 @@ class _TomlScanner:
         self._element_counts: dict[TomlPath, int] = {}  # of the tables in arrays of tables
 
     def scan(self) -> TomlSourceMap:
-        """Find the places."""
+        """Find the positions."""
         table: TomlPath = ()
         while self._token.kind != "end":
             if self._token.kind == "line":
@@ -144,21 +144,21 @@ class _TomlScanner:
             self._advance()
         names = self._read_key("]")
         self._index += 2 if is_array else 1
-        place: TomlPath = ()
+        key_path: TomlPath = ()
         for name in names[:-1]:
-            place = self._last_element((*place, name))
-        place = (*place, names[-1])
+            key_path = self._last_element((*key_path, name))
+        key_path = (*key_path, names[-1])
         if is_array:
-            self._element_counts[place] = self._element_counts.get(place, 0) + 1
-            place = self._last_element(place)
-        self._source_map.record_line(place, self._line_of(start))
-        self._source_map.tables.append(TomlTable(place, start.start, self._token.start))
-        return place
+            self._element_counts[key_path] = self._element_counts.get(key_path, 0) + 1
+            key_path = self._last_element(key_path)
+        self._source_map.record_line(key_path, self._line_of(start))
+        self._source_map.tables.append(TomlTable(key_path, start.start, self._token.start))
+        return key_path
 
-    def _last_element(self, place: TomlPath) -> TomlPath:
+    def _last_element(self, key_path: TomlPath) -> TomlPath:
         """Return the table that a name stands for: of an array of tables the last one."""
-        count = self._element_counts.get(place)
-        return place if count is None else (*place, count - 1)
+        count = self._element_counts.get(key_path)
+        return key_path if count is None else (*key_path, count - 1)
 
     def _read_key(self, end: str) -> list[str]:
         """Read the parts of a key up to the token that ends it, and return them."""
@@ -173,27 +173,27 @@ class _TomlScanner:
 
     def _read_pair(self, table: TomlPath) -> None:
         first = self._token
-        place = (*table, *self._read_key("="))
+        key_path = (*table, *self._read_key("="))
         self._advance()
-        self._source_map.record_line(place, self._line_of(first))
-        self._read_value(place)
+        self._source_map.record_line(key_path, self._line_of(first))
+        self._read_value(key_path)
 
-    def _read_value(self, place: TomlPath) -> None:
+    def _read_value(self, key_path: TomlPath) -> None:
         start = self._token.start
-        self._source_map.record_line(place, self._line_of(self._token))
+        self._source_map.record_line(key_path, self._line_of(self._token))
         if self._token.text == "[":
-            self._read_array(place)
+            self._read_array(key_path)
         elif self._token.text == "{":
-            self._read_inline_table(place)
+            self._read_inline_table(key_path)
         else:
             while self._token.kind not in ("line", "end") and not self._is_at(*_ENDS_OF_VALUES):
                 self._advance()
-        self._source_map.values[place] = (start, self._tokens[self._index - 1].end)
+        self._source_map.values[key_path] = (start, self._tokens[self._index - 1].end)
 
     def _is_at(self, *marks: str) -> bool:
         return self._token.text in marks
 
-    def _read_array(self, place: TomlPath) -> None:
+    def _read_array(self, key_path: TomlPath) -> None:
         self._advance()
         number = 0
         while True:
@@ -201,14 +201,14 @@ class _TomlScanner:
                 self._advance()
             if self._is_at("]"):
                 break
-            self._read_value((*place, number))
+            self._read_value((*key_path, number))
             number += 1
         self._advance()
 
-    def _read_inline_table(self, place: TomlPath) -> None:
+    def _read_inline_table(self, key_path: TomlPath) -> None:
         self._advance()
         while not self._is_at("}"):
             if self._is_at(","):
                 self._advance()
-            self._read_pair(place)
+            self._read_pair(key_path)
         self._advance()

@@ -36,8 +36,8 @@ from server.security.permission_document import (
     DocumentPath,
     PermissionDocument,
     PermitCache,
+    format_path,
     make_document,
-    name_place,
 )
 from server.security.permissions import Permission
 from server.security.users.password_hashes import (
@@ -48,7 +48,7 @@ from server.security.users.password_hashes import (
     PasswordHash,
     read_hash,
 )
-from server.security.users.toml_source_map import TomlPath, TomlSourceMap, find_places
+from server.security.users.toml_source_map import TomlPath, TomlSourceMap, make_source_map
 from server.util.safe_open import open_regular
 
 if TYPE_CHECKING:
@@ -83,13 +83,13 @@ class UserPermissions(PermitCache):
 
     def allows_instance(self, name: str) -> bool | None:
         """See `Permissions`."""
-        found = (document.allows_instance(name) for document in self._documents)
-        return next((answer for answer in found if answer is not None), None)
+        answers = (document.allows_instance(name) for document in self._documents)
+        return next((answer for answer in answers if answer is not None), None)
 
     def evaluate(self, permission: Permission, resource: str) -> Permit | None:
         """See `PermitCache`."""
-        found = (document.evaluate(permission, resource) for document in self._documents)
-        return next((permit for permit in found if permit is not None), None)
+        permits = (document.evaluate(permission, resource) for document in self._documents)
+        return next((permit for permit in permits if permit is not None), None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,19 +129,19 @@ class Users:
 
     def changed_since(self, before: Users) -> tuple[frozenset[str], frozenset[str]]:
         """Return the users with changed permissions, and the removed users."""
-        gone = before.users.keys() - self.users.keys()
+        removed = before.users.keys() - self.users.keys()
         changed = (
             name
             for name, user in self.users.items()
             if name in before.users and user.source != before.users[name].source
         )
-        return frozenset(changed), frozenset(gone)
+        return frozenset(changed), frozenset(removed)
 
     def with_other_passwords(self, before: Users) -> frozenset[str]:
         """Return the users in both versions with a changed, added or removed password."""
-        both = self.users.keys() & before.users.keys()
+        common = self.users.keys() & before.users.keys()
         return frozenset(
-            name for name in both if self.users[name].password != before.users[name].password
+            name for name in common if self.users[name].password != before.users[name].password
         )
 
 
@@ -156,19 +156,19 @@ def read_users_file(path: str, functions: Functions, problems: Problems) -> User
     Returns:
         None if it cannot be used.
     """
-    whole = Location(path, 0)
+    location = Location(path, 0)
     try:
         with open_regular(path) as file:
             mode = os.fstat(file.fileno()).st_mode
             octets = file.read(MAX_USERS_FILE_SIZE + 1)
     except OSError as error:
-        problems.error(whole, "", f"cannot be read: {error.strerror or error}")
+        problems.error(location, "", f"cannot be read: {error.strerror or error}")
         return None
     risk = mode_problem(mode)
     if risk:
-        problems.warning(whole, "", risk, f"chmod o-rwx {path}")
+        problems.warning(location, "", risk, f"chmod o-rwx {path}")
     if len(octets) > MAX_USERS_FILE_SIZE:
-        problems.error(whole, "", f"it has more than {MAX_USERS_FILE_SIZE} bytes")
+        problems.error(location, "", f"it has more than {MAX_USERS_FILE_SIZE} bytes")
         return None
     return read_users(octets, path, functions, problems)
 
@@ -178,8 +178,8 @@ def mode_problem(mode: int) -> str:
     others = stat.S_IMODE(mode) & (stat.S_IROTH | stat.S_IWOTH)
     if not others:
         return ""
-    what = "change" if others & stat.S_IWOTH else "read"
-    return f"everybody on this machine can {what} it (mode {stat.S_IMODE(mode):04o})"
+    access = "change" if others & stat.S_IWOTH else "read"
+    return f"everybody on this machine can {access} it (mode {stat.S_IMODE(mode):04o})"
 
 
 def read_users(octets: bytes, path: str, functions: Functions, problems: Problems) -> Users | None:
@@ -190,7 +190,7 @@ def read_users(octets: bytes, path: str, functions: Functions, problems: Problem
     content = _parse(text, path, problems)
     if content is None:
         return None
-    return _UsersFileReader(path, find_places(text), functions, problems).read(content)
+    return _UsersFileReader(path, make_source_map(text), functions, problems).read(content)
 
 
 def _decode(octets: bytes, path: str, problems: Problems) -> str | None:
@@ -211,8 +211,8 @@ def _parse(text: str, path: str, problems: Problems) -> dict[str, Any] | None:
         words = str(error)
         placed = _LINE_OF_ERROR.match(words)
         line = int(placed[2]) if placed else text.count("\n") + 1
-        said = f"{placed[1]}, column {placed[3]}" if placed else words.removesuffix(_AT_END)
-        problems.error(Location(path, line), "", f"it is no TOML: {said}")
+        problem = f"{placed[1]}, column {placed[3]}" if placed else words.removesuffix(_AT_END)
+        problems.error(Location(path, line), "", f"it is no TOML: {problem}")
     return None
 
 
@@ -240,11 +240,12 @@ class _UsersFileReader:
             if name not in _TOP:
                 self._report((name,), name, *_unknown(name, _TOP))
         roles = {
-            name: self._read_role(name, given) for name, given in self._read_tables(content, ROLES)
+            name: self._read_role(name, fields)
+            for name, fields in self._read_tables(content, ROLES)
         }
         users = {
-            name: self._read_user(name, given, roles)
-            for name, given in self._read_tables(content, USERS)
+            name: self._read_user(name, fields, roles)
+            for name, fields in self._read_tables(content, USERS)
         }
         if self._has_errors:
             return None
@@ -259,98 +260,100 @@ class _UsersFileReader:
         if not isinstance(tables, dict):
             self._report((kind,), kind, f"expected tables such as [{kind}.NAME]")
             return
-        for name, given in tables.items():
-            if not isinstance(given, dict):
+        for name, fields in tables.items():
+            if not isinstance(fields, dict):
                 self._report((kind, name), f"{kind}.{name}", f"expected a table [{kind}.{name}]")
             elif not name.strip() or not name.isprintable():
                 self._report((kind, name), kind, f"{name!r} is no name that can be used")
             else:
-                yield name, given
+                yield name, fields
 
     def _read_role(
-        self, name: str, given: dict[str, Any]
+        self, name: str, fields: dict[str, Any]
     ) -> tuple[PermissionDocument, dict[str, Any]] | None:
-        place = (ROLES, name)
-        self._refuse_unknown(place, given, _FIELDS_OF_ROLES)
-        document = self._read_document(place, given)
-        return None if document is None else (document, given)
+        key_path = (ROLES, name)
+        self._refuse_unknown(key_path, fields, _FIELDS_OF_ROLES)
+        document = self._read_document(key_path, fields)
+        return None if document is None else (document, fields)
 
     def _read_user(
         self,
         name: str,
-        given: dict[str, Any],
+        fields: dict[str, Any],
         roles: Mapping[str, tuple[PermissionDocument, dict[str, Any]] | None],
     ) -> User:
-        place = (USERS, name)
-        self._refuse_unknown(place, given, _FIELDS_OF_USERS)
-        password = self._read_password(place, given.get(PASSWORD))
-        names = self._read_role_names(place, given.get(ROLES, []), roles)
-        own = {key: value for key, value in given.items() if key in _FIELDS_OF_ROLES}
+        key_path = (USERS, name)
+        self._refuse_unknown(key_path, fields, _FIELDS_OF_USERS)
+        password = self._read_password(key_path, fields.get(PASSWORD))
+        names = self._read_role_names(key_path, fields.get(ROLES, []), roles)
+        document_fields = {key: value for key, value in fields.items() if key in _FIELDS_OF_ROLES}
         layers = [
-            (self._read_document(place, own), own),
+            (self._read_document(key_path, document_fields), document_fields),
             *(roles[role] or (None, {}) for role in names),
         ]
-        permissions = UserPermissions([one for one, _ in layers if one is not None])
-        self._warn_of_no_logon(place, permissions, [content for _, content in layers])
+        permissions = UserPermissions([document for document, _ in layers if document is not None])
+        self._warn_of_no_logon(key_path, permissions, [content for _, content in layers])
         return User(
             name,
-            self._location(place),
+            self._location(key_path),
             password,
             permissions,
             tuple(names),
             tuple(content for _, content in layers),
         )
 
-    def _read_document(self, place: TomlPath, given: dict[str, Any]) -> PermissionDocument | None:
-        known = {key: value for key, value in given.items() if key in _FIELDS_OF_ROLES}
+    def _read_document(
+        self, key_path: TomlPath, fields: dict[str, Any]
+    ) -> PermissionDocument | None:
+        document_fields = {key: value for key, value in fields.items() if key in _FIELDS_OF_ROLES}
 
-        def say(inner: DocumentPath) -> str:
-            where = self._location((*place, *inner))
-            return f"{where}: {_dotted(place)}: {name_place(inner)}"
+        def format_position(inner: DocumentPath) -> str:
+            where = self._location((*key_path, *inner))
+            return f"{where}: {_dotted(key_path)}: {format_path(inner)}"
 
         try:
-            return make_document(known, self._functions, say)
+            return make_document(document_fields, self._functions, format_position)
         except DocumentError as error:
-            self._report((*place, *error.place), _dotted(place), str(error))
+            self._report((*key_path, *error.path), _dotted(key_path), str(error))
             return None
 
-    def _read_password(self, place: TomlPath, given: object) -> PasswordHash | None:
-        if given is None:
+    def _read_password(self, key_path: TomlPath, value: object) -> PasswordHash | None:
+        if value is None:
             return None
-        where = (*place, PASSWORD)
+        where = (*key_path, PASSWORD)
         try:
-            found = read_hash(given if isinstance(given, str) else "")
+            password = read_hash(value if isinstance(value, str) else "")
         except HashError as error:
-            self._report(where, f"{_dotted(place)}.password", str(error), "amps-users makes one")
+            self._report(where, f"{_dotted(key_path)}.password", str(error), "amps-users makes one")
             return None
-        if found.cost.ln < MIN_STRONG_COST:
+        if password.cost.ln < MIN_STRONG_COST:
             self._problems.warning(
                 self._location(where),
-                f"{_dotted(place)}.password",
-                f"ln={found.cost.ln} lets passwords be tried in great numbers:"
+                f"{_dotted(key_path)}.password",
+                f"ln={password.cost.ln} lets passwords be tried in great numbers:"
                 f" expected {MIN_STRONG_COST} or more",
             )
-        return found
+        return password
 
     def _read_role_names(
-        self, place: TomlPath, given: object, roles: Mapping[str, object]
+        self, key_path: TomlPath, value: object, roles: Mapping[str, object]
     ) -> list[str]:
-        element = f"{_dotted(place)}.roles"
-        if not isinstance(given, list):
-            self._report((*place, ROLES), element, "expected a list of names of roles")
+        element = f"{_dotted(key_path)}.roles"
+        if not isinstance(value, list):
+            self._report((*key_path, ROLES), element, "expected a list of names of roles")
             return []
         good = []
-        for number, name in enumerate(given):
+        for number, name in enumerate(value):
             if isinstance(name, str) and name in roles:
                 good.append(name)
                 continue
             meant = nearest(name, roles) if isinstance(name, str) else None
             hint = f"did you mean {meant}?" if meant else f"expected a table [roles.{name}]"
-            self._report((*place, ROLES, number), element, f"there is no role {name!r}", hint)
+            self._report((*key_path, ROLES, number), element, f"there is no role {name!r}", hint)
         return good
 
     def _warn_of_no_logon(
-        self, place: TomlPath, permissions: UserPermissions, contents: Sequence[dict[str, Any]]
+        self, key_path: TomlPath, permissions: UserPermissions, contents: Sequence[dict[str, Any]]
     ) -> None:
         if not any("topic" in content for content in contents):
             return
@@ -359,25 +362,27 @@ class _UsersFileReader:
             if permit is not None and permit.is_allowed:
                 return
         self._problems.warning(
-            self._location(place),
-            _dotted(place),
+            self._location(key_path),
+            _dotted(key_path),
             "topics are of no use to who may not log on",
             'add "logon = true", here or to a role',
         )
 
     def _refuse_unknown(
-        self, place: TomlPath, given: dict[str, Any], known: frozenset[str]
+        self, key_path: TomlPath, fields: dict[str, Any], known: frozenset[str]
     ) -> None:
-        for name in given:
+        for name in fields:
             if name not in known:
-                self._report((*place, name), _dotted((*place, name)), *_unknown(name, known))
+                self._report((*key_path, name), _dotted((*key_path, name)), *_unknown(name, known))
 
-    def _location(self, place: TomlPath) -> Location:
-        return Location(self._path, self._source_map.line_of(place))
+    def _location(self, key_path: TomlPath) -> Location:
+        return Location(self._path, self._source_map.line_of(key_path))
 
-    def _report(self, place: TomlPath, element: str, message: str, hint: str | None = None) -> None:
+    def _report(
+        self, key_path: TomlPath, element: str, message: str, hint: str | None = None
+    ) -> None:
         self._has_errors = True
-        self._problems.error(self._location(place), element, message, hint)
+        self._problems.error(self._location(key_path), element, message, hint)
 
 
 def _unknown(name: str, known: Sequence[str] | frozenset[str]) -> tuple[str, str]:
@@ -386,5 +391,5 @@ def _unknown(name: str, known: Sequence[str] | frozenset[str]) -> tuple[str, str
     return "is not known", f"did you mean {meant}?" if meant else expected
 
 
-def _dotted(place: TomlPath) -> str:
-    return ".".join(map(str, place))
+def _dotted(key_path: TomlPath) -> str:
+    return ".".join(map(str, key_path))

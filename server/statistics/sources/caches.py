@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     from server.storage.journal import Journal
 
 _CLIENTS: Final = "client cache"
-_OUT: Final = "byte out buffer cache"
+_OUTPUT_BUFFER: Final = "byte out buffer cache"
 _JOURNALS: Final = "journal cache"
 _ABOUT: Final = {
     _CLIENTS: "connections, with the subscriptions and queries of their clients",
-    _OUT: "bytes that clients have not read",
+    _OUTPUT_BUFFER: "bytes that clients have not read",
     _JOURNALS: "journal files that have been decompressed",
 }
 
@@ -33,7 +33,7 @@ class CachesSource:
     Args:
         engine: has the connections.
         clients: has summed up the memory of clients.
-        transports: know the bytes that clients have not read.
+        transports: have the numbers of bytes that clients have not read.
         journal: the transaction log; None if there is none.
     """
 
@@ -55,13 +55,15 @@ class CachesSource:
     def entries(self) -> Iterator[StatisticsEntry]:
         """See `StatisticsSource.entries`."""
         engine, pools = self._engine, self._pools
-        connected, held = len(engine.sessions), self._clients.memory_bytes
-        made = connected + engine.sessions_ending + engine.sessions_ended
-        yield self._entry(_CLIENTS, made, held, connected, evictions=engine.sessions_ended)
+        connected, memory_held = len(engine.sessions), self._clients.memory_bytes
+        created = connected + engine.sessions_ending + engine.sessions_ended
+        yield self._entry(
+            _CLIENTS, created, memory_held, connected, evictions=engine.sessions_ended
+        )
         memory = sum(pool.memory_used for pool in pools)
         waiting = sum(len(pool.backlogs) for pool in pools)
-        kept = sum(pool.buffered_bytes_total for pool in pools)
-        yield self._entry(_OUT, 0, memory, waiting, overflow=kept)
+        buffered = sum(pool.buffered_bytes_total for pool in pools)
+        yield self._entry(_OUTPUT_BUFFER, 0, memory, waiting, overflow=buffered)
         if self._journal is not None:
             cache = self._journal.cache
             yield self._entry(
@@ -76,7 +78,7 @@ class CachesSource:
     def _entry(
         self,
         name: str,
-        made: int,
+        created: int,
         size: int,
         entries: int,
         *,
@@ -85,6 +87,6 @@ class CachesSource:
         overflow: int = 0,
     ) -> StatisticsEntry:
         """Return an entry; each creation counts as a request that the cache could not answer."""
-        efficiency = round((fetches - made) / fetches, 6) if fetches else 0.0
-        moving = made, size, efficiency, entries, evictions, fetches, overflow
-        return StatisticsEntry(name, self._static_values[name], moving)
+        efficiency = round((fetches - created) / fetches, 6) if fetches else 0.0
+        dynamic_values = created, size, efficiency, entries, evictions, fetches, overflow
+        return StatisticsEntry(name, self._static_values[name], dynamic_values)

@@ -19,15 +19,15 @@ if TYPE_CHECKING:
 
 _MICROSECONDS: Final = 1_000_000
 
-_GIVEN: Final = [field.name for field in CLIENTS.source_fields]
-_BYTES_IN: Final = _GIVEN.index("bytes_in")
-_MESSAGES_IN: Final = _GIVEN.index("messages_in")
-_BYTES_OUT: Final = _GIVEN.index("bytes_out")
-_SUBSCRIPTIONS: Final = _GIVEN.index("subscription_count")
+_SOURCE_FIELDS: Final = [field.name for field in CLIENTS.source_fields]
+_BYTES_IN: Final = _SOURCE_FIELDS.index("bytes_in")
+_MESSAGES_IN: Final = _SOURCE_FIELDS.index("messages_in")
+_BYTES_OUT: Final = _SOURCE_FIELDS.index("bytes_out")
+_SUBSCRIPTIONS: Final = _SOURCE_FIELDS.index("subscription_count")
 
 
 class ClientTotals(NamedTuple):
-    """Traffic counts of clients, including those that are gone. See `ClosedSessionTotals`."""
+    """Traffic counts of clients, including disconnected ones. See `ClosedSessionTotals`."""
 
     bytes_in: int
     messages_in: int
@@ -38,14 +38,14 @@ class ClientTotals(NamedTuple):
     sessions: int
 
 
-_NOTHING: Final = ClientTotals(0, 0, 0, 0, 0, 0, 0)
+_NO_TOTALS: Final = ClientTotals(0, 0, 0, 0, 0, 0, 0)
 
 
 class _ClientState(NamedTuple):
     """A client's state in a sample.
 
     Attributes:
-        options: those of its logon; other ones tell that it has logged on since.
+        options: those of its logon; a different object means that it has logged on since.
         entry: its entry.
         is_quiet: whether its buffers were empty and no query was under way.
     """
@@ -101,11 +101,11 @@ class ClientsSource:
             if not session.is_open:
                 continue
             connected[transport] += 1
-            known = earlier.get(number)
-            if known is None or not _is_as_before(session, known):
-                known = _look(session, known)
-            self._states[number] = known
-            yield known.entry
+            state = earlier.get(number)
+            if state is None or not _is_unchanged(session, state):
+                state = _make_state(session, state)
+            self._states[number] = state
+            yield state.entry
         self.totals = {transport: ClientTotals(*counts) for transport, counts in sums.items()}
         self.connected_counts = connected
         self.query_count, self.memory_bytes = queries, memory
@@ -113,18 +113,18 @@ class ClientsSource:
     @property
     def all_totals(self) -> ClientTotals:
         """The sums of the last sample over all transports."""
-        return ClientTotals(*map(sum, zip(_NOTHING, *self.totals.values(), strict=True)))
+        return ClientTotals(*map(sum, zip(_NO_TOTALS, *self.totals.values(), strict=True)))
 
     def totals_of(self, transport: str) -> ClientTotals:
         """Return the sums of the last sample of one transport."""
-        return self.totals.get(transport, _NOTHING)
+        return self.totals.get(transport, _NO_TOTALS)
 
 
 def _add(sums: list[int], session: Session) -> None:
     """Add a session's counts to the sums; see `ClientTotals`."""
-    intake, outbox = session.input, session.outbox
-    sums[0] += intake.bytes_in
-    sums[1] += intake.messages_in
+    input_buffer, outbox = session.input, session.outbox
+    sums[0] += input_buffer.bytes_in
+    sums[1] += input_buffer.messages_in
     sums[2] += outbox.bytes_out
     sums[3] += outbox.messages_out
     sums[4] += session.denied_reads
@@ -132,31 +132,35 @@ def _add(sums: list[int], session: Session) -> None:
     sums[6] += 1
 
 
-def _is_as_before(session: Session, known: _ClientState) -> bool:
+def _is_unchanged(session: Session, state: _ClientState) -> bool:
     """Return whether a client has the same entry as in the sample before."""
-    intake, outbox, dynamic_values = session.input, session.outbox, known.entry.dynamic_values
+    input_buffer, outbox, dynamic_values = session.input, session.outbox, state.entry.dynamic_values
     return (
-        known.is_quiet
-        and dynamic_values[_BYTES_IN] == intake.bytes_in
-        and dynamic_values[_MESSAGES_IN] == intake.messages_in
+        state.is_quiet
+        and dynamic_values[_BYTES_IN] == input_buffer.bytes_in
+        and dynamic_values[_MESSAGES_IN] == input_buffer.messages_in
         and dynamic_values[_BYTES_OUT] == outbox.bytes_out
         and dynamic_values[_SUBSCRIPTIONS] == len(session.subscriptions)
-        and known.options is session.options
-        and not (session.queries or intake.is_waiting)
+        and state.options is session.options
+        and not (session.queries or input_buffer.is_waiting)
     )
 
 
-def _look(session: Session, known: _ClientState | None) -> _ClientState:
+def _make_state(session: Session, state: _ClientState | None) -> _ClientState:
     """Create the entry of a client; its fixed values are reused if they are still the same."""
-    readings = session.read_socket_stats()
-    is_same = known is not None and known.options is session.options
-    fixed = known.entry.static_values if known is not None and is_same else _fixed(session)
-    entry = StatisticsEntry(str(session.number), fixed, _moving(session, readings))
-    is_quiet = readings == NO_SOCKET_STATS and not session.queries
+    socket_stats = session.read_socket_stats()
+    is_same = state is not None and state.options is session.options
+    static_values = (
+        state.entry.static_values if state is not None and is_same else _static_values_of(session)
+    )
+    entry = StatisticsEntry(
+        str(session.number), static_values, _dynamic_values(session, socket_stats)
+    )
+    is_quiet = socket_stats == NO_SOCKET_STATS and not session.queries
     return _ClientState(session.options, entry, is_quiet)
 
 
-def _fixed(session: Session) -> tuple[StatisticValue, ...]:
+def _static_values_of(session: Session) -> tuple[StatisticValue, ...]:
     return (
         session.user,
         session.client_name,
@@ -170,32 +174,32 @@ def _fixed(session: Session) -> tuple[StatisticValue, ...]:
     )
 
 
-def _moving(session: Session, readings: SocketStats) -> tuple[StatisticValue, ...]:
-    intake, outbox = session.input, session.outbox
+def _dynamic_values(session: Session, socket_stats: SocketStats) -> tuple[StatisticValue, ...]:
+    input_buffer, outbox = session.input, session.outbox
     return (
-        intake.bytes_in,
+        input_buffer.bytes_in,
         outbox.bytes_out,
         session.denied_reads,
         session.denied_writes,
-        intake.messages_in,
+        input_buffer.messages_in,
         outbox.messages_out,
         round(session.query_seconds * _MICROSECONDS),
-        _messages_kept(readings, outbox.bytes_out, outbox.messages_out),
-        readings.unsent_age_s,
-        readings.unsent_bytes,
+        _messages_kept(socket_stats, outbox.bytes_out, outbox.messages_out),
+        socket_stats.unsent_age_s,
+        socket_stats.unsent_bytes,
         len(session.subscriptions),
-        int(readings.is_window_closed),
-        readings.unread_bytes,
-        readings.unacked_bytes,
+        int(socket_stats.is_window_closed),
+        socket_stats.unread_bytes,
+        socket_stats.unacked_bytes,
     )
 
 
-def _messages_kept(readings: SocketStats, bytes_out: int, messages_out: int) -> int:
+def _messages_kept(socket_stats: SocketStats, bytes_out: int, messages_out: int) -> int:
     """Estimate the number of messages in the bytes that the socket has not taken.
 
     They are buffered as a stream, which is not parsed again to count messages; the average length
     of the client's messages so far is used instead.
     """
-    if not readings.unsent_bytes:
+    if not socket_stats.unsent_bytes:
         return 0
-    return max(math.ceil(readings.unsent_bytes * messages_out / max(bytes_out, 1)), 1)
+    return max(math.ceil(socket_stats.unsent_bytes * messages_out / max(bytes_out, 1)), 1)

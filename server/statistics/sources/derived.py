@@ -32,25 +32,27 @@ class ConflatedTopicsSource:
 
     resource = CONFLATED_TOPICS
 
-    def __init__(self, specs: Iterable[SowSpec], stores: SowRegistry) -> None:
+    def __init__(self, specs: Iterable[SowSpec], sow_registry: SowRegistry) -> None:
         described = {
-            (one.name, one.message_type): one
-            for one in specs
-            if isinstance(one, ConflatedTopicSpec)
+            (spec.name, spec.message_type): spec
+            for spec in specs
+            if isinstance(spec, ConflatedTopicSpec)
         }
-        topics = [one for one in stores.sources if isinstance(one, ConflatedTopic)]
-        ids = topic_ids((one.name, one.type_name) for one in topics)
+        topics = [spec for spec in sow_registry.sources if isinstance(spec, ConflatedTopic)]
+        ids = topic_ids((spec.name, spec.type_name) for spec in topics)
         self._topics = [
-            (name, topic, _conflation(described[topic.name, topic.type_name], stores))
+            (name, topic, _conflation(described[topic.name, topic.type_name], sow_registry))
             for name, topic in zip(ids, topics, strict=True)
         ]
 
     def entries(self) -> Iterator[StatisticsEntry]:
         """See `StatisticsSource.entries`."""
-        for name, topic, fixed in self._topics:
+        for name, topic, static_values in self._topics:
             seconds = round(topic.check_seconds * _MICROSECONDS)
             yield StatisticsEntry(
-                name, fixed, (_ratio(topic.changes, topic.copies), topic.check_count, seconds)
+                name,
+                static_values,
+                (_ratio(topic.changes, topic.copies), topic.check_count, seconds),
             )
 
 
@@ -64,12 +66,12 @@ class ViewsSource:
 
     resource = VIEWS
 
-    def __init__(self, specs: Iterable[SowSpec], stores: SowRegistry) -> None:
+    def __init__(self, specs: Iterable[SowSpec], sow_registry: SowRegistry) -> None:
         described = {
-            (one.name, one.message_type): one for one in specs if isinstance(one, ViewSpec)
+            (spec.name, spec.message_type): spec for spec in specs if isinstance(spec, ViewSpec)
         }
-        views = [one for one in stores.sources if isinstance(one, View)]
-        ids = topic_ids((one.name, one.type_name) for one in views)
+        views = [spec for spec in sow_registry.sources if isinstance(spec, View)]
+        ids = topic_ids((spec.name, spec.type_name) for spec in views)
         self._views = [
             (name, view, _definition(described[view.name, view.type_name]))
             for name, view in zip(ids, views, strict=True)
@@ -77,19 +79,19 @@ class ViewsSource:
 
     def entries(self) -> Iterator[StatisticsEntry]:
         """See `StatisticsSource.entries`."""
-        for name, view, fixed in self._views:
+        for name, view, static_values in self._views:
             yield StatisticsEntry(
-                name, fixed, (_ratio(view.changes, view.writes), view.pending_count)
+                name, static_values, (_ratio(view.changes, view.writes), view.pending_count)
             )
 
 
-def _ratio(changes: int, made: int) -> float:
+def _ratio(changes: int, updates: int) -> float:
     """Return the changes per update passed on; 0 as long as there has been none."""
-    return round(changes / made, 6) if made else 0.0
+    return round(changes / updates, 6) if updates else 0.0
 
 
-def _conflation(spec: ConflatedTopicSpec, stores: SowRegistry) -> tuple[StatisticValue, ...]:
-    source = stores.find_configured(spec.underlying)
+def _conflation(spec: ConflatedTopicSpec, sow_registry: SowRegistry) -> tuple[StatisticValue, ...]:
+    source = sow_registry.find_configured(spec.underlying)
     pattern = source.spec.pattern if isinstance(source, SowTopicRecords) else None
     return (
         spec.filter or "",
@@ -109,5 +111,5 @@ def _definition(spec: ViewSpec) -> tuple[StatisticValue, ...]:
         spec.message_type,
         ",".join(spec.projection),
         spec.name,
-        ",".join(one.name for one in spec.underlying),
+        ",".join(topic.name for topic in spec.underlying),
     )

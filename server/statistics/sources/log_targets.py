@@ -48,8 +48,8 @@ class ConsolesSource:
 
     def entries(self) -> Iterator[StatisticsEntry]:
         """See `StatisticsSource.entries`."""
-        for number, (target, fixed) in self._targets.items():
-            yield StatisticsEntry(number, fixed, (target.bytes_written,))
+        for number, (target, static_values) in self._targets.items():
+            yield StatisticsEntry(number, static_values, (target.bytes_written,))
 
 
 class FilesSource:
@@ -64,11 +64,11 @@ class FilesSource:
     def entries(self) -> Iterator[StatisticsEntry]:
         """See `StatisticsSource.entries`."""
         for number, target in self._targets.items():
-            fixed = _file(target)
-            if self._static_values.get(number) != fixed:
-                self._static_values[number] = fixed
-            moving = target.bytes_written, free_percent(target.path)
-            yield StatisticsEntry(number, self._static_values[number], moving)
+            static_values = _file(target)
+            if self._static_values.get(number) != static_values:
+                self._static_values[number] = static_values
+            dynamic_values = target.bytes_written, free_percent(target.path)
+            yield StatisticsEntry(number, self._static_values[number], dynamic_values)
 
 
 class SyslogSource:
@@ -81,8 +81,8 @@ class SyslogSource:
 
     def entries(self) -> Iterator[StatisticsEntry]:
         """See `StatisticsSource.entries`."""
-        for number, (target, fixed) in self._targets.items():
-            yield StatisticsEntry(number, fixed, (target.bytes_written,))
+        for number, (target, static_values) in self._targets.items():
+            yield StatisticsEntry(number, static_values, (target.bytes_written,))
 
 
 def _selection(target: LogTarget) -> tuple[str, str, str]:

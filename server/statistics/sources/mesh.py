@@ -60,23 +60,23 @@ class MeshInstancesSource:
     def entries(self) -> Iterator[StatisticsEntry]:
         """See `StatisticsSource.entries`."""
         if self._mesh_reporter is None:
-            known_here = _MeshReport(self._own_report, 0, is_reachable=True)
-            yield _instance(self._own_report.name, known_here, (), is_this=True)
+            own_entry = _MeshReport(self._own_report, 0, is_reachable=True)
+            yield _instance(self._own_report.name, own_entry, (), is_this=True)
             return
         mesh = self._mesh_reporter.mesh
-        known, seen, reachable = (
-            _known(self._mesh_reporter),
+        reports, neighbours, reachable = (
+            _known_reports(self._mesh_reporter),
             mesh.neighbours_by_name(),
             mesh.reachable_instances(),
         )
-        names = [*known, *_others(known, seen)]
+        names = [*reports, *_silent_names(reports, neighbours)]
         for name in names[: MAX_INSTANCES + 1]:
             is_this = name == self._own_report.name
-            by_others = seen.get(name, ())
-            if name in known:
-                yield _instance(name, known[name], by_others, is_this=is_this)
+            by_others = neighbours.get(name, ())
+            if name in reports:
+                yield _instance(name, reports[name], by_others, is_this=is_this)
             else:
-                yield _unheard(name, by_others, is_reachable=name in reachable)
+                yield _silent_instance(name, by_others, is_reachable=name in reachable)
 
 
 class MeshLinksSource:
@@ -96,82 +96,89 @@ class MeshLinksSource:
         """See `StatisticsSource.entries`."""
         if self._mesh_reporter is None:
             return
-        known = _known(self._mesh_reporter)
+        reports = _known_reports(self._mesh_reporter)
         links = [
-            (name, one, link)
-            for name, one in known.items()
-            for link in {link.destination: link for link in one.report.links}.values()
+            (name, report, link)
+            for name, report in reports.items()
+            for link in {link.destination: link for link in report.report.links}.values()
         ]
         earlier, self._static_values = self._static_values, {}
-        for name, one, link in links[:_MAX_LINKS]:
+        for name, report, link in links[:_MAX_LINKS]:
             key = name, link.destination
-            fixed = self._static_values[key] = earlier.get(key, (link.destination, name))
-            yield StatisticsEntry(_link_id(name, link.destination), fixed, _moving(one, link))
+            static_values = self._static_values[key] = earlier.get(key, (link.destination, name))
+            yield StatisticsEntry(
+                _link_id(name, link.destination), static_values, _dynamic_values(report, link)
+            )
 
 
-def _known(reporting: MeshReporter) -> dict[str, _MeshReport]:
+def _known_reports(mesh_reporter: MeshReporter) -> dict[str, _MeshReport]:
     """Return the reports of instances, by their names; this one first."""
-    own, now_us, reachable = (
-        reporting.make_report(),
-        reporting.now_us,
-        reporting.mesh.reachable_instances(),
+    own_report, now_us, reachable = (
+        mesh_reporter.make_report(),
+        mesh_reporter.now_us,
+        mesh_reporter.mesh.reachable_instances(),
     )
-    found = {own.name: _MeshReport(own, 0, is_reachable=True)}
-    for name, one in sorted(reporting.mesh.peer_reports.items()):
-        seconds = max(now_us - one.made_at_us, 0) // _MICROSECONDS
-        found[name] = _MeshReport(one.report, seconds, name in reachable)
-    return found
+    reports = {own_report.name: _MeshReport(own_report, 0, is_reachable=True)}
+    for name, peer_report in sorted(mesh_reporter.mesh.peer_reports.items()):
+        seconds = max(now_us - peer_report.made_at_us, 0) // _MICROSECONDS
+        reports[name] = _MeshReport(peer_report.report, seconds, name in reachable)
+    return reports
 
 
-def _others(known: Mapping[str, _MeshReport], seen: Mapping[str, object]) -> list[str]:
+def _silent_names(
+    reports: Mapping[str, _MeshReport], neighbours: Mapping[str, object]
+) -> list[str]:
     """Return the names of present or former instances that have not reported."""
-    named = {link.peer for one in known.values() for link in one.report.links if link.peer}
-    return sorted((named | set(seen)) - set(known))
+    named = {link.peer for report in reports.values() for link in report.report.links if link.peer}
+    return sorted((named | set(neighbours)) - set(reports))
 
 
 def _instance(
-    name: str, known: _MeshReport, seen: Sequence[Neighbour], *, is_this: bool
+    name: str, mesh_report: _MeshReport, neighbours: Sequence[Neighbour], *, is_this: bool
 ) -> StatisticsEntry:
     """Return an entry.
 
     Args:
         name: its name.
-        known: its report.
-        seen: the reports of its present or former neighbours about it.
+        mesh_report: its report.
+        neighbours: the reports of its present or former neighbours about it.
         is_this: whether it is this one.
     """
-    report = known.report
+    report = mesh_report.report
     admin = parse_admin_location(report.admin, is_secure=report.is_secure)
-    address, scheme = admin if admin.address else _seen_at(seen)
-    moving = (address, scheme, report.group, 1, int(known.is_reachable), int(is_this))
-    return StatisticsEntry(name, (name,), (*moving, known.seconds))
+    address, scheme = admin if admin.address else _reported_location(neighbours)
+    dynamic_values = (address, scheme, report.group, 1, int(mesh_report.is_reachable), int(is_this))
+    return StatisticsEntry(name, (name,), (*dynamic_values, mesh_report.seconds))
 
 
-def _unheard(name: str, seen: Sequence[Neighbour], *, is_reachable: bool) -> StatisticsEntry:
+def _silent_instance(
+    name: str, neighbours: Sequence[Neighbour], *, is_reachable: bool
+) -> StatisticsEntry:
     """Return an entry for an instance that has not reported."""
-    address, scheme = _seen_at(seen)
-    group = seen[0].group if seen else ""
+    address, scheme = _reported_location(neighbours)
+    group = neighbours[0].group if neighbours else ""
     return StatisticsEntry(name, (name,), (address, scheme, group, 0, int(is_reachable), 0, 0))
 
 
-def _seen_at(seen: Sequence[Neighbour]) -> AdminLocation:
-    """Return the admin interface of an instance, as its neighbours know it."""
+def _reported_location(neighbours: Sequence[Neighbour]) -> AdminLocation:
+    """Return the admin interface of an instance, as its neighbours report it."""
     return best_admin_location(
-        parse_admin_location(one.admin, is_secure=one.is_secure) for one in seen
+        parse_admin_location(neighbour.admin, is_secure=neighbour.is_secure)
+        for neighbour in neighbours
     )
 
 
-def _moving(one: _MeshReport, link: LinkReport) -> tuple[StatisticValue, ...]:
+def _dynamic_values(report: _MeshReport, link: LinkReport) -> tuple[StatisticValue, ...]:
     return (
         link.bytes_behind,
         link.group,
         link.peer,
         int(link.state != NOT_CONNECTED),
-        int(one.is_reachable),
+        int(report.is_reachable),
         link.messages_behind,
         link.messages_out,
         "sync" if link.is_waited_for else "async",
-        one.seconds,
+        report.seconds,
         link.seconds_behind,
         moment(link.since / _MICROSECONDS if link.since else None),
         link.state,

@@ -24,8 +24,10 @@ class MessageTypesSource:
 
     def __init__(self, modules: Mapping[str, str], spec: InstanceSpec) -> None:
         options = {
-            one.name: ",".join(f"{option.name}={option.value}" for option in one.options.items)
-            for one in spec.message_types
+            message_type.name: ",".join(
+                f"{option.name}={option.value}" for option in message_type.options.items
+            )
+            for message_type in spec.message_types
         }
         self._entries = [
             StatisticsEntry(name, (module, name, options.get(name, ""), ""), ())

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from server.replication.links.replication_state import ReplicationState
     from server.statistics.sources.clients import ClientsSource
 
-_ALL: Final = ("all", "everything")
+_ALL_PROCESSORS: Final = ("all", "everything")
 _KINDS: Final = {
     "bookmark": "messages from the transaction log",
     "detached": "messages that are conflated, aggregated or cut into pages before they are sent",
@@ -82,7 +82,7 @@ class ProcessorsSource:
         self._clients = clients
         self._replication = replication
         self._lag = lag
-        self._static_values = {name: (about,) for name, about in (_ALL, *_KINDS.items())}
+        self._static_values = {name: (about,) for name, about in (_ALL_PROCESSORS, *_KINDS.items())}
         self._previous_queued = self._count_queued()  # counts of the recovery
 
     def entries(self) -> Iterator[StatisticsEntry]:
@@ -90,9 +90,14 @@ class ProcessorsSource:
         last_active = round(self._lag() * _MILLISECONDS)
         figures = self._collect_figures()
         summed = _ProcessorFigures(*map(sum, zip(*figures.values(), strict=True)))
-        for name, one in {_ALL[0]: summed, **figures}.items():
-            moving = (one.denied_reads, one.denied_writes, last_active, *one[2:])
-            yield StatisticsEntry(name, self._static_values[name], moving)
+        for name, processor_figures in {_ALL_PROCESSORS[0]: summed, **figures}.items():
+            dynamic_values = (
+                processor_figures.denied_reads,
+                processor_figures.denied_writes,
+                last_active,
+                *processor_figures[2:],
+            )
+            yield StatisticsEntry(name, self._static_values[name], dynamic_values)
 
     def _collect_figures(self) -> dict[str, _ProcessorFigures]:
         engine, clients, replication = self._engine, self._clients.all_totals, self._replication
@@ -104,8 +109,12 @@ class ProcessorsSource:
         )
         sent = sent_bytes = taken = taken_bytes = 0
         if replication is not None:
-            sent = sum(one.sender.sent_entries for one in replication.destinations.values())
-            sent_bytes = sum(one.bytes_out for one in replication.destinations.values())
+            sent = sum(
+                destination.sender.sent_entries for destination in replication.destinations.values()
+            )
+            sent_bytes = sum(
+                destination.bytes_out for destination in replication.destinations.values()
+            )
             taken, taken_bytes = (
                 replication.received_traffic.messages,
                 replication.received_traffic.bytes,
@@ -120,8 +129,8 @@ class ProcessorsSource:
             "external": _ProcessorFigures(
                 clients.denied_reads,
                 clients.denied_writes,
-                max(clients.messages_out - sum(one.messages for one in apart), 0),
-                max(clients.bytes_out - sum(one.bytes for one in apart), 0),
+                max(clients.messages_out - sum(destination.messages for destination in apart), 0),
+                max(clients.bytes_out - sum(destination.bytes for destination in apart), 0),
                 clients.messages_in,
                 clients.bytes_in,
                 engine.scheduler.postponed_reads,
@@ -148,8 +157,8 @@ class ProcessorsSource:
         """Return the number of messages that have entered queues, and their bytes."""
         queues = list(self._engine.topics.queues or ())
         return (
-            sum(one.core.counters.enqueued for one in queues),
-            sum(one.bytes_received for one in queues),
+            sum(queue.core.counters.enqueued for queue in queues),
+            sum(queue.bytes_received for queue in queues),
         )
 
 

@@ -30,21 +30,21 @@ class QueuesSource:
 
     def __init__(self, queues: Iterable[QueueTopic], clock: Clock) -> None:
         topics = list(queues)
-        ids = topic_ids((one.name, one.message_type.name) for one in topics)
+        ids = topic_ids((topic.name, topic.message_type.name) for topic in topics)
         self._clock = clock
         self._queues = [
-            (name, one, _fixed(one), one.core.counters.expired_leases)
-            for name, one in zip(ids, topics, strict=True)
+            (name, topic, _static_values_of(topic), topic.core.counters.expired_leases)
+            for name, topic in zip(ids, topics, strict=True)
         ]
 
     def entries(self) -> Iterator[StatisticsEntry]:
         """See `StatisticsSource.entries`."""
         now = int(self._clock.steady() * _MICROSECONDS)
-        for name, queue, fixed, expired_before in self._queues:
-            yield StatisticsEntry(name, fixed, _moving(queue, now, expired_before))
+        for name, queue, static_values, expired_before in self._queues:
+            yield StatisticsEntry(name, static_values, _dynamic_values(queue, now, expired_before))
 
 
-def _fixed(queue: QueueTopic) -> tuple[StatisticValue, ...]:
+def _static_values_of(queue: QueueTopic) -> tuple[StatisticValue, ...]:
     spec = queue.spec
     return (
         spec.max_backlog or 0,
@@ -54,7 +54,7 @@ def _fixed(queue: QueueTopic) -> tuple[StatisticValue, ...]:
     )
 
 
-def _moving(queue: QueueTopic, now: int, expired_before: int) -> tuple[StatisticValue, ...]:
+def _dynamic_values(queue: QueueTopic, now: int, expired_before: int) -> tuple[StatisticValue, ...]:
     core = queue.core
     lifecycle = core.lifecycle
     entries, counters = lifecycle.entries, core.counters

@@ -35,37 +35,47 @@ class ReplicationSource:
         if replication is None:
             return
         now = replication.elapsed_us
-        waiting = {one.destination: one.since_us for one in replication.destination_lags()}
-        for name, own in replication.destinations.items():
+        waiting = {lag.destination: lag.since_us for lag in replication.destination_lags()}
+        for name, destination in replication.destinations.items():
             behind = max(now - waiting.get(name, now), 0) // _MICROSECONDS
             is_sync = name in replication.ack_tracker.awaited_destinations
             yield StatisticsEntry(
-                name, self._fixed_of(name, own), _moving(own, behind, is_sync=is_sync)
+                name,
+                self._fixed_of(name, destination),
+                _dynamic_values(destination, behind, is_sync=is_sync),
             )
 
-    def _fixed_of(self, name: str, own: ReplicationDestination) -> tuple[StatisticValue, ...]:
+    def _fixed_of(
+        self, name: str, destination: ReplicationDestination
+    ) -> tuple[StatisticValue, ...]:
         """Return the values that stay fixed until more is known about the destination."""
-        spec = own.spec
+        spec = destination.spec
         passes_on = "1" if spec.pass_through else "0"
-        values = (own.user, own.direction.client, "destination", spec.name, passes_on)
+        values = (
+            destination.user,
+            destination.direction.client,
+            "destination",
+            spec.name,
+            passes_on,
+        )
         if self._static_values.get(name) != values:
             self._static_values[name] = values
         return self._static_values[name]
 
 
-def _moving(
-    own: ReplicationDestination, behind: int, *, is_sync: bool
+def _dynamic_values(
+    destination: ReplicationDestination, behind: int, *, is_sync: bool
 ) -> tuple[StatisticValue, ...]:
     return (
-        own.bytes_out,
-        _moment(own.connected_at),
-        own.admin_location.address,
-        own.direction.group,
-        own.direction.peer,
-        own.disconnects,
-        _moment(own.disconnected_at),
-        int(own.is_connected),
-        own.sender.sent_entries,
+        destination.bytes_out,
+        _moment(destination.connected_at),
+        destination.admin_location.address,
+        destination.direction.group,
+        destination.direction.peer,
+        destination.disconnects,
+        _moment(destination.disconnected_at),
+        int(destination.is_connected),
+        destination.sender.sent_entries,
         "sync" if is_sync else "async",
         behind,
     )

@@ -31,22 +31,22 @@ class SowSource:
 
     Args:
         stores: has them.
-        topics: tells which of them are those of queues.
+        topics: has the queues among them.
         elapsed: seconds since some moment, monotonic.
     """
 
     resource = SOW
 
     def __init__(
-        self, stores: SowRegistry, topics: TopicTable, elapsed: Callable[[], float]
+        self, sow_registry: SowRegistry, topics: TopicTable, elapsed: Callable[[], float]
     ) -> None:
-        keepers = list(stores.sources)
-        ids = topic_ids((one.name, one.type_name) for one in keepers)
+        sources = list(sow_registry.sources)
+        ids = topic_ids((record_source.name, record_source.type_name) for record_source in sources)
         self._topics = [
-            _QueueEntry(name, queue, keeper)
-            if (queue := _queue_of(keeper, topics)) is not None
-            else _StoreEntry(name, keeper, elapsed)
-            for name, keeper in zip(ids, keepers, strict=True)
+            _QueueEntry(name, queue, source)
+            if (queue := _queue_of(source, topics)) is not None
+            else _StoreEntry(name, source, elapsed)
+            for name, source in zip(ids, sources, strict=True)
         ]
 
     def entries(self) -> Iterator[StatisticsEntry]:
@@ -55,18 +55,18 @@ class SowSource:
             yield topic.entry()
 
 
-def _queue_of(keeper: RecordSource, topics: TopicTable) -> QueueTopic | None:
-    queue = None if topics.queues is None else topics.queues.find(keeper.type_name, keeper.name)
-    return queue if queue is not None and queue.browser.records is keeper else None
+def _queue_of(source: RecordSource, topics: TopicTable) -> QueueTopic | None:
+    queue = None if topics.queues is None else topics.queues.find(source.type_name, source.name)
+    return queue if queue is not None and queue.browser.records is source else None
 
 
 class _StoreEntry:
     """A topic with a store of its own."""
 
-    def __init__(self, name: str, keeper: RecordSource, elapsed: Callable[[], float]) -> None:
-        table = keeper.table
+    def __init__(self, name: str, source: RecordSource, elapsed: Callable[[], float]) -> None:
+        table = source.table
         self._id = name
-        self._static_values = _fixed(keeper)
+        self._static_values = _static_values_of(source)
         self._table = table
         self._elapsed = elapsed
         self._baseline = len(table), table.updates, table.deletes  # counts of the recovery
@@ -77,23 +77,23 @@ class _StoreEntry:
         """Return its present entry."""
         table = self._table
         store = table.store
-        held = store.statistics
+        statistics = store.statistics
         records, updates, deletes = self._baseline
         now = len(table)
         deleted = table.deletes - deletes
-        moving = (
+        dynamic_values = (
             deleted,
             now - records + deleted,
             table.memory_bytes,
-            held.maps,
+            statistics.maps,
             table.queries,
             self._resident_percent(),
-            held.slabs,
-            held.stored_bytes,
+            statistics.slabs,
+            statistics.stored_bytes,
             table.updates - updates,
             now,
         )
-        return StatisticsEntry(self._id, self._static_values, moving)
+        return StatisticsEntry(self._id, self._static_values, dynamic_values)
 
     def _resident_percent(self) -> float:
         now = self._elapsed()
@@ -106,38 +106,49 @@ class _StoreEntry:
 class _QueueEntry:
     """The messages of a queue, as records."""
 
-    def __init__(self, name: str, queue: QueueTopic, keeper: RecordSource) -> None:
+    def __init__(self, name: str, queue: QueueTopic, source: RecordSource) -> None:
         counters = queue.core.counters
         self._id = name
-        self._static_values = _fixed(keeper)
+        self._static_values = _static_values_of(source)
         self._queue = queue
-        self._table = keeper.table
+        self._table = source.table
         self._baseline = counters.enqueued, counters.acknowledged + counters.expired
 
     def entry(self) -> StatisticsEntry:
         """Return its present entry."""
-        core, kept = self._queue.core, self._queue.bytes_cached
+        core, cached_bytes = self._queue.core, self._queue.bytes_cached
         counters = core.counters
         enqueued, left = self._baseline
         deleted = counters.acknowledged + counters.expired - left
         inserted = counters.enqueued - enqueued
         queries = self._table.queries
-        moving = (deleted, inserted, kept, 0, queries, 100.0, 0, kept, 0, core.depth)
-        return StatisticsEntry(self._id, self._static_values, moving)
+        dynamic_values = (
+            deleted,
+            inserted,
+            cached_bytes,
+            0,
+            queries,
+            100.0,
+            0,
+            cached_bytes,
+            0,
+            core.depth,
+        )
+        return StatisticsEntry(self._id, self._static_values, dynamic_values)
 
 
-def _fixed(keeper: RecordSource) -> tuple[StatisticValue, ...]:
-    held = keeper.table.store.statistics
-    history = keeper.spec.history if isinstance(keeper, SowTopicRecords) else None
+def _static_values_of(source: RecordSource) -> tuple[StatisticValue, ...]:
+    statistics = source.table.store.statistics
+    history = source.spec.history if isinstance(source, SowTopicRecords) else None
     return (
-        _device_of(held.path),
+        _device_of(statistics.path),
         "" if history is None else interval(history.granularity),
         "" if history is None else interval(history.window),
-        keeper.type_name,
-        held.path,
+        source.type_name,
+        statistics.path,
         _RECORD_SIZE,
-        held.slab_size,
-        keeper.name,
+        statistics.slab_size,
+        source.name,
     )
 
 

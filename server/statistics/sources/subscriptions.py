@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from server.topics.subscriptions.paging.result_set import ResultSet
     from server.topics.subscriptions.subscription import Subscription
 
-_NOTHING: Final = (0, "", 0.0)
+_NO_VALUES: Final = (0, "", 0.0)
 """The moving values of a subscription without queue messages and without a replay."""
 
 _BATCH_SIZE: Final = 64
@@ -33,18 +33,18 @@ class _ClientEntries:
         session: the client.
 
     Attributes:
-        fingerprint: a value that changes with the set of subscriptions; see `_made`.
+        fingerprint: a value that changes with the set of subscriptions; see `_fingerprint`.
         static_batches: the entries of those that never change, in batches.
         changing_entries: the others, with their entries.
     """
 
     def __init__(self, session: Session) -> None:
-        self.fingerprint = _made(session)
+        self.fingerprint = _fingerprint(session)
         self.static_batches: list[list[StatisticsEntry]] = []
         self.changing_entries: dict[Subscription, StatisticsEntry] = {}
 
 
-def _made(session: Session) -> tuple[int, int]:
+def _fingerprint(session: Session) -> tuple[int, int]:
     """Return a value that is constant as long as a client has the same subscriptions."""
     return session.subscriptions_started, len(session.subscriptions)
 
@@ -80,7 +80,7 @@ class SubscriptionsSource:
         self.result_sets = {}
         for session in list(self._engine.sessions):
             block = earlier.get(session.number)
-            if block is not None and block.fingerprint == _made(session):
+            if block is not None and block.fingerprint == _fingerprint(session):
                 self._client_entries[session.number] = block
                 yield from block.static_batches
                 for subscription, entry in block.changing_entries.items():
@@ -95,15 +95,15 @@ class SubscriptionsSource:
     ) -> Iterator[list[StatisticsEntry]]:
         """Create the entries of a client after a change of its subscriptions."""
         block = _ClientEntries(session)
-        known = {} if before is None else _by_id(before)
+        earlier = {} if before is None else _entries_by_id(before)
         subscriptions = list(session.subscriptions.values())
         for first in range(0, len(subscriptions), _BATCH_SIZE):
             still: list[StatisticsEntry] = []
             for subscription in subscriptions[first : first + _BATCH_SIZE]:
-                entry = known.get(str(subscription.number)) or self._make_entry(
+                entry = earlier.get(str(subscription.number)) or self._make_entry(
                     session, subscription
                 )
-                if _never_changes(subscription):
+                if _is_constant(subscription):
                     still.append(entry)
                 else:
                     block.changing_entries[subscription] = self._refresh_entry(subscription, entry)
@@ -114,8 +114,12 @@ class SubscriptionsSource:
 
     def _refresh_entry(self, subscription: Subscription, entry: StatisticsEntry) -> StatisticsEntry:
         """Return the entry of a subscription that may have changed."""
-        moving = self._dynamic_values(subscription)
-        return entry if moving == entry.dynamic_values else entry._replace(dynamic_values=moving)
+        dynamic_values = self._dynamic_values(subscription)
+        return (
+            entry
+            if dynamic_values == entry.dynamic_values
+            else entry._replace(dynamic_values=dynamic_values)
+        )
 
     def _dynamic_values(self, subscription: Subscription) -> tuple[int, str, float]:
         if subscription.page is not None and (results := self._result_set_of(subscription)):
@@ -123,7 +127,7 @@ class SubscriptionsSource:
         consumer, replay = subscription.consumer, subscription.replay
         if isinstance(replay, Replay):
             return 0, replay.cursor, replay.seconds_behind(self._engine.clock.now())
-        return _NOTHING if consumer is None else (consumer.outstanding, "", 0.0)
+        return _NO_VALUES if consumer is None else (consumer.outstanding, "", 0.0)
 
     def _result_set_of(self, subscription: Subscription) -> ResultSet | None:
         """Return the result set of its page."""
@@ -133,7 +137,7 @@ class SubscriptionsSource:
 
     def _make_entry(self, session: Session, subscription: Subscription) -> StatisticsEntry:
         results = None if subscription.page is None else self._result_set_of(subscription)
-        fixed = (
+        static_values = (
             subscription.bookmark or "",
             str(session.number),
             _entitlement_filter(session, subscription),
@@ -144,7 +148,7 @@ class SubscriptionsSource:
             subscription.sub_id,
             subscription.selector.text,
         )
-        return StatisticsEntry(str(subscription.number), fixed, _NOTHING)
+        return StatisticsEntry(str(subscription.number), static_values, _NO_VALUES)
 
 
 def _entitlement_filter(session: Session, subscription: Subscription) -> str:
@@ -155,12 +159,12 @@ def _entitlement_filter(session: Session, subscription: Subscription) -> str:
     return session.get_permit(Permission.READ_TOPIC, selector.text).filter_text
 
 
-def _by_id(block: _ClientEntries) -> dict[str, StatisticsEntry]:
+def _entries_by_id(block: _ClientEntries) -> dict[str, StatisticsEntry]:
     entries = chain(chain.from_iterable(block.static_batches), block.changing_entries.values())
     return {entry.id: entry for entry in entries}
 
 
-def _never_changes(subscription: Subscription) -> bool:
+def _is_constant(subscription: Subscription) -> bool:
     """Return whether a subscription has no figures that change."""
     parts = subscription.page, subscription.consumer, subscription.replay
     return all(part is None for part in parts)
@@ -184,6 +188,10 @@ class PaginationsSource:
         earlier, self._static_values = self._static_values, {}
         for results, pages in self._subscriptions.result_sets.items():
             first = pages[0]
-            made = first.subscriber.message_type, first.selector.text
-            fixed = self._static_values[results.number] = earlier.get(results.number, made)
-            yield StatisticsEntry(str(results.number), fixed, (results.memory_bytes, len(pages)))
+            created = first.subscriber.message_type, first.selector.text
+            static_values = self._static_values[results.number] = earlier.get(
+                results.number, created
+            )
+            yield StatisticsEntry(
+                str(results.number), static_values, (results.memory_bytes, len(pages))
+            )

@@ -22,10 +22,10 @@ def moment(seconds: float | None) -> str:
 def duration(seconds: float) -> str:
     """Return a duration as hh:mm:ss.uuuuuu. Source: Monitoring Guide, uptime."""
     microseconds = round(seconds * 1_000_000)
-    minutes, rest = divmod(microseconds, 60_000_000)
+    minutes, remainder = divmod(microseconds, 60_000_000)
     hours, minutes = divmod(minutes, 60)
-    whole, fraction = divmod(rest, 1_000_000)
-    return f"{hours:02}:{minutes:02}:{whole:02}.{fraction:06}"
+    full_seconds, fraction = divmod(remainder, 1_000_000)
+    return f"{hours:02}:{minutes:02}:{full_seconds:02}.{fraction:06}"
 
 
 def interval(nanoseconds: int) -> str:

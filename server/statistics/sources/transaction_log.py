@@ -80,19 +80,20 @@ class JournalsSource:
         holders = self._holders()
         for file in self._journal.files:
             name = file.name
-            fixed = earlier.get(name)
-            if fixed is None or fixed[0] != file.path.name:  # it has been compressed since
-                fixed = (file.path.name,)
-            self._static_values[name] = fixed
+            static_values = earlier.get(name)
+            # A file with another name has been compressed since.
+            if static_values is None or static_values[0] != file.path.name:
+                static_values = (file.path.name,)
+            self._static_values[name] = static_values
             seal = file.seal
             last = self._journal.last_timestamp if seal is None else seal.last_timestamp
             is_archived = self._archive is not None and file.path.parent == self._archive
             is_compressed = file.path.suffix == ".gz"
             yield StatisticsEntry(
                 name,
-                fixed,
+                static_values,
                 (
-                    _held_by(file, holders),
+                    _file_holders(file, holders),
                     int(is_archived),
                     int(is_compressed),
                     _moment(last),
@@ -120,17 +121,17 @@ class HistogramSource:
         if histogram is None:
             return
         yield StatisticsEntry(
-            "", (), (_drawn(histogram), histogram.maximum, histogram.minimum or 0)
+            "", (), (_histogram_text(histogram), histogram.maximum, histogram.minimum or 0)
         )
 
 
-def _held_by(file: JournalFile, holders: Sequence[tuple[int, str]]) -> str:
+def _file_holders(file: JournalFile, holders: Sequence[tuple[int, str]]) -> str:
     """Return the holders of a file, from the holders of the log."""
     end_txid = file.end_txid
     if end_txid is None:
         return "being written"
     needing = bisect_left(holders, (end_txid,))
-    shown = [whose for _, whose in holders[: min(needing, _MAX_HOLDERS)]]
+    shown = [holder for _, holder in holders[: min(needing, _MAX_HOLDERS)]]
     if needing > len(shown):
         shown.append(f"{needing - len(shown)} more")
     return ", ".join(shown)
@@ -145,13 +146,13 @@ def _moment(microseconds: int) -> str:
     return moment(microseconds / _MICROSECONDS)
 
 
-def _drawn(histogram: Histogram) -> str:
+def _histogram_text(histogram: Histogram) -> str:
     """Return a line for each range that has any numbers: from, to, count, and a bar."""
     counts = list(histogram.counts)
-    most = max(counts)
+    highest = max(counts)
     lines = []
     for size, count in enumerate(counts):
         if count:
-            bar = "*" * max(round(_BAR * count / most), 1)
+            bar = "*" * max(round(_BAR * count / highest), 1)
             lines.append(f"{1 << size >> 1} - {(1 << size) - 1}: {count} {bar}")
     return "\n".join(lines)

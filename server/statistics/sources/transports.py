@@ -28,14 +28,16 @@ class TransportsSource:
     def __init__(self, transports: TransportTable, clients: ClientsSource) -> None:
         self._clients = clients
         self._listeners = transports.listeners
-        self._static_values = {one.spec.name: _fixed(one.spec) for one in self._listeners}
+        self._static_values = {
+            listener.spec.name: _static_values_of(listener.spec) for listener in self._listeners
+        }
 
     def entries(self) -> Iterator[StatisticsEntry]:
         """See `StatisticsSource.entries`."""
         for listener in self._listeners:
             name = listener.spec.name
             totals = self._clients.totals_of(name)
-            moving = (
+            dynamic_values = (
                 totals.bytes_in,
                 totals.bytes_out,
                 self._clients.connected_counts.get(name, 0),
@@ -46,10 +48,10 @@ class TransportsSource:
                 totals.messages_in,
                 totals.messages_out,
             )
-            yield StatisticsEntry(name, self._static_values[name], moving)
+            yield StatisticsEntry(name, self._static_values[name], dynamic_values)
 
 
-def _fixed(spec: TransportSpec) -> tuple[StatisticValue, ...]:
+def _static_values_of(spec: TransportSpec) -> tuple[StatisticValue, ...]:
     options = {
         "InetAddr": spec.inet_addr,
         "FileName": spec.file_name,

@@ -14,7 +14,7 @@ Its use, and the whole public interface:
     ...                                                          # on_durable(txid), on a thread
 
     request = parse_bookmark("[20260101T000000:934814|44321|)")  # BookmarkError: a reason
-    cursor = journal.replay(journal.resolve(request, "now"), wanted=matcher)
+    cursor = journal.replay(journal.resolve(request, "now"), topic_predicate=matcher)
     while not cursor.is_caught_up:
         send(cursor.read(256))                                   # a slice, at the reader's pace
     ...                                                          # live from cursor.position + 1
@@ -29,9 +29,10 @@ Threads: `append`, `topic`, `origin` and `last_sequence` belong to the engine's 
 The packages, from the bytes up: `format/` (records, pages, file names, files beside the journals),
 `storage` and `files` (file I/O, the table of files), `log_end` (the end of the log after a crash),
 `write/` (numbering, encoding, group commit, files made, sealed and archived), `sequence_gaps`
-(numbers that publishers are told of), `runs` (of the instance, in bookmarks), `read/` (bookmarks,
-lookup, cursors), `repair/` (damaged entries), `recovery/` (a start, foreign files), `journal` (the
-whole log); `inspection` reads single files, for tools.
+(missing numbers, to report to publishers), `runs` (of the instance, in bookmarks), `read/`
+(bookmarks, lookup, cursors), `repair/` (damaged entries), `recovery/` (a start, foreign files),
+`startup` (lock, clock steps, write position), `journal` (the whole log); `inspection` reads single
+files, for tools.
 The format is described in docs/formats/journal.md.
 """
 

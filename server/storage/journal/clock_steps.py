@@ -7,7 +7,8 @@ the corrected times do ascend. Steps are kept in a file beside the journals (`.s
 after the last stored one are found in the times themselves: where these go back, there is a step
 back of that much.
 
-A clock that is set back by less than a second stands still in the log until it has caught up.
+If the clock is set back by less than a second, times in the log do not change until it has caught
+up.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from server.storage.journal.format.layout import JournalFormatError, with_checks
 from server.storage.journal.format.side_files import SidecarFile, check_side_file
 
 MIN_STEP_US: Final = 1_000_000
-"""Minimum of a step in microseconds; a time that goes back by less is no step."""
+"""Minimum of a step in microseconds; a smaller decrease of the time is no step."""
 
 MAX_STEPS: Final = 4096
 """Limit of steps; beyond it the two oldest are merged."""
@@ -82,27 +83,27 @@ class ClockSteps:
             steps[:2] = [ClockStep(steps[1].txid, steps[0].microseconds + steps[1].microseconds)]
         # Replaced, not modified: other threads look up times meanwhile.
         total, corrections = 0, []
-        for one in reversed(steps):
-            total += one.microseconds
+        for other in reversed(steps):
+            total += other.microseconds
             corrections.append(total)
         self._corrections = corrections[::-1]
-        self._txids = [one.txid for one in steps]
+        self._txids = [other.txid for other in steps]
 
     def drop_before(self, txid: int) -> None:
         """Forget the steps before an entry: the log begins with it."""
-        kept = [one for one in self._steps if one.txid > txid]
-        if len(kept) < len(self._steps):
+        remaining = [step for step in self._steps if step.txid > txid]
+        if len(remaining) < len(self._steps):
             self._steps, self._txids, self._corrections = [], [], []
-            for one in kept:
-                self.add(one)
+            for step in remaining:
+                self.add(step)
 
     def correction(self, txid: int) -> int:
         """Return the correction that is added to the time of an entry, in microseconds."""
         corrections = self._corrections
         if not corrections:
             return 0
-        place = bisect_right(self._txids, txid)
-        return corrections[place] if place < len(corrections) else 0
+        index = bisect_right(self._txids, txid)
+        return corrections[index] if index < len(corrections) else 0
 
     def correct_times(self, txids: Sequence[int], times: Sequence[int]) -> Sequence[int]:
         """Return the corrected times of some entries, which are in the order of the log."""
@@ -119,11 +120,11 @@ class StepFinder:
     """Finds steps back in the times of entries that are read in order.
 
     Args:
-        known: the known steps; only later ones are reported.
+        known_steps: the known steps; only later ones are reported.
     """
 
-    def __init__(self, known: ClockSteps) -> None:
-        self._known = known
+    def __init__(self, known_steps: ClockSteps) -> None:
+        self._known = known_steps
         self.found_steps: list[ClockStep] = []
         self.last_timestamp = 0
 

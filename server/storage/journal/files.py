@@ -35,8 +35,8 @@ from server.storage.journal.index import JournalIndex, unpack_index
 from server.storage.journal.storage import ByteSource, FileSource, MemorySource
 from server.util.safe_open import open_regular
 
-_INPUT: Final = 1 << 20
-_OUTPUT: Final = 1 << 20
+_INPUT_SIZE: Final = 1 << 20
+_OUTPUT_SIZE: Final = 1 << 20
 """Limit of bytes that one call decompresses; input a thousand times smaller can expand to it."""
 _GZIP: Final = 16 + zlib.MAX_WBITS
 _GZIP_MAGIC: Final = b"\x1f\x8b"
@@ -64,17 +64,17 @@ def _inflate(path: Path, limit: int) -> tuple[bytearray, bool]:
     has_more = False
     with path.open("rb") as file:
         while len(data) < limit and not decompressor.eof:
-            chunk = decompressor.unconsumed_tail or (b"" if has_more else file.read(_INPUT))
+            chunk = decompressor.unconsumed_tail or (b"" if has_more else file.read(_INPUT_SIZE))
             if not chunk and not has_more:
                 break
-            before = decompressor.copy()
+            checkpoint = decompressor.copy()
             try:
-                piece = decompressor.decompress(chunk, min(_OUTPUT, limit - len(data)))
+                output = decompressor.decompress(chunk, min(_OUTPUT_SIZE, limit - len(data)))
             except zlib.error:
-                data += b"".join(_until_damage(before.decompress, chunk))
+                data += b"".join(_until_damage(checkpoint.decompress, chunk))
                 break
-            data += piece
-            has_more = len(piece) == _OUTPUT
+            data += output
+            has_more = len(output) == _OUTPUT_SIZE
     del data[limit:]
     return data, decompressor.eof
 
@@ -145,7 +145,7 @@ def _is_no_header(page: bytes) -> bool:
 
 
 def _missing(page: bytes, size: int) -> int:
-    """Return by how many bytes a file is shorter than its header page says."""
+    """Return the number of bytes by which a file is shorter than the size in its header page."""
     try:
         header = unpack_header(page)
     except JournalFormatError:
@@ -343,13 +343,33 @@ class FileTable:
     def find_by_txid(self, txid: int) -> JournalFile | None:
         """Return the file with an entry, or the first one after it; None if none exists yet."""
         files = self.files
-        index = bisect_right(files, txid, key=lambda one: one.first_txid) - 1
-        if index < 0:
+        file_index = bisect_right(files, txid, key=lambda one: one.first_txid) - 1
+        if file_index < 0:
             return files[0] if files else None
-        file = files[index]
+        file = files[file_index]
         if file.end_txid is not None and txid >= file.end_txid:
-            return files[index + 1] if index + 1 < len(files) else None
+            return files[file_index + 1] if file_index + 1 < len(files) else None
         return file
+
+    def estimate_bytes_after(self, after: int, last_txid: int, bodies_end: int) -> int:
+        """Estimate the bytes after an entry, as if all entries of a file were equally long.
+
+        Args:
+            after: the txid of the entry.
+            last_txid: the txid of the last entry of the log.
+            bodies_end: the end of the bodies in the file that entries are added to.
+        """
+        total, end = 0, last_txid + 1
+        for file in reversed(self.files):
+            if end <= after + 1:
+                break
+            count = end - file.first_txid
+            if count > 0:
+                written = bodies_end if file.seal is None else file.seal.bodies_end
+                size = written - PAGE + RECORD_SIZE * count
+                total += size * min(end - after - 1, count) // count
+            end = file.first_txid
+        return total
 
     def find_repairable(self, txid: int) -> JournalFile | None:
         """Return the file with an entry, if bytes of it can be replaced."""
@@ -358,5 +378,9 @@ class FileTable:
 
 
 def unpack_page(page: bytes) -> tuple[JournalFileHeader | None, FileSeal | None]:
-    """Return the header and the seal of a header page. Raises FormatError for a damaged header."""
+    """Return the header and the seal of a header page.
+
+    Raises:
+        JournalFormatError: the header is damaged.
+    """
     return unpack_header(page), unpack_seal(page)

@@ -119,7 +119,7 @@ def build_index(source: ByteSource, number: int, first_txid: int, count: int) ->
     clients: dict[int, SequenceRange] = {}
     starts = np.zeros(count, np.int64)
     middles = np.zeros(count, np.int64)
-    end, with_extras, notes = PAGE, False, 0
+    end, has_extras, gap_record_count = PAGE, False, 0
     for start in range(0, count, CHUNK):
         stop = min(start + CHUNK, count)
         records = read_intact_records(source, first_txid, start, stop)
@@ -127,10 +127,14 @@ def build_index(source: ByteSource, number: int, first_txid: int, count: int) ->
             starts[start:stop] = records["body_start"]
             middles[start:stop] = starts[start:stop] + records["body_length"]
             end = int(middles[stop - 1]) + int(records["extras_length"][-1])
-            with_extras = with_extras or bool(records["extras_length"].any())
-            notes += int(np.count_nonzero(records["kind"] == JournalEntryKind.MISSING))
-            for one in numbered(records):
-                _cover(clients, one.client, SequenceRange(one.first, one.last, one.time))
+            has_extras = has_extras or bool(records["extras_length"].any())
+            gap_record_count += int(np.count_nonzero(records["kind"] == JournalEntryKind.MISSING))
+            for sequence_range in numbered(records):
+                _cover(
+                    clients,
+                    sequence_range.client,
+                    SequenceRange(sequence_range.first, sequence_range.last, sequence_range.time),
+                )
             continue
         for place, row in enumerate(read_rows(source, first_txid, start, stop), start):
             if row is None:  # the bytes between its neighbours are taken for its body
@@ -139,22 +143,24 @@ def build_index(source: ByteSource, number: int, first_txid: int, count: int) ->
             starts[place] = row[BODY_START]
             middles[place] = row[BODY_START] + row[BODY_LENGTH]
             end = row[BODY_START] + row[BODY_LENGTH] + row[EXTRAS_LENGTH]
-            with_extras = with_extras or row[EXTRAS_LENGTH] > 0
-            notes += row[KIND] == JournalEntryKind.MISSING
+            has_extras = has_extras or row[EXTRAS_LENGTH] > 0
+            gap_record_count += row[KIND] == JournalEntryKind.MISSING
             if row[KIND] in EVENTS and (row[SEQUENCE] != row[TXID] or row[SOURCE]):
                 timestamp, client, sequence = row[1:4]
                 _cover(clients, client, SequenceRange(sequence, sequence, timestamp))
-    pairs = np.stack((starts, middles), axis=1).reshape(-1) if with_extras else starts
-    names = read_names(source, first_txid, count)
-    return JournalIndex(number, first_txid, count, notes, names, clients, np.append(pairs, end))
+    offsets = np.stack((starts, middles), axis=1).reshape(-1) if has_extras else starts
+    definitions = read_names(source, first_txid, count)
+    return JournalIndex(
+        number, first_txid, count, gap_record_count, definitions, clients, np.append(offsets, end)
+    )
 
 
-def _cover(clients: dict[int, SequenceRange], client: int, more: SequenceRange) -> None:
+def _cover(clients: dict[int, SequenceRange], client: int, added: SequenceRange) -> None:
     known = clients.get(client)
     if known is not None:
-        first, last = min(known.first, more.first), max(known.last, more.last)
-        more = SequenceRange(first, last, max(known.time, more.time))
-    clients[client] = more
+        first, last = min(known.first, added.first), max(known.last, added.last)
+        added = SequenceRange(first, last, max(known.time, added.time))
+    clients[client] = added
 
 
 def pack_index(index: JournalIndex) -> bytes:
@@ -198,36 +204,36 @@ def unpack_index(compressed: bytes) -> JournalIndex:
     except (OSError, EOFError, zlib.error) as problem:
         raise JournalFormatError(f"the index cannot be decompressed: {problem}") from problem
     check_side_file(data, INDEX_MAGIC, VERSION, _HEADER.size, "an index")
-    _, _, _, notes, number, first_txid, count, topics, origins, clients, offsets = (
+    _, _, _, gap_record_count, number, first_txid, count, topics, origins, clients, offsets = (
         _HEADER.unpack_from(data)
     )
-    names = make_file_definitions()
+    definitions = make_file_definitions()
     position = _HEADER.size
-    for which in range(topics + origins):
-        key, length = _NAME.unpack_from(data, position)
+    for entry_index in range(topics + origins):
+        name_number, length = _NAME.unpack_from(data, position)
         position += _NAME.size
         definition = data[position : position + length]
         position += length
-        if which < topics:
+        if entry_index < topics:
             topic = unpack_topic(definition)
             if topic is not None:
-                names.topics[key] = topic
+                definitions.topics[name_number] = topic
         else:
             origin = unpack_origin(definition)
             if origin is not None:
-                names.origins[key] = origin
+                definitions.origins[name_number] = origin
     rows = np.frombuffer(data, _CLIENT, clients, position)
     position += rows.nbytes
-    spans = {
+    sequence_ranges = {
         int(one[0]): SequenceRange(int(one[1]), int(one[2]), int(one[3])) for one in rows.tolist()
     }
     return JournalIndex(
         number,
         first_txid,
         count,
-        notes,
-        names,
-        spans,
+        gap_record_count,
+        definitions,
+        sequence_ranges,
         np.frombuffer(data, "<i8", offsets, position).astype(np.int64, copy=False),
     )
 
@@ -247,8 +253,8 @@ def build_topic_index(
     topics = np.concatenate(parts) if parts else np.zeros(0, np.uint32)
     order = np.argsort(topics, kind="stable").astype(np.uint32)
     numbers, starts = np.unique(topics[order], return_index=True)
-    pieces = np.split(order, starts[1:])
-    return {int(number): piece for number, piece in zip(numbers, pieces, strict=False)}
+    entries_by_number = np.split(order, starts[1:])
+    return {int(number): piece for number, piece in zip(numbers, entries_by_number, strict=False)}
 
 
 def _topics(source: ByteSource, first_txid: int, start: int, stop: int) -> npt.NDArray[np.uint32]:

@@ -30,7 +30,7 @@ from server.storage.journal.format.records import (
 )
 from server.storage.journal.log_end import find_file_extent
 
-_TOGETHER: Final = 512
+_BATCH_SIZE: Final = 512
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,8 +84,8 @@ class JournalReader:
     def slots(self, start: int = 0, stop: int | None = None) -> Iterator[EntrySlot]:
         """Yield the slots of the entries with numbers from `start` to before `stop`, in order."""
         stop = self.count if stop is None else min(stop, self.count)
-        for begin in range(start, stop, _TOGETHER):
-            rows = read_rows(self._source, self._first_txid, begin, min(begin + _TOGETHER, stop))
+        for begin in range(start, stop, _BATCH_SIZE):
+            rows = read_rows(self._source, self._first_txid, begin, min(begin + _BATCH_SIZE, stop))
             for number, row in enumerate(rows, begin):
                 data = None if row is None else read_body(self._source, row)
                 entry = (

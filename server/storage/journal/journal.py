@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 from weakref import WeakValueDictionary
 
-from server.storage.journal.clock_steps import ClockSteps, StepFinder, pack_steps, read_steps
+from server.storage.journal.clock_steps import pack_steps
 from server.storage.journal.errors import JournalError, JournalEvent, JournalNotice, reason
 from server.storage.journal.files import FileTable, JournalFile, SourceCache
 from server.storage.journal.format.entry import (
@@ -27,20 +27,15 @@ from server.storage.journal.format.file_names import (
     steps_name,
 )
 from server.storage.journal.format.layout import (
-    PAGE,
-    RECORD_SIZE,
-    JournalFileHeader,
     JournalFormatError,
-    pack_header,
 )
-from server.storage.journal.format.records import CHUNK, columns
 from server.storage.journal.format.side_files import SidecarFile
 from server.storage.journal.publisher_table import (
     PublisherSequences,
     PublisherTable,
     without_inactive,
 )
-from server.storage.journal.queue_points import QueuePointTable, pack_queues, unpack_queues
+from server.storage.journal.queue_points import QueuePointTable, pack_queues
 from server.storage.journal.read.bookmarks import (
     BookmarkRequest,
     LogSpan,
@@ -56,22 +51,27 @@ from server.storage.journal.removal_record import LastRemoval, RemovalTracker
 from server.storage.journal.repair.body_repair import JournalBodyRepair
 from server.storage.journal.repair.index_rebuild import IndexRebuild
 from server.storage.journal.repair.record_repair import JournalRecordRepair
-from server.storage.journal.runs import RunHistory, place_number, random_run, run_of
+from server.storage.journal.runs import LogPositions, RunHistory, random_run
 from server.storage.journal.settings import JournalSettings
+from server.storage.journal.startup import (
+    begin_new_file,
+    continue_last_file,
+    default_cache_limit,
+    lock_directory,
+    read_queue_points,
+    recover_clock_steps,
+)
 from server.storage.journal.storage import Disk
 from server.storage.journal.write.commit_queue import MAX_UNCOMMITTED_BYTES, CommitGroup, LiveFile
 from server.storage.journal.write.committer import Committer
 from server.storage.journal.write.file_preparation import JournalFileMaintenance, JournalLocation
 from server.storage.journal.write.handles import OriginHandle, TopicHandle
-from server.storage.journal.write.writer import JournalWriter, WritePosition
-from server.util.file_lock import FileInUseError, lock
+from server.storage.journal.write.writer import JournalWriter
 from server.util.histogram import Histogram
 
 _SIZE_UNIT: Final = 1 << 20
-_MAX_FOREGROUND_FILL: Final = 64 << 20  # larger files get their zeros in the background
 _MICROSECONDS: Final = 1_000_000
-_DEFAULT_CACHE: Final = 10 << 30
-_MAX_TOLD: Final = 10_000
+_MAX_REPORTED_DAMAGE: Final = 10_000
 _MAX_ENTRIES: Final = 1024
 _MAX_BYTES: Final = 4 << 20
 
@@ -116,43 +116,43 @@ class Journal:
         instance, directory = settings.instance, settings.directory
         self._queues_file = SidecarFile(directory / queues_name(instance), disk)
         self._replication_file = SidecarFile(directory / replication_name(instance), disk)
-        possession = _take_possession(settings)
+        lock_descriptor = lock_directory(settings)
         try:
-            found = LogRecovery(
+            recovered = LogRecovery(
                 settings.instance, settings.directory, settings.archive, disk, notice
             ).run()
-            self._build(found, on_durable, disk)
+            self._build(recovered, on_durable, disk)
         except (OSError, JournalFormatError) as problem:
-            os.close(possession)
-            why = reason(problem) if isinstance(problem, OSError) else str(problem)
-            raise JournalError(f"the transaction log cannot be used: {why}") from problem
+            os.close(lock_descriptor)
+            cause = reason(problem) if isinstance(problem, OSError) else str(problem)
+            raise JournalError(f"the transaction log cannot be used: {cause}") from problem
         except JournalError:
-            os.close(possession)
+            os.close(lock_descriptor)
             raise
-        self._lock_descriptor = possession
-        self._log_name = f"{settings.instance} {self._table.files[0].created}"
-        self._position_numbers: tuple[int, dict[int, int]] = (-1, {})
-        text = f"the transaction log has {len(found.files)} files, up to entry {self.last_txid}"
-        if found.files and found.files[0].number:
-            begin = found.files[0].path.name
+        self._lock_descriptor = lock_descriptor
+        self.set_log_name(f"{settings.instance} {self._table.files[0].created}")
+        text = f"the transaction log has {len(recovered.files)} files, up to entry {self.last_txid}"
+        if recovered.files and recovered.files[0].number:
+            first_file = recovered.files[0].path.name
             text += (
-                f"; it begins with {begin}, entry {self.first_txid}: what was before that is gone"
+                f"; it begins with {first_file}, entry {self.first_txid}:"
+                " what was before that is gone"
             )
         notice(JournalNotice(JournalEvent.RECOVERED, text, txid=self.last_txid))
 
     def _build(
-        self, found: LogRecoveryResult, on_durable: Callable[[int], None], disk: Disk
+        self, recovered: LogRecoveryResult, on_durable: Callable[[int], None], disk: Disk
     ) -> None:
         settings, clock = self._settings, self._clock
         size = -(-settings.file_size // _SIZE_UNIT) * _SIZE_UNIT
-        sequences, self.sequence_gaps = found.sequences, found.sequence_gaps
+        sequences, self.sequence_gaps = recovered.sequences, recovered.sequence_gaps
         if settings.client_expiration is not None:
             sequences = without_inactive(sequences, clock() - settings.client_expiration // 1000)
-            self.sequence_gaps.drop_publishers(found.sequences.keys() - sequences.keys())
-        self._table = FileTable(tuple(found.files))
-        self.run_history = RunHistory(found.runs, self._make_run_number)
-        self._cache = SourceCache(settings.cache_limit or _default_cache())
-        place = JournalLocation(
+            self.sequence_gaps.drop_publishers(recovered.sequences.keys() - sequences.keys())
+        self._table = FileTable(tuple(recovered.files))
+        self.run_history = RunHistory(recovered.runs, self._make_run_number)
+        self._cache = SourceCache(settings.cache_limit or default_cache_limit())
+        location = JournalLocation(
             settings.instance,
             settings.directory,
             settings.archive,
@@ -160,24 +160,39 @@ class Journal:
             settings.with_topic_index,
         )
         self._maintenance = JournalFileMaintenance(
-            place,
+            location,
             self._table,
-            found.blank_files,
-            found.next_number,
+            recovered.blank_files,
+            recovered.next_number,
             disk,
             clock,
             self._notice,
-            found.publishers_txid,
+            recovered.publishers_txid,
             self._record_removal,
         )
         self._clock_steps_file = SidecarFile(
             settings.directory / steps_name(settings.instance), disk
         )
-        self.clock_steps = self._read_clock_steps(found)
-        live, position = self._find_write_position(found, size, disk)
+        self.clock_steps = recover_clock_steps(
+            self._clock_steps_file, recovered, self._cache, self._notice
+        )
+        if recovered.live_file is not None:
+            live_file = recovered.live_file
+            position = continue_last_file(recovered, self.clock_steps)
+        else:
+            live_file, position = begin_new_file(
+                settings.instance,
+                recovered,
+                self.clock_steps,
+                self._table,
+                self._maintenance,
+                size,
+                clock(),
+                disk,
+            )
         self._writer = JournalWriter(
             settings.instance,
-            live,
+            live_file,
             position,
             sequences,
             self.sequence_gaps,
@@ -219,71 +234,11 @@ class Journal:
         # Handles that callers keep, and those that the current file has numbers for.
         self._topics = WeakValueDictionary[tuple[str, str], TopicHandle]()
         self._origins = WeakValueDictionary[tuple[str, str], OriginHandle]()
-        self._reuse_definitions(live)
+        self._reuse_definitions(live_file)
         # Bound directly, without a wrapper: this is the message path.
         self.append = self._writer.append
-        self.append_run = self._writer.append_run
+        self.append_batch = self._writer.append_batch
         self.append_copies = self._writer.append_copies
-
-    def _find_write_position(
-        self, found: LogRecoveryResult, size: int, disk: Disk
-    ) -> tuple[LiveFile, WritePosition]:
-        """Return the file to append to, and the position in it."""
-        seals = [file.seal for file in found.files if file.seal is not None]
-        last_timestamp = seals[-1].last_timestamp if seals else 0
-        if found.live_file is not None:
-            live_extent = found.live_extent
-            position = WritePosition(found.files[-1].first_txid + live_extent.count)
-            position.count = live_extent.count
-            position.bodies_end = live_extent.bodies_end
-            position.extras_count = live_extent.extras_count
-            position.first_timestamp = live_extent.first_timestamp or found.files[-1].created
-            last_timestamp = live_extent.last_timestamp or last_timestamp
-            position.last_timestamp = last_timestamp + self.clock_steps.correction(
-                position.next_txid - 1
-            )
-            return found.live_file, position
-        now = self._clock()
-        # Txids of a discarded log are not used again: clients may have kept its bookmarks.
-        first = found.last_txid or now // _MICROSECONDS * 1_000_000_000
-        position = WritePosition(first + 1)
-        position.first_timestamp = now
-        position.last_timestamp = last_timestamp + self.clock_steps.correction(first)
-        if size <= _MAX_FOREGROUND_FILL:
-            self._maintenance.prepare_files()
-        live = self._maintenance.take_file()
-        header = JournalFileHeader(live.number, live.size, first + 1, now, self._settings.instance)
-        # The first txid of a new log is durable before a peer can be ahead of it: if it were lost
-        # with the first commit, the next start would choose a later one.
-        disk.write(live.descriptor, pack_header(header), 0)
-        disk.sync(live.descriptor)
-        self._table.add(
-            JournalFile(live.number, live.path, live.size, first + 1, now, None, live.definitions)
-        )
-        return live, position
-
-    def _read_clock_steps(self, found: LogRecoveryResult) -> ClockSteps:
-        """Return the known steps of the wall clock."""
-        try:
-            steps = read_steps(self._clock_steps_file)
-        except (OSError, JournalFormatError) as problem:
-            path, steps = self._clock_steps_file.path, ClockSteps()
-            why = reason(problem) if isinstance(problem, OSError) else str(problem)
-            text = f"{path}: {why}; replays from a moment may begin too early or too late"
-            self._notice(JournalNotice(JournalEvent.DAMAGED, text, str(path)))
-        if not found.files:
-            return steps
-        steps.drop_before(found.files[0].first_txid)
-        if found.live_file is not None:
-            file, finder = found.files[-1], StepFinder(steps)
-            source, count = self._cache.open(file.path), found.live_extent.count
-            for start in range(0, count, CHUNK):
-                block = columns(source, start, min(start + CHUNK, count))
-                block = block[block["txid"] != 0]  # others are damaged
-                finder.scan_times(block["txid"], block["timestamp"])
-            for step in finder.found_steps:
-                steps.add(step)
-        return steps
 
     def _store_clock_steps(self) -> None:
         self._clock_steps_file.defer_store(pack_steps(self.clock_steps))
@@ -301,9 +256,9 @@ class Journal:
                 live.handles.append(handle)
         for number, origin in live.definitions.origins.items():
             if number:
-                known = self.origin_handle(origin.auth_id, origin.path)
-                known.file_number, known.number = live.number, number
-                live.handles.append(known)
+                origin_handle = self.origin_handle(origin.auth_id, origin.path)
+                origin_handle.file_number, origin_handle.number = live.number, number
+                live.handles.append(origin_handle)
 
     def start(self) -> None:
         """Start the threads that commit and maintain the files."""
@@ -317,7 +272,7 @@ class Journal:
             if file.seal is not None and not self._maintenance.is_indexed(file):
                 self._maintenance.queue_task(partial(self._maintenance.finalize_file, file.number))
 
-    def _store_publishers(self, cache: PublisherTable) -> None:
+    def _store_publishers(self, table: PublisherTable) -> None:
         """Store the table of publishers unless the stored one covers all full files.
 
         The file exists from the first start on, for operators and tools that read it.
@@ -326,7 +281,7 @@ class Journal:
         if not self._maintenance.publishers_txid or (
             ends and self._maintenance.publishers_txid < ends[-1] - 1
         ):
-            self._maintenance.store_publisher_table(cache)
+            self._maintenance.store_publisher_table(table)
 
     def _snapshot_publishers(self) -> PublisherTable:
         sequences, missing = self._writer.sequences, tuple(self.sequence_gaps.rows())
@@ -349,23 +304,15 @@ class Journal:
 
     def read_queue_points(self) -> QueuePointTable | None:
         """Return the recovery points of queues, None if they are not known."""
-        try:
-            data = self._queues_file.read()
-            return None if data is None else unpack_queues(data)
-        except (OSError, JournalFormatError) as problem:
-            path = self._queues_file.path
-            why = reason(problem) if isinstance(problem, OSError) else str(problem)
-            text = f"{path}: {why}; queues are recovered from their RecoveryPoint"
-            self._notice(JournalNotice(JournalEvent.DAMAGED, text, str(path)))
-            return None
+        return read_queue_points(self._queues_file, self._notice)
 
-    def store_queue_points(self, cache: QueuePointTable) -> None:
+    def store_queue_points(self, table: QueuePointTable) -> None:
         """Store the recovery points of queues; see `SidecarFile.store`."""
-        self._queues_file.store(pack_queues(cache, self._clock()))
+        self._queues_file.store(pack_queues(table, self._clock()))
 
-    def store_queue_points_at_close(self, cache: QueuePointTable) -> None:
+    def store_queue_points_at_close(self, table: QueuePointTable) -> None:
         """Store the recovery points at the close, if all entries that they cover are durable."""
-        self._queues_file.defer_store(pack_queues(cache, self._clock()))
+        self._queues_file.defer_store(pack_queues(table, self._clock()))
 
     @property
     def replication_state_path(self) -> Path:
@@ -453,86 +400,50 @@ class Journal:
 
     def estimate_bytes_after(self, after: int) -> int:
         """Estimate the bytes after an entry, as if all entries of a file were equally long."""
-        total, end = 0, self.last_txid + 1
-        for file in reversed(self._table.files):
-            if end <= after + 1:
-                break
-            count = end - file.first_txid
-            if count > 0:
-                written = self._writer.bodies_end if file.seal is None else file.seal.bodies_end
-                size = written - PAGE + RECORD_SIZE * count
-                total += size * min(end - after - 1, count) // count
-            end = file.first_txid
-        return total
+        return self._table.estimate_bytes_after(after, self.last_txid, self._writer.bodies_end)
 
     def find(self, client: int, sequence: int) -> int | None:
         """Return the txid of an entry on stable storage, None if it is not in the log."""
-        run = self._run_of_position(client)
+        run = self._positions.run_of(client)
         if run is None:
             return self._lookup.find(client, sequence)
-        is_here = sequence <= self.durable_txid and self.run_history.number_at(sequence) == run
-        return sequence if is_here else None
+        is_recorded = sequence <= self.durable_txid and self.run_history.number_at(sequence) == run
+        return sequence if is_recorded else None
 
     def position_bookmark(self, txid: int) -> tuple[int, int]:
-        """Return a bookmark that names a place in this very log, up to an entry.
-
-        Instead of a client hash it has a number for the log and for the run that has recorded the
-        entry; instead of a sequence it has the txid.
-        """
-        return place_number(self._log_name, self.run_history.number_at(txid)), txid
+        """Return a bookmark that names a place in this very log; see `LogPositions.bookmark`."""
+        return self._positions.bookmark(txid)
 
     def is_log_position(self, client: int) -> bool:
         """Return whether the first number of a bookmark stands for this log."""
-        return self._run_of_position(client) is not None
+        return self._positions.run_of(client) is not None
 
     def set_log_name(self, name: str) -> None:
         """Set the name that distinguishes this log from others in the names of places.
 
         The default is made of the instance's name and the time when the log was begun.
         """
-        self._log_name = name
-        self._position_numbers = (-1, {})
+        self._positions = LogPositions(self.run_history, name)
 
     def last_common_txid(self, client: int, sequence: int) -> int | None:
         """Return the last entry that this log shares with a reader that names a lost entry.
 
-        An earlier run of the instance has given the name, and the log has entries of that run, but
-        not this one: it was never on stable storage, or the log has been restored from a backup.
-
-        Args:
-            client: the first number of the bookmark.
-            sequence: the second one, a txid of that run.
-
-        Returns:
-            The txid; None if the name does not belong to such a run.
+        See `LogPositions.last_common_txid`.
         """
-        run = self._run_of_position(client)
-        last = self.run_history.last_txid(run_of(client) if run is None else run)
-        return last if last is not None and last < sequence else None
+        return self._positions.last_common_txid(client, sequence)
 
     def find_damaged_entry(self, client: int, sequence: int) -> int | None:
         """Return the txid of a damaged entry that a name may belong to; None if there is none."""
         return self._lookup.find_damaged_entry(client, sequence)
 
-    def _run_of_position(self, client: int) -> int | None:
-        """Return the number of the run that a place with this first number belongs to, if any."""
-        rows = self.run_history.rows()
-        size, numbers = self._position_numbers
-        if size != len(rows):
-            numbers = {
-                place_number(self._log_name, run): run for run in (0, *(run for _, run in rows))
-            }
-            self._position_numbers = len(rows), numbers
-        return numbers.get(client)
-
-    def find_last_removal(self, wanted: TopicPredicate, after: int) -> LastRemoval | None:
+    def find_last_removal(self, topic_predicate: TopicPredicate, after: int) -> LastRemoval | None:
         """Return the last removed message after an entry; None if there is none.
 
         Args:
-            wanted: predicate: true for topics whose messages matter.
+            topic_predicate: predicate: true for topics whose messages matter.
             after: the txid of the entry.
         """
-        return self._removal_tracker.find_last_removal(wanted, after, self.first_txid)
+        return self._removal_tracker.find_last_removal(topic_predicate, after, self.first_txid)
 
     def find_later(self, client: int, sequence: int, txid: int) -> int | None:
         """Return the txid of a later entry with the same name; None if there is none."""
@@ -569,7 +480,7 @@ class Journal:
     def replay(
         self,
         span: LogSpan,
-        wanted: TopicPredicate | None = None,
+        topic_predicate: TopicPredicate | None = None,
         kinds: frozenset[JournalEntryKind] = MESSAGES,
         horizon: Callable[[], int] | None = None,
     ) -> JournalCursor:
@@ -577,7 +488,7 @@ class Journal:
 
         Args:
             span: the part; see `resolve`.
-            wanted: predicate: true for topics whose entries are wanted; None for all.
+            topic_predicate: predicate: true for topics with entries to read; None for all.
             kinds: the kinds of entries to return.
             horizon: returns the last txid that may be read, which is on stable storage; None for
                 all entries on stable storage.
@@ -587,7 +498,7 @@ class Journal:
             self._cache,
             horizon or (lambda: self._writer.durable_txid),
             span,
-            wanted,
+            topic_predicate,
             kinds,
             self._report_once,
             self.clock_steps,
@@ -595,11 +506,11 @@ class Journal:
 
     def _report_once(self, notice: JournalNotice) -> None:
         """Report damage that replays find, once for each damaged place."""
-        what = notice.path, notice.txid
-        if what not in self._reported_damage:
-            if len(self._reported_damage) >= _MAX_TOLD:
+        damage = notice.path, notice.txid
+        if damage not in self._reported_damage:
+            if len(self._reported_damage) >= _MAX_REPORTED_DAMAGE:
                 self._reported_damage.clear()
-            self._reported_damage.add(what)
+            self._reported_damage.add(damage)
             self._notice(notice)
 
     def entries(self, after: int = 0) -> Iterator[JournalEntry]:
@@ -668,8 +579,8 @@ class Journal:
 
     def _on_file_full(self, commit: CommitGroup) -> None:
         stream, file = commit.stream, commit.stream.file
-        cache = PublisherTable(commit.last_txid, stream.sequences, stream.missing_ranges)
-        self._maintenance.queue_task(partial(self._maintenance.seal, file, cache))
+        table = PublisherTable(commit.last_txid, stream.sequences, stream.missing_ranges)
+        self._maintenance.queue_task(partial(self._maintenance.seal, file, table))
         text = f"{file.path}: is full"
         self._notice(JournalNotice(JournalEvent.ROTATED, text, str(file.path), commit.last_txid))
 
@@ -681,31 +592,3 @@ class Journal:
             self._writer.commit_queue.wait_for_space(1.0)
         else:
             self.commit()
-
-
-def _take_possession(settings: JournalSettings) -> int:
-    """Lock the directory against other processes; return the descriptor that holds the lock."""
-    try:
-        settings.directory.mkdir(parents=True, exist_ok=True)
-        if settings.archive is not None:
-            settings.archive.mkdir(parents=True, exist_ok=True)
-        descriptor = os.open(settings.directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    except OSError as problem:
-        raise JournalError(f"the transaction log cannot be used: {reason(problem)}") from problem
-    try:
-        lock(descriptor)
-    except FileInUseError as holder:
-        os.close(descriptor)
-        raise JournalError(
-            f"{settings.directory}: is in use by {holder}; "
-            "a JournalDirectory belongs to one instance"
-        ) from None
-    except OSError as problem:
-        os.close(descriptor)
-        raise JournalError(f"the transaction log cannot be used: {reason(problem)}") from problem
-    return descriptor
-
-
-def _default_cache() -> int:
-    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    return min(memory // 10, _DEFAULT_CACHE)

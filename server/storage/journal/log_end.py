@@ -1,11 +1,11 @@
 """Finds the end of the log after a crash.
 
 A commit is written and synced, and only then is the next one written. After a crash everything up
-to some commit is therefore intact, and of the commit that was under way any part may be there:
-sectors reach the disk in any order. The log ends before the first entry that fails its checksum.
+to some commit is therefore intact, and any part of the unfinished commit may be on the disk:
+sectors reach it in any order. The log ends before the first entry that fails its checksum.
 
 Unless that entry had been on stable storage, and has been damaged since: then cutting the log there
-would throw away entries that were acknowledged. The log keeps two proofs of durability. Every
+would discard entries that were acknowledged. The log keeps two proofs of durability. Every
 record has its lag, the distance to the entry that was the last durable one when it was made, so an
 intact record further on is proof. And before a commit is acknowledged, a mark is written after its
 last record, in the place of the next one. If either proves it, the damaged entry is reported and
@@ -15,9 +15,9 @@ the log goes on after it.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -41,26 +41,14 @@ from server.storage.journal.format.layout import (
 from server.storage.journal.format.records import read_bodies, read_intact_records, read_rows, slots
 from server.storage.journal.storage import ByteSource
 
+if TYPE_CHECKING:
+    from server.storage.journal.recovery.log_recovery import LiveFileVisitor
+
 MAX_COMMIT_ENTRIES: Final = 32_768
 """Limit of entries in one commit. The search for intact entries goes so far beyond the last one."""
 
 SCAN_BATCH_SIZE = 512  # records; not Final: tests set other block sizes
-_BYTES_TOGETHER: Final = 4 << 20  # bytes of bodies
-
-
-class EntryVisitor(Protocol):
-    """Receives each intact entry, in order."""
-
-    def visit_entry(self, row: EntryRow, data: bytes) -> None:
-        """Take an entry: its record, and body with extras."""
-
-    def visit_entries(self, records: npt.NDArray[np.void], data: Callable[[int], bytes]) -> None:
-        """Take consecutive entries.
-
-        Args:
-            records: their records, of `RECORD_TYPE`.
-            data: reads the body with extras of an entry, by its place in `records`.
-        """
+_READ_BATCH_BYTES: Final = 4 << 20  # bytes of bodies
 
 
 @dataclass(slots=True)
@@ -161,54 +149,65 @@ class _IntactSlots:
 
 
 def find_file_extent(
-    source: ByteSource, first_txid: int, safe: int = 0, visitor: EntryVisitor | None = None
+    source: ByteSource,
+    first_txid: int,
+    durable_txid: int = 0,
+    visitor: LiveFileVisitor | None = None,
 ) -> FileExtent:
     """Find the end of the entries in a file.
 
     Args:
         source: the file.
         first_txid: txid of its first entry.
-        safe: the txid up to which the log is known to have been on stable storage.
+        durable_txid: the txid up to which the log is known to have been on stable storage.
         visitor: receives every intact entry that belongs to the log.
     """
     extent = FileExtent()
     undecided: deque[_RecordSlot] = deque()  # begins with a slot that fails its checksum
-    proven = safe - first_txid  # the number of the last entry that is known to have been durable
-    mark: FileWatermark | None = None
-    for found in _walk(source, first_txid):
+    proven_number = (
+        durable_txid - first_txid
+    )  # the number of the last entry that is known to have been durable
+    watermark: FileWatermark | None = None
+    for scanned in _walk(source, first_txid):
         if (
-            isinstance(found, _IntactSlots) and not undecided
+            isinstance(scanned, _IntactSlots) and not undecided
         ):  # these prove nothing about later slots
-            _accept_all(extent, found, visitor)
+            _accept_all(extent, scanned, visitor)
             continue
-        for slot in found.slots() if isinstance(found, _IntactSlots) else (found,):
-            proven = max(proven, slot.proven_durable)
-            mark = slot.watermark or mark
+        for slot in scanned.slots() if isinstance(scanned, _IntactSlots) else (scanned,):
+            proven_number = max(proven_number, slot.proven_durable)
+            watermark = slot.watermark or watermark
             undecided.append(slot)
-            while undecided and (undecided[0].data is not None or undecided[0].number <= proven):
+            while undecided and (
+                undecided[0].data is not None or undecided[0].number <= proven_number
+            ):
                 _accept(extent, undecided.popleft(), visitor)
-    if mark is not None and mark.next_txid == first_txid + extent.count:
+    if watermark is not None and watermark.next_txid == first_txid + extent.count:
         extent.has_watermark = True
-        extent.bodies_end = max(extent.bodies_end, mark.bodies_end)  # if the last record is damaged
+        extent.bodies_end = max(
+            extent.bodies_end, watermark.bodies_end
+        )  # if the last record is damaged
     intact = [slot.number for slot in undecided if slot.data is not None]
     extent.torn_slots = intact[-1] + 1 - extent.count if intact else 0
     return extent
 
 
-def _accept_all(extent: FileExtent, whole: _IntactSlots, visitor: EntryVisitor | None) -> None:
-    records = whole.records
-    extent.count = whole.end
-    extent.bodies_end = whole.bodies_end
+def _accept_all(
+    extent: FileExtent, intact_slots: _IntactSlots, visitor: LiveFileVisitor | None
+) -> None:
+    records = intact_slots.records
+    extent.count = intact_slots.end
+    extent.bodies_end = intact_slots.bodies_end
     timestamps = records["timestamp"]
     if not extent.first_timestamp and timestamps.any():
         extent.first_timestamp = int(timestamps[np.flatnonzero(timestamps)[0]])
     extent.last_timestamp = int(timestamps[-1])
     extent.extras_count += int(np.count_nonzero(records["extras_length"]))
     if visitor is not None:
-        visitor.visit_entries(records, whole.read_body)
+        visitor.visit_entries(records, intact_slots.read_body)
 
 
-def _accept(extent: FileExtent, slot: _RecordSlot, visitor: EntryVisitor | None) -> None:
+def _accept(extent: FileExtent, slot: _RecordSlot, visitor: LiveFileVisitor | None) -> None:
     number, row, data, _ = slot
     extent.count = number + 1
     if row is not None:
@@ -231,27 +230,27 @@ def _walk(source: ByteSource, first_txid: int) -> Iterator[_RecordSlot | _Intact
         if start > last_intact + MAX_COMMIT_ENTRIES:
             return
         stop = min(start + SCAN_BATCH_SIZE, limit)
-        whole = _whole(source, first_txid, start, stop, bodies_end)
-        if whole is not None:
-            bodies_end, last_intact = whole.bodies_end, stop - 1
-            yield whole
+        intact_slots = _read_intact_slots(source, first_txid, start, stop, bodies_end)
+        if intact_slots is not None:
+            bodies_end, last_intact = intact_slots.bodies_end, stop - 1
+            yield intact_slots
             continue
         rows = read_rows(source, first_txid, start, stop)
-        mark = None if None not in rows else find_mark(source, first_txid, start, len(rows))
+        watermark = None if None not in rows else find_mark(source, first_txid, start, len(rows))
         for number, (row, body) in enumerate(zip(rows, _bodies(source, rows), strict=True), start):
             place = source.size - RECORD_SIZE * (number + 1)
             if place < bodies_end:
-                return  # bodies begin here, whatever they look like
+                return  # bodies begin here: no more records
             if row is None or not bodies_end <= row[BODY_START] <= place - _length(row):
-                is_here = mark is not None and mark.next_txid == first_txid + number
-                yield _RecordSlot(number, watermark=mark if is_here else None)
+                has_watermark = watermark is not None and watermark.next_txid == first_txid + number
+                yield _RecordSlot(number, watermark=watermark if has_watermark else None)
                 continue
             bodies_end = row[BODY_START] + _length(row)
             last_intact = number if body is not None else last_intact
             yield _RecordSlot(number, row, body)
 
 
-def _whole(
+def _read_intact_slots(
     source: ByteSource, first_txid: int, start: int, stop: int, bodies_end: int
 ) -> _IntactSlots | None:
     """Return some slots if all have intact entries, else None. A shortcut with the same result.
@@ -276,7 +275,7 @@ def _whole(
     checksums = np.ascontiguousarray(records["body_crc"])
     first = 0
     while first < len(records):
-        last = int(np.searchsorted(ends, starts[first] + _BYTES_TOGETHER, "right"))
+        last = int(np.searchsorted(ends, starts[first] + _READ_BATCH_BYTES, "right"))
         part = slice(first, max(first + 1, last))
         offset = starts[first]
         data = source.read(int(offset), int(ends[part][-1] - offset))
@@ -297,13 +296,13 @@ def find_mark(source: ByteSource, first_txid: int, start: int, count: int) -> Fi
     """
     bottom = source.size - RECORD_SIZE * (start + count)
     block = source.read(bottom, RECORD_SIZE * count)
-    place = block.find(MARK_MAGIC)
-    while place >= 0:
-        mark = unpack_mark(block[place : place + MARK_SIZE])
-        number = start + count - 1 - place // RECORD_SIZE
-        if mark is not None and mark.next_txid == first_txid + number:
-            return mark
-        place = block.find(MARK_MAGIC, place + 1)
+    position = block.find(MARK_MAGIC)
+    while position >= 0:
+        watermark = unpack_mark(block[position : position + MARK_SIZE])
+        number = start + count - 1 - position // RECORD_SIZE
+        if watermark is not None and watermark.next_txid == first_txid + number:
+            return watermark
+        position = block.find(MARK_MAGIC, position + 1)
     return None
 
 
@@ -313,15 +312,15 @@ def _length(row: EntryRow) -> int:
 
 def _bodies(source: ByteSource, rows: Sequence[EntryRow | None]) -> Iterator[bytes | None]:
     """Yield the bodies of records, reading a bounded number of bytes at a time."""
-    group: list[EntryRow | None] = []
+    batch: list[EntryRow | None] = []
     size = 0
     for row in rows:
-        group.append(row)
+        batch.append(row)
         size += 0 if row is None else _length(row)
-        if size >= _BYTES_TOGETHER:
-            yield from _bodies_of(source, group)
-            group, size = [], 0
-    yield from _bodies_of(source, group)
+        if size >= _READ_BATCH_BYTES:
+            yield from _bodies_of(source, batch)
+            batch, size = [], 0
+    yield from _bodies_of(source, batch)
 
 
 def _bodies_of(source: ByteSource, rows: Sequence[EntryRow | None]) -> Iterator[bytes | None]:

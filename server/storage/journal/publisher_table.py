@@ -47,8 +47,8 @@ def server_made_identity(client: int, instance: str, run: int = 0) -> int:
         instance: name of the instance that records the message.
         run: the number of its run; 0 for entries of versions that did not distinguish runs.
     """
-    whole = client_hash(f"{client}\0{instance}")
-    return whole >> RUN_BITS << RUN_BITS | run if run else whole
+    identity = client_hash(f"{client}\0{instance}")
+    return identity >> RUN_BITS << RUN_BITS | run if run else identity
 
 
 def publisher_part(identity: int) -> int:

@@ -89,16 +89,16 @@ def unpack_queues(data: bytes) -> QueuePointTable:
     check_side_file(data, MAGIC, VERSION, _HEADER.size, "a queues.ack file")
     _, _, _, _, txid, _, count = _HEADER.unpack_from(data)
     points: list[QueuePoint] = []
-    place = _HEADER.size
+    position = _HEADER.size
     for _ in range(count):
-        *lengths, _, acks, begin, needed_from = _POINT.unpack_from(data, place)
-        place += _POINT.size
+        *lengths, _, acks, begin, needed_from = _POINT.unpack_from(data, position)
+        position += _POINT.size
         texts: list[str] = []
         for length in lengths:
-            texts.append(decode_text(data[place : place + length]))
-            place += length
-        rows = np.frombuffer(data, _ROW, acks, place).tolist()
-        place += acks * _ROW.itemsize
+            texts.append(decode_text(data[position : position + length]))
+            position += length
+        rows = np.frombuffer(data, _ROW, acks, position).tolist()
+        position += acks * _ROW.itemsize
         early_acks = [((client, sequence), came) for client, sequence, came in rows]
         points.append(QueuePoint(texts[0], texts[1], texts[2], begin, needed_from, early_acks))
     return QueuePointTable(txid, points)

@@ -1,8 +1,8 @@
 """The last message of each topic that was removed with its journal.
 
 A reader that resumes at a place before the beginning of the log has to know whether it has missed
-messages of its topics. The log cannot tell, so a note (`.removed.ack`) with the last removed
-message of each topic is stored before a file is removed. If the note is missing, or journals were
+messages of its topics. The log cannot tell, so a record (`.removed.ack`) with the last removed
+message of each topic is stored before a file is removed. If it is missing, or journals were
 removed by other means, the removed messages are not known.
 """
 
@@ -55,8 +55,8 @@ class RemovalRecord(NamedTuple):
     """The stored knowledge of removed entries.
 
     Attributes:
-        first_txid: txid of the first entry that the note covers.
-        last_txid: txid of the last entry that the note covers.
+        first_txid: txid of the first entry that the record covers.
+        last_txid: txid of the last entry that the record covers.
         topics: the last message of each topic.
     """
 
@@ -66,27 +66,27 @@ class RemovalRecord(NamedTuple):
 
 
 class RemovalTracker:
-    """Keeps the note, on the thread that removes files.
+    """Maintains the record of removals, on the thread that removes files.
 
     Args:
         file: the file that it is stored in.
         first_txid: txid of the first entry in the log.
 
     Attributes:
-        is_complete: the note reaches up to that entry.
+        is_complete: the record reaches up to that entry.
     """
 
     def __init__(self, file: SidecarFile, first_txid: int) -> None:
         self._file = file
-        nothing = RemovalRecord(first_txid, first_txid - 1, {})
+        empty = RemovalRecord(first_txid, first_txid - 1, {})
         try:
             data = file.read()
-            note = nothing if data is None else unpack_note(data)
+            record = empty if data is None else unpack_note(data)
         except (OSError, JournalFormatError):
-            note = nothing
-        # A kill between the note and the removal leaves a note that reaches further.
-        self.is_complete: Final = note is not nothing and note.last_txid >= first_txid - 1
-        self._record = note if note.last_txid == first_txid - 1 else nothing
+            record = empty
+        # A kill between the record and the removal leaves a record that reaches further.
+        self.is_complete: Final = record is not empty and record.last_txid >= first_txid - 1
+        self._record = record if record.last_txid == first_txid - 1 else empty
 
     def reset(self) -> None:
         """Store that nothing is known of the entries before the first one."""
@@ -94,11 +94,11 @@ class RemovalTracker:
             self._file.store(pack_note(self._record))
 
     def record_removal(self, file: JournalFile, source: ByteSource) -> None:
-        """Add the last messages of a full file that is to be removed to the note, and store it.
+        """Add the last messages of a full file that is to be removed, and store the record.
 
         Raises:
             OSError: the file cannot be read.
-            JournalError: the note cannot be stored.
+            JournalError: the record cannot be stored.
         """
         record, end = self._record, file.end_txid or file.first_txid
         first_txid, topics = record.first_txid, {**record.topics, **_last_messages(file, source)}
@@ -109,12 +109,12 @@ class RemovalTracker:
         self._record = record
 
     def find_last_removal(
-        self, wanted: Callable[[JournalTopic], bool], after: int, first_txid: int
+        self, topic_predicate: Callable[[JournalTopic], bool], after: int, first_txid: int
     ) -> LastRemoval | None:
         """Return the last removed message after an entry; None if a reader has missed nothing.
 
         Args:
-            wanted: predicate: true for topics that matter.
+            topic_predicate: predicate: true for topics that matter.
             after: the txid of the entry.
             first_txid: txid of the first entry in the log.
         """
@@ -123,39 +123,45 @@ class RemovalTracker:
         record = self._record
         if after < record.first_txid - 1 or record.last_txid < first_txid - 1:
             return LastRemoval(first_txid - 1, 0)
-        gone = (one for topic, one in record.topics.items() if one.txid > after and wanted(topic))
-        return max(gone, default=None)
+        removals = (
+            one
+            for topic, one in record.topics.items()
+            if one.txid > after and topic_predicate(topic)
+        )
+        return max(removals, default=None)
 
 
 def _last_messages(file: JournalFile, source: ByteSource) -> dict[JournalTopic, LastRemoval]:
     """Find the last message of each topic in a full file."""
     topics = file.read_definitions(source).topics
-    found: dict[JournalTopic, LastRemoval] = {}
+    last_removals: dict[JournalTopic, LastRemoval] = {}
     for _, block in scan_columns(source, file.seal.count if file.seal else 0):
         messages = block[np.isin(block["kind"], _MESSAGES)][::-1]
         numbers, places = np.unique(messages["topic"], return_index=True)
         for number, place in zip(numbers.tolist(), places.tolist(), strict=True):
             if number in topics:
                 last = messages[place]
-                found.setdefault(
+                last_removals.setdefault(
                     topics[number], LastRemoval(int(last["txid"]), int(last["timestamp"]))
                 )
-        if len(found) >= len(topics) - 1:  # one number stands for no topic
+        if len(last_removals) >= len(topics) - 1:  # one number stands for no topic
             break
-    return found
+    return last_removals
 
 
-def pack_note(note: RemovalRecord) -> bytes:
-    """Encode a note as the bytes of its file."""
-    parts = [_HEADER.pack(MAGIC, VERSION, 0, 0, note.first_txid, note.last_txid, len(note.topics))]
-    for topic, gone in note.topics.items():
+def pack_note(record: RemovalRecord) -> bytes:
+    """Encode a record as the bytes of its file."""
+    parts = [
+        _HEADER.pack(MAGIC, VERSION, 0, 0, record.first_txid, record.last_txid, len(record.topics))
+    ]
+    for topic, removal in record.topics.items():
         texts = encode_text(topic.message_type), encode_text(topic.name)
-        parts += (_TOPIC.pack(*map(len, texts), *gone), *texts)
+        parts += (_TOPIC.pack(*map(len, texts), *removal), *texts)
     return with_checksum(b"".join(parts))
 
 
 def unpack_note(data: bytes) -> RemovalRecord:
-    """Decode a stored note.
+    """Decode a stored record.
 
     Raises:
         JournalFormatError: it is damaged, or of another kind.
@@ -163,14 +169,14 @@ def unpack_note(data: bytes) -> RemovalRecord:
     check_side_file(data, MAGIC, VERSION, _HEADER.size, "a removed.ack file")
     _, _, _, _, first, last, count = _HEADER.unpack_from(data)
     topics: dict[JournalTopic, LastRemoval] = {}
-    place = _HEADER.size
+    position = _HEADER.size
     for _ in range(count):
-        of_type, of_name, txid, timestamp = _TOPIC.unpack_from(data, place)
-        place += _TOPIC.size
-        message_type = decode_text(data[place : place + of_type])
-        place += of_type
-        topics[JournalTopic(message_type, decode_text(data[place : place + of_name]))] = (
+        type_length, name_length, txid, timestamp = _TOPIC.unpack_from(data, position)
+        position += _TOPIC.size
+        message_type = decode_text(data[position : position + type_length])
+        position += type_length
+        topics[JournalTopic(message_type, decode_text(data[position : position + name_length]))] = (
             LastRemoval(txid, timestamp)
         )
-        place += of_name
+        position += name_length
     return RemovalRecord(first, last, topics)

@@ -6,7 +6,8 @@ then. So each run has a random number, which is part of every bookmark that it m
 identities of publishers without sequence numbers, and of the number that stands for the log.
 
 The first entry that a run records in a file lists the runs so far, with their first txids
-(`Kind.RUNS`). A run that has recorded nothing leaves no trace, and its bookmarks are not found.
+(`JournalEntryKind.RUNS`). A run that has recorded nothing leaves no trace, and its bookmarks are
+not found.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ def random_run() -> int:
 
 
 class RunHistory:
-    """The runs that a log knows of, and the one that writes to it now.
+    """The known runs of a log, and the one that writes to it now.
 
     Args:
         rows: the first txid and the number of each earlier run, in order.
@@ -54,8 +55,8 @@ class RunHistory:
         make_number: Callable[[], int],
     ) -> None:
         self._rows = list(rows)
-        known = {number for _, number in self._rows} | {0}
-        while (current := make_number()) in known:
+        known_numbers = {number for _, number in self._rows} | {0}
+        while (current := make_number()) in known_numbers:
             pass
         self.current: Final = current
 
@@ -90,16 +91,16 @@ class RunHistory:
     def last_txid(self, number: int) -> int | None:
         """Return the last txid of an earlier run; None if the run is unknown or the current one."""
         rows = self._rows
-        for (_, one), (following, _) in pairwise(rows):
-            if one == number:
+        for (_, run), (following, _) in pairwise(rows):
+            if run == number:
                 return following - 1
         return None
 
 
 def run_at(rows: Sequence[tuple[int, int]], txid: int) -> int:
     """Return the number of the run that has recorded an entry; 0 before the first of `rows`."""
-    place = bisect_right(rows, (txid, 1 << RUN_BITS))
-    return rows[place - 1][1] if place else 0
+    index = bisect_right(rows, (txid, 1 << RUN_BITS))
+    return rows[index - 1][1] if index else 0
 
 
 def has_recorded(rows: Sequence[tuple[int, int]], identity: int, txid: int) -> bool:
@@ -136,3 +137,54 @@ def place_number(log: str, run: int) -> int:
         run: the number of the run; 0 for entries of versions that did not distinguish runs.
     """
     return client_hash(f"{log} {run}" if run else log)
+
+
+class LogPositions:
+    """The bookmarks that name places in a log.
+
+    Args:
+        run_history: the runs that have written the log.
+        log_name: the name that distinguishes the log from others.
+    """
+
+    def __init__(self, run_history: RunHistory, log_name: str) -> None:
+        self._run_history = run_history
+        self._log_name = log_name
+        # The number of runs, and the run of each number: replaced together, for other threads.
+        self._run_by_number: tuple[int, dict[int, int]] = (-1, {})
+
+    def bookmark(self, txid: int) -> tuple[int, int]:
+        """Return a bookmark that names a place in the log, up to an entry.
+
+        Instead of a client hash it has a number for the log and for the run that has recorded the
+        entry; instead of a sequence it has the txid.
+        """
+        return place_number(self._log_name, self._run_history.number_at(txid)), txid
+
+    def run_of(self, client: int) -> int | None:
+        """Return the number of the run that a place with this first number belongs to, if any."""
+        rows = self._run_history.rows()
+        count, run_by_number = self._run_by_number
+        if count != len(rows):
+            run_by_number = {
+                place_number(self._log_name, run): run for run in (0, *(run for _, run in rows))
+            }
+            self._run_by_number = len(rows), run_by_number
+        return run_by_number.get(client)
+
+    def last_common_txid(self, client: int, sequence: int) -> int | None:
+        """Return the last entry that the log shares with a reader that names a lost entry.
+
+        An earlier run of the instance has given the name, and the log has entries of that run, but
+        not this one: it was never on stable storage, or the log has been restored from a backup.
+
+        Args:
+            client: the first number of the bookmark.
+            sequence: the second one, a txid of that run.
+
+        Returns:
+            The txid; None if the name does not belong to such a run.
+        """
+        run = self.run_of(client)
+        last_txid = self._run_history.last_txid(run_of(client) if run is None else run)
+        return last_txid if last_txid is not None and last_txid < sequence else None

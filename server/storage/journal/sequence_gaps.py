@@ -11,12 +11,12 @@ At its next logon the server sends the publisher its missing numbers, before its
 the publisher goes on after that, it knows them, and the log records that, too. A number that
 arrives later by way of another instance is missing no longer.
 
-In the log these are entries of their own (`Kind.MISSING`), under the identity that the server makes
-for the publisher. So they are recovered and replicated like others. They add and remove ranges of
-numbers.
+In the log these are entries of their own (`JournalEntryKind.MISSING`), under the identity that the
+server makes for the publisher. So they are recovered and replicated like others. They add and
+remove ranges of numbers.
 
 Missing numbers are never dropped because of a limit. Above the limit the server refuses a
-publisher's messages until it has been told its missing numbers.
+publisher's messages until its missing numbers have been reported to it.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class GapRecord(msgspec.Struct, frozen=True, array_like=True):
 
     Attributes:
         missing: ranges of numbers that are missing from now on.
-        announced: ranges of numbers that the publisher has been told.
+        announced: ranges of numbers that have been reported to the publisher.
         present_here: ranges of numbers that are not missing in the log of the instance that
             recorded it.
     """
@@ -56,16 +56,16 @@ _ENCODER: Final = msgspec.msgpack.Encoder()
 _DECODER: Final = msgspec.msgpack.Decoder(GapRecord)
 
 
-def encode_note(note: GapRecord) -> bytes:
-    """Encode a note as the body of an entry."""
-    return _ENCODER.encode(note)
+def encode_note(record: GapRecord) -> bytes:
+    """Encode a record of gaps as the body of an entry."""
+    return _ENCODER.encode(record)
 
 
 def decode_note(body: bytes) -> GapRecord:
     """Decode the body of an entry.
 
     Raises:
-        msgspec.MsgspecError: it is no note.
+        msgspec.MsgspecError: it is no record of gaps.
     """
     return _DECODER.decode(body)
 
@@ -109,11 +109,14 @@ class SequenceGaps:
 
     def is_over_limit(self, client: int) -> bool:
         """Return whether a publisher's messages are refused until it logs on again."""
-        kept = [
-            some[client] for some in (self.refused_ranges, self.missing_ranges) if client in some
+        publisher_ranges = [
+            ranges_by_client[client]
+            for ranges_by_client in (self.refused_ranges, self.missing_ranges)
+            if client in ranges_by_client
         ]
-        return len(kept) > 0 and (
-            sum(map(len, kept)) >= self._max_ranges or sum(map(_count, kept)) >= self._max_sequences
+        return len(publisher_ranges) > 0 and (
+            sum(map(len, publisher_ranges)) >= self._max_ranges
+            or sum(map(_count, publisher_ranges)) >= self._max_sequences
         )
 
     def refused_before(self, client: int, sequence: int) -> SequenceRanges:
@@ -129,12 +132,12 @@ class SequenceGaps:
 
     # After the log has recorded them.
 
-    def apply_record(self, client: int, note: GapRecord, *, is_own: bool = True) -> None:
+    def apply_record(self, client: int, record: GapRecord, *, is_own: bool = True) -> None:
         """Apply an entry about missing numbers, of this instance or another one."""
-        for first, last in note.missing:
+        for first, last in record.missing:
             self.missing_ranges.setdefault(client, Ranges()).add(first, last)
             self._remove_range(self.refused_ranges, client, first, last)
-        for first, last in (*note.announced, *(note.present_here if is_own else ())):
+        for first, last in (*record.announced, *(record.present_here if is_own else ())):
             self._remove_range(self.missing_ranges, client, first, last)
 
     def remove_recorded(self, client: int, first: int, last: int) -> None:
@@ -163,12 +166,14 @@ class SequenceGaps:
                 yield client, first, last
 
     @staticmethod
-    def _remove_range(of: dict[int, Ranges], client: int, first: int, last: int) -> None:
-        ranges = of.get(client)
+    def _remove_range(
+        ranges_by_client: dict[int, Ranges], client: int, first: int, last: int
+    ) -> None:
+        ranges = ranges_by_client.get(client)
         if ranges is not None:
             ranges.remove(first, last)
             if not ranges:
-                del of[client]
+                del ranges_by_client[client]
 
 
 def _count(ranges: Ranges) -> int:

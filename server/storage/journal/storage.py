@@ -24,7 +24,7 @@ WriteChunk: TypeAlias = tuple[int, bytes]
 _ZEROS: Final = bytes(1 << 20)
 _READ_BATCH_SIZE: Final = 1 << 20
 """Bytes that are copied in less time than it may take to reacquire the interpreter's lock."""
-_IN_ONE_GO: Final = 2
+_CHUNKS_PER_WRITE: Final = 2
 """Pieces of a commit that are written together; most commits have no more."""
 
 
@@ -41,8 +41,10 @@ class Disk:
         Returns:
             A file descriptor for reading and writing.
         """
-        room = os.statvfs(path.parent)
-        if room.f_bavail * room.f_frsize < size:  # fallocate would fail only after allocating
+        file_system = os.statvfs(path.parent)
+        if (
+            file_system.f_bavail * file_system.f_frsize < size
+        ):  # fallocate would fail only after allocating
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, FILE_MODE)
         try:
@@ -102,38 +104,38 @@ class Disk:
         Raises:
             OSError: it is not there any more, or has another size.
         """
-        held = os.fstat(descriptor)
+        descriptor_stat = os.fstat(descriptor)
         try:
-            found = os.stat(path)
+            path_stat = os.stat(path)
         except FileNotFoundError:
-            why = "the file has been removed or renamed while it was in use"
-            raise OSError(errno.ENOENT, why) from None
-        if not os.path.samestat(held, found):
-            why = "another file has taken the place of the file while it was in use"
-            raise OSError(errno.ESTALE, why)
-        if held.st_size != size:
-            why = f"the file has been cut while it was in use: it should have {size} bytes"
-            raise OSError(errno.ESTALE, why)
+            cause = "the file has been removed or renamed while it was in use"
+            raise OSError(errno.ENOENT, cause) from None
+        if not os.path.samestat(descriptor_stat, path_stat):
+            cause = "another file has taken the place of the file while it was in use"
+            raise OSError(errno.ESTALE, cause)
+        if descriptor_stat.st_size != size:
+            cause = f"the file has been cut while it was in use: it should have {size} bytes"
+            raise OSError(errno.ESTALE, cause)
 
     def commit(
-        self, descriptor: int, pieces: Iterable[WriteChunk], path: Path, size: int, mark: WriteChunk
+        self, descriptor: int, chunks: Iterable[WriteChunk], path: Path, size: int, mark: WriteChunk
     ) -> None:
         """Write to a file, sync it, check that it is in place, and write a mark.
 
         Args:
             descriptor: descriptor of the file.
-            pieces: the bytes to write.
+            chunks: the bytes to write.
             path: the path that the file must have; see `check_in_place`.
             size: the size in bytes that it must have.
             mark: the mark, written last and not synced.
         """
-        last: deque[WriteChunk] = deque()
-        for piece in pieces:
-            if len(last) == _IN_ONE_GO:
-                offset, data = last.popleft()
+        pending: deque[WriteChunk] = deque()
+        for chunk in chunks:
+            if len(pending) == _CHUNKS_PER_WRITE:
+                offset, data = pending.popleft()
                 self.write(descriptor, data, offset)
-            last.append(piece)
-        if not store(descriptor, last, os.fsencode(path), size, mark):
+            pending.append(chunk)
+        if not store(descriptor, pending, os.fsencode(path), size, mark):
             self.check_in_place(descriptor, path, size)
             self.write(descriptor, mark[1], mark[0])
 
@@ -163,16 +165,16 @@ class Disk:
             self.close(descriptor)
         self.rename(temporary, path)
 
-    def overwrite(self, path: Path, pieces: Iterable[WriteChunk]) -> None:
+    def overwrite(self, path: Path, chunks: Iterable[WriteChunk]) -> None:
         """Overwrite bytes of a file, on stable storage.
 
         Args:
             path: path of the file, which is at least as long.
-            pieces: the bytes to write.
+            chunks: the bytes to write.
         """
         descriptor = self.open(path, writable=True)
         try:
-            for offset, data in pieces:
+            for offset, data in chunks:
                 self.write(descriptor, data, offset)
             self.sync(descriptor)
         finally:
@@ -214,7 +216,7 @@ class FileSource:
         self.size = os.fstat(self._descriptor).st_size
 
     def read(self, offset: int, length: int) -> bytes:
-        """See Source."""
+        """See `ByteSource.read`."""
         length, offset = max(length, 0), max(offset, 0)
         if length <= _READ_BATCH_SIZE:
             data = read_in_memory(self._descriptor, length, offset)
@@ -231,15 +233,15 @@ class MemorySource:
 
     Args:
         data: all its bytes, which are not copied.
-        missing: number of zeros to append.
+        padding: number of zeros to append.
     """
 
-    def __init__(self, data: bytes | bytearray, missing: int = 0) -> None:
+    def __init__(self, data: bytes | bytearray, padding: int = 0) -> None:
         self._data = memoryview(data)
-        self.size = len(data) + missing
+        self.size = len(data) + padding
 
     def read(self, offset: int, length: int) -> bytes:
-        """See Source."""
+        """See `ByteSource.read`."""
         start = min(max(offset, 0), self.size)
         end = min(start + max(length, 0), self.size)
         return bytes(self._data[start:end]).ljust(end - start, b"\0")

@@ -4,12 +4,12 @@ Nothing here depends on sessions, sockets or clocks. All calls come from the eng
 caller passes the time as nanoseconds since 1970 (`records.to_nanoseconds`). Used by other parts:
 
     topic_records.SowTopicRecords(spec, message_type, store, functions, generator)
-        .draft(body, now, sequence, bookmark=, topic=, key=, delta=, ...) -> Record
+        .prepare_record(body, now, sequence, bookmark=, topic=, key=, delta=, ...) -> Record
         .apply(record) -> RecordChange         after the journal, from replication, a replay
         .publish(body, now, sequence, ...) -> RecordChange                      both at once
-        .find_keys(keys, topics), .find_body(body, topic) -> list[Record]
+        .find_by_keys(keys, topics), .find_by_body(body, topic) -> list[Record]
         .remove(record, sequence, now) -> RecordChange | None
-        .in_states(states, topic) -> list[Record]
+        .find_unchanged(states, topic) -> list[Record]
         .next_expiry() -> int | None, .expire(now, sequence) -> RecordChange | None
         .query(spec, now) -> Query, .compact() -> Iterator[None]
     record_table.RecordTable(store, message_type, options)
@@ -21,13 +21,13 @@ caller passes the time as nanoseconds since 1970 (`records.to_nanoseconds`). Use
         .close()
     records.Record, records.RecordChange(key, topic, previous, record)
     memory_store.MemoryStore()                      transient topics, views, conflated topics
-    file_store.open_store(path, committer, tell, topic=, pattern=, slab_size=, initial_slabs=)
+    file_store.open_store(path, committer, on_synchronised, topic=, pattern=, slab_size=, ...)
         -> FileStore, StoreRecovery(records, lost_bytes, damage, set_aside)
-        .commit(then)       calls back when all changes so far are stable, or with the error
+        .commit(callback)   calls back when all changes so far are stable, or with the error
         .last_sequence      where the replay of a journal continues
         .statistics, .close()
     group_commit.GroupCommit(post, synchronise)     one thread for all files of an instance
-    keys.generators.create_key_generator(library, topic, message_type, options) -> RecordKeySource
+    keys.generators.create_key_generator(library, topic, message_type, options) -> KeySource
 
 Errors for the publisher: `KeyRefusedError`, `RecordStoreError`, and the message types' `BodyError`.
 Errors of a start: `FileInUseError`, `OtherVersionError`, `KeyModuleError`, `DamagedChainFileError`,

@@ -86,16 +86,16 @@ class EnrichmentStage:
         return self._set_fields(body, computed)
 
     def _set_fields(self, body: bytes, computed: Sequence[tuple[Field, Value]]) -> bytes:
-        given: list[tuple[Path, Value]] = []
+        updates: list[tuple[Path, Value]] = []
         removed: list[FieldSelection] = []
         for field, value in computed:
             if value is not None or not field.is_optional:
-                given.append((field.destination, value))
+                updates.append((field.destination, value))
             elif field.destination in self._removals:
                 removed.append(self._removals[field.destination])
         for selection in removed:
             body = self._type.select(body, selection)
-        return self._type.update(body, given) if given else body
+        return self._type.update(body, updates) if updates else body
 
 
 def _steps(fields: Sequence[Field]) -> list[list[Field]]:
@@ -111,11 +111,11 @@ def _steps(fields: Sequence[Field]) -> list[list[Field]]:
 def _compile(
     fields: Sequence[Field], message_type: MessageType, functions: Functions
 ) -> _EnrichmentStep:
-    wanted: dict[Reference, None] = {}
+    inputs: dict[Reference, None] = {}
     for field in fields:
-        wanted.update(dict.fromkeys(references(field.source)))
-    current = [reference for reference in wanted if reference.state != "previous"]
-    previous = [reference for reference in wanted if reference.state == "previous"]
+        inputs.update(dict.fromkeys(references(field.source)))
+    current = [reference for reference in inputs if reference.state != "previous"]
+    previous = [reference for reference in inputs if reference.state == "previous"]
     layout = (*current, *previous)
     return _EnrichmentStep(
         message_type.extractor([reference.path for reference in current]),

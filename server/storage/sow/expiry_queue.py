@@ -13,17 +13,17 @@ class ExpiryQueue:
 
     def __init__(self, rows: Iterable[tuple[int, int]] = ()) -> None:
         """Initialize the queue with rows and their times."""
-        self._expiry_by_row = {row: moment for row, moment in rows if moment}
-        self._heap = [(moment, row) for row, moment in self._expiry_by_row.items()]
+        self._expiry_by_row = {row: expiry for row, expiry in rows if expiry}
+        self._heap = [(expiry, row) for row, expiry in self._expiry_by_row.items()]
         heapq.heapify(self._heap)
 
-    def set(self, row: int, moment: int) -> None:
+    def set(self, row: int, expiry: int) -> None:
         """Set the expiry time of a row; it replaces the earlier one."""
-        if moment:
-            self._expiry_by_row[row] = moment
-            heapq.heappush(self._heap, (moment, row))
+        if expiry:
+            self._expiry_by_row[row] = expiry
+            heapq.heappush(self._heap, (expiry, row))
             if len(self._heap) > 2 * len(self._expiry_by_row) + 1024:
-                self._heap = [(moment, row) for row, moment in self._expiry_by_row.items()]
+                self._heap = [(expiry, row) for row, expiry in self._expiry_by_row.items()]
                 heapq.heapify(self._heap)
         elif self._expiry_by_row:
             self._expiry_by_row.pop(row, None)
@@ -33,14 +33,16 @@ class ExpiryQueue:
         """The latest time, 0 if nothing expires."""
         return max(self._expiry_by_row.values(), default=0)
 
-    def remap_times(self, by: Callable[[int, int], int]) -> None:
+    def remap_times(self, new_time: Callable[[int, int], int]) -> None:
         """Change all times.
 
         Args:
-            by: returns the new time for a row and its old one; never 0.
+            new_time: returns the new time for a row and its old one; never 0.
         """
-        self._expiry_by_row = {row: by(row, moment) for row, moment in self._expiry_by_row.items()}
-        self._heap = [(moment, row) for row, moment in self._expiry_by_row.items()]
+        self._expiry_by_row = {
+            row: new_time(row, expiry) for row, expiry in self._expiry_by_row.items()
+        }
+        self._heap = [(expiry, row) for row, expiry in self._expiry_by_row.items()]
         heapq.heapify(self._heap)
 
     def next_expiry(self) -> int | None:
@@ -52,5 +54,5 @@ class ExpiryQueue:
 
     def find_due(self, now: int) -> int | None:
         """Return a row that has expired, None if there is none; it stays until it is `set`."""
-        moment = self.next_expiry()
-        return self._heap[0][1] if moment is not None and moment <= now else None
+        expiry = self.next_expiry()
+        return self._heap[0][1] if expiry is not None and expiry <= now else None

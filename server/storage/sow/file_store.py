@@ -57,7 +57,7 @@ class StoreRecovery(NamedTuple):
     """The findings of opening a file.
 
     Attributes:
-        records: how many records there are.
+        records: the number of records.
         lost_bytes: bytes that a crash left unfinished, after the last whole entry.
         damage: the damage of the file that was found, None if it is good.
         damaged_path: the name of that file now.
@@ -81,7 +81,8 @@ class FileStore:
     Args:
         file: the file, open for writing.
         committer: the thread that synchronises files.
-        tell: called on the engine's thread after every synchronisation, with the error, or None.
+        on_synchronised: called on the engine's thread after every synchronisation, with the error,
+            or None.
         topic: the topic of the records; their entries need not name it.
         has_pattern: whether records of several topics are in the file.
 
@@ -99,7 +100,7 @@ class FileStore:
         self,
         file: SlabFile,
         committer: GroupCommit,
-        tell: Callable[[OSError | None], None],
+        on_synchronised: Callable[[OSError | None], None],
         *,
         topic: str,
         has_pattern: bool,
@@ -125,28 +126,28 @@ class FileStore:
             self._free_rows,
             self._apply_past_entry,
         )
-        found = scan_slabs(file, partial(self._apply_slab, placing))
+        log_end = scan_slabs(file, partial(self._apply_slab, placing))
         placing.finish()
-        self.lost_bytes: Final = found.lost_bytes
+        self.lost_bytes: Final = log_end.lost_bytes
         self.blank_file_size: Final = file.blank_file_size
         self.is_new: Final = file.is_new
         self.topics: Set[str] = placing.topics
-        self._log = SlabLog(file, found, committer, tell, topic)
+        self._log = SlabLog(file, log_end, committer, on_synchronised, topic)
         self._log.sequence = self._last_sequence
         self._cleaned_at = 0
         self._is_cleaning_paused = False
 
     # ---- recovery
 
-    def _apply_slab(self, placing: Placing, link: SlabExtent) -> int:
+    def _apply_slab(self, placing: Placing, extent: SlabExtent) -> int:
         """Apply the entries of a slab of the log; return their end."""
         size = self._file.slab_size
         position, live, sequence = placing.place(
-            self._file.slabs[link.slab_index],
-            link.slab_index * size,
+            self._file.slabs[extent.slab_index],
+            extent.slab_index * size,
             form.FIRST_ENTRY,
-            size if link.end is None else link.end,
-            link.header.epoch & 0xFFFFFFFF,
+            size if extent.end is None else extent.end,
+            extent.header.epoch & 0xFFFFFFFF,
         )
         self._live_bytes += live
         self._last_sequence = max(self._last_sequence, sequence)
@@ -181,9 +182,9 @@ class FileStore:
         """See `RecordStore.key_scheme_digest`."""
         return self._file.key_scheme_digest
 
-    def set_key_scheme_digest(self, mark: int) -> None:
+    def set_key_scheme_digest(self, digest: int) -> None:
         """See `RecordStore.set_key_scheme_digest`."""
-        self._file.set_key_scheme_digest(mark)
+        self._file.set_key_scheme_digest(digest)
 
     @property
     def rekey_sequence(self) -> int:
@@ -199,9 +200,9 @@ class FileStore:
         """See `RecordStore.unlogged_until`."""
         return self._file.unlogged_until
 
-    def set_unlogged_until(self, until: int) -> None:
+    def set_unlogged_until(self, sequence: int) -> None:
         """See `RecordStore.set_unlogged_until`."""
-        self._file.set_unlogged_until(until)
+        self._file.set_unlogged_until(sequence)
 
     @property
     def chain_file_position(self) -> ChainFilePosition:
@@ -246,24 +247,24 @@ class FileStore:
 
     def read_bodies(self, rows: Sequence[int]) -> list[bytes]:
         """See `RecordStore.read_bodies`."""
-        found = self._slabs.read_bodies(self._locations, rows)
-        if found is None or self._file.guard.lost:  # perhaps the bytes just read
+        bodies = self._slabs.read_bodies(self._locations, rows)
+        if bodies is None or self._file.guard.lost:  # perhaps the bytes just read
             return [self.read_record(row).body for row in rows]
-        return found
+        return bodies
 
     def read_joined_bodies(self, rows: Sequence[int]) -> JoinedBodies:
         """See `RecordStore.read_joined_bodies`."""
-        found = self._slabs.join_bodies(self._locations, rows)
-        if found is None or self._file.guard.lost:
+        bodies = self._slabs.join_bodies(self._locations, rows)
+        if bodies is None or self._file.guard.lost:
             return join([b"" if row < 0 else self.read_record(row).body for row in rows])
-        return JoinedBodies(*found)
+        return JoinedBodies(*bodies)
 
     def read_records(self, rows: Sequence[int]) -> list[Record]:
         """See `RecordStore.read_records`."""
-        found = self._slabs.read_records(self._locations, rows, self._topic)
-        if found is None or self._file.guard.lost:
+        records = self._slabs.read_records(self._locations, rows, self._topic)
+        if records is None or self._file.guard.lost:
             return [self.read_record(row) for row in rows]
-        return found
+        return records
 
     def identities(self) -> Iterator[tuple[str, int]]:
         """See `RecordStore.identities`."""
@@ -315,43 +316,43 @@ class FileStore:
     def put(self, identity: str, record: Record) -> int:
         """See `RecordStore.put`."""
         try:
-            location, room = self._log.append(SlabEntryKind.RECORD, record)
+            location, size = self._log.append(SlabEntryKind.RECORD, record)
         except RecordStoreError:
             self._clean_for_space()
             raise
-        row = self._set_location(identity, location, room)
+        row = self._set_location(identity, location, size)
         self._clean()
         return row
 
-    def put_run(self, run: SowRecordBatch, start: int) -> PutResult:
+    def put_run(self, batch: SowRecordBatch, start: int) -> PutResult:
         """See `RecordStore.put_run`. A record that begins a slab is appended by itself."""
-        count, end = len(run.bodies), start
+        count, end = len(batch.bodies), start
         rows: list[int] = []
         added: list[int] = []
         try:
             while end < count:
-                location, rooms = self._log.append_run(run, end)
-                placed, new, gained = place_run(
+                location, sizes = self._log.append_run(batch, end)
+                placed_rows, new_rows, added_bytes = place_run(
                     self._row_by_identity,
                     self._locations,
                     self._entry_sizes,
                     self._free_rows,
-                    run.keys,
+                    batch.keys,
                     end,
                     location,
-                    rooms,
+                    sizes,
                 )
-                self._live_bytes += gained
-                rows += placed
-                added += new
-                end += len(placed)
+                self._live_bytes += added_bytes
+                rows += placed_rows
+                added += new_rows
+                end += len(placed_rows)
                 if end < count:
-                    record = run.record_at(end)
-                    known = record.key in self._row_by_identity
-                    location, room = self._log.append(SlabEntryKind.RECORD, record)
-                    row = self._set_location(record.key, location, room)
+                    record = batch.record_at(end)
+                    is_known = record.key in self._row_by_identity
+                    location, size = self._log.append(SlabEntryKind.RECORD, record)
+                    row = self._set_location(record.key, location, size)
                     rows.append(row)
-                    if not known:
+                    if not is_known:
                         added.append(row)
                     end += 1
         except RecordStoreError as problem:
@@ -363,10 +364,10 @@ class FileStore:
     def delete(self, identity: str, sequence: int) -> int:
         """See `RecordStore.delete`."""
         row = self._row_by_identity[identity]
-        gone = self._read_record(self._locations[row])
+        record = self._read_record(self._locations[row])
         self._log.append(
             SlabEntryKind.DELETED,
-            gone._replace(body=b"", sequence=sequence, correlation_id="", bookmark=""),
+            record._replace(body=b"", sequence=sequence, correlation_id="", bookmark=""),
         )
         del self._row_by_identity[identity]
         self._release_row(row)
@@ -377,9 +378,9 @@ class FileStore:
         """See `RecordStore.put_past`."""
         number = self._next_number
         kind = SlabEntryKind.PAST_DELETED if past.is_deleted else SlabEntryKind.PAST
-        location, room = self._log.append(kind, past.record, number)
+        location, size = self._log.append(kind, past.record, number)
         self._next_number += 1
-        row = self._set_past_location(number, location, room)
+        row = self._set_past_location(number, location, size)
         self._clean()
         return row
 
@@ -391,37 +392,37 @@ class FileStore:
         self._release_past_row(row)
         self._clean()
 
-    def _set_location(self, identity: str, location: int, room: int) -> int:
+    def _set_location(self, identity: str, location: int, size: int) -> int:
         row = self._row_by_identity.get(identity)
         if row is None:
-            row = self._row_by_identity[identity] = self._allocate_row(location, room)
+            row = self._row_by_identity[identity] = self._allocate_row(location, size)
         else:
             self._live_bytes -= self._entry_sizes[row]
             self._locations[row] = location
-            self._entry_sizes[row] = room
-        self._live_bytes += room
+            self._entry_sizes[row] = size
+        self._live_bytes += size
         return row
 
-    def _set_past_location(self, number: int, location: int, room: int) -> int:
+    def _set_past_location(self, number: int, location: int, size: int) -> int:
         row = self._past_row_by_number.get(number)
         if row is None:
-            row = self._past_row_by_number[number] = self._allocate_row(location, room)
+            row = self._past_row_by_number[number] = self._allocate_row(location, size)
             self._past_number_by_row[row] = number
         else:
             self._live_bytes -= self._entry_sizes[row]
             self._locations[row] = location
-            self._entry_sizes[row] = room
-        self._live_bytes += room
+            self._entry_sizes[row] = size
+        self._live_bytes += size
         return row
 
-    def _allocate_row(self, location: int, room: int) -> int:
+    def _allocate_row(self, location: int, size: int) -> int:
         if self._free_rows:
             row = self._free_rows.pop()
             self._locations[row] = location
-            self._entry_sizes[row] = room
+            self._entry_sizes[row] = size
             return row
         self._locations.append(location)
-        self._entry_sizes.append(room)
+        self._entry_sizes.append(size)
         return len(self._locations) - 1
 
     def _release_row(self, row: int) -> None:
@@ -435,9 +436,9 @@ class FileStore:
 
     # ---- stable storage
 
-    def commit(self, then: StoreCallback | None = None) -> None:
+    def commit(self, callback: StoreCallback | None = None) -> None:
         """See `RecordStore.commit`."""
-        self._log.commit(then)
+        self._log.commit(callback)
 
     def close(self) -> None:
         """See `RecordStore.close`."""
@@ -461,8 +462,8 @@ class FileStore:
         log = self._log
         if log.pending_free_slabs or log.log_bytes - self._live_bytes < log.slab_size:
             return
-        before = log.tail_epoch
-        while log.tail_epoch == before and self._clean_bytes(log.slab_size):
+        tail_epoch = log.tail_epoch
+        while log.tail_epoch == tail_epoch and self._clean_bytes(log.slab_size):
             pass
         for _ in range(2):  # after two, no recovery reads it
             log.commit()
@@ -477,16 +478,16 @@ class FileStore:
                 amount -= cleaned
                 continue
             try:
-                found = log.next_to_clean()
-                if found is None:
+                next_entry = log.next_to_clean()
+                if next_entry is None:
                     return False
-                location, data = found
-                room = padded(len(data))
+                location, data = next_entry
+                size = padded(len(data))
                 self._move_entry(location, data)
             except RecordStoreError:
                 return False  # no space to move to; cleaned parts stay cleaned
-            log.advance_clean_position(room)
-            amount -= room
+            log.advance_clean_position(size)
+            amount -= size
         return True
 
     def _move_entry(self, location: int, data: bytes) -> None:
@@ -514,8 +515,8 @@ class FileStore:
         log = self._log
         for _ in range(2):
             log.begin_slab()
-            last = log.head_epoch
-            while log.tail_epoch < last and self._clean_bytes(_COMPACTION_SLICE):
+            head_epoch = log.head_epoch
+            while log.tail_epoch < head_epoch and self._clean_bytes(_COMPACTION_SLICE):
                 yield
             for _ in range(2):
                 yield from self._commit_all()
@@ -538,7 +539,7 @@ class FileStore:
 def open_store(
     path: Path,
     committer: GroupCommit,
-    tell: Callable[[OSError | None], None],
+    on_synchronised: Callable[[OSError | None], None],
     *,
     topic: str,
     pattern: bool = False,
@@ -550,7 +551,8 @@ def open_store(
     Args:
         path: the file; missing directories are created.
         committer: the thread that synchronises files.
-        tell: called on the engine's thread after every synchronisation, with the error, or None.
+        on_synchronised: called on the engine's thread after every synchronisation, with the error,
+            or None.
         topic: the name of the topic.
         pattern: whether it holds many logical topics.
         slab_size: bytes of a slab, for a new file.
@@ -565,7 +567,7 @@ def open_store(
     def open_once() -> FileStore:
         file = SlabFile(path, slab_size, initial_slabs)
         try:
-            return FileStore(file, committer, tell, topic=topic, has_pattern=pattern)
+            return FileStore(file, committer, on_synchronised, topic=topic, has_pattern=pattern)
         except BaseException:
             file.close()
             raise
@@ -574,9 +576,9 @@ def open_store(
     try:
         store = open_once()
     except DamagedFileError as error:
-        set_aside = _set_aside(path)
+        damaged_path = _set_aside(path)
         store = open_once()
-        return store, StoreRecovery(0, 0, str(error), set_aside, is_new=True)
+        return store, StoreRecovery(0, 0, str(error), damaged_path, is_new=True)
     topics, store.topics = store.topics, frozenset()  # frees a set that may be large
     return store, StoreRecovery(
         len(store),
@@ -589,6 +591,6 @@ def open_store(
 
 def _set_aside(path: Path) -> Path:
     """Rename a damaged file to an unused name."""
-    aside = free_name(path)
-    path.rename(aside)
-    return aside
+    unused_path = free_name(path)
+    path.rename(unused_path)
+    return unused_path

@@ -43,7 +43,7 @@ class CommitJob(NamedTuple):
     on_failed: Callable[[OSError], None]
 
 
-def _all_at_once(work: EngineTask) -> None:
+def _run_to_completion(work: EngineTask) -> None:
     while work.step():
         pass
 
@@ -94,7 +94,7 @@ class GroupCommit:
         self,
         post: CallScheduler,
         synchronise: Callable[[int], None] = os.fdatasync,
-        start: Callable[[EngineTask], None] = _all_at_once,
+        start: Callable[[EngineTask], None] = _run_to_completion,
     ) -> None:
         self._post: Final = post
         self._callback_queue: Final = _CallbackQueue(start)
@@ -110,9 +110,9 @@ class GroupCommit:
 
     def wait_for_jobs(self) -> None:
         """Wait until all jobs submitted so far are finished."""
-        reached = threading.Event()
-        self._jobs.put(reached)
-        reached.wait()
+        finished = threading.Event()
+        self._jobs.put(finished)
+        finished.wait()
 
     def close(self) -> None:
         """Finish the submitted jobs, then end the thread."""
@@ -120,17 +120,17 @@ class GroupCommit:
         self._thread.join()
 
     def _run(self) -> None:
-        open_for_jobs = True
-        while open_for_jobs:
-            gathered = [self._jobs.get()]
+        is_open = True
+        while is_open:
+            queued = [self._jobs.get()]
             while not self._jobs.empty():
-                gathered.append(self._jobs.get())
-            for jobs in _by_file([item for item in gathered if isinstance(item, CommitJob)]):
+                queued.append(self._jobs.get())
+            for jobs in _by_file([entry for entry in queued if isinstance(entry, CommitJob)]):
                 self._commit_file(jobs)
-            for item in gathered:
-                if isinstance(item, threading.Event):
-                    item.set()
-            open_for_jobs = None not in gathered
+            for entry in queued:
+                if isinstance(entry, threading.Event):
+                    entry.set()
+            is_open = None not in queued
 
     def _commit_file(self, jobs: list[CommitJob]) -> None:
         try:

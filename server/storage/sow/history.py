@@ -75,10 +75,10 @@ class _StateSpans:
     def set_span(self, row: int, span: _StateSpan) -> None:
         """Set the span of a row's state."""
         if row >= len(self.begins):
-            more = max(1024, len(self.begins), row + 1 - len(self.begins))
+            count = max(1024, len(self.begins), row + 1 - len(self.begins))
             for name, value in zip(self.__slots__, _NOWHERE, strict=True):
-                rest = np.full(more, value, np.int64)
-                setattr(self, name, np.concatenate([getattr(self, name), rest]))
+                empty_part = np.full(count, value, np.int64)
+                setattr(self, name, np.concatenate([getattr(self, name), empty_part]))
         self.begins[row], self.ends[row], self.firsts[row], self.untils[row] = span
 
     def end_span(self, row: int, end: int, until: int) -> None:
@@ -88,11 +88,11 @@ class _StateSpans:
     def current_at(self, point: HistoryPoint, rows: int) -> NDArray[np.bool_]:
         """Return which of the first rows have states that were current at a point."""
         if point.sequence is None:
-            begins, ends, here = self.begins, self.ends, point.timestamp
+            begins, ends, moment = self.begins, self.ends, point.timestamp
         else:
-            begins, ends, here = self.firsts, self.untils, point.sequence
-        found: NDArray[np.bool_] = (begins[:rows] <= here) & (here < ends[:rows])
-        return found
+            begins, ends, moment = self.firsts, self.untils, point.sequence
+        mask: NDArray[np.bool_] = (begins[:rows] <= moment) & (moment < ends[:rows])
+        return mask
 
 
 class RecordHistory:
@@ -115,8 +115,8 @@ class RecordHistory:
         self._load()
 
     def _load(self) -> None:
-        found = sorted(self._store.past_versions(), key=_in_order)
-        for row, past in found:
+        past_versions = sorted(self._store.past_versions(), key=_in_order)
+        for row, past in past_versions:
             self._end_last_span(past.identity, past.record)
             self._add_past_row(row, past)
         for identity, row in self._store.identities():
@@ -161,15 +161,19 @@ class RecordHistory:
             and states[-1] not in self._deletions
             and begin - int(self._spans.begins[states[-1]]) < self._granularity
         )
-        made = [] if is_covered else [PastVersion(identity, state, is_deleted=False)]
-        return [*made, PastVersion(identity, successor, is_deleted=True)] if deleted else made
+        past_versions = [] if is_covered else [PastVersion(identity, state, is_deleted=False)]
+        return (
+            [*past_versions, PastVersion(identity, successor, is_deleted=True)]
+            if deleted
+            else past_versions
+        )
 
     def record_change(
         self,
         identity: str,
         row: int,
         successor: Record,
-        made: Sequence[tuple[int, PastVersion]],
+        past_versions: Sequence[tuple[int, PastVersion]],
         *,
         deleted: bool,
     ) -> None:
@@ -179,18 +183,18 @@ class RecordHistory:
             identity: the identity of the record.
             row: the record's row.
             successor: see `plan_past_versions`.
-            made: the past states that the change created, with their rows.
+            past_versions: the past states that the change created, with their rows.
             deleted: whether the record was deleted.
         """
         # Not the state's timestamp: the span was shifted when the wall clock was set.
-        begin = int(self._spans.begins[row]) if made else 0
+        begin = int(self._spans.begins[row]) if past_versions else 0
         self._spans.set_span(row, _NOWHERE if deleted else _current(successor))
-        for past_row, past in made:
+        for past_row, past in past_versions:
             if not past.is_deleted:
                 self._add_past_row(past_row, past)
                 self._spans.begins[past_row] = begin
         self._end_last_span(identity, successor)
-        for past_row, past in made:
+        for past_row, past in past_versions:
             if past.is_deleted:
                 self._add_past_row(past_row, past)
 
@@ -207,15 +211,15 @@ class RecordHistory:
         if states and states[-1] not in self._deletions:
             self._spans.end_span(states[-1], successor.timestamp, successor.sequence)
 
-    def trim(self, now: int, most: int) -> Iterator[int]:
+    def trim(self, now: int, limit: int) -> Iterator[int]:
         """Drop states that are older than the window; yield their rows before that.
 
         Args:
             now: the time in nanoseconds since 1970.
-            most: how many are dropped per call.
+            limit: the maximum number of states that a call drops.
         """
         horizon = now - self._window
-        for _ in range(most):
+        for _ in range(limit):
             if (
                 not self._past_rows_in_order
                 or self._spans.ends[self._past_rows_in_order[0][1]] >= horizon
@@ -257,11 +261,11 @@ class RecordHistory:
         if not self._granularity:
             return None
         row_capacity = self._store.row_capacity
-        standing = self._spans.current_at(point, row_capacity) & (
+        mask = self._spans.current_at(point, row_capacity) & (
             self._spans.ends[:row_capacity] != FOREVER
         )
-        found = np.flatnonzero(standing)
-        return int(found[np.argmin(self._spans.begins[found])]) if len(found) else None
+        rows = np.flatnonzero(mask)
+        return int(rows[np.argmin(self._spans.begins[rows])]) if len(rows) else None
 
     def past_rows(self, identity: str) -> list[int]:
         """Return the rows of a record's past states."""
@@ -299,17 +303,17 @@ def find_unfinished(
     """
     rows: dict[int, str] = {}
     deletions: dict[str, int] = {}
-    for row, one in past:
-        current = store.find_row(one.identity)
-        if current is None or one.record.sequence <= store.rekey_sequence:
+    for row, version in past:
+        current = store.find_row(version.identity)
+        if current is None or version.record.sequence <= store.rekey_sequence:
             continue
         record = store.read_record(current)
-        if one.record.sequence < record.sequence:
+        if version.record.sequence < record.sequence:
             continue
-        if one.is_deleted and one.record.sequence > record.sequence:
-            deletions[one.identity] = one.record.sequence
+        if version.is_deleted and version.record.sequence > record.sequence:
+            deletions[version.identity] = version.record.sequence
         else:
-            rows[row] = one.identity
+            rows[row] = version.identity
     return IncompleteChanges(
         [row for row, identity in rows.items() if identity not in deletions], deletions
     )

@@ -1,7 +1,7 @@
 """Applies entries of the log to the records of a topic.
 
 An entry holds the outcome of a publish: its record is the body under the key that is recorded with
-it. So most entries become records in runs (`record_batch.py`), whatever processing the topic
+it. So most entries become records in batches (`record_batch.py`), whatever processing the topic
 applies to messages before it records them. The others do something else, or have a record that
 depends on the earlier one, or a text as the key; these are applied one by one, each in its place.
 """
@@ -28,30 +28,30 @@ if TYPE_CHECKING:
     from server.storage.journal import FieldColumn, JournalEntry, RawEntryRange
     from server.storage.sow.topic_records import SowTopicRecords
 
-_MIN_RUN: Final = 4
-"""Minimum number of entries that are worth applying as a run."""
+_MIN_BATCH_SIZE: Final = 4
+"""Minimum number of entries that are worth applying as a batch."""
 
 _PUBLISHES: Final = sorted(MESSAGES)
 
 
-def apply_entry_range(sow: SowTopicRecords, passage: RawEntryRange) -> None:
-    """Apply entries of the log to the records of a topic, all of which are for it.
+def apply_entry_range(sow: SowTopicRecords, entry_range: RawEntryRange) -> None:
+    """Apply entries of the log, all of which are for a topic, to its records.
 
     Raises:
         RecordStoreError: a record cannot be stored; those of the entries before it have been.
     """
-    plain = _plain(passage) if sow.accepts_runs else np.zeros(len(passage), np.bool_)
-    for start, end in stretches(plain):
-        if plain[start] and end - start >= _MIN_RUN:
-            _, problem = sow.table.put_run(_run_of(sow, passage.part(start, end)), 0)
+    plain = _plain(entry_range) if sow.accepts_runs else np.zeros(len(entry_range), np.bool_)
+    for start, end in equal_value_ranges(plain):
+        if plain[start] and end - start >= _MIN_BATCH_SIZE:
+            _, problem = sow.table.put_run(_run_of(sow, entry_range.part(start, end)), 0)
             if problem is not None:
                 raise problem
         else:
             for position in range(start, end):
-                apply_entry(sow, passage.entry_at(position))
+                apply_entry(sow, entry_range.entry_at(position))
 
 
-def stretches(values: npt.NDArray[np.generic]) -> Iterator[tuple[int, int]]:
+def equal_value_ranges(values: npt.NDArray[np.generic]) -> Iterator[tuple[int, int]]:
     """Yield the ranges of consecutive equal values, as start and end."""
     if not len(values):
         return
@@ -59,21 +59,21 @@ def stretches(values: npt.NDArray[np.generic]) -> Iterator[tuple[int, int]]:
     yield from zip([0, *edges], [*edges, len(values)], strict=True)
 
 
-def _plain(passage: RawEntryRange) -> npt.NDArray[np.bool_]:
+def _plain(entry_range: RawEntryRange) -> npt.NDArray[np.bool_]:
     """Return which entries hold a complete record, with a number as its key."""
-    columns = passage.to_array()
+    columns = entry_range.to_array()
     plain: npt.NDArray[np.bool_] = np.isin(columns["kind"], _PUBLISHES)
     plain &= (columns["sow_key"] != 0) & ((columns["flags"] & LATE_ENTRY_FLAG) == 0)
-    plain[passage.find_given_keys()] = False
+    plain[entry_range.find_given_keys()] = False
     return plain
 
 
-def _run_of(sow: SowTopicRecords, passage: RawEntryRange) -> SowRecordBatch:
+def _run_of(sow: SowTopicRecords, entry_range: RawEntryRange) -> SowRecordBatch:
     """Return the records of plain entries."""
-    columns = passage.to_array()
+    columns = entry_range.to_array()
     moments = columns["timestamp"] * NANOSECONDS_IN_MICROSECOND
     lifetimes = columns["expiration"].astype(np.int64) * NANOSECONDS
-    bodies, correlation_ids = _with_marks(passage)
+    bodies, correlation_ids = _with_marks(entry_range)
     return SowRecordBatch(
         sow.name,
         columns["sow_key"].tolist(),
@@ -87,9 +87,9 @@ def _run_of(sow: SowTopicRecords, passage: RawEntryRange) -> SowRecordBatch:
     )
 
 
-def _with_marks(passage: RawEntryRange) -> tuple[Sequence[bytes], Sequence[str]]:
+def _with_marks(entry_range: RawEntryRange) -> tuple[Sequence[bytes], Sequence[str]]:
     """Return the bodies of entries, and their correlation ids, empty if there are none."""
-    data, lengths = passage.split_bodies(), passage.to_array()["extras_length"]
+    data, lengths = entry_range.split_bodies(), entry_range.to_array()["extras_length"]
     if not lengths.any():
         return data, ()
     parts = [
@@ -101,10 +101,10 @@ def _with_marks(passage: RawEntryRange) -> tuple[Sequence[bytes], Sequence[str]]
 def _field(column: npt.NDArray[np.generic]) -> FieldColumn:
     """Return a column as a single value if all entries have the same value."""
     if (column == column[0]).all():
-        same: int = column[0].item()
-        return same
-    each: Sequence[int] = column.tolist()
-    return each
+        value: int = column[0].item()
+        return value
+    values: Sequence[int] = column.tolist()
+    return values
 
 
 class LogRekeyer:
@@ -121,43 +121,43 @@ class LogRekeyer:
         self._sow: Final = sow
         self._current_by_recorded: Final[dict[str, str]] = {}
 
-    def apply(self, passage: RawEntryRange) -> None:
-        """Apply entries of the log to the records of the topic, all of which are for it.
+    def apply(self, entry_range: RawEntryRange) -> None:
+        """Apply entries of the log, all of which are for the topic, to its records.
 
         Raises:
             RecordStoreError: a record cannot be stored; those of the entries before it have been.
         """
-        keys = self._recorded_and_current_keys(passage)
+        keys = self._recorded_and_current_keys(entry_range)
         if not self._current_by_recorded and all(
-            recorded == now for recorded, now in keys.values()
+            recorded == current for recorded, current in keys.values()
         ):
-            apply_entry_range(self._sow, passage)
+            apply_entry_range(self._sow, entry_range)
             return
-        for position in range(len(passage)):
-            entry = passage.entry_at(position)
+        for position in range(len(entry_range)):
+            entry = entry_range.entry_at(position)
             if position in keys:
-                recorded, now = keys[position]
+                recorded, current = keys[position]
                 self._current_by_recorded.pop(_within(entry, recorded), None)
-                if recorded != now:
-                    self._current_by_recorded[_within(entry, recorded)] = now
-                _put(self._sow, entry, record_of(self._sow, entry)._replace(key=now))
+                if recorded != current:
+                    self._current_by_recorded[_within(entry, recorded)] = current
+                _put(self._sow, entry, record_of(self._sow, entry)._replace(key=current))
             elif entry.kind == JournalEntryKind.SOW_DELETE:
                 _delete(self._sow, entry, [self._current_key(entry, key) for key in _named(entry)])
             else:
                 apply_entry(self._sow, entry)
 
-    def _recorded_and_current_keys(self, passage: RawEntryRange) -> dict[int, tuple[str, str]]:
+    def _recorded_and_current_keys(self, entry_range: RawEntryRange) -> dict[int, tuple[str, str]]:
         """Return, for each entry with a record, its recorded key and its present key."""
-        columns, names = passage.to_array(), passage.definitions.topics
-        bodies, _ = _with_marks(passage)
+        columns, names = entry_range.to_array(), entry_range.definitions.topics
+        bodies, _ = _with_marks(entry_range)
         is_keyed = np.isin(columns["kind"], _PUBLISHES) & (columns["sow_key"] != 0)
         keys: dict[int, tuple[str, str]] = {}
         for number in set(columns["topic"][is_keyed].tolist()):
-            places = np.flatnonzero(is_keyed & (columns["topic"] == number)).tolist()
-            recorded = [str(columns["sow_key"][place]) for place in places]
-            of_topic = [bodies[place] for place in places]
-            now = current_record_keys(self._sow, names[number].name, of_topic, recorded)
-            keys |= zip(places, zip(recorded, now, strict=True), strict=True)
+            positions = np.flatnonzero(is_keyed & (columns["topic"] == number)).tolist()
+            recorded = [str(columns["sow_key"][place]) for place in positions]
+            topic_bodies = [bodies[place] for place in positions]
+            current = current_record_keys(self._sow, names[number].name, topic_bodies, recorded)
+            keys |= zip(positions, zip(recorded, current, strict=True), strict=True)
         return keys
 
     def _current_key(self, entry: JournalEntry, key: str) -> str:

@@ -9,7 +9,7 @@ Source: AMPS User Guide, Special-Purpose Functions.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from server.expressions import semantics
 from server.expressions.functions.lookups import ValueLookup
@@ -17,13 +17,8 @@ from server.message_types.base import Extractor, Value
 from server.storage.sow.indexes.hash_index import HashIndex
 from server.storage.sow.record_table import RecordTable
 
-
-class _RecordTopic(Protocol):
-    """A topic with records."""
-
-    @property
-    def table(self) -> RecordTable:
-        """The records."""
+if TYPE_CHECKING:
+    from server.topics.record_source import RecordSource
 
 
 class _LookupIndex(NamedTuple):
@@ -33,7 +28,8 @@ class _LookupIndex(NamedTuple):
         table: the topic's records.
         topic: the logical topic of the records to search, None for all.
         hash_index: the index over the lookup fields.
-        keys, result: read the lookup fields, and the field to return.
+        read_keys: reads the lookup fields.
+        read_result: reads the field to return.
     """
 
     table: RecordTable
@@ -52,18 +48,18 @@ class ValueLookups:
     def open(
         self,
         declared: Iterable[ValueLookup],
-        find: Callable[[str, str], _RecordTopic | None],
+        find_topic: Callable[[str, str], RecordSource | None],
     ) -> None:
         """Open the lookups with existing topics.
 
         Args:
             declared: the lookups.
-            find: finds the topic of a message type and name.
+            find_topic: finds the topic of a message type and name.
         """
         for lookup in declared:
-            keeper = find(lookup.message_type, lookup.topic)
-            if keeper is not None:
-                table = keeper.table
+            topic = find_topic(lookup.message_type, lookup.topic)
+            if topic is not None:
+                table = topic.table
                 self._open_lookups[lookup] = _LookupIndex(
                     table,
                     lookup.topic if table.options.has_pattern else None,
@@ -74,12 +70,12 @@ class ValueLookups:
 
     def find(self, lookup: ValueLookup, keys: tuple[str, ...]) -> Value:
         """Return the field of the record with these texts as lookup fields; NULL if none has."""
-        there = self._open_lookups.get(lookup)
-        if there is None:
+        index = self._open_lookups.get(lookup)
+        if index is None:
             return None
-        for row in sorted(there.hash_index.find_candidates(tuple((key,) for key in keys))):
-            record = there.table.store.read_record(row)
-            texts = tuple(map(semantics.text, there.read_keys(record.body)))
-            if texts == keys and there.topic in (None, record.topic):
-                return there.read_result(record.body)[0]
+        for row in sorted(index.hash_index.find_candidates(tuple((key,) for key in keys))):
+            record = index.table.store.read_record(row)
+            texts = tuple(map(semantics.text, index.read_keys(record.body)))
+            if texts == keys and index.topic in (None, record.topic):
+                return index.read_result(record.body)[0]
         return None

@@ -60,7 +60,7 @@ class MemoryStore:
         """See `RecordStore.key_scheme_digest`; nothing outlives the store."""
         return 0
 
-    def set_key_scheme_digest(self, mark: int) -> None:
+    def set_key_scheme_digest(self, digest: int) -> None:
         """See `RecordStore.set_key_scheme_digest`."""
 
     @property
@@ -76,7 +76,7 @@ class MemoryStore:
         """See `RecordStore.unlogged_until`; nothing outlives the store."""
         return 0
 
-    def set_unlogged_until(self, until: int) -> None:
+    def set_unlogged_until(self, sequence: int) -> None:
         """See `RecordStore.set_unlogged_until`."""
 
     @property
@@ -152,12 +152,12 @@ class MemoryStore:
         self._last_sequence = max(self._last_sequence, record.sequence)
         return row
 
-    def put_run(self, run: SowRecordBatch, start: int) -> PutResult:
+    def put_run(self, batch: SowRecordBatch, start: int) -> PutResult:
         """See `RecordStore.put_run`."""
         rows: list[int] = []
         added: list[int] = []
         for key, body, fields in zip(
-            run.keys[start:], run.bodies[start:], run.record_tuples(start), strict=True
+            batch.keys[start:], batch.bodies[start:], batch.record_tuples(start), strict=True
         ):
             identity = str(key)
             row = self._row_by_identity.get(identity)
@@ -168,7 +168,7 @@ class MemoryStore:
                 self._replace_row(row, fields, len(body))
             rows.append(row)
         if rows:
-            self._last_sequence = max(self._last_sequence, run.sequences[-1])
+            self._last_sequence = max(self._last_sequence, batch.sequences[-1])
         return PutResult(start + len(rows), rows, added)
 
     def delete(self, identity: str, sequence: int) -> int:
@@ -206,10 +206,10 @@ class MemoryStore:
         record = self.read_record(row)
         return record.sequence > sequence and bool(record.bookmark)
 
-    def commit(self, then: StoreCallback | None = None) -> None:
+    def commit(self, callback: StoreCallback | None = None) -> None:
         """See `RecordStore.commit`."""
-        if then is not None:
-            then(None)
+        if callback is not None:
+            callback(None)
 
     def compact(self) -> Iterator[None]:
         """See `RecordStore.compact`."""

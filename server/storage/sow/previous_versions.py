@@ -62,6 +62,6 @@ def find_previous_versions(
 
 def _is_later(data: bytes, sequence: int) -> bool:
     """Return whether an entry of the log changed a record after a sequence."""
-    _, _, _, kind, _, _, _, bookmarks, its_sequence, *_ = ENTRY.unpack_from(data)
+    _, _, _, kind, _, _, _, bookmarks, entry_sequence, *_ = ENTRY.unpack_from(data)
     is_of_log = kind == SlabEntryKind.DELETED or (kind == SlabEntryKind.RECORD and bookmarks > 0)
-    return bool(is_of_log and its_sequence > sequence)
+    return bool(is_of_log and entry_sequence > sequence)

@@ -1,4 +1,4 @@
-"""Runs: messages that become records together; shared values are stored once, others in columns.
+"""Batches: messages that become records together; shared values are stored once, others in columns.
 
 Such messages are plain: a record is the message's own body under a key that is a number, whatever
 the earlier record was.
@@ -14,14 +14,14 @@ from server.storage.journal.write.blocks import FieldColumn, each, map_column, o
 from server.storage.sow.records import Record
 
 
-def expiry_times(lifetimes: FieldColumn, moment: int) -> FieldColumn:
+def expiry_times(lifetimes: FieldColumn, now: int) -> FieldColumn:
     """Return when records expire that are put at a given time; 0 for never.
 
     Args:
         lifetimes: their lifetimes in nanoseconds; 0 for ever.
-        moment: the time of the put, in nanoseconds since 1970.
+        now: the time of the put, in nanoseconds since 1970.
     """
-    return map_column(lifetimes, lambda lifetime: moment + lifetime if lifetime else 0)
+    return map_column(lifetimes, lambda lifetime: now + lifetime if lifetime else 0)
 
 
 class SowRecordBatch(NamedTuple):
@@ -49,11 +49,11 @@ class SowRecordBatch(NamedTuple):
     numbers: Sequence[int] = ()
     correlation_ids: Sequence[str] = ()
 
-    def bookmark_at(self, place: int) -> str:
+    def bookmark_at(self, position: int) -> str:
         """Return the bookmark of one of them."""
         if not self.numbers:
             return ""
-        return f"{of_one(self.publisher, place)}|{self.numbers[place]}|"
+        return f"{of_one(self.publisher, position)}|{self.numbers[position]}|"
 
     def part(self, start: int, end: int) -> SowRecordBatch:
         """Return those from `start` to `end`."""
@@ -71,13 +71,13 @@ class SowRecordBatch(NamedTuple):
         )
 
     def split_by_publisher(self) -> Iterator[SowRecordBatch]:
-        """Yield them in parts, each from one publisher."""
+        """Yield them in parts, each from a single publisher."""
         if isinstance(self.publisher, int):
             yield self
             return
         start = 0
-        for publisher, alike in groupby(self.publisher):
-            end = start + sum(1 for _ in alike)
+        for publisher, group in groupby(self.publisher):
+            end = start + sum(1 for _ in group)
             yield self.part(start, end)._replace(publisher=publisher)
             start = end
 
@@ -107,15 +107,15 @@ class SowRecordBatch(NamedTuple):
             strict=True,
         )
 
-    def record_at(self, place: int) -> Record:
+    def record_at(self, position: int) -> Record:
         """Return one of them."""
         return Record(
-            str(self.keys[place]),
-            self.bodies[place],
+            str(self.keys[position]),
+            self.bodies[position],
             self.topic,
-            of_one(self.timestamp, place),
-            of_one(self.expires, place),
-            self.sequences[place],
-            self.correlation_ids[place] if self.correlation_ids else "",
-            self.bookmark_at(place),
+            of_one(self.timestamp, position),
+            of_one(self.expires, position),
+            self.sequences[position],
+            self.correlation_ids[position] if self.correlation_ids else "",
+            self.bookmark_at(position),
         )

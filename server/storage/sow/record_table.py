@@ -33,12 +33,12 @@ FREE: Final = 0
 CURRENT: Final = 1
 PAST: Final = 2
 
-_ROW: Final = 200
-_FILED: Final = 250
-_VALUE: Final = 16
+_ROW_BYTES: Final = 200
+_HASH_ENTRY_BYTES: Final = 250
+_MEMO_VALUE_BYTES: Final = 16
 """Approximate bytes of a record besides its own: base, per hash index, per memo index."""
 
-_KEPT_EXTRACTORS: Final = 256
+_MAX_EXTRACTORS: Final = 256
 _TRIM_BATCH_SIZE: Final = 100
 _READ_BATCH_SIZE: Final = 256
 """Bodies that are read together when indexes are built: few enough for the processor's cache."""
@@ -104,7 +104,7 @@ class RecordTable:
         self.hash_indexes: Final = [
             HashIndex(fields, message_type) for fields in options.hash_indexes
         ]
-        self._extractors: Final = lru_cache(maxsize=_KEPT_EXTRACTORS)(message_type.extractor)
+        self._extractors: Final = lru_cache(maxsize=_MAX_EXTRACTORS)(message_type.extractor)
         self.topics: list[str] = []
         self._topic_numbers: dict[str, int] = {}
         self._topic_of_row = array("I", bytes(4 * store.row_capacity))
@@ -146,10 +146,10 @@ class RecordTable:
     def _index_all_records(self, indexes: Sequence[HashIndex]) -> None:
         """Add all records to new indexes."""
         rows = (row for _, row in self.store.identities())
-        while indexes and (some := list(islice(rows, _READ_BATCH_SIZE))):
-            bodies = self.store.read_bodies(some)
+        while indexes and (batch := list(islice(rows, _READ_BATCH_SIZE))):
+            bodies = self.store.read_bodies(batch)
             for index in indexes:
-                index.index_rows(some, bodies)
+                index.index_rows(batch, bodies)
 
     def ensure_hash_index(self, fields: tuple[Path, ...]) -> HashIndex:
         """Return the index over some fields; create it if there is none."""
@@ -171,8 +171,12 @@ class RecordTable:
 
         Source: AMPS User Guide, Estimating AMPS Instance Memory Usage.
         """
-        each = _ROW + _FILED * len(self.hash_indexes) + _VALUE * len(self.memo_indexes.fields)
-        return self.store.statistics.allocated_bytes + each * len(self.row_states)
+        record_bytes = (
+            _ROW_BYTES
+            + _HASH_ENTRY_BYTES * len(self.hash_indexes)
+            + _MEMO_VALUE_BYTES * len(self.memo_indexes.fields)
+        )
+        return self.store.statistics.allocated_bytes + record_bytes * len(self.row_states)
 
     def extractor(self, fields: tuple[Path, ...]) -> Extractor:
         """Return a function that reads fields of bodies; the latest ones are cached."""
@@ -198,16 +202,16 @@ class RecordTable:
         if self.history is None:
             self.store.ensure_space(records)
             return
-        every: list[Record] = []
+        entries: list[Record] = []
         for record in records:
             identity = identity_of(record, pattern=self.options.has_pattern)
-            every += (one for one in (self.get(identity), record) if one is not None)
-        self.store.ensure_space(every)
+            entries += (one for one in (self.get(identity), record) if one is not None)
+        self.store.ensure_space(entries)
 
     def ensure_space_for_run(
         self, topic: str, bodies: Sequence[bytes], correlation_ids: Sequence[str] = ()
     ) -> None:
-        """Make sure that the store has space for a run, without a history. See `ensure_space`.
+        """Make sure that the store has space for a batch, without a history. See `ensure_space`.
 
         Args:
             topic: the topic of the records.
@@ -241,11 +245,11 @@ class RecordTable:
         identity = identity_of(record, pattern=self.options.has_pattern)
         row = store.find_row(identity)
         previous = None if row is None else store.read_record(row)
-        made = self._put_past_versions(identity, previous, record, deleted=False)
+        past_versions = self._put_past_versions(identity, previous, record, deleted=False)
         try:
             row = store.put(identity, record)
         except RecordStoreError:
-            self._drop_past_versions(made)
+            self._drop_past_versions(past_versions)
             raise
         if previous is None:
             self._set_row_state(row, CURRENT)
@@ -259,15 +263,15 @@ class RecordTable:
         if self._expiry is not None:
             self._expiry.set(row, record.expires)
         if self.history is not None:
-            self.history.record_change(identity, row, record, made, deleted=False)
+            self.history.record_change(identity, row, record, past_versions, deleted=False)
             self.trim(record.timestamp)
         return RecordChange(record.key, record.topic, previous, record)
 
-    def put_run(self, run: SowRecordBatch, start: int) -> tuple[int, RecordStoreError | None]:
-        """Insert or replace the records of a run, without a history, up to the first that fails.
+    def put_run(self, batch: SowRecordBatch, start: int) -> tuple[int, RecordStoreError | None]:
+        """Insert or replace the records of a batch, without a history, up to the first that fails.
 
         Args:
-            run: the records.
+            batch: the records.
             start: the place of the first of them.
 
         Returns:
@@ -275,42 +279,42 @@ class RecordTable:
             records and None if all have been put.
         """
         try:
-            saved = self._previous_records(run, start) if self._snapshots else []
+            saved = self._previous_records(batch, start) if self._snapshots else []
         except RecordStoreError as error:
             return start, error
-        put = self.store.put_run(run, start)
-        for row in put.added_rows:
+        result = self.store.put_run(batch, start)
+        for row in result.added_rows:
             self._set_row_state(row, CURRENT)
-        self.updates += len(put.rows) - len(put.added_rows)
+        self.updates += len(result.rows) - len(result.added_rows)
         for row, record in saved:
             for snapshot in self._snapshots:
                 snapshot.save_before_change(row, record)
-        for row in put.added_rows if self._snapshots else ():
+        for row in result.added_rows if self._snapshots else ():
             for snapshot in self._snapshots:
                 snapshot.save_before_change(row, None)
-        self.memo_indexes.mark_all_changed(put.rows)
-        if put.rows:
+        self.memo_indexes.mark_all_changed(result.rows)
+        if result.rows:
             for index in self.hash_indexes:
-                index.index_rows(put.rows, run.bodies[start : put.end])
+                index.index_rows(result.rows, batch.bodies[start : result.end])
         if self._expiry is not None:
-            moments = each(part_of(run.expires, start, put.end), len(put.rows))
-            for row, moment in zip(put.rows, moments, strict=True):
-                self._expiry.set(row, moment)
-        return put.end, put.problem
+            expiries = each(part_of(batch.expires, start, result.end), len(result.rows))
+            for row, expiry in zip(result.rows, expiries, strict=True):
+                self._expiry.set(row, expiry)
+        return result.end, result.problem
 
-    def _previous_records(self, run: SowRecordBatch, start: int) -> list[tuple[int, Record]]:
-        """Return the records that a run replaces, with their rows."""
+    def _previous_records(self, batch: SowRecordBatch, start: int) -> list[tuple[int, Record]]:
+        """Return the records that a batch replaces, with their rows."""
         store = self.store
-        rows = [store.find_row(str(key)) for key in run.keys[start:]]
+        rows = [store.find_row(str(key)) for key in batch.keys[start:]]
         return [(row, store.read_record(row)) for row in dict.fromkeys(rows) if row is not None]
 
-    def remove(self, identity: str, sequence: int, moment: int) -> RecordChange | None:
+    def remove(self, identity: str, sequence: int, now: int) -> RecordChange | None:
         """Delete a record.
 
         Args:
             identity: identifies the record.
             sequence: the deletion's place in the instance's order of changes.
-            moment: the time of the deletion, in nanoseconds since 1970.
+            now: the time of the deletion, in nanoseconds since 1970.
 
         Returns:
             The change; None if there is no such record.
@@ -321,12 +325,12 @@ class RecordTable:
         previous = self.get(identity)
         if previous is None:
             return None
-        marker = previous._replace(body=b"", timestamp=moment, expires=0, sequence=sequence)
-        made = self._put_past_versions(identity, previous, marker, deleted=True)
+        marker = previous._replace(body=b"", timestamp=now, expires=0, sequence=sequence)
+        past_versions = self._put_past_versions(identity, previous, marker, deleted=True)
         try:
             row = self.store.delete(identity, sequence)
         except RecordStoreError:
-            self._drop_past_versions(made)
+            self._drop_past_versions(past_versions)
             raise
         self.deletes += 1
         self.row_states[row] = FREE
@@ -336,8 +340,8 @@ class RecordTable:
         if self._expiry is not None:
             self._expiry.set(row, 0)
         if self.history is not None:
-            self.history.record_change(identity, row, marker, made, deleted=True)
-            self.trim(moment)
+            self.history.record_change(identity, row, marker, past_versions, deleted=True)
+            self.trim(now)
         return RecordChange(previous.key, previous.topic, previous, None)
 
     def _put_past_versions(
@@ -351,23 +355,23 @@ class RecordTable:
         Raises:
             RecordStoreError: a state cannot be stored; nothing has changed.
         """
-        made: list[tuple[int, PastVersion]] = []
+        past_versions: list[tuple[int, PastVersion]] = []
         if self.history is None or previous is None:
-            return made
+            return past_versions
         for past in self.history.plan_past_versions(identity, previous, successor, deleted=deleted):
             try:
                 row = self.store.put_past(past)
             except RecordStoreError:
-                self._drop_past_versions(made)
+                self._drop_past_versions(past_versions)
                 raise
             self._set_row_state(row, PAST)
             self._on_row_changed(row, None)
-            made.append((row, past))
-        return made
+            past_versions.append((row, past))
+        return past_versions
 
-    def _drop_past_versions(self, made: Iterable[tuple[int, PastVersion]]) -> None:
+    def _drop_past_versions(self, past_versions: Iterable[tuple[int, PastVersion]]) -> None:
         """Drop the past states of a change that could not be stored, the last one first."""
-        for row, _ in reversed(list(made)):
+        for row, _ in reversed(list(past_versions)):
             self.row_states[row] = FREE
             with suppress(RecordStoreError):  # the next start drops it
                 self.store.delete_past(row)
@@ -422,22 +426,26 @@ class RecordTable:
         self.history = None  # these changes create no past states
         deletes = self.deletes
         past: dict[str, list[tuple[int, PastVersion]]] = {}
-        for row, one in self.store.past_versions():
-            past.setdefault(one.identity, []).append((row, one))
+        for row, version in self.store.past_versions():
+            past.setdefault(version.identity, []).append((row, version))
         for identity, record in moves:
             target = identity_of(record, pattern=self.options.has_pattern)
-            own, others = past.pop(identity, []), past.setdefault(target, [])
-            known = {(one.record.sequence, one.is_deleted) for _, one in others}
-            for _, one in own:
-                if (one.record.sequence, one.is_deleted) not in known:
-                    copy = one._replace(identity=target, record=one.record._replace(key=record.key))
+            own_versions, target_versions = past.pop(identity, []), past.setdefault(target, [])
+            known_versions = {
+                (version.record.sequence, version.is_deleted) for _, version in target_versions
+            }
+            for _, version in own_versions:
+                if (version.record.sequence, version.is_deleted) not in known_versions:
+                    copy = version._replace(
+                        identity=target, record=version.record._replace(key=record.key)
+                    )
                     row = self.store.put_past(copy)
                     self._set_row_state(row, PAST)
                     self._on_row_changed(row, None)
-                    others.append((row, copy))
+                    target_versions.append((row, copy))
             if self.store.find_row(target) is None:
                 self.put(record)
-            for row, _ in own:
+            for row, _ in own_versions:
                 self.store.delete_past(row)
                 self.row_states[row] = FREE
                 self._on_row_changed(row, None)
@@ -505,13 +513,13 @@ class RecordTable:
         if expiry is None or not (steps or expiry.latest_expiry > now + default_lifetime):
             return
 
-        def corrected(row: int, _: int) -> int:
+        def correct_expiry(row: int, _: int) -> int:
             record = store.read_record(row)
             lifetime = record.expires - record.timestamp
             moment = record.timestamp + sum(by for end, by in steps if record.sequence < end)
             return max(min(moment, now) + lifetime, 1)
 
-        expiry.remap_times(corrected)
+        expiry.remap_times(correct_expiry)
 
     def find_expired(self, now: int) -> Record | None:
         """Return a record that has expired, None if there is none."""
@@ -553,12 +561,12 @@ class RecordTable:
             self._snapshots.remove(snapshot)
 
     def row_mask(
-        self, chosen: Callable[[str], bool] | None, point: HistoryPoint | None, now: int
+        self, topic_predicate: Callable[[str], bool] | None, point: HistoryPoint | None, now: int
     ) -> NDArray[np.bool_]:
         """Return for each row whether it is a record of some topics, now or as of a past point.
 
         Args:
-            chosen: tests whether a logical topic is queried; None for all.
+            topic_predicate: tests whether a logical topic is queried; None for all.
             point: the past point; None for now.
             now: the time of the query, in nanoseconds since 1970.
         """
@@ -566,18 +574,24 @@ class RecordTable:
         if point is None or self.history is None:
             mask: NDArray[np.bool_] = states == CURRENT
         else:
-            standing = self.history.current_rows_at(point, now)
-            mask = np.zeros(len(states), np.bool_) if standing is None else standing
-        if chosen is not None and self.options.has_pattern:
-            wanted = [number for number, topic in enumerate(self.topics) if chosen(topic)]
-            mask &= np.isin(np.array(self._topic_of_row, np.uint32), wanted)
+            current = self.history.current_rows_at(point, now)
+            mask = np.zeros(len(states), np.bool_) if current is None else current
+        if topic_predicate is not None and self.options.has_pattern:
+            topic_numbers = [
+                number for number, topic in enumerate(self.topics) if topic_predicate(topic)
+            ]
+            mask &= np.isin(np.array(self._topic_of_row, np.uint32), topic_numbers)
         return mask
 
     def identities(
-        self, keys: Iterable[str], chosen: Callable[[str], bool] | None
+        self, keys: Iterable[str], topic_predicate: Callable[[str], bool] | None
     ) -> Sequence[str]:
         """Return the identities that records of some keys, and some logical topics, would have."""
         if not self.options.has_pattern:
             return list(dict.fromkeys(keys))
-        topics = self.topics if chosen is None else [name for name in self.topics if chosen(name)]
+        topics = (
+            self.topics
+            if topic_predicate is None
+            else [name for name in self.topics if topic_predicate(name)]
+        )
         return [self.make_identity(key, topic) for key in dict.fromkeys(keys) for topic in topics]

@@ -5,8 +5,8 @@ their entries as sequences. So recovery applies the entries after that (log_appl
 store that is all of them.
 
 A store can also be ahead of the log: it writes through memory maps, which survive the process,
-while the log's last entries were still on their way to the disk. No publisher has been told
-that these are safe, and the publishers send them again. Records that such an entry has changed or
+while the log's last entries were still on their way to the disk. These have not been acknowledged
+to any publisher, and the publishers send them again. Records that such an entry has changed or
 deleted are set back to their earlier state, and the txids are not used again. The store of a topic
 that has not been in the log lately is ahead of it, too; none of its changes is undone.
 
@@ -30,9 +30,9 @@ from server.storage.journal import EVENTS, JournalEntryKind, LogSpan
 from server.storage.sow.log_apply import (
     LogRekeyer,
     apply_entry_range,
+    equal_value_ranges,
     is_superseded,
     record_of,
-    stretches,
 )
 from server.storage.sow.records import NANOSECONDS_IN_MICROSECOND, Record
 from server.storage.sow.rekey import derives_keys_from_fields
@@ -42,7 +42,7 @@ from server.storage.sow.topic_records import SowTopicRecords
 if TYPE_CHECKING:
     from server.storage.journal import Journal, JournalEntry, JournalTopic, RawEntryRange
 
-_NOBODY: Final = -1
+_NO_OWNER: Final = -1
 _MAX_LOST: Final = 10_000_000
 """Entries by which a store can be ahead; more than may wait to be written, or is worth skipping."""
 
@@ -56,9 +56,9 @@ class SowRollback(NamedTuple):
         sow: the topic.
         first_txid: the txid after the log's last one, from which on changes were undone.
         last_txid: the highest txid of a change of the topic.
-        restored_count: how many records were set back.
-        dropped_past_count: how many past states were dropped.
-        unrestored_count: how many records were left as they were, since their earlier state is
+        restored_count: the number of records that were set back.
+        dropped_past_count: the number of past states that were dropped.
+        unrestored_count: the number of records left as they were, since their earlier state is
             unknown.
     """
 
@@ -73,21 +73,21 @@ class SowRollback(NamedTuple):
 def recover_records(
     journal: Journal,
     topics: Iterable[SowTopicRecords],
-    find: TopicLookup,
-    settle: Callable[[], None],
-    check: Callable[[], None],
-    tell: Callable[[SowRollback], None],
+    find_topic: TopicLookup,
+    wait_for_commits: Callable[[], None],
+    check_stop: Callable[[], None],
+    on_rollback: Callable[[SowRollback], None],
 ) -> None:
     """Apply to topics the entries of the log that they lack.
 
     Args:
         journal: the log, before anything has been appended to it.
         topics: the topics that are recorded there.
-        find: returns the topic that has the records of a message type and name.
-        settle: waits until every requested commit of a store is done.
-        check: called between some entries and the next; an exception ends the recovery, which the
-            next start continues.
-        tell: called with every topic that was ahead of the log.
+        find_topic: returns the topic that has the records of a message type and name.
+        wait_for_commits: waits until every requested commit of a store is done.
+        check_stop: called between some entries and the next; an exception ends the recovery, which
+            the next start continues.
+        on_rollback: called with the undone changes of each topic that was ahead of the log.
 
     Raises:
         RecordStoreError: a record cannot be stored.
@@ -96,24 +96,24 @@ def recover_records(
     if not begins:
         return
     last_txid = journal.last_txid
-    ahead = [sow for sow in begins if sow.table.store.last_sequence > last_txid]
-    for sow in ahead:
+    topics_ahead = [sow for sow in begins if sow.table.store.last_sequence > last_txid]
+    for sow in topics_ahead:
         _check_distance(sow, last_txid)
         if sow.table.store.unlogged_until != MAX_CHANGE_SEQUENCE:
-            tell(_set_back(sow, journal, find))
+            on_rollback(_set_back(sow, journal, find_topic))
             sow.table.store.commit()
-    if ahead:
+    if topics_ahead:
         # In this order: if the power fails in between, the stores are still ahead.
-        settle()
-        _skip_txids(journal, max(sow.table.store.last_sequence for sow in ahead))
-    shares = _TopicEntries(begins, find)
+        wait_for_commits()
+        _skip_txids(journal, max(sow.table.store.last_sequence for sow in topics_ahead))
+    topic_entries = _TopicEntries(begins, find_topic)
     appliers = {sow: _applier(sow) for sow in begins}
     # The last entry of a store may be a deletion of several records, executed for only some.
     after = min(begin.after_txid for begin in begins.values())
-    for passage in journal.raw_ranges(after=max(after - 1, 0)):
-        check()
-        for sow, share in shares.split_by_topic(passage):
-            appliers[sow](share)
+    for entry_range in journal.raw_ranges(after=max(after - 1, 0)):
+        check_stop()
+        for sow, entries in topic_entries.split_by_topic(entry_range):
+            appliers[sow](entries)
 
 
 def _applier(sow: SowTopicRecords) -> Callable[[RawEntryRange], None]:
@@ -170,13 +170,13 @@ class _TopicEntries:
         self._owner_by_topic: Final[dict[JournalTopic, int]] = {}
 
     def split_by_topic(
-        self, passage: RawEntryRange
+        self, entry_range: RawEntryRange
     ) -> Iterator[tuple[SowTopicRecords, RawEntryRange]]:
         """Yield the entries that topics need, in the order in which they are to be applied."""
-        columns = passage.to_array()
-        owners = np.full(len(columns), _NOBODY)
+        columns = entry_range.to_array()
+        owners = np.full(len(columns), _NO_OWNER)
         for number in set(columns["topic"].tolist()):
-            if (owner := self._find_owner(passage.definitions.topics[number])) != _NOBODY:
+            if (owner := self._find_owner(entry_range.definitions.topics[number])) != _NO_OWNER:
                 begin = self._spans[self._topics[owner]]
                 is_needed = columns["topic"] == number
                 is_due = columns["txid"] > begin.after_txid
@@ -187,28 +187,28 @@ class _TopicEntries:
                 is_needed &= is_due
                 is_needed &= columns["timestamp"] >= begin.begin_timestamp
                 owners[is_needed] = owner
-        positions = np.flatnonzero(owners != _NOBODY)
+        positions = np.flatnonzero(owners != _NO_OWNER)
         if not self._keeps_order:
             positions = positions[np.argsort(owners[positions], kind="stable")]
-        for start, end in stretches(owners[positions]):
+        for start, end in equal_value_ranges(owners[positions]):
             sow = self._topics[owners[positions[start]]]
-            yield sow, passage.pick(positions[start:end].tolist())
+            yield sow, entry_range.pick(positions[start:end].tolist())
 
     def _find_owner(self, topic: JournalTopic) -> int:
         """Return the index of the topic that has the records of a name, if it needs the log."""
         owner = self._owner_by_topic.get(topic)
         if owner is None:
             sow = self._find_topic(topic.message_type, topic.name)
-            owner = _NOBODY
+            owner = _NO_OWNER
             if isinstance(sow, SowTopicRecords) and sow in self._spans:
                 owner = self._topics.index(sow)
             self._owner_by_topic[topic] = owner
         return owner
 
 
-def _check_distance(sow: SowTopicRecords, last: int) -> None:
-    ahead = sow.table.store.last_sequence
-    if ahead - last <= _MAX_LOST:
+def _check_distance(sow: SowTopicRecords, last_txid: int) -> None:
+    last_sequence = sow.table.store.last_sequence
+    if last_sequence - last_txid <= _MAX_LOST:
         return
     if sow.table.store.unlogged_until == MAX_CHANGE_SEQUENCE:
         advice = "move the journals away, so that a new log begins behind these changes"
@@ -218,34 +218,36 @@ def _check_distance(sow: SowTopicRecords, last: int) -> None:
             f" {sow.spec.file_name} to have it made again from these"
         )
     raise RecordStoreError(
-        f"the records of topic {sow.spec.name} have changes up to {ahead},"
-        f" but the log ends at {last}: {advice}"
+        f"the records of topic {sow.spec.name} have changes up to {last_sequence},"
+        f" but the log ends at {last_txid}: {advice}"
     )
 
 
-def _set_back(sow: SowTopicRecords, journal: Journal, find: TopicLookup) -> SowRollback:
-    """Set back a store that is ahead of the log; if interrupted, it can be called again.
+def _set_back(sow: SowTopicRecords, journal: Journal, find_topic: TopicLookup) -> SowRollback:
+    """Undo the changes of a store that the log lacks; if interrupted, it can be called again.
 
     It sets back the records that a lost entry has made or changed, and restores those that it has
     deleted. Restored records that have expired expire again. Past states that lost entries made or
     ended are dropped.
     """
     table, last_txid = sow.table, journal.last_txid
-    ahead = table.store.last_sequence
+    last_sequence = table.store.last_sequence
 
     def is_lost(record: Record) -> bool:
         return record.sequence > last_txid and bool(record.bookmark)  # others are not of the log
 
-    sound = {
+    unaffected = {
         identity
         for identity, row in table.store.identities()
         if not is_lost(table.store.read_record(row))
     }
-    known, unknown = table.store.find_previous_versions(last_txid)
-    records = {one: state for one, state in known.items() if one not in sound}
-    unknown -= sound
+    previous_states, unknown = table.store.find_previous_versions(last_txid)
+    records = {one: state for one, state in previous_states.items() if one not in unaffected}
+    unknown -= unaffected
     past = [past for _, past in table.store.past_versions() if not is_lost(past.record)]
-    records |= _from_log(sow, journal, find, sound | known.keys(), unknown, past)
+    records |= _from_log(
+        sow, journal, find_topic, unaffected | previous_states.keys(), unknown, past
+    )
     unknown -= records.keys()
     if sow.spec.history is not None and not sow.spec.history.granularity:
         records |= _from_history(past, unknown)
@@ -253,14 +255,14 @@ def _set_back(sow: SowTopicRecords, journal: Journal, find: TopicLookup) -> SowR
     if _is_whole(journal) and not table.store.unlogged_until:
         records |= dict.fromkeys(unknown)
         unknown.clear()
-    dropped = table.roll_back(records, ahead, lambda past: is_lost(past.record))
-    return SowRollback(sow, last_txid + 1, ahead, len(records), dropped, len(unknown))
+    dropped = table.roll_back(records, last_sequence, lambda past: is_lost(past.record))
+    return SowRollback(sow, last_txid + 1, last_sequence, len(records), dropped, len(unknown))
 
 
 def _from_log(
     sow: SowTopicRecords,
     journal: Journal,
-    find: TopicLookup,
+    find_topic: TopicLookup,
     settled: set[str],
     unknown: set[str],
     past: Iterable[PastVersion],
@@ -270,42 +272,45 @@ def _from_log(
     The file may have forgotten a record that a lost entry has deleted. So a record that the log
     has, and that the store neither has nor knows to have been deleted before, is one of those;
     unless the topic began when the log had some entries already, for then it may never have had the
-    record. The log says nothing about the topic's records before the topic came into it, or back.
+    record. The log has no information on the topic's records before the topic was (again) recorded.
     """
-    joined = sow.table.store.unlogged_until
+    unlogged_until = sow.table.store.unlogged_until
     point = sow.spec.recovery_point
     begin = 0 if isinstance(point, str) else point // NANOSECONDS_IN_MICROSECOND
-    gone = {one.identity: one.record.sequence for one in past if one.is_deleted}
-    found: dict[str, Record | None] = {}
+    deletions = {one.identity: one.record.sequence for one in past if one.is_deleted}
+    states: dict[str, Record | None] = {}
     for entry in journal.entries():
-        if entry.txid <= joined or entry.timestamp < begin:
+        if entry.txid <= unlogged_until or entry.timestamp < begin:
             continue
-        if find(entry.topic.message_type, entry.topic.name) is not sow:
+        if find_topic(entry.topic.message_type, entry.topic.name) is not sow:
             continue
         for identity, state in _states(sow, entry):
-            if identity in settled or is_superseded(entry, found.get(identity)):
+            if identity in settled or is_superseded(entry, states.get(identity)):
                 continue
             if identity in unknown:
-                found[identity] = state
+                states[identity] = state
             elif point == "now":
                 continue
-            elif state is not None and gone.get(identity, 0) < state.sequence:
-                found[identity] = state
+            elif state is not None and deletions.get(identity, 0) < state.sequence:
+                states[identity] = state
             else:
-                found.pop(identity, None)
-    return found
+                states.pop(identity, None)
+    return states
 
 
 def _from_history(past: Iterable[PastVersion], unknown: set[str]) -> dict[str, Record | None]:
     """Return the earlier states of records, where every state has been kept."""
     last: dict[str, PastVersion] = {}
-    for one in past:
-        known = last.get(one.identity)
-        if one.identity in unknown and (
-            known is None or known.record.sequence <= one.record.sequence
+    for version in past:
+        known = last.get(version.identity)
+        if version.identity in unknown and (
+            known is None or known.record.sequence <= version.record.sequence
         ):
-            last[one.identity] = one
-    return {identity: None if one.is_deleted else one.record for identity, one in last.items()}
+            last[version.identity] = version
+    return {
+        identity: None if version.is_deleted else version.record
+        for identity, version in last.items()
+    }
 
 
 def _is_whole(journal: Journal) -> bool:
@@ -325,7 +330,7 @@ def _states(sow: SowTopicRecords, entry: JournalEntry) -> Iterable[tuple[str, Re
 
 def _skip_txids(journal: Journal, txid: int) -> None:
     """Append no-ops for the txids of lost entries, so that these are not used again."""
-    nothing = journal.topic_handle("", "")
+    no_topic = journal.topic_handle("", "")
     while journal.last_txid < txid:
-        journal.append(nothing, 0, 0, b"", JournalEntryKind.NO_OP)
+        journal.append(no_topic, 0, 0, b"", JournalEntryKind.NO_OP)
     journal.commit()

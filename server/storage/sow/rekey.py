@@ -48,13 +48,13 @@ class RekeyResult(NamedTuple):
 
 
 def rekey_records(
-    sow: SowTopicRecords, settle: Callable[[], None], pause: Callable[[], None]
+    sow: SowTopicRecords, wait_for_commits: Callable[[], None], pause: Callable[[], None]
 ) -> RekeyResult:
     """Move the records of a topic to the SOW keys that it makes now.
 
     Args:
         sow: a topic that has been recovered, and is not in use.
-        settle: waits until every requested commit is done.
+        wait_for_commits: waits until every requested commit is done.
         pause: called repeatedly; its exception ends the work, which another start continues.
 
     Returns:
@@ -66,24 +66,24 @@ def rekey_records(
     table = sow.table
     if not derives_keys_from_fields(sow):
         return RekeyResult()
-    mark = _mark_of(sow)
-    if table.store.key_scheme_digest == mark:
+    digest = _key_scheme_digest(sow)
+    if table.store.key_scheme_digest == digest:
         return RekeyResult()
-    strange = dict(_strange(sow, pause))
+    misplaced = dict(_find_misplaced(sow, pause))
     result = RekeyResult()
-    if strange:
-        plan = _RekeyPlan(sow, strange)
+    if misplaced:
+        plan = _RekeyPlan(sow, misplaced)
         table.store.set_rekey_sequence(table.store.last_sequence)
         table.store.commit()  # the log does not have the moves
-        settle()
+        wait_for_commits()
         table.rekey_records(plan.plan_moves(pause))
         result = plan.result
     if result.set_aside_count:
         table.key_hash = None
-    table.store.set_key_scheme_digest(0 if result.set_aside_count else mark)
-    if strange:
+    table.store.set_key_scheme_digest(0 if result.set_aside_count else digest)
+    if misplaced:
         table.store.commit()
-        settle()
+        wait_for_commits()
     return result
 
 
@@ -109,11 +109,11 @@ def current_record_keys(
         bodies: the messages.
         recorded: the keys that they had.
     """
-    nothing = str(_source(sow, topic).null_key)
-    wanted = derive_record_keys(sow, topic, bodies)
+    null_key = str(_source(sow, topic).null_key)
+    keys = derive_record_keys(sow, topic, bodies)
     return [
-        now or (own if own == nothing else displaced_key(own, 0))
-        for own, now in zip(recorded, wanted, strict=True)
+        now or (own if own == null_key else displaced_key(own, 0))
+        for own, now in zip(recorded, keys, strict=True)
     ]
 
 
@@ -131,26 +131,28 @@ def derive_record_keys(sow: SowTopicRecords, topic: str, bodies: list[bytes]) ->
     ]
 
 
-def _strange(sow: SowTopicRecords, pause: Callable[[], None]) -> Iterator[tuple[str, str | None]]:
+def _find_misplaced(
+    sow: SowTopicRecords, pause: Callable[[], None]
+) -> Iterator[tuple[str, str | None]]:
     """Yield the records with other keys than those that the topic makes for them.
 
     Returns:
         The identity of each, and the new one; None if it has no key field.
     """
     table, records = sow.table, sow.table.store.identities()
-    while some := list(islice(records, _BATCH_SIZE)):
-        for topic, group in groupby(some, lambda one: _topic_of(sow, one[0])):
-            part = list(group)
-            nothing = table.make_identity(str(_source(sow, topic).null_key), topic)
-            bodies = table.store.read_bodies([row for _, row in part])
+    while batch := list(islice(records, _BATCH_SIZE)):
+        for topic, group in groupby(batch, lambda one: _topic_of(sow, one[0])):
+            group_rows = list(group)
+            null_identity = table.make_identity(str(_source(sow, topic).null_key), topic)
+            bodies = table.store.read_bodies([row for _, row in group_rows])
             for (identity, _), key in zip(
-                part, derive_record_keys(sow, topic, bodies), strict=True
+                group_rows, derive_record_keys(sow, topic, bodies), strict=True
             ):
                 if key is None:
-                    if identity != nothing:
+                    if identity != null_identity:
                         yield identity, None
-                elif identity != (wanted := table.make_identity(key, topic)):
-                    yield identity, wanted
+                elif identity != (target := table.make_identity(key, topic)):
+                    yield identity, target
         pause()
 
 
@@ -169,37 +171,43 @@ class _RekeyPlan:
 
     Args:
         sow: the topic.
-        strange: see `_target_by_identity`.
+        misplaced: see `_target_by_identity`.
 
     Attributes:
         result: the sum of the moves, once all are made.
     """
 
-    def __init__(self, sow: SowTopicRecords, strange: dict[str, str | None]) -> None:
+    def __init__(self, sow: SowTopicRecords, misplaced: dict[str, str | None]) -> None:
         self._table: Final = sow.table
         self._moved_to: Final[dict[str, str]] = {}
         # Records left by a crash while they were set aside.
         self._interrupted: Final = [
-            one for one in strange if self._displaced_identity(one) in strange
+            one for one in misplaced if self._displaced_identity(one) in misplaced
         ]
-        left = set(self._interrupted)
-        self._target_by_identity: Final = {one: strange[one] for one in strange if one not in left}
-        self._winners: Final = self._choose_winners(left)
+        interrupted = set(self._interrupted)
+        self._target_by_identity: Final = {
+            one: misplaced[one] for one in misplaced if one not in interrupted
+        }
+        self._winners: Final = self._choose_winners(interrupted)
         self.result = RekeyResult()
 
-    def _choose_winners(self, left: Set[str]) -> dict[str, tuple[int, bool, str]]:
+    def _choose_winners(self, interrupted: Set[str]) -> dict[str, tuple[int, bool, str]]:
         """Return, for each wanted identity, sequence and identity of the record that gets it."""
-        heirs: dict[str, tuple[int, bool, str]] = {}
-        for identity, wanted in self._target_by_identity.items():
-            if wanted is None:
+        winners: dict[str, tuple[int, bool, str]] = {}
+        for identity, target in self._target_by_identity.items():
+            if target is None:
                 continue
             candidate = (self._read_record(identity).sequence, False, identity)
-            heirs[wanted] = max(heirs.get(wanted, candidate), candidate)
-        for wanted, heir in heirs.items():
-            holder = self._table.get(wanted)
-            if holder is not None and wanted not in left and wanted not in self._target_by_identity:
-                heirs[wanted] = max(heir, (holder.sequence, True, wanted))
-        return heirs
+            winners[target] = max(winners.get(target, candidate), candidate)
+        for target, winner in winners.items():
+            holder = self._table.get(target)
+            if (
+                holder is not None
+                and target not in interrupted
+                and target not in self._target_by_identity
+            ):
+                winners[target] = max(winner, (holder.sequence, True, target))
+        return winners
 
     def _read_record(self, identity: str) -> Record:
         """Return a record, wherever it has been moved to."""
@@ -209,37 +217,38 @@ class _RekeyPlan:
 
     def plan_moves(self, pause: Callable[[], None]) -> Iterator[tuple[str, Record]]:
         """Yield the moves one by one, each when the one before has been made."""
-        moved = aside = 0
+        moved_count = set_aside_count = 0
         for identity in self._interrupted:
             yield self._displace(identity)
-        for wanted, (sequence, _, identity) in self._winners.items():
-            holder = self._table.get(wanted)
-            if identity != wanted and holder is not None and holder.sequence != sequence:
-                aside += (
-                    not {wanted, self._displaced_identity(wanted)} & self._target_by_identity.keys()
+        for wanted_identity, (sequence, _, identity) in self._winners.items():
+            holder = self._table.get(wanted_identity)
+            if identity != wanted_identity and holder is not None and holder.sequence != sequence:
+                set_aside_count += (
+                    not {wanted_identity, self._displaced_identity(wanted_identity)}
+                    & self._target_by_identity.keys()
                 )
-                yield self._displace(wanted)
+                yield self._displace(wanted_identity)
                 pause()
-        for wanted, (_, _, identity) in self._winners.items():
-            if identity != wanted:
-                moved += 1
-                yield self._make_move(identity, _key_of(wanted))
+        for wanted_identity, (_, _, identity) in self._winners.items():
+            if identity != wanted_identity:
+                moved_count += 1
+                yield self._make_move(identity, _key_of(wanted_identity))
                 pause()
         for identity, target in self._target_by_identity.items():
             if target is not None:
-                sequence, _, heir = self._winners[target]
-                if heir == identity:
+                sequence, _, winner = self._winners[target]
+                if winner == identity:
                     continue
                 if sequence == self._read_record(identity).sequence:
                     yield self._make_move(
                         identity, _key_of(target)
                     )  # a crash came between its steps
                     continue
-            aside += 1
+            set_aside_count += 1
             if _key_of(self._moved_to.get(identity, identity)).isdecimal():
                 yield self._displace(identity)
             pause()
-        self.result = RekeyResult(moved, aside)
+        self.result = RekeyResult(moved_count, set_aside_count)
 
     def _displaced_identity(self, identity: str) -> str | None:
         """Return the identity that a record gets when it is set aside; None if it is aside."""
@@ -254,17 +263,17 @@ class _RekeyPlan:
     def _make_move(self, identity: str, key: str) -> tuple[str, Record]:
         """Return the present identity of a record, and the record with its new key."""
         record = self._read_record(identity)._replace(key=key)
-        place = self._moved_to.get(identity, identity)
+        current_identity = self._moved_to.get(identity, identity)
         self._moved_to[identity] = self._table.make_identity(key, record.topic)
-        return place, record
+        return current_identity, record
 
 
 def _key_of(identity: str) -> str:
     return identity.rpartition("\0")[2]
 
 
-def _mark_of(sow: SowTopicRecords) -> int:
+def _key_scheme_digest(sow: SowTopicRecords) -> int:
     """Return a digest of the way in which a topic makes SOW keys; never 0."""
     options = sow.table.options
-    said = repr((sow.type_name, options.key_domain, options.key_fields))
-    return xxh3_64_intdigest(said.encode(errors="surrogatepass")) or 1
+    scheme = repr((sow.type_name, options.key_domain, options.key_fields))
+    return xxh3_64_intdigest(scheme.encode(errors="surrogatepass")) or 1

@@ -51,10 +51,10 @@ class PastVersion(NamedTuple):
 
 
 class PutResult(NamedTuple):
-    """The outcome of putting a run.
+    """The outcome of putting a batch.
 
     Attributes:
-        end: the place of the first record that has not been put; the run's length if all have.
+        end: the place of the first record that has not been put; the batch's length if all have.
         rows: the rows of the records that have been put.
         added_rows: the rows among these that belong to new records.
         problem: why the record at `end` cannot be put; None if it has not been tried.
@@ -133,11 +133,11 @@ class RecordStore(Protocol):
     def key_scheme_digest(self) -> int:
         """A digest of the way in which all of its records got their SOW keys; 0 if unknown."""
 
-    def set_key_scheme_digest(self, mark: int) -> None:
+    def set_key_scheme_digest(self, digest: int) -> None:
         """Store that digest for as long as the records are kept.
 
         Args:
-            mark: the digest; 0 if there is no single way.
+            digest: the digest; 0 if there is no single way.
         """
 
     @property
@@ -157,7 +157,7 @@ class RecordStore(Protocol):
         0 if there are none, `MAX_CHANGE_SEQUENCE` if all following changes are such.
         """
 
-    def set_unlogged_until(self, until: int) -> None:
+    def set_unlogged_until(self, sequence: int) -> None:
         """Store that sequence for as long as the records are kept. See `unlogged_until`."""
 
     @property
@@ -225,7 +225,7 @@ class RecordStore(Protocol):
     def ensure_space_for_run(
         self, topic: str, bodies: Sequence[bytes], correlation_ids: Sequence[str] = ()
     ) -> None:
-        """Make sure that the store has space to put the records of a run next. See `ensure_space`.
+        """Make sure that the store has space to put a batch of records next. See `ensure_space`.
 
         Args:
             topic: the topic of the records.
@@ -249,11 +249,11 @@ class RecordStore(Protocol):
             RecordStoreError: there is no space, or the record is larger than the store accepts.
         """
 
-    def put_run(self, run: SowRecordBatch, start: int) -> PutResult:
-        """Insert or replace the records of a run; the first that cannot be put ends it.
+    def put_run(self, batch: SowRecordBatch, start: int) -> PutResult:
+        """Insert or replace the records of a batch; the first that cannot be put ends it.
 
         Args:
-            run: the records, for a store that does not hold many logical topics.
+            batch: the records, for a store that does not hold many logical topics.
             start: the place of the first of them.
         """
 
@@ -293,13 +293,13 @@ class RecordStore(Protocol):
             RecordStoreError: the states cannot be read.
         """
 
-    def commit(self, then: StoreCallback | None = None) -> None:
+    def commit(self, callback: StoreCallback | None = None) -> None:
         """Request that all changes so far are put on stable storage; does not wait.
 
         Changes that could not be put there are part of the next commit.
 
         Args:
-            then: called on the engine's thread after the attempt.
+            callback: called on the engine's thread after the attempt.
         """
 
     def compact(self) -> Iterator[None]:

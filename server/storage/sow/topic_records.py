@@ -1,4 +1,4 @@
-"""A SOW topic as the engine uses it: drafting, applying and deleting its records.
+"""A SOW topic as the engine uses it: prepares, applies and deletes its records.
 
 A publish goes through these steps (AMPS User Guide, SOW Update and Enrichment Processing):
 
@@ -22,11 +22,11 @@ from server.expressions.message_context import MessageContext
 from server.message_types.base import BodyError, MessageType
 from server.message_types.paths import Path
 from server.storage.sow.enrichment import EnrichmentStage
+from server.storage.sow.keys.chaining import ChainingKeys
 from server.storage.sow.keys.key_source import (
     EVENTS,
     EventKeys,
     FieldKeys,
-    KeyLearner,
     KeySource,
     PublisherKeys,
     key_hash,
@@ -37,7 +37,7 @@ from server.storage.sow.record_table import RecordTable, RecordTableOptions
 from server.storage.sow.records import NANOSECONDS, Record, RecordChange
 from server.storage.sow.store import RecordStore
 
-_KEPT_SOURCES: Final = 1024
+_MAX_KEY_SOURCES: Final = 1024
 """Maximum number of key domains of logical topics with a cached key source."""
 
 
@@ -51,14 +51,14 @@ def table_options(spec: TopicSpec, functions: Functions) -> RecordTableOptions:
     enriched = {
         parse_field(text, ContextKind.ENRICHMENT, functions).destination for text in spec.enrichment
     }
-    findable = not (
+    is_findable = not (
         spec.name.startswith(EVENTS)
         or any(_overlap(key, field) for key in keys for field in enriched)
     )
     return RecordTableOptions(
         hash_indexes=tuple(tuple(_path(text) for text in index) for index in spec.hash_indexes),
         memo_fields=tuple(_path(text) for text in spec.indexes),
-        key_fields=keys if findable and spec.key_generator is None else (),
+        key_fields=keys if is_findable and spec.key_generator is None else (),
         key_domain=spec.key_domain,
         has_pattern=spec.pattern is not None,
         has_expiration=spec.expiration_enabled,
@@ -68,9 +68,9 @@ def table_options(spec: TopicSpec, functions: Functions) -> RecordTableOptions:
     )
 
 
-def _overlap(one: Path, other: Path) -> bool:
-    shorter = min(len(one), len(other))
-    return one[:shorter] == other[:shorter]
+def _overlap(path: Path, other: Path) -> bool:
+    shorter = min(len(path), len(other))
+    return path[:shorter] == other[:shorter]
 
 
 class SowTopicRecords:
@@ -111,9 +111,8 @@ class SowTopicRecords:
             spec.enrichment, ContextKind.ENRICHMENT, message_type, functions
         )
         self._generator: Final = generator
-        self._key_learner: KeyLearner | None = None
-        if isinstance(generator, KeyLearner):
-            self._key_learner = generator
+        # Only chains learn keys that were made elsewhere; key sources of libraries do not.
+        self._chains: Final = generator if isinstance(generator, ChainingKeys) else None
         self._key_sources: dict[str, KeySource] = {}
 
     @property
@@ -138,7 +137,7 @@ class SowTopicRecords:
 
     @property
     def needs_context(self) -> bool:
-        """True if drafting uses the context that functions can read, such as the publisher."""
+        """True if `prepare_record` uses the context that functions can read, as the publisher."""
         return self._preprocessing is not None or self._enrichment is not None
 
     @property
@@ -158,7 +157,7 @@ class SowTopicRecords:
 
     @property
     def accepts_runs(self) -> bool:
-        """True if it accepts runs of records; see `RecordTable.put_run`."""
+        """True if it accepts batches of records; see `RecordTable.put_run`."""
         return not self.is_container and self.spec.history is None
 
     @property
@@ -276,7 +275,7 @@ class SowTopicRecords:
         return 0
 
     def apply(self, record: Record) -> RecordChange:
-        """Store a record: drafted, journaled, or received over replication, unchanged.
+        """Store a record: prepared, journaled, or received over replication, unchanged.
 
         Args:
             record: the record with its sequence and bookmark.
@@ -289,7 +288,7 @@ class SowTopicRecords:
     @property
     def learns_keys(self) -> bool:
         """True if `learn_key` does anything."""
-        return self._key_learner is not None
+        return self._chains is not None
 
     def learn_key(self, body: bytes, key: str) -> None:
         """Learn the SOW key that a message got at another instance.
@@ -297,8 +296,8 @@ class SowTopicRecords:
         Raises:
             RecordStoreError: the key cannot be stored.
         """
-        if self._key_learner is not None:
-            self._key_learner.learn_key(body, key)
+        if self._chains is not None:
+            self._chains.learn_key(body, key)
 
     def publish(
         self,
@@ -314,7 +313,7 @@ class SowTopicRecords:
         correlation_id: str = "",
         context: MessageContext | None = None,
     ) -> RecordChange:
-        """Draft and apply at once, for a topic that is not journaled. See `prepare_record`.
+        """Prepare and apply a record, for a topic that is not journaled. See `prepare_record`.
 
         Raises:
             BodyError: the message has to be rewritten, but cannot be parsed.
@@ -350,23 +349,24 @@ class SowTopicRecords:
                     source = FieldKeys(domain, self._type, fields)
             else:
                 source = PublisherKeys()
-            if domain == self.spec.name or len(self._key_sources) < _KEPT_SOURCES:
+            if domain == self.spec.name or len(self._key_sources) < _MAX_KEY_SOURCES:
                 self._key_sources[domain] = source
         return source
 
     # ---- deleting
 
     def find_by_keys(
-        self, keys: Sequence[str], topics: Callable[[str], bool] | None = None
+        self, keys: Sequence[str], topic_predicate: Callable[[str], bool] | None = None
     ) -> list[Record]:
         """Return the records of some SOW keys.
 
         Args:
             keys: the keys.
-            topics: tests whether a logical topic counts, for a topic with a Pattern; None for all.
+            topic_predicate: tests whether a logical topic counts, for a topic with a Pattern; None
+                for all.
         """
-        found = map(self.table.get, self.table.identities(keys, topics))
-        return [record for record in found if record is not None]
+        records = map(self.table.get, self.table.identities(keys, topic_predicate))
+        return [record for record in records if record is not None]
 
     def find_by_body(self, body: bytes, topic: str | None = None) -> list[Record]:
         """Return the record that a publish of `body` would update, if there is one.

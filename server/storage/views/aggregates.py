@@ -206,9 +206,9 @@ class _Extreme:
     def merge(self, other: Self) -> None:
         """See `Accumulator.merge`."""
         self._nans += other._nans
-        for kind, theirs in other._heaps.items():
+        for kind, other_heap in other._heaps.items():
             heap = self._heaps.setdefault(kind, ExtremeHeap(kind, greatest=self._is_maximum))
-            heap.merge(theirs)
+            heap.merge(other_heap)
 
     @property
     def value(self) -> Value:

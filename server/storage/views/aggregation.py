@@ -7,7 +7,7 @@ groups for all clients (server/topics/view_topic.py); those of a client are its 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from server.expressions.message_context import NO_CONTEXT, MessageContext
 from server.message_types.base import BodyError
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from server.storage.sow.records import Record, RecordChange
     from server.storage.views.projection import GroupKey, Projection
     from server.storage.views.sources import RowSource
+    from server.topics.subscriptions.delivery.envelope import Envelope
 
 
 def check_fields(message_type: MessageType, projection: Projection) -> None:
@@ -39,17 +40,6 @@ def check_fields(message_type: MessageType, projection: Projection) -> None:
             f"message type {message_type.name} fails to make a message with these fields:"
             f" {type(error).__name__}: {error}"
         ) from error
-
-
-class ChangeOrigin(Protocol):
-    """The origin of a change of a record."""
-
-    @property
-    def received_s(self) -> float:
-        """The time at which the server received it, in seconds since 1970."""
-
-    def describe_publisher(self, context: MessageContext) -> None:
-        """Set the publisher's data in a context for expressions."""
 
 
 class Aggregation:
@@ -87,7 +77,7 @@ class Aggregation:
         self._arguments_need_context: Final = projection.arguments_need_context and not is_joined
 
     def apply_change(
-        self, place: int, change: RecordChange, origin: ChangeOrigin | None
+        self, place: int, change: RecordChange, origin: Envelope | None
     ) -> Iterator[Group]:
         """Apply a change of a record, and yield the groups affected, possibly more than once.
 

@@ -101,24 +101,26 @@ class CompiledView:
         """Return True if the message type of a reference does not type its values."""
         return not self.message_types[self._topic_position(reference)].capabilities.typed
 
-    def _is_same_field(self, one: Reference, other: Reference) -> bool:
+    def _is_same_field(self, reference: Reference, other: Reference) -> bool:
         """Return True if two references read the same field, named with or without its topic."""
-        return one.path == other.path and self._topic_position(one) == self._topic_position(other)
+        return reference.path == other.path and self._topic_position(
+            reference
+        ) == self._topic_position(other)
 
 
 def _chain(underlying: Sequence[TopicRef], joins: Sequence[JoinSpec]) -> list[TopicRef]:
     """Return the topics in join order: the first one, then each one connected to an earlier one."""
     chain = [underlying[0]]
-    waiting = list(underlying[1:])
-    while waiting:
+    remaining = list(underlying[1:])
+    while remaining:
         joined = next(
             topic
-            for topic in waiting
+            for topic in remaining
             for join in joins
             if (topic == join.right.topic and join.left.topic in chain)
             or (topic == join.left.topic and join.right.topic in chain)
         )
-        waiting.remove(joined)
+        remaining.remove(joined)
         chain.append(joined)
     return chain
 

@@ -23,18 +23,24 @@ from server.util.lazy_free import LazyFree
 
 if TYPE_CHECKING:
     from server.engine.scheduler import Scheduler
-    from server.storage.views.aggregation import Aggregation, ChangeOrigin
+    from server.storage.views.aggregation import Aggregation
     from server.storage.views.groups import Group
     from server.storage.views.projection import Projection
+    from server.topics.subscriptions.delivery.envelope import Envelope
 
-_GROUP: Final = 1200
+_GROUP_BYTES: Final = 1200
 """Bytes of a group with its record, without accumulators and values."""
-_ACCUMULATOR: Final = 300
-_VALUE: Final = 150
+_ACCUMULATOR_BYTES: Final = 300
+_VALUE_BYTES: Final = 150
 """Bytes of a value that an accumulator stores."""
 _MAX_VALUES: Final = 5_000
 """Number of stored values after which a time slice makes no more records of groups."""
-_KEEPING: Final[tuple[object, ...]] = (DistinctValues, MaximumValue, MinimumValue, DistinctTexts)
+_STORING_ACCUMULATORS: Final[tuple[object, ...]] = (
+    DistinctValues,
+    MaximumValue,
+    MinimumValue,
+    DistinctTexts,
+)
 """Accumulators that store values."""
 
 
@@ -74,9 +80,11 @@ class GroupRecords:
         self._aggregation: Final = aggregation
         self._topic: Final = topic
         self._charge_memory: Final = charge_memory
-        self._bytes_per_group: Final = _GROUP + _ACCUMULATOR * len(projection.accumulator_specs)
-        self._bytes_per_row: Final = _VALUE * sum(
-            kept.make in _KEEPING for kept in projection.accumulator_specs
+        self._bytes_per_group: Final = _GROUP_BYTES + _ACCUMULATOR_BYTES * len(
+            projection.accumulator_specs
+        )
+        self._bytes_per_row: Final = _VALUE_BYTES * sum(
+            kept.make in _STORING_ACCUMULATORS for kept in projection.accumulator_specs
         )
         self._pending_timestamps: Final[dict[Group, int]] = {}  # of groups that have no record yet
         self._records: Final[dict[str, Record]] = {}
@@ -106,15 +114,15 @@ class GroupRecords:
                     group.sow_key, self._bytes_per_group + self._bytes_per_row * group.row_count
                 )
 
-    def build_records(self, most: int) -> Sequence[Record]:
+    def build_records(self, limit: int) -> Sequence[Record]:
         """Make the records of some gathered groups, and return them; none if all groups have one.
 
         Args:
-            most: the maximum number of groups; fewer if they store very many values.
+            limit: the maximum number of groups; fewer if they store very many values.
         """
         groups: list[Group] = []
         values = 0
-        for group in islice(self._pending_timestamps, most):
+        for group in islice(self._pending_timestamps, limit):
             groups.append(group)
             values += group.row_count if self._bytes_per_row else 0
             if values >= _MAX_VALUES:
@@ -123,19 +131,19 @@ class GroupRecords:
 
     # ---- following
 
-    def apply_change(self, change: RecordChange, origin: ChangeOrigin) -> Iterator[RecordChange]:
+    def apply_change(self, change: RecordChange, origin: Envelope) -> Iterator[RecordChange]:
         """Apply a change of a record of the topic, and yield the changes of the groups' records.
 
         Args:
             change: the change of the record.
             origin: the origin of the change.
         """
-        moment = to_nanoseconds(origin.received_s)
+        timestamp = to_nanoseconds(origin.received_s)
         for group in dict.fromkeys(self._aggregation.apply_change(0, change, origin)):
             key = group.sow_key
             previous = self._records.get(key)
             if self._aggregation.remove_if_empty(group):
-                yield RecordChange(key, self._topic, previous, self._build_record(group, moment))
+                yield RecordChange(key, self._topic, previous, self._build_record(group, timestamp))
             else:
                 self._update_memory_charge(key, 0)
                 yield RecordChange(key, self._topic, self._records.pop(key, None), None)
@@ -151,9 +159,9 @@ class GroupRecords:
         )
         self._scheduler.queue_task(LazyFree(self._client, *contents))
 
-    def _build_record(self, group: Group, moment: int) -> Record:
+    def _build_record(self, group: Group, timestamp: int) -> Record:
         key = group.sow_key
-        record = Record(key, self._aggregation.build_body(group), self._topic, moment)
+        record = Record(key, self._aggregation.build_body(group), self._topic, timestamp)
         self._records[key] = record
         self._update_memory_charge(
             key, self._bytes_per_group + self._bytes_per_row * group.row_count + len(record.body)

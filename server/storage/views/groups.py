@@ -112,10 +112,10 @@ class GroupTable:
         group.row_count += 1
         group.set_latest_row(row, context if origin is None else origin, sequence)
         values = self._projection.compute_arguments(row, context)
-        for kept, accumulator in zip(
+        for spec, accumulator in zip(
             self._projection.accumulator_specs, group.accumulators, strict=True
         ):
-            accumulator.add(values[kept.argument_index])
+            accumulator.add(values[spec.argument_index])
         return group
 
     def remove_row(self, row: ProjectionRow, context: MessageContext = NO_CONTEXT) -> Group:
@@ -128,10 +128,10 @@ class GroupTable:
         group = self._groups[self._projection.group_key(row)]
         group.row_count -= 1
         values = self._projection.compute_arguments(row, context)
-        for kept, accumulator in zip(
+        for spec, accumulator in zip(
             self._projection.accumulator_specs, group.accumulators, strict=True
         ):
-            accumulator.remove(values[kept.argument_index])
+            accumulator.remove(values[spec.argument_index])
         return group
 
     def replace_row(
@@ -151,18 +151,20 @@ class GroupTable:
         projection = self._projection
         key = projection.group_key(after)
         if key != projection.group_key(before):
-            left = self.remove_row(before, before_context)
-            return left, self.add_row(after, after_context, origin, sequence)
+            old_group = self.remove_row(before, before_context)
+            return old_group, self.add_row(after, after_context, origin, sequence)
         group = self._groups[key]
         group.set_latest_row(after, after_context if origin is None else origin, sequence)
         old = projection.compute_arguments(before, before_context)
         new = projection.compute_arguments(after, after_context)
         accumulators = group.accumulators
         for place, (_, argument) in enumerate(projection.accumulator_specs):
-            one, other = old[argument], new[argument]
-            if one is not other and (type(one) is not type(other) or one != other):
-                accumulators[place].remove(one)
-                accumulators[place].add(other)
+            old_value, new_value = old[argument], new[argument]
+            if old_value is not new_value and (
+                type(old_value) is not type(new_value) or old_value != new_value
+            ):
+                accumulators[place].remove(old_value)
+                accumulators[place].add(new_value)
         return (group,)
 
     def remove_if_empty(self, group: Group) -> bool:

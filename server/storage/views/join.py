@@ -105,22 +105,22 @@ class _JoinIndex:
         key = self._key(entry)
         if key is None:
             return
-        found = self._entries_by_key.get(key)
-        if found is None:
+        entries = self._entries_by_key.get(key)
+        if entries is None:
             self._entries_by_key[key] = entry
-        elif isinstance(found, dict):
-            found[entry] = None
+        elif isinstance(entries, dict):
+            entries[entry] = None
         else:
-            self._entries_by_key[key] = {found: None, entry: None}
+            self._entries_by_key[key] = {entries: None, entry: None}
 
     def remove(self, entry: _JoinEntry) -> None:
         """Remove an entry."""
         key = self._key(entry)
         if key is None:
             return
-        found = self._entries_by_key[key]
-        if isinstance(found, dict) and len(found) > 1:
-            del found[entry]
+        entries = self._entries_by_key[key]
+        if isinstance(entries, dict) and len(entries) > 1:
+            del entries[entry]
         else:
             del self._entries_by_key[key]
 
@@ -130,8 +130,8 @@ class _JoinIndex:
 
     def find(self, key: JoinTexts) -> Collection[_JoinEntry]:
         """Return the entries of a key, oldest first."""
-        found = self._entries_by_key.get(key, ())
-        return (found,) if isinstance(found, _JoinEntry) else found
+        entries = self._entries_by_key.get(key, ())
+        return (entries,) if isinstance(entries, _JoinEntry) else entries
 
     def _key(self, entry: _JoinEntry) -> JoinTexts | None:
         key = tuple([entry.join_texts[place] for place in self._text_positions])
@@ -178,19 +178,21 @@ class _JoinSide:
         self.anchor_index: _JoinIndex
 
     def set_conditions(
-        self, fits: Sequence[_JoinCondition], sides: Sequence[_JoinSide], *, nulls_match: bool
+        self, conditions: Sequence[_JoinCondition], sides: Sequence[_JoinSide], *, nulls_match: bool
     ) -> None:
         """Join the topic to those on its left; called once, for all topics but the first."""
-        self.conditions = list(fits)
-        self.anchor_topic = fits[0].topic_position
-        near = [fit for fit in fits if fit.topic_position == self.anchor_topic]
-        self.conditions = near + [fit for fit in fits if fit.topic_position != self.anchor_topic]
-        self.other_conditions = self.conditions[len(near) :]
+        self.conditions = list(conditions)
+        self.anchor_topic = conditions[0].topic_position
+        anchor_conditions = [fit for fit in conditions if fit.topic_position == self.anchor_topic]
+        self.conditions = anchor_conditions + [
+            fit for fit in conditions if fit.topic_position != self.anchor_topic
+        ]
+        self.other_conditions = self.conditions[len(anchor_conditions) :]
         self.own_index = _JoinIndex(
             [fit.own_position for fit in self.conditions], nulls_match=nulls_match
         )
         self.anchor_index = _JoinIndex(
-            [fit.other_position for fit in near], nulls_match=nulls_match
+            [fit.other_position for fit in anchor_conditions], nulls_match=nulls_match
         )
         self.indexes.append(self.own_index)
         sides[self.anchor_topic].indexes.append(self.anchor_index)
@@ -229,27 +231,27 @@ class TopicJoin:
     def __init__(
         self, topics: Sequence[JoinedTopic], fields: Sequence[JoinedFields], *, nulls_match: bool
     ) -> None:
-        joined: list[dict[Path, int]] = [{} for _ in topics]
-        for one in fields:
+        field_positions: list[dict[Path, int]] = [{} for _ in topics]
+        for condition in fields:
             for topic, field in (
-                (one.left_topic, one.left_field),
-                (one.right_topic, one.right_field),
+                (condition.left_topic, condition.left_field),
+                (condition.right_topic, condition.right_field),
             ):
-                joined[topic].setdefault(field, len(joined[topic]))
+                field_positions[topic].setdefault(field, len(field_positions[topic]))
         self._sides: Final = [
-            _JoinSide(topic, tuple(own)) for topic, own in zip(topics, joined, strict=True)
+            _JoinSide(topic, tuple(own)) for topic, own in zip(topics, field_positions, strict=True)
         ]
         for place, side in enumerate(self._sides[1:], 1):
-            fits = [
+            conditions = [
                 _JoinCondition(
-                    joined[place][one.right_field],
-                    one.left_topic,
-                    joined[one.left_topic][one.left_field],
+                    field_positions[place][condition.right_field],
+                    condition.left_topic,
+                    field_positions[condition.left_topic][condition.left_field],
                 )
-                for one in fields
-                if one.right_topic == place
+                for condition in fields
+                if condition.right_topic == place
             ]
-            side.set_conditions(fits, self._sides, nulls_match=nulls_match)
+            side.set_conditions(conditions, self._sides, nulls_match=nulls_match)
 
     def row_changes(self, place: int, change: RecordChange) -> Iterator[RowChange]:
         """See `RowSource.row_changes`; exhaust the iterator before the next change."""
@@ -300,11 +302,11 @@ class TopicJoin:
         """Return the entries of the next topic that match a part of a row."""
         side = self._sides[len(part)]
         key: list[str | None] = []
-        for fit in side.conditions:
-            entry = part[fit.topic_position]
+        for condition in side.conditions:
+            entry = part[condition.topic_position]
             if entry is None:
                 return ()
-            key.append(entry.join_texts[fit.other_position])
+            key.append(entry.join_texts[condition.other_position])
         return side.own_index.find(tuple(key))
 
     def _extend_right(self, part: _Part, length: int | None = None) -> Iterator[_Part]:
@@ -317,10 +319,10 @@ class TopicJoin:
         if len(part) == (len(self._sides) if length is None else length):
             yield part
             return
-        fitting = self._find_matches(part)
-        if not fitting:
+        matches = self._find_matches(part)
+        if not matches:
             yield from self._extend_right((*part, None), length)
-        for entry in fitting:
+        for entry in matches:
             yield from self._extend_right((*part, entry), length)
 
     def _find_left_parts(self, place: int, entry: _JoinEntry) -> Iterator[_Part]:
@@ -331,16 +333,16 @@ class TopicJoin:
         side = self._sides[place]
         if not side.own_index.is_indexable(entry):
             return
-        near = len(side.conditions) - len(side.other_conditions)
-        key = tuple([entry.join_texts[fit.own_position] for fit in side.conditions[:near]])
+        anchor_count = len(side.conditions) - len(side.other_conditions)
+        key = tuple([entry.join_texts[fit.own_position] for fit in side.conditions[:anchor_count]])
         for anchor in side.anchor_index.find(key):
             for part in self._find_left_parts(side.anchor_topic, anchor):
-                for grown in self._extend_right((*part, anchor), place):
+                for extended in self._extend_right((*part, anchor), place):
                     if all(
-                        _fits(entry, fit, grown[fit.topic_position])
+                        _fits(entry, fit, extended[fit.topic_position])
                         for fit in side.other_conditions
                     ):
-                        yield grown
+                        yield extended
 
     def _make_row(self, part: _Part) -> ProjectionRow:
         row: ProjectionRow = ()
@@ -349,8 +351,8 @@ class TopicJoin:
         return row
 
 
-def _fits(entry: _JoinEntry, fit: _JoinCondition, other: _JoinEntry | None) -> bool:
+def _fits(entry: _JoinEntry, condition: _JoinCondition, other: _JoinEntry | None) -> bool:
     return (
         other is not None
-        and entry.join_texts[fit.own_position] == other.join_texts[fit.other_position]
+        and entry.join_texts[condition.own_position] == other.join_texts[condition.other_position]
     )

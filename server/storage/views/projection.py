@@ -68,8 +68,6 @@ class Projection:
         is_untyped: returns True if the message type of a reference does not type its values.
 
     Attributes:
-        fields: see above.
-        grouping: see above.
         inputs: the references read from every message, in the order of a row.
         compute_arguments: computes the values of the distinct aggregated expressions for a row.
         accumulator_specs: the accumulators of every group.
@@ -86,17 +84,17 @@ class Projection:
         source_of: Callable[[Reference], int] = lambda _: 0,
         is_untyped: Callable[[Reference], bool] = lambda _: False,
     ) -> None:
-        wanted = dict.fromkeys(identifier.reference for identifier in grouping)
+        inputs = dict.fromkeys(identifier.reference for identifier in grouping)
         for field in fields:
-            wanted.update(dict.fromkeys(references(field.source)))
-        self.inputs: Final[tuple[Reference, ...]] = tuple(sorted(wanted, key=source_of))
+            inputs.update(dict.fromkeys(references(field.source)))
+        self.inputs: Final[tuple[Reference, ...]] = tuple(sorted(inputs, key=source_of))
         self.grouping: Final = tuple(grouping)
         self.fields: Final = tuple(fields)
         self._grouping_positions: Final = tuple(
             self.inputs.index(identifier.reference) for identifier in grouping
         )
-        read = [with_inferred(field.source, is_untyped) for field in fields]
-        calls = dict.fromkeys(call for expr in read for call in aggregates(expr))
+        expressions = [with_inferred(field.source, is_untyped) for field in fields]
+        calls = dict.fromkeys(call for expr in expressions for call in aggregates(expr))
         arguments = dict.fromkeys(call.arguments[0] for call in calls)
         places = {argument: place for place, argument in enumerate(arguments)}
         self.compute_arguments: Final = compile_values(list(arguments), functions, self.inputs)
@@ -106,16 +104,16 @@ class Projection:
         self.fields_need_context: Final = any(
             _asks_outside(one.source, functions) for one in fields
         )
-        kept: dict[GroupAccumulator, int] = {}
+        specs: dict[GroupAccumulator, int] = {}
         self._results: Final[list[_AggregateResult]] = []
         for call in calls:
             function = function_of(call)
-            needed = GroupAccumulator(function.make_accumulator, places[call.arguments[0]])
-            place = kept.setdefault(needed, len(kept))
+            spec = GroupAccumulator(function.make_accumulator, places[call.arguments[0]])
+            place = specs.setdefault(spec, len(specs))
             self._results.append(_AggregateResult(place, function.read_result))
-        self.accumulator_specs: Final = tuple(kept)
+        self.accumulator_specs: Final = tuple(specs)
         layout: tuple[Slot, ...] = (*self.inputs, *calls)
-        self._compute_values: Final = compile_values(read, functions, layout)
+        self._compute_values: Final = compile_values(expressions, functions, layout)
         self.destinations: Final = [field.destination for field in fields]
         self._optional_positions: Final = frozenset(
             place for place, field in enumerate(fields) if field.is_optional
@@ -129,11 +127,11 @@ class Projection:
             return (value if value.__class__ is str and value else semantics.text(value),)
         return tuple([semantics.text(row[place]) for place in grouping_positions])
 
-    def shown_grouping(self, same: Callable[[Reference, Reference], bool]) -> list[Path | None]:
+    def shown_grouping(self, is_same: Callable[[Reference, Reference], bool]) -> list[Path | None]:
         """Return the path of each grouping field in the result; None for one not projected.
 
         Args:
-            same: returns True if two references read the same value.
+            is_same: returns True if two references read the same value.
         """
         copied = [
             (field.source.reference, field.destination)
@@ -141,7 +139,7 @@ class Projection:
             if isinstance(field.source, Identifier)
         ]
         return [
-            next((path for one, path in copied if same(one, identifier.reference)), None)
+            next((path for one, path in copied if is_same(one, identifier.reference)), None)
             for identifier in self.grouping
         ]
 
@@ -155,9 +153,9 @@ class Projection:
             accumulators: the group's accumulators, one for each of `accumulator_specs`.
             context: the context of the most recent message, for functions.
         """
-        answers = [read(accumulators[place]) for place, read in self._results]
+        results = [read(accumulators[place]) for place, read in self._results]
         fields = list(
-            zip(self.destinations, self._compute_values((*last, *answers), context), strict=True)
+            zip(self.destinations, self._compute_values((*last, *results), context), strict=True)
         )
         if self._optional_positions:
             fields = [

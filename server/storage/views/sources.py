@@ -64,8 +64,8 @@ class SingleSource:
         functions: Functions,
         shown: FieldSelection | None = None,
     ) -> None:
-        tested = () if filter_ is None else slots(filter_)
-        layout = (*tested, *inputs)
+        filter_slots = () if filter_ is None else slots(filter_)
+        layout = (*filter_slots, *inputs)
         # A filter has no aggregates: all its slots are references.
         self._extract: Final = message_type.extractor(
             [slot.path for slot in layout if isinstance(slot, tuple)]
@@ -75,7 +75,7 @@ class SingleSource:
             if filter_ is None
             else compile_filter(with_inferred_types(filter_, message_type), functions, layout)
         )
-        self._tested_count: Final = len(tested)
+        self._tested_count: Final = len(filter_slots)
         self._hidden_positions: Final = (
             frozenset()
             if shown is None

@@ -56,14 +56,14 @@ class AggregationTerms:
     def create_groups(
         self,
         filter_: Expr | None,
-        hold: Callable[[int], None],
+        charge_memory: Callable[[int], None],
         shown: FieldSelection | None = None,
     ) -> GroupRecords:
         """Create the groups, still empty.
 
         Args:
             filter_: selects records of the topic, None for all.
-            hold: see `GroupRecords`.
+            charge_memory: see `GroupRecords`.
             shown: the fields that the client may see, None for all. The filter reads all fields.
 
         Raises:
@@ -75,4 +75,4 @@ class AggregationTerms:
         aggregation = Aggregation(
             self.projection, source, self.message_type, self.topic, in_order=False
         )
-        return GroupRecords(aggregation, self.projection, self.topic, hold, self.owner)
+        return GroupRecords(aggregation, self.projection, self.topic, charge_memory, self.owner)

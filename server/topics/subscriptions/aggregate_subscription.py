@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 _BATCH_SIZE: Final = 100
 """Changes applied per slice."""
-_WAITING: Final = 500
+_PENDING_CHANGE_BYTES: Final = 500
 """Bytes that a waiting change takes, apart from the bodies."""
 
 
@@ -58,7 +58,7 @@ class _PendingGroupChange(NamedTuple):
     def size_bytes(self) -> int:
         """Bytes that it takes."""
         states = (self.change.previous, self.change.record)
-        return _WAITING + sum(len(state.body) for state in states if state is not None)
+        return _PENDING_CHANGE_BYTES + sum(len(state.body) for state in states if state is not None)
 
 
 class AggregateSubscription:
@@ -68,7 +68,7 @@ class AggregateSubscription:
         subscription: the subscription.
         terms: the grouping and the aggregates.
         make_delivery: returns the delivery for messages of a form.
-        before: the live subscription that hands its groups over; None if there is none.
+        predecessor: the live subscription that transfers its groups; None if there is none.
 
     Attributes:
         groups: the groups; they are filled by the query that the subscription begins with.
@@ -97,24 +97,24 @@ class AggregateSubscription:
         subscription: Subscription,
         terms: AggregationTerms,
         make_delivery: Callable[[RecordMessageForm], RecordDelivery],
-        before: AggregateSubscription | None,
+        predecessor: AggregateSubscription | None,
     ) -> None:
         self._subscription: Final = subscription
         self._delta_encoder: Final = DeltaEncoder(terms.message_type, terms.key_fields)
         self._make_delivery: Final = make_delivery
         self._deliveries: Final[dict[RecordMessageForm, RecordDelivery]] = {}
         self._is_replaced = False
-        self.is_live = before is not None
+        self.is_live = predecessor is not None
         self.groups: Final[GroupRecords] = (
             terms.create_groups(
                 subscription.filter,
                 subscription.subscriber.charge_memory,
                 subscription.permit.select,
             )
-            if before is None
-            else before.transfer_groups()
+            if predecessor is None
+            else predecessor.transfer_groups()
         )
-        self.page: Final = self._make_page(terms.message_type, before)
+        self.page: Final = self._make_page(terms.message_type, predecessor)
         self._pending_changes: Final[dict[tuple[str, str], _PendingGroupChange]] = {}
         self._is_catching_up = False
 
@@ -128,16 +128,16 @@ class AggregateSubscription:
         if earlier is not None:
             change = change._replace(previous=earlier.change.previous)
             self._subscription.subscriber.charge_memory(-earlier.size_bytes)
-        waiting = self._pending_changes[key] = _PendingGroupChange(change, envelope, reason)
-        self._subscription.subscriber.charge_memory(waiting.size_bytes)
+        pending = self._pending_changes[key] = _PendingGroupChange(change, envelope, reason)
+        self._subscription.subscriber.charge_memory(pending.size_bytes)
 
     def catch_up(self) -> bool:
         """Apply some of the waiting changes; return True if there are more."""
         self._is_catching_up = True
         for key in list(islice(self._pending_changes, _BATCH_SIZE)):
-            waiting = self._pending_changes.pop(key)
-            self._subscription.subscriber.charge_memory(-waiting.size_bytes)
-            self._apply_change(*waiting)
+            pending = self._pending_changes.pop(key)
+            self._subscription.subscriber.charge_memory(-pending.size_bytes)
+            self._apply_change(*pending)
         self.is_live = not self._pending_changes
         return not self.is_live
 
@@ -158,26 +158,26 @@ class AggregateSubscription:
             self.groups.free()
 
     def _make_page(
-        self, message_type: MessageType, before: AggregateSubscription | None
+        self, message_type: MessageType, predecessor: AggregateSubscription | None
     ) -> Page | None:
         """Return the page, if paginated; it uses the previous page's result set if possible."""
         subscription, terms = self._subscription, self._subscription.page
         if terms is None:
             return None
-        results: ResultSet | None = None
-        if before is not None and before.page is not None:
-            results = before.page.result_set_for(terms.order_by)
-        if results is None:
-            results = ResultSet(message_type, terms.order_by)
+        result_set: ResultSet | None = None
+        if predecessor is not None and predecessor.page is not None:
+            result_set = predecessor.page.result_set_for(terms.order_by)
+        if result_set is None:
+            result_set = ResultSet(message_type, terms.order_by)
         page = Page(
             subscription,
             terms,
-            results,
+            result_set,
             self.groups.find_record,
             self._delta_encoder,
             self._make_delivery,
         )
-        results.attach(page)
+        result_set.attach(page)
         return page
 
     def _apply_change(self, change: RecordChange, envelope: Envelope, reason: str) -> None:
@@ -185,14 +185,14 @@ class AggregateSubscription:
             state = changed.record or changed.previous
             if state is None:
                 continue
-            gone = DELETED if reason == MATCH else reason
+            removal_reason = DELETED if reason == MATCH else reason
             message = RecordMessage(
                 changed.key,
                 state.body,
                 None if changed.previous is None else changed.previous.body,
                 Envelope(None, envelope.received_s),
                 self._delta_encoder,
-                gone if changed.record is None else MATCH,
+                removal_reason if changed.record is None else MATCH,
                 "",
                 state,
             )

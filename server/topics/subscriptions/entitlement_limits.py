@@ -57,46 +57,46 @@ ENTITLEMENT: Final = "entitlement"
 """The `oof` reason for a record that may not be seen any more (Out-of-Focus Reason Codes)."""
 
 
-def permitted_filter(permit: Permit, wanted: Expr | None) -> Expr | None:
+def permitted_filter(permit: Permit, requested: Expr | None) -> Expr | None:
     """Return the filter that messages must match, from the permitted and the client's filter.
 
     Args:
         permit: the client's permit for the topic.
-        wanted: the client's own filter, None for all messages.
+        requested: the client's own filter, None for all messages.
     """
-    if wanted is not None and permit.select is not None:
-        wanted = hide(wanted, permit.select.includes_whole)
-    if permit.filter is None or wanted is None:
-        return wanted if permit.filter is None else permit.filter
-    return And((*conjuncts(permit.filter), *conjuncts(wanted)))
+    if requested is not None and permit.select is not None:
+        requested = hide(requested, permit.select.includes_whole)
+    if permit.filter is None or requested is None:
+        return requested if permit.filter is None else permit.filter
+    return And((*conjuncts(permit.filter), *conjuncts(requested)))
 
 
-def permitted_order(permit: Permit, wanted: tuple[OrderTerm, ...]) -> tuple[OrderTerm, ...]:
+def permitted_order(permit: Permit, requested: tuple[OrderTerm, ...]) -> tuple[OrderTerm, ...]:
     """Return the requested order without its hidden terms."""
     select = permit.select
     if select is None:
-        return wanted
-    return tuple(term for term in wanted if select.includes_whole(term.identifier.path))
+        return requested
+    return tuple(term for term in requested if select.includes_whole(term.identifier.path))
 
 
-def permitted_fields(permit: Permit, wanted: Sequence[Field]) -> Sequence[Field]:
+def permitted_fields(permit: Permit, requested: Sequence[Field]) -> Sequence[Field]:
     """Return the fields of a projection, without functions that reveal all fields of a message.
 
     Hidden fields are NULL already in the rows that the projection is computed from.
     """
     if permit.select is None:
-        return wanted
-    return [replace(field, source=hide(field.source, lambda _: True)) for field in wanted]
+        return requested
+    return [replace(field, source=hide(field.source, lambda _: True)) for field in requested]
 
 
 def permitted_presentation(
-    permit: Permit, wanted: Presentation, message_type: MessageType
+    permit: Permit, requested: Presentation, message_type: MessageType
 ) -> Presentation:
     """Return the requested presentation, limited to the permitted fields."""
     if permit.select is None:
-        return wanted
-    binding = SelectList(permit.select_text, permit.select, message_type, is_entitlement=True)
-    return replace(wanted, permitted=binding)
+        return requested
+    select_list = SelectList(permit.select_text, permit.select, message_type, is_entitlement=True)
+    return replace(requested, permitted=select_list)
 
 
 def entitled(subscription: Subscription, permit: Permit, message_type: MessageType) -> Subscription:
@@ -136,8 +136,10 @@ class EntitlementVisibility:
         self._message_type: Final = message_type
         self._search_allowance: Final = SearchAllowance()
         self._extract: Final = message_type.extractor(paths(permitted))
-        read = with_inferred_types(permitted, message_type)
-        self._matches: Final = compile_filter(read, functions, effort=self._search_allowance)
+        typed_filter = with_inferred_types(permitted, message_type)
+        self._matches: Final = compile_filter(
+            typed_filter, functions, search_counter=self._search_allowance
+        )
         self._needs_context: Final = asks_for_context(permitted, functions)
 
     def visible_message(self, message: RecordMessage) -> RecordMessage:

@@ -56,7 +56,6 @@ from server.topics.subscriptions.delivery.record_delivery import (
     OutboxRecordFramer,
     RecordDelivery,
     RecordFramer,
-    RecordFrameWriter,
     RecordMessage,
     deliver_run,
 )
@@ -75,6 +74,7 @@ if TYPE_CHECKING:
     from server.storage.sow.record_batch import SowRecordBatch
     from server.storage.sow.records import RecordChange
     from server.topics.subscriptions.delivery.conflation import Conflater
+    from server.topics.subscriptions.delivery.delivery import FrameWriter
     from server.topics.subscriptions.delivery.envelope import Envelope
     from server.topics.subscriptions.delivery.outbox import Outbox
     from server.topics.subscriptions.matching.filter_costs import FilterCost
@@ -113,7 +113,7 @@ class RecordFanout(SubscriberSet):
         name: the topic's name.
         functions: the functions that filters may call.
         delta_encoder: makes deltas of the topic's records.
-        find: finds the topic's records by SOW key.
+        find_record: finds the topic's records by SOW key.
     """
 
     __slots__ = (
@@ -135,11 +135,11 @@ class RecordFanout(SubscriberSet):
         name: str,
         functions: Functions,
         delta_encoder: DeltaEncoder,
-        find: FindRecord,
+        find_record: FindRecord,
     ) -> None:
         super().__init__(message_type, name, functions)
         self._delta_encoder = delta_encoder
-        self._pages = TopicPages(message_type, functions, find, delta_encoder)
+        self._pages = TopicPages(message_type, functions, find_record, delta_encoder)
         self._aggregates: dict[Subscription, AggregateSubscription] = {}
         self._is_stale = False
         self._tracking_count = 0  # subscriptions that track focus
@@ -157,8 +157,8 @@ class RecordFanout(SubscriberSet):
 
     def result_set(self, subscription: Subscription) -> ResultSet | None:
         """Return the result set of a subscription's page; None if it has none."""
-        pages, here = self._pages, self._effective_form(subscription)
-        return pages.page(here).result_set if here in pages else None
+        pages, effective = self._pages, self._effective_form(subscription)
+        return pages.page(effective).result_set if effective in pages else None
 
     @property
     def has_literal_subscription(self) -> bool:
@@ -211,16 +211,16 @@ class RecordFanout(SubscriberSet):
         """Return the live aggregated subscription that `subscription` is about to replace."""
         for other, aggregate in self._aggregates.items():
             if (other.subscriber, other.sub_id) == (subscription.subscriber, subscription.sub_id):
-                same = aggregate.is_live and other.permit == subscription.permit
-                return aggregate if same else None
+                is_compatible = aggregate.is_live and other.permit == subscription.permit
+                return aggregate if is_compatible else None
         return None
 
     def page(self, subscription: Subscription) -> Page | None:
         """Return the page of a subscription; None if it is not paginated."""
-        here = self._effective_form(subscription)
-        if here in self._aggregates:
-            return self._aggregates[here].page
-        return self._pages.page(here) if here in self._pages else None
+        effective = self._effective_form(subscription)
+        if effective in self._aggregates:
+            return self._aggregates[effective].page
+        return self._pages.page(effective) if effective in self._pages else None
 
     def aggregate(self, subscription: Subscription) -> AggregateSubscription:
         """Return the aggregate of an aggregated subscription."""
@@ -228,9 +228,9 @@ class RecordFanout(SubscriberSet):
 
     def cost_of(self, subscription: Subscription) -> FilterCost | None:
         """See `SubscriberSet.cost_of`. The cost of an aggregated subscription is not known."""
-        here = self._effective_form(subscription)
-        if here in self._pages:
-            return self._pages.cost_of(here, self.name)
+        effective = self._effective_form(subscription)
+        if effective in self._pages:
+            return self._pages.cost_of(effective, self.name)
         return super().cost_of(subscription)
 
     def _invalidate_deliveries(self) -> None:
@@ -269,39 +269,39 @@ class RecordFanout(SubscriberSet):
         if self._pages:
             self._pages.apply_change(change, envelope, message)
 
-    def announce_run(self, run: SowRecordBatch, envelope: Envelope) -> None:
+    def announce_run(self, batch: SowRecordBatch, envelope: Envelope) -> None:
         """Deliver records that have been put, provided that `needs_changes` is false.
 
         Args:
-            run: the records.
+            batch: the records.
             envelope: their origin.
         """
         if self._is_stale:
             self._prepare()
-        self._deliver_run(self._unfiltered_recipients(RecordChangeKind.UPDATE), run, envelope)
+        self._deliver_run(self._unfiltered_recipients(RecordChangeKind.UPDATE), batch, envelope)
         filters = self._filters
         if not filters:
             return
-        filters.count_messages(len(run.bodies))
+        filters.count_messages(len(batch.bodies))
         start = 0
-        for after, alike in groupby(map(filters.match, run.bodies)):
-            end = start + sum(1 for _ in alike)
+        for after, matches in groupby(map(filters.match, batch.bodies)):
+            end = start + sum(1 for _ in matches)
             if self._is_stale:  # a filter has failed
                 self._prepare()
             recipients = self._matching_recipients(_Case(RecordChangeKind.UPDATE, after, ()))
             if recipients:
-                self._deliver_run(recipients, run.part(start, end), envelope)
+                self._deliver_run(recipients, batch.part(start, end), envelope)
             start = end
 
     def _deliver_run(
-        self, recipients: Sequence[_Recipient], run: SowRecordBatch, envelope: Envelope
+        self, recipients: Sequence[_Recipient], batch: SowRecordBatch, envelope: Envelope
     ) -> None:
-        """Deliver a run; several deliveries of one connection are interleaved per record."""
+        """Deliver a batch; several deliveries of one connection are interleaved per record."""
         connections = {subscriptions[0].outbox for _, subscriptions in recipients}
-        count = len(run.bodies)
+        count = len(batch.bodies)
         step = count if len(connections) == len(recipients) else 1
         for start in range(0, count, step):
-            part = run.part(start, start + step)
+            part = batch.part(start, start + step)
             for delivery, subscriptions in recipients:
                 try:
                     deliver_run(delivery, part, envelope, self._delta_encoder)
@@ -360,8 +360,8 @@ class RecordFanout(SubscriberSet):
         recipients = self._delivery_cache.get(case)
         if recipients is None:
             kind, after, before = case
-            found = self._merge_subscriptions(self._mixed_unfiltered, after + before)
-            grouped = self._group_recipients(found, kind, set(after), set(before))
+            subscriptions = self._merge_subscriptions(self._mixed_unfiltered, after + before)
+            grouped = self._group_recipients(subscriptions, kind, set(after), set(before))
             recipients = self._delivery_cache.store(case, grouped)
         return recipients
 
@@ -383,15 +383,15 @@ class RecordFanout(SubscriberSet):
             if form is None:
                 continue
             if subscription.conflater is not None:
-                had = self._matched_before(subscription, kind, before)
+                had_match = self._matched_before(subscription, kind, before)
                 delivery = self._conflated_delivery(
-                    subscription, subscription.conflater, form, had=had
+                    subscription, subscription.conflater, form, had_match=had_match
                 )
                 conflated.append((delivery, [subscription]))
                 continue
-            leaves = form is RecordMessageForm.OOF
+            is_oof = form is RecordMessageForm.OOF
             permitted = subscription.permit.filter_text
-            group = subscription.outbox, subscription.presentation, leaves, permitted
+            group = subscription.outbox, subscription.presentation, is_oof, permitted
             groups.setdefault(group, []).append((subscription, form))
         return [
             (self._delivery_for(group), [subscription for subscription, _ in group])
@@ -416,8 +416,8 @@ class RecordFanout(SubscriberSet):
             or kind is RecordChangeKind.INSERT
         ):
             return RecordMessageForm.FULL
-        returns = subscription.tracks_focus and not matched
-        return RecordMessageForm.FULL if returns else RecordMessageForm.DELTA
+        is_returning = subscription.tracks_focus and not matched
+        return RecordMessageForm.FULL if is_returning else RecordMessageForm.DELTA
 
     def _matched_before(
         self, subscription: Subscription, kind: RecordChangeKind, before: set[Filter]
@@ -431,7 +431,9 @@ class RecordFanout(SubscriberSet):
     ) -> RecordDelivery:
         """Return a delivery to a single subscription."""
         if subscription.conflater is not None:
-            return self._conflated_delivery(subscription, subscription.conflater, form, had=False)
+            return self._conflated_delivery(
+                subscription, subscription.conflater, form, had_match=False
+            )
         return self._delivery_for([(subscription, form)])
 
     def _delivery_for(
@@ -440,13 +442,13 @@ class RecordFanout(SubscriberSet):
         subscriptions = [subscription for subscription, _ in group]
         if any(form is not RecordMessageForm.DELTA for _, form in group):
             if group[0][1] is RecordMessageForm.OOF:
-                barrier = self._visibility_for(subscriptions[0])
-                return OofDelivery(self._make_framer("oof", subscriptions), barrier)
+                visibility = self._visibility_for(subscriptions[0])
+                return OofDelivery(self._make_framer("oof", subscriptions), visibility)
             return FullRecordDelivery(self._make_framer("p", subscriptions))
-        wanting_empties = [one for one in subscriptions if not one.omits_empty_deltas]
+        with_empty_deltas = [one for one in subscriptions if not one.omits_empty_deltas]
         return DeltaDelivery(
             self._make_framer("p", subscriptions),
-            self._make_framer("p", wanting_empties) if wanting_empties else None,
+            self._make_framer("p", with_empty_deltas) if with_empty_deltas else None,
             self._visibility_for(subscriptions[0]),
         )
 
@@ -456,7 +458,7 @@ class RecordFanout(SubscriberSet):
         conflater: Conflater,
         form: RecordMessageForm,
         *,
-        had: bool,
+        had_match: bool,
     ) -> RecordDelivery:
         return ConflatedRecordDelivery(
             subscription,
@@ -466,11 +468,11 @@ class RecordFanout(SubscriberSet):
             self._make_framer("p", [subscription]),
             self._make_framer("oof", [subscription]),
             self._visibility_for(subscription),
-            had_match=had,
+            had_match=had_match,
         )
 
     def _visibility_for(self, subscription: Subscription) -> EntitlementVisibility | None:
-        """Return the entitlement barrier of a subscription; None if its user may see all."""
+        """Return the entitlement limits of a subscription; None if its user may see all."""
         permitted = subscription.permit.filter
         if permitted is None or subscription.aggregation is not None:
             return None
@@ -480,7 +482,7 @@ class RecordFanout(SubscriberSet):
         subscriber, sink = subscriptions[0].subscriber, subscriptions[0].sink
         presentation = subscriptions[0].presentation
         if sink is not None:
-            return SinkFramer(sink, self.name, presentation, leaves=command == "oof")
+            return SinkFramer(sink, self.name, presentation, is_oof=command == "oof")
         sub_ids = [subscription.sub_id for subscription in subscriptions]
         outbox = _writer_for(subscriptions[0])
         framer = OutboxRecordFramer(outbox, command, self.name, sub_ids, presentation)
@@ -490,7 +492,7 @@ class RecordFanout(SubscriberSet):
         return WatchedFramer(framer, watchers, subscriber, self.name)
 
 
-def _writer_for(subscription: Subscription) -> RecordFrameWriter:
+def _writer_for(subscription: Subscription) -> FrameWriter:
     """Return the writer for a subscription's messages, which also counts them."""
     outbox = subscription.outbox
     if subscription.conflater or subscription.page or subscription.aggregation:

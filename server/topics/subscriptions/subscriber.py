@@ -1,27 +1,15 @@
-"""The interface of a client that subscriptions use: it takes bytes, and is charged for memory."""
+"""The callback for messages that have been delivered to a client."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Callable, Sequence
 
 from server.topics.subscriptions.client import ClientIdentity
+from server.topics.subscriptions.delivery.envelope import Envelope
 
-if TYPE_CHECKING:
-    from server.topics.subscriptions.delivery.envelope import Envelope
+DeliveryWatcher = Callable[[ClientIdentity, str, Sequence[bytes], Envelope], None]
+"""Processes delivered messages.
 
-
-class DeliveryWatcher(Protocol):
-    """Callback for messages that have been delivered to a client."""
-
-    def __call__(
-        self, client: ClientIdentity, topic: str, bodies: Sequence[bytes], envelope: Envelope, /
-    ) -> None:
-        """Process delivered messages.
-
-        Args:
-            client: the recipient.
-            topic: the topic's name.
-            bodies: the messages, as they were published.
-            envelope: their common properties.
-        """
+It gets the recipient, the topic's name, the bodies of the messages as they were published, and
+their common properties.
+"""

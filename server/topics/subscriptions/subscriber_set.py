@@ -1,9 +1,9 @@
 """The subscriptions of one topic, with their filters.
 
-Topics differ in the use of their audience: an ad hoc topic passes on the messages published to it
+Topics differ in the use of their subscribers: an ad hoc topic passes on messages that are published
 (server/topics/topic.py), a topic with records sends changes of records
 (server/topics/subscriptions/record_fanout.py). Both cache prepared deliveries as long as the
-audience stays the same.
+subscribers stay the same.
 
 The cost of finding the recipients of a message grows with their number, not with that of all
 subscriptions: these are kept by their filters. Each has a place in the order of creation; a message
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 class SubscriberEntry:
-    """A subscription's entry in an audience.
+    """A subscription's entry in a `SubscriberSet`.
 
     Args:
         subscription: the subscription.
@@ -101,8 +101,8 @@ class SubscriberSet:
         """The subscriptions that could get a message, as requested by their clients."""
         if not self._effective_forms:
             return self._subscriptions.keys()
-        asked = {here: subscription for subscription, here in self._effective_forms.items()}
-        return [asked.get(here, here) for here in self._subscriptions]
+        requested = {here: subscription for subscription, here in self._effective_forms.items()}
+        return [requested.get(here, here) for here in self._subscriptions]
 
     @property
     def has_literal_subscription(self) -> bool:
@@ -129,10 +129,10 @@ class SubscriberSet:
 
     def _apply_permit(self, subscription: Subscription, permit: Permit) -> Subscription:
         """Apply a permit to a subscription, and return its effective form here."""
-        here = entitled(subscription, permit, self.message_type)
-        if here is not subscription:
-            self._effective_forms[subscription] = here
-        return here
+        effective = entitled(subscription, permit, self.message_type)
+        if effective is not subscription:
+            self._effective_forms[subscription] = effective
+        return effective
 
     def _effective_form(self, subscription: Subscription) -> Subscription:
         """Return the effective form of a subscription here."""
@@ -147,12 +147,12 @@ class SubscriberSet:
                     self.message_type, self._functions, self._end_failed_filter, self._owners_of
                 )
             filter_ = self._filters.add(subscription.filter)
-        seat = SubscriberEntry(subscription, filter_, self._attach_count)
-        self._subscriptions[subscription] = seat
+        entry = SubscriberEntry(subscription, filter_, self._attach_count)
+        self._subscriptions[subscription] = entry
         if filter_ is None:
             self._unfiltered[subscription] = self._attach_count
         else:
-            filter_.owners = with_item(filter_.owners, seat)
+            filter_.owners = with_item(filter_.owners, entry)
             self._cache_writer(filter_)
             number = subscription.subscriber.number
             self._filter_counts[number] = self._filter_counts.get(number, 0) + 1
@@ -162,14 +162,14 @@ class SubscriberSet:
     def _detach(self, subscription: Subscription) -> None:
         if subscription not in self._subscriptions:
             return
-        seat = self._subscriptions.pop(subscription)
-        filter_ = seat.filter
+        entry = self._subscriptions.pop(subscription)
+        filter_ = entry.filter
         self._literal_count -= not subscription.selector.is_regex
         if filter_ is None:
             del self._unfiltered[subscription]
         else:
             self._filters.remove(filter_)
-            filter_.owners = without_item(filter_.owners, seat)
+            filter_.owners = without_item(filter_.owners, entry)
             self._cache_writer(filter_)
             number = subscription.subscriber.number
             self._filter_counts[number] -= 1
@@ -179,10 +179,10 @@ class SubscriberSet:
 
     def cost_of(self, subscription: Subscription) -> FilterCost | None:
         """Return the cost of a subscription's filter; None if it has none or is not attached."""
-        seat = self._subscriptions.get(self._effective_form(subscription))
-        if seat is None or seat.filter is None:
+        entry = self._subscriptions.get(self._effective_form(subscription))
+        if entry is None or entry.filter is None:
             return None
-        return self._filters.cost(seat.filter, self.name)
+        return self._filters.cost(entry.filter, self.name)
 
     def _cache_writer(self, filter_: Filter) -> None:
         """Cache writer and id in a filter with one user, if its messages need only an id."""
@@ -209,12 +209,12 @@ class SubscriberSet:
         """
         if not self._filter_counts:
             return self._unfiltered, {}
-        alone: dict[Subscription, int] = {}
-        beside_others: dict[Subscription, int] = {}
+        without_filters: dict[Subscription, int] = {}
+        with_filters: dict[Subscription, int] = {}
         for subscription, place in self._unfiltered.items():
-            filters = subscription.subscriber.number in self._filter_counts
-            (beside_others if filters else alone)[subscription] = place
-        return alone, beside_others
+            has_filters = subscription.subscriber.number in self._filter_counts
+            (with_filters if has_filters else without_filters)[subscription] = place
+        return without_filters, with_filters
 
     def _merge_subscriptions(
         self, unfiltered: dict[Subscription, int], filters: Iterable[Filter]
@@ -222,8 +222,8 @@ class SubscriberSet:
         """Return some subscriptions without a filter and those with some filters, in order."""
         places = dict(unfiltered)
         for filter_ in filters:
-            for seat in _seats(filter_):
-                places[seat.subscription] = seat.order
+            for entry in _entries_of(filter_):
+                places[entry.subscription] = entry.order
         return list(places) if len(places) == 1 else sorted(places, key=places.__getitem__)
 
     def end_subscriptions(self, error: Exception) -> None:
@@ -232,14 +232,14 @@ class SubscriberSet:
 
     def _owners_of(self, filter_: Filter) -> Collection[int]:
         """Return the numbers of the connections that have a filter."""
-        return {seat.subscription.subscriber.number for seat in _seats(filter_)}
+        return {entry.subscription.subscriber.number for entry in _entries_of(filter_)}
 
     def _end_failed_filter(self, filter_: Filter, error: Exception) -> None:
         """End the subscriptions that have a filter, because it has failed."""
-        give_up_on([seat.subscription for seat in _seats(filter_)], error)
+        give_up_on([entry.subscription for entry in _entries_of(filter_)], error)
 
 
-def _seats(filter_: Filter) -> Collection[SubscriberEntry]:
-    """Return the seats of a filter's subscriptions."""
+def _entries_of(filter_: Filter) -> Collection[SubscriberEntry]:
+    """Return the entries of a filter's subscriptions."""
     owners = filter_.owners
     return () if owners is None else members(cast("MultimapItems[SubscriberEntry]", owners))

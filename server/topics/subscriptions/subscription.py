@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import count
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -12,6 +12,7 @@ from server.security.permissions import UNLIMITED
 from server.topics.subscriptions.delivery.presentation import AS_PUBLISHED, Presentation
 
 if TYPE_CHECKING:
+    from server.engine.replays.replay import Replay
     from server.engine.session import Session
     from server.expressions.regex.budget import SearchCounter
     from server.expressions.topic_names import TopicSelector
@@ -39,20 +40,13 @@ class PageTerms:
     stop: int
 
 
-class SubscriptionSource(Protocol):
-    """Sends the messages of a subscription that does not get them from its topics."""
-
-    def cancel(self) -> None:
-        """Stop sending, permanently."""
-
-
 class Subscription(msgspec.Struct, frozen=True, eq=False):
     """A client's subscription. Replacing a subscription makes a new one with the same id.
 
     There may be a million, so it is a struct, which is fast to create.
 
     If its user may see only some messages, or some of their fields, a topic has it in another
-    form, in which filter, order and presentation are limited by the permit (entitled.py).
+    form, in which filter, order and presentation are limited by the permit (entitlement_limits.py).
 
     Attributes:
         subscriber: the client.
@@ -95,7 +89,7 @@ class Subscription(msgspec.Struct, frozen=True, eq=False):
     options: str | None = None
     page: PageTerms | None = None
     aggregation: AggregationTerms | None = None
-    replay: SubscriptionSource | None = None
+    replay: Replay | None = None
     consumer: Consumer | None = None
     max_backlog: int | None = None
     memory_bytes: int = 0
@@ -110,20 +104,20 @@ class Subscription(msgspec.Struct, frozen=True, eq=False):
         """The outbox that its messages go to."""
         return self.held_in or self.subscriber.outbox
 
-    def matches_topic(self, topic: str, effort: SearchCounter) -> bool:
+    def matches_topic(self, topic: str, search_counter: SearchCounter) -> bool:
         """Return True if a topic's name matches the subscription.
 
         If matching takes too many steps, the result is False, and is logged.
 
         Args:
             topic: the topic's name.
-            effort: counts long searches; see `TopicSelector.match_topic`.
+            search_counter: counts long searches; see `TopicSelector.match_topic`.
 
         Raises:
             TooCostlyError: the allowance of long searches is used up.
         """
-        decided = self.selector.match_topic(topic, effort)
-        if decided is None:
+        is_match = self.selector.match_topic(topic, search_counter)
+        if is_match is None:
             self.subscriber.log.emit(
                 "14-0003",
                 client=self.subscriber.client_name,
@@ -131,7 +125,7 @@ class Subscription(msgspec.Struct, frozen=True, eq=False):
                 pattern=self.selector.text,
                 topic=topic,
             )
-        return bool(decided)
+        return bool(is_match)
 
     def close(self) -> None:
         """Drop messages that wait for it, and cancel its replay."""

@@ -53,8 +53,8 @@ class AuditParty(NamedTuple):
     module: str = ""
 
 
-NOBODY: Final = AuditParty("", "", "")
-"""The party of actions that the instance takes of its own accord."""
+INSTANCE_PARTY: Final = AuditParty("", "", "")
+"""The party of actions that the instance itself initiates."""
 
 
 class Audit:
@@ -131,11 +131,11 @@ class Audit:
         self._rate_limited_log.emit(message_id, host_of(party.address), **fields)
 
     def _report_rate_limited(
-        self, message_id: str, event: str, party: AuditParty, **more: str
+        self, message_id: str, event: str, party: AuditParty, **details: str
     ) -> None:
-        fields = _fields(party, **more)
-        who = f"{party.user!r} at {host_of(party.address)}"
-        if self._rate_limited_log.emit(message_id, who, **fields):
+        fields = _fields(party, **details)
+        peer = f"{party.user!r} at {host_of(party.address)}"
+        if self._rate_limited_log.emit(message_id, peer, **fields):
             self._publish(event, fields)
 
     def _publish(self, event: str, fields: dict[str, str]) -> None:
@@ -149,11 +149,11 @@ class Audit:
             self._event_topic.publish(listener, _FIELDS, values, now)
 
 
-def _fields(party: AuditParty, **more: str) -> dict[str, str]:
+def _fields(party: AuditParty, **details: str) -> dict[str, str]:
     return {
         "auth_id": party.user,
         "client_address": party.address,
         "client_name": party.client_name,
         "transport": party.transport,
         "module": party.module,
-    } | more
+    } | details

@@ -91,22 +91,22 @@ class EventTopic:
 
     def listeners(self) -> list[TypedEventTopic]:
         """Return the message types that have a subscriber, or store events."""
-        found = []
+        typed_topics = []
         for message_type in self._types.message_types:
             topic = self._topics.find(message_type.name, self._name)
             if topic.has_subscriptions or topic.is_persistent:
-                unified = message_type.name in self._types.unified_tag_types
-                found.append(
-                    TypedEventTopic(topic, self._types.modules[message_type.name], unified)
+                has_unified_tags = message_type.name in self._types.unified_tag_types
+                typed_topics.append(
+                    TypedEventTopic(topic, self._types.modules[message_type.name], has_unified_tags)
                 )
-        return found
+        return typed_topics
 
     def publish(
         self,
         listener: TypedEventTopic,
         fields: Iterable[EventField],
         values: Mapping[str, Value],
-        moment: float,
+        event_s: float,
     ) -> None:
         """Publish an event in one message type.
 
@@ -114,13 +114,13 @@ class EventTopic:
             listener: the event topic of that type.
             fields: the event's fields, in order.
             values: their values, by their names in JSON; NULL where there is none.
-            moment: the time of the event, in seconds since 1970.
+            event_s: the time of the event, in seconds since 1970.
         """
-        topic, named = listener.topic, list(self._named_values(listener, fields, values))
+        topic, named_values = listener.topic, list(self._named_values(listener, fields, values))
         try:
-            body = topic.message_type.build(named)
+            body = topic.message_type.build(named_values)
             self._types.published_counter.add(1, len(body))
-            topic.publish([body], Envelope(None, moment))
+            topic.publish([body], Envelope(None, event_s))
         except Exception as error:  # of any kind: the client concerned must not be affected
             topic.end_subscriptions(error)
 
@@ -149,8 +149,6 @@ class EventMessageTypes:
 
     Attributes:
         message_types: those of them that can hold events.
-        modules: see above.
-        unified_tag_types: see above.
         published_counter: counts events.
     """
 

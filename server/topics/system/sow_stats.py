@@ -1,4 +1,4 @@
-"""/AMPS/SOWStats: how many records topics have, at regular intervals.
+"""/AMPS/SOWStats: the number of records of each topic, at regular intervals.
 
 Source: AMPS User Guide, SOW Statistics Events.
 """
@@ -67,11 +67,11 @@ class SowStats:
     def _publish(self) -> None:
         listeners = self._event_topic.listeners()
         now = self._clock.now()
-        for keeper in self._sow_registry.sources if listeners else ():
+        for source in self._sow_registry.sources if listeners else ():
             values: dict[str, Value] = {
-                "message_type": keeper.type_name,
-                "topic": keeper.name,
-                "record_count": len(keeper.table),
+                "message_type": source.type_name,
+                "topic": source.name,
+                "record_count": len(source.table),
                 "timestamp": iso_timestamp(now),
             }
             for listener in listeners:

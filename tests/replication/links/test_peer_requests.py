@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, cast
+from collections.abc import Callable, Mapping
+from typing import cast
 
 import pytest
 
+from server.replication.links.link_peer import LinkPeer
+from server.replication.links.registry import LinkRegistry
 from server.replication.repair.peer_requests import PeerRequest, PeerRequester
 from server.storage.journal import JournalTopic
 from tests.engine.support import SimulatedClock
 
-if TYPE_CHECKING:
-    from server.replication.links.registry import LinkPeer
 
-
-class There:
+class There(LinkRegistry):
     """Instances that there are links with."""
+
+    peers: Mapping[str, LinkPeer] = {}
 
     def __init__(self, *names: str) -> None:
         self.peers = dict.fromkeys(names, cast("LinkPeer", None))
@@ -24,10 +25,10 @@ class There:
     def watch(self, watcher: Callable[[], None]) -> None:
         """Nothing changes."""
 
-    def register_handler(self, subject: str, listener: Callable[[str, bytes], None]) -> None:
+    def register_handler(self, subject: str, handler: Callable[[str, bytes], None]) -> None:
         """Nobody says anything."""
 
-    def send_message(self, peer: str, subject: str, body: bytes) -> None:
+    def send_message(self, to: str, subject: str, body: bytes) -> None:
         """Nobody hears it."""
 
     def may_receive(

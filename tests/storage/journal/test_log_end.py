@@ -18,6 +18,7 @@ from server.storage.journal.files import JournalFile, open_source
 from server.storage.journal.format.entry import JournalEntryKind
 from server.storage.journal.format.layout import PAGE, RECORD_SIZE, EntryRow
 from server.storage.journal.log_end import FileExtent, find_file_extent
+from server.storage.journal.recovery.log_recovery import LiveFileVisitor
 from tests.storage.journal.support import Bench
 from tests.support.chances import examples
 
@@ -25,7 +26,7 @@ ONE_BY_ONE = 1 << 20
 """Slots with blank ones among them, whatever the file: each is looked at by itself."""
 
 
-class Seen:
+class Seen(LiveFileVisitor):
     """What a visitor is given."""
 
     def __init__(self) -> None:

@@ -103,15 +103,15 @@ class LogMachine(RuleBasedStateMachine):
 
     @rule(
         client=st.integers(0, 3),
-        topic=st.sampled_from(TOPICS),
+        topics=st.lists(st.sampled_from(TOPICS), min_size=1, unique=True),
         sizes=st.lists(st.sampled_from([0, 1, 300, 250_000, 2 << 20]), max_size=12),
         user=st.sampled_from([None, "ann"]),
         lifetime=st.sampled_from([None, 0, 60]),
     )
-    def append_run(
+    def append_batch(
         self,
         client: int,
-        topic: tuple[str, str],
+        topics: list[tuple[str, str]],
         sizes: list[int],
         user: str | None,
         lifetime: int | None,
@@ -119,14 +119,24 @@ class LogMachine(RuleBasedStateMachine):
         first = self._sequences.get(client, 0) + 1
         numbers = list(range(first, first + len(sizes))) if client else []
         bodies = [bytes([number % 256]) * size for number, size in enumerate(sizes)]
-        handle = self._journal.topic_handle(*topic)
         origin = None if user is None else self._journal.origin_handle(user)
+        handles = {
+            key: (self._journal.topic_handle(*topic), origin) for key, topic in enumerate(topics)
+        }
+        handle_keys = [number % len(topics) for number in range(len(bodies))]
         keys = [] if lifetime is None else [2**64 - 1 - number for number in numbers]
         before, start = self._journal.last_txid, 0
         txids: list[int] = []
         while start < len(bodies):
-            run = self._journal.append_run(
-                handle, client, numbers, bodies, start, origin, keys, lifetime or 0
+            run = self._journal.append_batch(
+                handles,
+                handle_keys if len(topics) > 1 else 0,
+                client,
+                numbers,
+                bodies,
+                start,
+                keys,
+                lifetime or 0,
             )
             txids += run.txids
             assert run.end > start or run.problem is not None
@@ -149,7 +159,7 @@ class LogMachine(RuleBasedStateMachine):
                     self._clock.now,
                     client,
                     number,
-                    JournalTopic(*topic),
+                    JournalTopic(*topics[position % len(topics)]),
                     JournalEntryKind.PUBLISH,
                     bodies[position],
                 )

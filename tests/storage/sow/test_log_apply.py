@@ -100,13 +100,13 @@ class Author:
         keys = source.choices(KEYS, k=count) if source.random() < 0.9 else []
         lifetime, place = source.choice((0, 0, 100)), 0
         while place < count:
-            place = journal.append_run(
-                journal.topic_handle("json", name),
+            place = journal.append_batch(
+                {0: (journal.topic_handle("json", name), None)},
+                0,
                 client,
                 numbers,
                 bodies,
                 place,
-                None,
                 keys,
                 lifetime,
             ).end

@@ -78,7 +78,7 @@ class Checklist:
 
     @property
     def verdict(self) -> CheckVerdict:
-        """`OK` if the configuration runs as it is, with all that it asks for."""
+        """`OK` if the configuration runs as it is, with all features that it uses."""
         if self.errors:
             return CheckVerdict.WRONG
         if (
@@ -94,34 +94,34 @@ class Checklist:
 
 def make_checklist(configuration: DoctorConfiguration) -> Checklist:
     """Make the checklist of a configuration, in the directory at which its paths begin."""
-    made = Checklist(configuration.path)
-    made.errors = _said(configuration.problems, Severity.ERROR)
-    made.warnings = _said(configuration.problems, Severity.WARNING)
+    checklist = Checklist(configuration.path)
+    checklist.errors = _messages(configuration.problems, Severity.ERROR)
+    checklist.warnings = _messages(configuration.problems, Severity.WARNING)
     document = configuration.document
     if document is None:
-        made.no_files_reason = "the configuration cannot be read"
-        return made
+        checklist.no_files_reason = "the configuration cannot be read"
+        return checklist
     root = validate(document, Problems())
-    made.survey = survey(root)
-    _look_for_files(made, configuration.partial_spec)
-    made.data_steps = [*_carry(made.survey)]
-    made.clients = [*_clients(made.survey)]
-    made.steps = [*_steps(made)]
-    return made
+    checklist.survey = survey(root)
+    _find_files(checklist, configuration.partial_spec)
+    checklist.data_steps = [*_migration_items(checklist.survey)]
+    checklist.clients = [*_clients(checklist.survey)]
+    checklist.steps = [*_steps(checklist)]
+    return checklist
 
 
-def as_data(made: Checklist) -> dict[str, Any]:
+def as_data(checklist: Checklist) -> dict[str, Any]:
     """Return the checklist as JSON values."""
-    found = made.survey
+    features = checklist.survey
     return {
-        "configuration": made.path,
-        "instance": found.name,
-        "verdict": made.verdict.label,
-        "errors": made.errors,
-        "warnings": made.warnings,
+        "configuration": checklist.path,
+        "instance": features.name,
+        "verdict": checklist.verdict.label,
+        "errors": checklist.errors,
+        "warnings": checklist.warnings,
         "ignored": [
             {"location": where, "element": path, "reason": reason}
-            for where, path, reason in found.ignored
+            for where, path, reason in features.ignored
         ],
         "features": [
             {
@@ -131,59 +131,59 @@ def as_data(made: Checklist) -> dict[str, Any]:
                 "count": use.count,
                 "first": use.first_location,
             }
-            for use in found.uses.values()
+            for use in features.uses.values()
         ],
-        "modules": [asdict(module) for module in found.modules],
-        "files": [{"path": path, "what": what} for path, what in made.files],
-        "files_unknown": made.no_files_reason or None,
-        "carry": [asdict(item) for item in made.data_steps],
-        "clients": [asdict(item) for item in made.clients],
-        "steps": [asdict(item) for item in made.steps],
+        "modules": [asdict(module) for module in features.modules],
+        "files": [{"path": path, "what": description} for path, description in checklist.files],
+        "files_unknown": checklist.no_files_reason or None,
+        "carry": [asdict(item) for item in checklist.data_steps],
+        "clients": [asdict(item) for item in checklist.clients],
+        "steps": [asdict(item) for item in checklist.steps],
     }
 
 
-def _said(problems: Problems, severity: Severity) -> list[str]:
-    those: list[Problem] = [one for one in problems if one.severity is severity]
-    return [str(one) for one in those]
+def _messages(problems: Problems, severity: Severity) -> list[str]:
+    selected: list[Problem] = [problem for problem in problems if problem.severity is severity]
+    return [str(problem) for problem in selected]
 
 
-def _look_for_files(made: Checklist, spec: InstanceSpec | None) -> None:
+def _find_files(checklist: Checklist, spec: InstanceSpec | None) -> None:
     if spec is None:
-        made.no_files_reason = "the errors above have to be mended first"
+        checklist.no_files_reason = "the errors above have to be mended first"
         return
     try:
-        made.files = [(str(file.path), file.description) for file in find_foreign_files(spec)]
+        checklist.files = [(str(file.path), file.description) for file in find_foreign_files(spec)]
     except ProvisionError as error:
-        made.no_files_reason = str(error)
+        checklist.no_files_reason = str(error)
 
 
-def _carry(found: FeatureSurvey) -> Iterator[ChecklistItem]:
+def _migration_items(features: FeatureSurvey) -> Iterator[ChecklistItem]:
     """Yield the ways to carry data over: records by topic, the log by a program, or not at all."""
-    if found.has("replication", "transports for replication"):
+    if features.has("replication", "transports for replication"):
         yield ChecklistItem(
             "AMPS and this server cannot replicate to each other: the protocol between instances is"
             " each one's own. Move all instances that replicate together",
             "docs/compatibility.md, Links between instances",
         )
-    for topic in found.records:
-        yield _records_item(topic, found)
-    if found.has("the transaction log"):
+    for topic in features.records:
+        yield _records_item(topic, features)
+    if features.has("the transaction log"):
         yield ChecklistItem(
             "The transaction log begins anew. A program that subscribes at AMPS with the bookmark"
             " EPOCH and publishes here carries over what AMPS's log still has; bookmarks and"
             " times are those of the new log",
             "docs/client.md",
         )
-    if found.has("queues"):
+    if features.has("queues"):
         yield ChecklistItem(
             "Messages in queues stay behind: stop their publishers, and let the consumers work"
             " off the queues at AMPS before they move"
         )
-    if found.has("views", "conflated topics"):
+    if features.has("views", "conflated topics"):
         yield ChecklistItem(
             "Views and conflated topics are made anew from the records at the start"
         )
-    if found.has("the statistics database"):
+    if features.has("the statistics database"):
         yield ChecklistItem(
             "A statistics database that AMPS has made is renamed to NAME.foreign-1 by the first"
             " start; amps-sqlite3 reads it",
@@ -191,7 +191,7 @@ def _carry(found: FeatureSurvey) -> Iterator[ChecklistItem]:
         )
 
 
-def _records_item(topic: MigrationTopic, found: FeatureSurvey) -> ChecklistItem:
+def _records_item(topic: MigrationTopic, features: FeatureSurvey) -> ChecklistItem:
     title = f"Records of {topic.name} ({topic.message_type})"
     if not topic.has_keys:
         return ChecklistItem(
@@ -199,8 +199,10 @@ def _records_item(topic: MigrationTopic, found: FeatureSurvey) -> ChecklistItem:
             " publishers publish them again, or write a program that does",
             "docs/client.md",
         )
-    copy = f"-copy {_NEW}:{found.port or _PORT}"
-    command = f"{_spark('sow_and_subscribe', _OLD, found)} {copy} {_of(topic)} > /dev/null"
+    copy = f"-copy {_NEW}:{features.port or _PORT}"
+    command = (
+        f"{_spark('sow_and_subscribe', _OLD, features)} {copy} {_topic_option(topic)} > /dev/null"
+    )
     return ChecklistItem(
         f"{title}, and the updates that come as long as this runs; deletions and expirations are"
         " not passed on",
@@ -209,12 +211,12 @@ def _records_item(topic: MigrationTopic, found: FeatureSurvey) -> ChecklistItem:
     )
 
 
-def _spark(what: str, host: str, found: FeatureSurvey) -> str:
-    secure = " -secure true" if found.is_encrypted else ""
-    return f"spark {what} -server {host}:{found.port or _PORT}{secure}"
+def _spark(command: str, host: str, features: FeatureSurvey) -> str:
+    secure = " -secure true" if features.is_encrypted else ""
+    return f"spark {command} -server {host}:{features.port or _PORT}{secure}"
 
 
-def _of(topic: MigrationTopic) -> str:
+def _topic_option(topic: MigrationTopic) -> str:
     return shlex.join(["-type", topic.message_type, "-topic", topic.pattern or topic.name])
 
 
@@ -275,20 +277,20 @@ _CLIENT_CHECKS: Final[tuple[tuple[tuple[str, ...], str, str], ...]] = (
 """Features (empty: any configuration), the point to check, and the section that describes it."""
 
 
-def _clients(found: FeatureSurvey) -> Iterator[ChecklistItem]:
+def _clients(surveyed: FeatureSurvey) -> Iterator[ChecklistItem]:
     for features, text, section in _CLIENT_CHECKS:
-        if not features or found.has(*features):
+        if not features or surveyed.has(*features):
             yield ChecklistItem(text, f"docs/compatibility.md, {section}")
 
 
-def _steps(made: Checklist) -> Iterator[ChecklistItem]:
-    path = made.path
-    if made.errors:
+def _steps(checklist: Checklist) -> Iterator[ChecklistItem]:
+    path = checklist.path
+    if checklist.errors:
         yield ChecklistItem("Mend the errors", "", (f"ampServer --verify-config {path}",))
-    for module in made.survey.modules:
+    for module in checklist.survey.modules:
         if module.state == ABSENT:
             yield ChecklistItem(f"Replace the module {module.name}: {module.advice}")
-    if made.files:
+    if checklist.files:
         yield ChecklistItem(
             "Give the instance directories of its own (JournalDirectory, FileName of topics), so"
             f" that AMPS's files stay for the way back; ampServer {OPTION} renames them instead",
@@ -301,24 +303,24 @@ def _steps(made: Checklist) -> Iterator[ChecklistItem]:
         (f"ampServer {path}", f"amps-doctor --config {path}"),
     )
     yield ChecklistItem("Try each client program against it, with the list above in hand")
-    if made.survey.has("replication"):
+    if checklist.survey.has("replication"):
         yield ChecklistItem(
             "Check the configurations of all instances that replicate against each other",
             "docs/replication.md",
             (f"ampServer --verify-config {path} OTHER.xml",),
         )
-    if made.data_steps:
+    if checklist.data_steps:
         yield ChecklistItem("Carry data over, as above, while publishers still go to AMPS")
     yield ChecklistItem(
         "Stop the publishers, wait until what was carried over has come, and compare"
     )
-    if made.survey.records:
+    if checklist.survey.records:
         yield ChecklistItem(
             f"Are there as many records at {_NEW} as at {_OLD}? spark says how many there were",
             "",
             tuple(
-                f"{_spark('sow', _NEW, made.survey)} {_of(topic)} > /dev/null"
-                for topic in made.survey.records
+                f"{_spark('sow', _NEW, checklist.survey)} {_topic_option(topic)} > /dev/null"
+                for topic in checklist.survey.records
             ),
         )
     yield ChecklistItem(

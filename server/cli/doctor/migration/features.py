@@ -1,7 +1,7 @@
 """The features of the configuration language, and the sections on how this server differs.
 
 Every element of the configuration language is part of one feature (a test checks that). A place is
-the path of an element, which stands for everything inside it; with `=`, only for these values. The
+the path of an element, and includes everything inside it; with `=`, only these values. The
 longest place that fits decides.
 """
 
@@ -56,7 +56,7 @@ _SLOW: Final = (
 )
 
 
-def _in(parents: tuple[str, ...], *names: str) -> tuple[str, ...]:
+def _paths_in(parents: tuple[str, ...], *names: str) -> tuple[str, ...]:
     return tuple(f"{parent}/{name}" for parent in parents for name in names)
 
 
@@ -77,7 +77,9 @@ FEATURES: Final = (
     Feature("topics as regular expressions", ("RegexTopicSupport",), "Commands"),
     Feature("statistics as messages", ("SOWStatsInterval",), "Commands"),
     Feature(
-        "limits of slow clients", (*_SLOW, *_in(("Transports/Transport",), *_SLOW)), "Commands"
+        "limits of slow clients",
+        (*_SLOW, *_paths_in(("Transports/Transport",), *_SLOW)),
+        "Commands",
     ),
     Feature(
         "authentication",
@@ -127,7 +129,7 @@ FEATURES: Final = (
         "TLS",
         (
             "Transports/Transport/Type=tcps",
-            *_in(("Transports/Transport", "Admin"), *TLS_ELEMENTS),
+            *_paths_in(("Transports/Transport", "Admin"), *TLS_ELEMENTS),
         ),
         "Transports",
     ),
@@ -151,10 +153,10 @@ FEATURES: Final = (
     Feature(
         "filters and expressions",
         (
-            *_in(("SOW/Topic",), "Preprocessing", "Enrichment"),
-            *_in(("SOW/ConflatedTopic",), "Filter", "Enrichment"),
-            *_in(("SOW/View",), "Filter", "Projection", "Grouping"),
-            *_in(_QUEUES, "Filter", "Priority", "BarrierExpression"),
+            *_paths_in(("SOW/Topic",), "Preprocessing", "Enrichment"),
+            *_paths_in(("SOW/ConflatedTopic",), "Filter", "Enrichment"),
+            *_paths_in(("SOW/View",), "Filter", "Projection", "Grouping"),
+            *_paths_in(_QUEUES, "Filter", "Priority", "BarrierExpression"),
             "Replication/Destination/Topic/Filter",
         ),
         "Expressions",
@@ -169,15 +171,15 @@ FEATURES: Final = (
 
 
 @cache
-def _by_place() -> dict[str, list[tuple[frozenset[str], Feature]]]:
+def _features_by_path() -> dict[str, list[tuple[frozenset[str], Feature]]]:
     """Return the features of each path with the values that each requires; an empty set: any."""
-    found: dict[str, list[tuple[frozenset[str], Feature]]] = {}
+    features: dict[str, list[tuple[frozenset[str], Feature]]] = {}
     for feature in FEATURES:
-        for place in feature.element_paths:
-            path, _, values = place.partition("=")
-            wanted = frozenset(values.split("|")) if values else frozenset[str]()
-            found.setdefault(path, []).append((wanted, feature))
-    return found
+        for element_path in feature.element_paths:
+            path, _, values = element_path.partition("=")
+            expected = frozenset(values.split("|")) if values else frozenset[str]()
+            features.setdefault(path, []).append((expected, feature))
+    return features
 
 
 def features_of(path: str, value: str) -> Iterator[Feature]:
@@ -187,13 +189,13 @@ def features_of(path: str, value: str) -> Iterator[Feature]:
         path: path of the element, below the root, in canonical names.
         value: its text.
     """
-    known = _by_place()
-    for wanted, feature in known.get(path, ()):
-        if value.lower() in wanted:
+    features = _features_by_path()
+    for expected, feature in features.get(path, ()):
+        if value.lower() in expected:
             yield feature
     while path:
-        for wanted, feature in known.get(path, ()):
-            if not wanted:
+        for expected, feature in features.get(path, ()):
+            if not expected:
                 yield feature
                 return
         path = path.rpartition("/")[0]

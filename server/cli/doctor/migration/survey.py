@@ -140,46 +140,46 @@ def survey(root: ConfigNode) -> FeatureSurvey:
     Args:
         root: the configuration in canonical names, with mistakes or without.
     """
-    found = FeatureSurvey(name=root.value("Name", "") or "")
+    result = FeatureSurvey(name=root.value("Name", "") or "")
     used_for: dict[str, list[str]] = {}
     for path, node in _walk(root, ""):
-        _take(path, node, found)
+        _record_feature(path, node, result)
         purpose = _purpose(path)
         module = node.value("Module")
         if purpose and module:
             used_for.setdefault(module, []).append(purpose)
     for module_node in (one for section in root.all("Modules") for one in section.all("Module")):
-        found.modules.append(_loaded(module_node, used_for))
-    found.modules += _actions(root)
-    found.records = [*_records(root)]
-    _find_port(root, found)
-    return found
+        result.modules.append(_loaded(module_node, used_for))
+    result.modules += _actions(root)
+    result.records = [*_records(root)]
+    _find_port(root, result)
+    return result
 
 
 def _walk(node: ConfigNode, path: str) -> Iterator[tuple[str, ConfigNode]]:
     for child in node.children:
-        own = f"{path}/{child.tag}" if path else child.tag
-        yield own, child
-        yield from _walk(child, own)
+        child_path = f"{path}/{child.tag}" if path else child.tag
+        yield child_path, child
+        yield from _walk(child, child_path)
 
 
-def _take(path: str, node: ConfigNode, found: FeatureSurvey) -> None:
+def _record_feature(path: str, node: ConfigNode, result: FeatureSurvey) -> None:
     where, full = str(node.location), f"{schema.ROOT}/{path}"
     reason = schema.effect(full)
     if reason is not None:
-        found.ignored.append((where, path, reason))
+        result.ignored.append((where, path, reason))
     if path.partition("/")[0] == path and node.children:
         return  # a section: only its content is a feature
     for feature in features_of(path, node.text):
         state = DIFFERS if feature.section else SAME
         state = state if feature.is_supported else ABSENT
-        use = found.uses.setdefault(feature.name, FeatureUse(feature, state, 0, where))
+        use = result.uses.setdefault(feature.name, FeatureUse(feature, state, 0, where))
         use.count += 1
 
 
 def _purpose(path: str) -> str:
-    for place, purpose in _USES.items():
-        if path == place:
+    for use, purpose in _USES.items():
+        if path == use:
             return purpose
     name = path.rpartition("/")[2]
     return name.lower() if name in ("Authentication", "Entitlement") else ""
@@ -207,17 +207,17 @@ def _loaded(node: ConfigNode, used_for: dict[str, list[str]]) -> MigrationModule
 
 def _replacement(purposes: tuple[str, ...]) -> str:
     """Return the advice on a compiled library, by its purposes."""
-    what = "a compiled library of one's own, which cannot be loaded"
+    description = "a compiled library of one's own, which cannot be loaded"
     if not purposes:
-        return f"{what}; nothing uses it: leave it out"
-    pages = [_IN_PYTHON[one] for one in purposes if one in _IN_PYTHON]
-    others = [one for one in purposes if one not in _IN_PYTHON]
+        return f"{description}; nothing uses it: leave it out"
+    pages = [_IN_PYTHON[purpose] for purpose in purposes if purpose in _IN_PYTHON]
+    others = [purpose for purpose in purposes if purpose not in _IN_PYTHON]
     ways = []
     if pages:
         ways.append(f"write it anew in Python ({', '.join(pages)})")
     if others:
         ways.append(f"there is no way to do this in Python: {', '.join(others)}")
-    return f"{what}: {'; '.join(ways)}"
+    return f"{description}: {'; '.join(ways)}"
 
 
 def _actions(root: ConfigNode) -> Iterator[MigrationModule]:
@@ -248,14 +248,14 @@ def _records(root: ConfigNode) -> Iterator[MigrationTopic]:
             )
 
 
-def _find_port(root: ConfigNode, found: FeatureSurvey) -> None:
+def _find_port(root: ConfigNode, result: FeatureSurvey) -> None:
     """Find the first transport that spark could connect to."""
     for section in root.all("Transports"):
-        for one in section.all("Transport"):
-            kind = (one.value("Type", "") or "").lower()
-            protocol = (one.value("Protocol", "") or "amps").lower()
-            address = one.value("InetAddr")
+        for transport in section.all("Transport"):
+            kind = (transport.value("Type", "") or "").lower()
+            protocol = (transport.value("Protocol", "") or "amps").lower()
+            address = transport.value("InetAddr")
             if address and kind in ("tcp", "tcps") and protocol in ("amps", "json"):
-                found.port = address.rpartition(":")[2]
-                found.is_encrypted = kind == "tcps" or one.find("Certificate") is not None
+                result.port = address.rpartition(":")[2]
+                result.is_encrypted = kind == "tcps" or transport.find("Certificate") is not None
                 return

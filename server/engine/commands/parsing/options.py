@@ -311,7 +311,7 @@ def read_presentation(header: Header, options: Mapping[str, str], session: Sessi
         CommandRefusedError: the select list cannot be used.
     """
     message_type = session.engine.settings.message_types[session.message_type]
-    wanted = Presentation(
+    presentation = Presentation(
         select=_select_list(options, message_type),
         has_timestamp="timestamp" in options,
         has_sow_key="no_sowkey" not in options,
@@ -319,7 +319,9 @@ def read_presentation(header: Header, options: Mapping[str, str], session: Sessi
         has_sub_ids=header.send_matching_ids is not False,
         pretty=pretty_printer(message_type) if session.options.pretty else None,
     )
-    return AS_PUBLISHED if wanted == AS_PUBLISHED else wanted  # very many share one object
+    return (
+        AS_PUBLISHED if presentation == AS_PUBLISHED else presentation
+    )  # very many share one object
 
 
 def read_max_backlog(options: Mapping[str, str]) -> int | None:
@@ -383,21 +385,21 @@ def split_options(text: str) -> Mapping[str, str]:
     return options
 
 
-def check_entries(name: str, text: str, most: int) -> None:
+def check_entries(name: str, text: str, limit: int) -> None:
     """Refuse an option with more list entries than one time slice can process.
 
     Args:
         name: the option.
         text: its value.
-        most: the maximum number of entries.
+        limit: the maximum number of entries.
 
     Raises:
         CommandRefusedError: it has more.
     """
     entries = text.count(",") + 1
-    if entries > most:
+    if entries > limit:
         raise CommandRefusedError(
-            "limit exceeded", f"option {name} has {entries} entries: expected no more than {most}"
+            "limit exceeded", f"option {name} has {entries} entries: expected no more than {limit}"
         )
 
 
@@ -463,6 +465,6 @@ def unbracketed(name: str, text: str) -> str:
     return text[1:-1].strip()
 
 
-def option_refusal(name: str, why: str) -> CommandRefusedError:
+def option_refusal(name: str, detail: str) -> CommandRefusedError:
     """Return the refusal of a command for one of its options."""
-    return CommandRefusedError("invalid option", f"option {name} cannot be used here: {why}")
+    return CommandRefusedError("invalid option", f"option {name} cannot be used here: {detail}")

@@ -1,4 +1,4 @@
-"""Paginated subscriptions: reads the requested page, and refuses what cannot be paginated.
+"""Paginated subscriptions: reads the requested page, and refuses unsuitable commands.
 
 Source: AMPS User Guide, Paginated SOW and Subscribe; Replacing the Options on a Subscription.
 """
@@ -60,7 +60,7 @@ def check_replacement(
     selector: TopicSelector,
     page: PageTerms | None,
     aggregation: AggregationTerms | None,
-    before: Subscription | None,
+    previous: Subscription | None,
 ) -> None:
     """Check that a subscription can replace another one.
 
@@ -68,51 +68,51 @@ def check_replacement(
         selector: its topic.
         page: its page, None if it is not paginated.
         aggregation: its aggregation, None without one.
-        before: the subscription that it replaces, None if there is none.
+        previous: the subscription that it replaces, None if there is none.
 
     Raises:
         CommandRefusedError: it cannot.
     """
-    if before is None:
+    if previous is None:
         return
-    aggregated = aggregation is not None, before.aggregation is not None
-    if any(aggregated) and not (all(aggregated) and page is not None and before.page is not None):
+    aggregated = aggregation is not None, previous.aggregation is not None
+    if any(aggregated) and not (all(aggregated) and page is not None and previous.page is not None):
         raise _not_another_page()
-    if before.page is None:
+    if previous.page is None:
         return
-    if before.replay is not None:
+    if previous.replay is not None:
         raise option_refusal(
-            "replace", f"subscription {before.sub_id!r} is for a page of the past, and stays so"
+            "replace", f"subscription {previous.sub_id!r} is for a page of the past, and stays so"
         )
     if page is None:
         raise CommandRefusedError(
             "invalid option",
-            f"subscription {before.sub_id!r} is paginated: what replaces it needs the options top_n"
-            " and skip_n as well",
+            f"subscription {previous.sub_id!r} is paginated: what replaces it needs the options"
+            " top_n and skip_n as well",
         )
-    if before.page.order_by and not page.order_by:
+    if previous.page.order_by and not page.order_by:
         raise CommandRefusedError(
             "invalid orderby",
-            f"subscription {before.sub_id!r} has an order: what replaces it needs one as well",
+            f"subscription {previous.sub_id!r} has an order: what replaces it needs one as well",
         )
-    if before.selector.text != selector.text:
+    if previous.selector.text != selector.text:
         raise CommandRefusedError(
             "invalid topic",
-            f"subscription {before.sub_id!r} is for a page of topic {before.selector.text!r}, which"
-            " cannot be replaced by another topic",
+            f"subscription {previous.sub_id!r} is for a page of topic {previous.selector.text!r},"
+            " which cannot be replaced by another topic",
         )
 
 
-def check_same_groups(subscription: Subscription, before: Subscription | None) -> None:
+def check_same_groups(subscription: Subscription, previous: Subscription | None) -> None:
     """Check that an aggregated subscription has the groups of the one that it replaces.
 
     Raises:
         CommandRefusedError: it has others.
     """
-    if before is None or subscription.aggregation is None or before.aggregation is None:
+    if previous is None or subscription.aggregation is None or previous.aggregation is None:
         return
-    same_terms = subscription.aggregation.definition == before.aggregation.definition
-    if not same_terms or subscription.filter != before.filter:
+    same_terms = subscription.aggregation.definition == previous.aggregation.definition
+    if not same_terms or subscription.filter != previous.filter:
         raise _not_another_page()
 
 

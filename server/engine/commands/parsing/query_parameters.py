@@ -76,14 +76,14 @@ def _batch_size(session: Session, header: Header) -> int:
 
     Clients are known to request more than the limit; they read the number that each frame carries.
     """
-    asked = 1 if header.batch_size is None else header.batch_size
-    if asked < 1:
+    requested = 1 if header.batch_size is None else header.batch_size
+    if requested < 1:
         raise CommandRefusedError(
-            "invalid batch size", f"{asked} records: expected 1 to {_MAX_BATCH_SIZE}"
+            "invalid batch size", f"{requested} records: expected 1 to {_MAX_BATCH_SIZE}"
         )
-    if asked > _MAX_BATCH_SIZE:
-        session.log_once("16-0005", asked=asked, most=_MAX_BATCH_SIZE)
-    return min(asked, _MAX_BATCH_SIZE)
+    if requested > _MAX_BATCH_SIZE:
+        session.log_once("16-0005", asked=requested, most=_MAX_BATCH_SIZE)
+    return min(requested, _MAX_BATCH_SIZE)
 
 
 def read_keys(header: Header) -> tuple[str, ...] | None:
@@ -94,16 +94,16 @@ def read_keys(header: Header) -> tuple[str, ...] | None:
     return tuple(dict.fromkeys(keys))
 
 
-def _count(name: str, options: Mapping[str, str], given: int | None) -> int | None:
+def _count(name: str, options: Mapping[str, str], header_value: int | None) -> int | None:
     """Return a number that is given as an option, or in a header key of its own."""
     text = options.get(name)
     if text is not None:
         if not (text.isascii() and text.isdigit()):
             raise option_refusal(name, f"expected a number of records and not {text!r}")
         return int(text)
-    if given is not None and given < 0:
-        raise option_refusal(name, f"expected a number of records and not {given}")
-    return given
+    if header_value is not None and header_value < 0:
+        raise option_refusal(name, f"expected a number of records and not {header_value}")
+    return header_value
 
 
 def _order_by(header: Header) -> tuple[OrderTerm, ...]:

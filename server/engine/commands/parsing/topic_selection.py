@@ -30,7 +30,7 @@ def read_topic(
         session: the connection that sent it.
         header: the command's header.
         options: its options.
-        literal: whether the topic is a name, whatever its characters.
+        literal: whether the topic is a name, even with characters of regular expressions.
 
     Raises:
         CommandRefusedError: the topic is missing, or is not a valid regular expression.
@@ -152,10 +152,10 @@ def records_of(
 
     Each has the user's permit, which may be limited to some of its records.
     """
-    found = session.engine.sow_registry.select(session.message_type, selector)
-    permits = [session.get_permit(permission, selected.source.name) for selected in found]
+    selections = session.engine.sow_registry.select(session.message_type, selector)
+    permits = [session.get_permit(permission, selected.source.name) for selected in selections]
     return [
         selected._replace(permit=permit)
-        for selected, permit in zip(found, permits, strict=True)
+        for selected, permit in zip(selections, permits, strict=True)
         if permit.is_allowed
     ]

@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False
-"""Checksum tests of the bodies of many entries, in C; see checking.pyi."""
+"""Checksum tests of the bodies of many entries, in C; see checksum.pyi."""
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from libc.stdint cimport int64_t

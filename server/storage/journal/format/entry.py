@@ -38,7 +38,7 @@ EVENTS: Final = frozenset(
 
 
 class JournalTopic(msgspec.Struct, frozen=True, gc=False):
-    """A topic as the log knows it."""
+    """A topic as the log names it."""
 
     message_type: str
     name: str

@@ -59,9 +59,14 @@ def steps_name(instance: str) -> str:
     return f"{_as_file_name(instance)}.steps.ack"
 
 
-def temporary_journal_name(instance: str, what: str) -> str:
-    """Return the name of a journal that is still being made, for later (`next`) or for `now`."""
-    return f"{_as_file_name(instance)}.{what}{JOURNAL}{TEMPORARY_SUFFIX}"
+def temporary_journal_name(instance: str, purpose: str) -> str:
+    """Return the name of a journal that is still being made.
+
+    Args:
+        instance: the instance's name.
+        purpose: `now` for immediate use, or `next` for later.
+    """
+    return f"{_as_file_name(instance)}.{purpose}{JOURNAL}{TEMPORARY_SUFFIX}"
 
 
 def sibling(path: Path, kind: str) -> Path:
@@ -75,12 +80,12 @@ def journal_files(directory: Path, instance: str) -> dict[int, Path]:
 
     If both forms of a file exist, it has been compressed, and its original not yet removed.
     """
-    found: dict[int, Path] = {}
+    paths: dict[int, Path] = {}
     for number, path in list_journal_files(directory, instance):
         kind = kind_of(path)
-        if kind == JOURNAL or (kind == COMPRESSED and number not in found):
-            found[number] = path
-    return found
+        if kind == JOURNAL or (kind == COMPRESSED and number not in paths):
+            paths[number] = path
+    return paths
 
 
 def list_journal_files(directory: Path, instance: str) -> Iterator[tuple[int, Path]]:

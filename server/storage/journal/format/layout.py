@@ -138,8 +138,8 @@ class FileWatermark:
 
 def capacity(size: int) -> int:
     """Return the longest body with its extras, in bytes, that fits into a file of `size` bytes."""
-    own = 4 * RECORD_SIZE + 2 * _MAX_DEFINITION_LENGTH + MAX_RUNS_SIZE
-    return min(size - PAGE - own, MAX_UINT32)
+    reserved = 4 * RECORD_SIZE + 2 * _MAX_DEFINITION_LENGTH + MAX_RUNS_SIZE
+    return min(size - PAGE - reserved, MAX_UINT32)
 
 
 def pack_header(header: JournalFileHeader) -> bytes:
@@ -147,7 +147,7 @@ def pack_header(header: JournalFileHeader) -> bytes:
     name = encode_text(header.instance)
     if len(name) > _MAX_NAME_LENGTH:
         raise JournalFormatError(f"the instance name is longer than {_MAX_NAME_LENGTH} bytes")
-    fixed = _HEADER.pack(
+    fields = _HEADER.pack(
         MAGIC,
         VERSION,
         RECORD_SIZE,
@@ -158,7 +158,7 @@ def pack_header(header: JournalFileHeader) -> bytes:
         header.created,
         len(name),
     )
-    return with_checksum((fixed + name).ljust(_SEAL_OFFSET - CHECKSUM.size, b"\0"))
+    return with_checksum((fields + name).ljust(_SEAL_OFFSET - CHECKSUM.size, b"\0"))
 
 
 def unpack_header(page: bytes) -> JournalFileHeader | None:
@@ -188,7 +188,7 @@ def unpack_header(page: bytes) -> JournalFileHeader | None:
 
 def pack_seal(seal: FileSeal) -> tuple[int, bytes]:
     """Encode a seal; return its offset in the file and its bytes."""
-    fixed = _SEAL.pack(
+    fields = _SEAL.pack(
         _SEAL_MAGIC,
         0,
         seal.count,
@@ -197,7 +197,7 @@ def pack_seal(seal: FileSeal) -> tuple[int, bytes]:
         seal.first_timestamp,
         seal.last_timestamp,
     )
-    return _SEAL_OFFSET, with_checksum(fixed)
+    return _SEAL_OFFSET, with_checksum(fields)
 
 
 def unpack_seal(page: bytes) -> FileSeal | None:
@@ -205,13 +205,13 @@ def unpack_seal(page: bytes) -> FileSeal | None:
     block = page[_SEAL_OFFSET : _SEAL_OFFSET + _SEAL.size + CHECKSUM.size]
     if len(block) < _SEAL.size + CHECKSUM.size or not has_checksum(block):
         return None
-    magic, _, count, bodies_end, with_extras, first, last = _SEAL.unpack_from(block)
-    return FileSeal(count, bodies_end, with_extras, first, last) if magic == _SEAL_MAGIC else None
+    magic, _, count, bodies_end, extras_count, first, last = _SEAL.unpack_from(block)
+    return FileSeal(count, bodies_end, extras_count, first, last) if magic == _SEAL_MAGIC else None
 
 
-def pack_mark(mark: FileWatermark) -> bytes:
+def pack_mark(watermark: FileWatermark) -> bytes:
     """Encode a mark, for the beginning of the place of a record."""
-    return with_checksum(_MARK.pack(MARK_MAGIC, mark.next_txid, mark.bodies_end))
+    return with_checksum(_MARK.pack(MARK_MAGIC, watermark.next_txid, watermark.bodies_end))
 
 
 def unpack_mark(block: bytes) -> FileWatermark | None:
@@ -244,11 +244,11 @@ def unpack_extras(extras: bytes) -> tuple[bytes, bytes]:
     """Decode correlation id and SOW key, both empty if there are no extras or they are invalid."""
     if len(extras) < _EXTRAS.size:
         return b"", b""
-    first, second = _EXTRAS.unpack_from(extras)
-    middle = _EXTRAS.size + first
-    if middle + second != len(extras):
+    correlation_length, key_length = _EXTRAS.unpack_from(extras)
+    key_start = _EXTRAS.size + correlation_length
+    if key_start + key_length != len(extras):
         return b"", b""
-    return extras[_EXTRAS.size : middle], extras[middle:]
+    return extras[_EXTRAS.size : key_start], extras[key_start:]
 
 
 def split_extras(data: bytes, length: int) -> tuple[bytes, bytes, bytes]:
@@ -299,12 +299,17 @@ def decode_text(data: bytes) -> str:
 
 
 def _pair(first: str, second: str) -> bytes:
-    one, two = encode_text(first), encode_text(second)
-    if len(one) > _MAX_PART_LENGTH or len(two) > _MAX_PART_LENGTH:
+    first_bytes, second_bytes = encode_text(first), encode_text(second)
+    if len(first_bytes) > _MAX_PART_LENGTH or len(second_bytes) > _MAX_PART_LENGTH:
         raise JournalFormatError(
             f"a name is longer than {_MAX_PART_LENGTH} bytes: {first or second!r:.80}"
         )
-    return _LENGTH.pack(len(one)) + one + _LENGTH.pack(len(two)) + two
+    return (
+        _LENGTH.pack(len(first_bytes))
+        + first_bytes
+        + _LENGTH.pack(len(second_bytes))
+        + second_bytes
+    )
 
 
 def _unpair(body: bytes) -> tuple[str, str] | None:

@@ -75,7 +75,7 @@ RECORD_TYPE: Final = np.dtype(
 CHUNK: Final = 4096
 """Number of records that are read together."""
 
-_SMALL_DETOUR: Final = 16_384
+_MAX_SKIPPED_BYTES: Final = 16_384
 """Bytes between bodies that are cheaper to read and discard than to skip."""
 
 _CRC_SIZE: Final = CHECKSUM.size
@@ -109,7 +109,7 @@ def make_file_definitions() -> FileDefinitions:
 
 
 def slots(size: int) -> int:
-    """Return how many records a file of `size` bytes could hold if bodies took no space."""
+    """Return the number of records that fit into `size` bytes if bodies took no space."""
     return max((size - PAGE) // RECORD_SIZE, 0)
 
 
@@ -134,8 +134,8 @@ def _of_intact_records(count: int) -> int:
 def columns(source: ByteSource, start: int, stop: int) -> npt.NDArray[np.void]:
     """Read records `start` to `stop` as one array of RECORD_TYPE, unchecked; fewer at the end."""
     chunk = source.read(source.size - RECORD_SIZE * stop, RECORD_SIZE * (stop - start))
-    whole = len(chunk) // RECORD_SIZE * RECORD_SIZE
-    return np.frombuffer(chunk[:whole], RECORD_TYPE)[::-1]
+    size = len(chunk) // RECORD_SIZE * RECORD_SIZE
+    return np.frombuffer(chunk[:size], RECORD_TYPE)[::-1]
 
 
 def read_intact_records(
@@ -199,7 +199,7 @@ def read_intact_bodies(source: ByteSource, rows: Sequence[EntryRow]) -> list[byt
     start = rows[0][BODY_START]
     lengths = [row[BODY_LENGTH] + row[EXTRAS_LENGTH] for row in rows]
     end = rows[-1][BODY_START] + lengths[-1]
-    if not start <= end <= source.size or end - start > 2 * sum(lengths) + _SMALL_DETOUR:
+    if not start <= end <= source.size or end - start > 2 * sum(lengths) + _MAX_SKIPPED_BYTES:
         scattered = [read_body(source, row) for row in rows]
         intact = [body for body in scattered if body is not None]
         return intact if len(intact) == len(rows) else None
@@ -211,10 +211,10 @@ def read_intact_bodies(source: ByteSource, rows: Sequence[EntryRow]) -> list[byt
     return bodies if list(map(crc32c, bodies)) == [row[BODY_CRC] for row in rows] else None
 
 
-def make_entry(row: EntryRow, data: bytes, names: FileDefinitions) -> JournalEntry | None:
+def make_entry(row: EntryRow, data: bytes, definitions: FileDefinitions) -> JournalEntry | None:
     """Make the entry of a record and its body; None if its topic or origin is not defined."""
-    topic = names.topics.get(row[TOPIC])
-    origin = names.origins.get(row[ORIGIN])
+    topic = definitions.topics.get(row[TOPIC])
+    origin = definitions.origins.get(row[ORIGIN])
     if topic is None or origin is None:
         return None
     return entry_of(row, data, topic, origin)
@@ -250,7 +250,7 @@ def entry_of(
 
 def read_names(source: ByteSource, first_txid: int, count: int) -> FileDefinitions:
     """Find all definitions of a file without reading its messages."""
-    names = make_file_definitions()
+    definitions = make_file_definitions()
     for start in range(0, count, CHUNK):
         kinds = columns(source, start, min(start + CHUNK, count))["kind"]
         for offset in np.flatnonzero(kinds >= JournalEntryKind.DEFINE_TOPIC):
@@ -258,8 +258,8 @@ def read_names(source: ByteSource, first_txid: int, count: int) -> FileDefinitio
             for row in read_rows(source, first_txid, number, number + 1):
                 body = None if row is None else read_body(source, row)
                 if row is not None and body is not None:
-                    names.add_definition(row[KIND], row[TOPIC], row[ORIGIN], body)
-    return names
+                    definitions.add_definition(row[KIND], row[TOPIC], row[ORIGIN], body)
+    return definitions
 
 
 def scan_columns(source: ByteSource, count: int) -> Iterator[tuple[int, npt.NDArray[Any]]]:

@@ -37,21 +37,21 @@ def numbered(records: npt.NDArray[np.void]) -> Iterator[ClientSequenceRange]:
         records: their records, of `RECORD_TYPE`. Columns are far cheaper than whole records.
     """
     # A number from another instance may happen to be the txid that its entry has here.
-    chosen = (records["sequence"] != records["txid"]) | (records["source"] != 0)
-    chosen &= _IS_EVENT[records["kind"]]
-    clients = records["client"][chosen]
+    mask = (records["sequence"] != records["txid"]) | (records["source"] != 0)
+    mask &= _IS_EVENT[records["kind"]]
+    clients = records["client"][mask]
     if not len(clients):
         return
-    sequences, times = records["sequence"][chosen], records["timestamp"][chosen]
+    sequences, times = records["sequence"][mask], records["timestamp"][mask]
     if (clients == clients[0]).all():
-        found, begins = clients[:1], np.zeros(1, np.intp)
+        publishers, begins = clients[:1], np.zeros(1, np.intp)
     else:
         order = np.argsort(clients, kind="stable")
         sequences, times = sequences[order], times[order]
-        found, begins = np.unique(clients[order], return_index=True)
+        publishers, begins = np.unique(clients[order], return_index=True)
     yield from map(
         ClientSequenceRange,
-        found.tolist(),
+        publishers.tolist(),
         np.minimum.reduceat(sequences, begins).tolist(),
         np.maximum.reduceat(sequences, begins).tolist(),
         np.maximum.reduceat(times, begins).tolist(),

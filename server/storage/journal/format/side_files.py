@@ -46,9 +46,9 @@ def check_side_file(data: bytes, magic: bytes, version: int, header_size: int, k
         raise JournalFormatError(f"it does not begin like {kind}")
     if not has_checksum(data):
         raise JournalFormatError("its checksum is wrong")
-    _, found = _START.unpack_from(data)
-    if found != version:
-        raise JournalVersionError(version_mismatch(found, version))
+    _, file_version = _START.unpack_from(data)
+    if file_version != version:
+        raise JournalVersionError(version_mismatch(file_version, version))
     if len(data) < header_size + CHECKSUM.size:
         raise JournalFormatError(f"it is too short for {kind}")
 

@@ -23,11 +23,6 @@ class EntrySizes:
         txids: their txids.
         sizes: the lengths of their bodies in bytes.
         first_timestamp: time of the first entry, in microseconds since the Unix epoch.
-
-    Attributes:
-        txids: see above.
-        sizes: see above.
-        first_timestamp: see above.
     """
 
     __slots__ = ("first_timestamp", "sizes", "txids")
@@ -43,9 +38,9 @@ class EntrySizes:
 
 def make_entry_sizes(rows: Iterable[EntryRow]) -> EntrySizes:
     """Return txids and sizes of entries that have been read one by one."""
-    some = [(row[TXID], row[BODY_LENGTH], row[TIMESTAMP]) for row in rows]
-    txids, sizes, _ = np.array(some, np.int64).reshape(-1, 3).T
-    return EntrySizes(txids, sizes, some[0][2] if some else 0)
+    fields = [(row[TXID], row[BODY_LENGTH], row[TIMESTAMP]) for row in rows]
+    txids, sizes, _ = np.array(fields, np.int64).reshape(-1, 3).T
+    return EntrySizes(txids, sizes, fields[0][2] if fields else 0)
 
 
 NO_ENTRY_SIZES: Final = make_entry_sizes(())

@@ -43,7 +43,7 @@ class Epoch:
 
 @dataclass(frozen=True, slots=True)
 class Now:
-    """The end of the log, as it is when the subscription is entered."""
+    """The end of the log, as it is when the subscription is placed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,14 +154,14 @@ def parse_bookmark(text: str) -> BookmarkRequest:
     )
 
 
-def _points(text: str, whole: str) -> tuple[BookmarkPoint, ...]:
-    points = tuple(_point(part.strip(), whole) for part in text.split(",") if part.strip())
+def _points(text: str, bookmark: str) -> tuple[BookmarkPoint, ...]:
+    points = tuple(_point(part.strip(), bookmark) for part in text.split(",") if part.strip())
     if not points:
-        raise BookmarkError(f"the bookmark '{whole:.200}' is empty where a bookmark is expected")
+        raise BookmarkError(f"the bookmark '{bookmark:.200}' is empty where a bookmark is expected")
     return points
 
 
-def _point(text: str, whole: str) -> BookmarkPoint:
+def _point(text: str, bookmark: str) -> BookmarkPoint:
     if text == "0":
         return Epoch()
     if match := _NAMED.fullmatch(text):
@@ -176,7 +176,7 @@ def _point(text: str, whole: str) -> BookmarkPoint:
             (moment - _EPOCH) // _MICROSECOND + int((match[2] or "0").ljust(6, "0"))
         )
     raise BookmarkError(
-        f"'{text:.80}' in the bookmark '{whole:.200}' is not a bookmark: expected 0, 0|1|, "
+        f"'{text:.80}' in the bookmark '{bookmark:.200}' is not a bookmark: expected 0, 0|1|, "
         "a client hash and a sequence as in 934814|44321|, or a time as in 20200604T000000Z"
     )
 
@@ -210,16 +210,16 @@ def resolving(
     """
     starts: list[tuple[int, int]] = []
     missing: list[EntryName] = []
-    doubt = ""
-    for one in _places(request.starts, log) or request.starts:
-        start = _start(one, request, log, now)
-        if start is None and isinstance(one, EntryName):
-            txid = log.find_damaged_entry(one.client, one.sequence)
+    warning = ""
+    for point in _places(request.starts, log) or request.starts:
+        start = _start(point, request, log, now)
+        if start is None and isinstance(point, EntryName):
+            txid = log.find_damaged_entry(point.client, point.sequence)
             if txid is None:
-                missing.append(one)
+                missing.append(point)
             else:
                 start = txid - request.includes_start, 0
-                doubt = f"the entry of {_text(one)} is damaged: begins at entry {txid}"
+                warning = f"the entry of {_text(point)} is damaged: begins at entry {txid}"
         if start is not None:
             starts.append(start)
         yield
@@ -227,20 +227,22 @@ def resolving(
         if not_found == "fail":
             raise BookmarkError(f"bookmark not found: {_text(missing[0])}")
         where = {"now": "end", "epoch": "beginning"}[not_found]
-        doubt = f"{_text(missing[0])} is not in the transaction log: begins at its {where}"
+        warning = f"{_text(missing[0])} is not in the transaction log: begins at its {where}"
     if starts or not_found == "now":
         # After the last entry that the reader and the log share, everything is new to the reader.
-        partings = [(one, log.last_common_txid(one.client, one.sequence)) for one in missing]
-        known = [(txid, one) for one, txid in partings if txid is not None]
-        if known and not starts:
-            doubt = (
-                f"{_text(known[0][1])} is of entries that the transaction log has lost: begins "
-                "behind those before them"
+        common_txids = [
+            (point, log.last_common_txid(point.client, point.sequence)) for point in missing
+        ]
+        lost_points = [(txid, point) for point, txid in common_txids if txid is not None]
+        if lost_points and not starts:
+            warning = (
+                f"{_text(lost_points[0][1])} is of entries that the transaction log has lost: "
+                "begins behind those before them"
             )
-        starts += [(txid, 0) for txid, _ in known]
-    elsewhere = log.first_txid - 1 if not_found == "epoch" else now
-    after, not_before = min(starts, default=(elsewhere, 0))
-    span = LogSpan(after, not_before, start_warning=doubt)
+        starts += [(txid, 0) for txid, _ in lost_points]
+    default_txid = log.first_txid - 1 if not_found == "epoch" else now
+    after, not_before = min(starts, default=(default_txid, 0))
+    span = LogSpan(after, not_before, start_warning=warning)
     if not request.ends:
         return span
     return (yield from _with_end(span, request, log, now))
@@ -256,8 +258,8 @@ def _places(starts: Iterable[BookmarkPoint], log: BookmarkLog) -> list[EntryName
     return [one for one in places if _is_known(one, log)]
 
 
-def _is_known(place: EntryName, log: BookmarkLog) -> bool:
-    client, sequence = place.client, place.sequence
+def _is_known(entry: EntryName, log: BookmarkLog) -> bool:
+    client, sequence = entry.client, entry.sequence
     return (
         log.find(client, sequence) is not None or log.last_common_txid(client, sequence) is not None
     )
@@ -299,18 +301,18 @@ def _with_end(
                 yield
             case LogTimestamp():
                 pass
-    moments = [
+    timestamps = [
         one.timestamp + (not excluded) for one in request.ends if isinstance(one, LogTimestamp)
     ]
-    if moments:
+    if timestamps:
         # The latest end counts: a txid, unless the time is later than that entry.
-        before = max(moments)
-        if not ends or log.first_since(before) - 1 >= max(ends):
-            return replace(span, end_timestamp=before)
+        end_timestamp = max(timestamps)
+        if not ends or log.first_since(end_timestamp) - 1 >= max(ends):
+            return replace(span, end_timestamp=end_timestamp)
     if ends:
         return replace(span, last_txid=max(ends))
-    until = {(one.client, one.sequence) for one in _named(request.ends)}
-    return replace(span, end_entries=frozenset(until), includes_end=request.includes_end)
+    end_entries = {(one.client, one.sequence) for one in _named(request.ends)}
+    return replace(span, end_entries=frozenset(end_entries), includes_end=request.includes_end)
 
 
 def _named(points: Iterable[BookmarkPoint]) -> list[EntryName]:

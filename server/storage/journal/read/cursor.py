@@ -61,11 +61,11 @@ from server.storage.journal.read.entry_filter import broken, choose
 from server.storage.journal.read.raw_batch import NO_RAW_ENTRIES, DamagedEntry, RawEntryRange
 from server.storage.journal.storage import ByteSource
 
-_MAX_LOOKED_AT: Final = 8192
-"""Limit of records that one call of `read` examines when few of them are wanted."""
+_MAX_EXAMINED: Final = 8192
+"""Limit of records that one call of `read` examines when few of them match."""
 
-_MAX_PER_WANTED: Final = 4
-"""Limit of records for each wanted one up to which all of them are read at once."""
+_MAX_RECORDS_PER_MATCH: Final = 4
+"""Limit of records for each matching one up to which all of them are read at once."""
 
 _TXID_OF: Final = attrgetter("txid")
 _ATTEMPTS: Final = 3  # to open a file, which may be moved between look-up and open
@@ -77,7 +77,7 @@ EntryNumbers = npt.NDArray[np.uint32]
 
 
 class _TopicFilter(dict[int, bool]):
-    """Caches by topic number whether a topic is wanted."""
+    """Caches by topic number whether a topic matches the predicate."""
 
     __slots__ = ("_definitions", "_predicate")
 
@@ -101,8 +101,9 @@ class _CurrentFile:
         file: its entry in the file table.
         source: its bytes.
         definitions: its topics and origins.
-        topic_filter: caches by topic number whether the topic is wanted.
-        entry_numbers: the numbers of the wanted entries, if the file has a topic index.
+        topic_filter: caches by topic number whether the topic matches.
+        entry_numbers: the numbers of the entries that match by topic, if the file has a topic
+            index.
     """
 
     file: JournalFile
@@ -120,13 +121,13 @@ class JournalCursor:
         cache: opens them.
         durable_txid: returns the last txid that may be read.
         span: the part of the log to read.
-        topic_predicate: predicate: true for topics whose entries are wanted; None for all.
+        topic_predicate: predicate: true for topics with entries to read; None for all.
         kinds: the kinds of entry to return.
         notice: called on damage.
         steps: the steps of the wall clock, by place in the log.
 
     Attributes:
-        position: the txid up to which the log has been read; unwanted entries count as read.
+        position: the txid up to which the log has been read; skipped entries count as read.
         is_finished: the end of the span has been reached; nothing more will come.
     """
 
@@ -164,8 +165,10 @@ class JournalCursor:
     @property
     def needs_decompression(self) -> bool:
         """True if the next read has to decompress a file, which is slow."""
-        place, txid = self._current_file, self.position + 1
-        if self.is_caught_up or (place is not None and txid < (place.file.end_txid or txid + 1)):
+        current_file, txid = self._current_file, self.position + 1
+        if self.is_caught_up or (
+            current_file is not None and txid < (current_file.file.end_txid or txid + 1)
+        ):
             return False
         file = self._table.find_by_txid(txid)
         return (
@@ -180,15 +183,15 @@ class JournalCursor:
                 self._cache.open(file.path)
 
     def reset_topic_filter(self) -> None:
-        """Drop the cached answers of `wanted`, which have changed."""
+        """Drop the cached answers of `topic_predicate`, which have changed."""
         self._current_file = None
 
-    def read(self, most_entries: int = 256, most_bytes: int = 1 << 20) -> list[JournalEntry]:
+    def read(self, max_entries: int = 256, max_bytes: int = 1 << 20) -> list[JournalEntry]:
         """Read on.
 
         Args:
-            most_entries: limit of entries to return.
-            most_bytes: bytes of bodies after which to stop; the last body may go beyond.
+            max_entries: limit of entries to return.
+            max_bytes: bytes of bodies after which to stop; the last body may go beyond.
 
         Returns:
             The next entries. An empty list does not mean the end: see `is_caught_up`.
@@ -196,38 +199,38 @@ class JournalCursor:
         Raises:
             JournalUnreadableError: they cannot be read at the moment; the cursor has not moved.
         """
-        return self.read_entry_range(most_entries, most_bytes).entries()
+        return self.read_entry_range(max_entries, max_bytes).entries()
 
-    def read_entry_range(self, most_entries: int, most_bytes: int = 1 << 20) -> EntryRange:
+    def read_entry_range(self, max_entries: int, max_bytes: int = 1 << 20) -> EntryRange:
         """Read on as `read` does; return an `EntryRange`, without creating objects."""
         try:
             return (
-                self._read_until_found(partial(self._read_entry_range, most_entries, most_bytes))
+                self._read_until_found(partial(self._read_entry_range, max_entries, max_bytes))
                 or NO_ENTRIES
             )
         except OSError as problem:
             raise JournalUnreadableError(reason(problem)) from None
 
-    def read_raw_range(self, most_entries: int, most_bytes: int = 1 << 20) -> RawEntryRange:
+    def read_raw_range(self, max_entries: int, max_bytes: int = 1 << 20) -> RawEntryRange:
         """Read on as `read` does; return the entries packed as in the file."""
         try:
             return (
-                self._read_until_found(partial(self._read_raw_range, most_entries, most_bytes))
+                self._read_until_found(partial(self._read_raw_range, max_entries, max_bytes))
                 or NO_RAW_ENTRIES
             )
         except OSError as problem:
             raise JournalUnreadableError(reason(problem)) from None
 
-    def read_for_forwarding(self, most_entries: int, most_bytes: int) -> RawEntryRange:
+    def read_for_forwarding(self, max_entries: int, max_bytes: int) -> RawEntryRange:
         """Read on for forwarding entries; times and names in the span are ignored. See `read`.
 
         Args:
-            most_entries: limit of entries to examine together.
-            most_bytes: bytes of bodies after which to stop; the last body may go beyond.
+            max_entries: limit of entries to examine together.
+            max_bytes: bytes of bodies after which to stop; the last body may go beyond.
         """
         try:
             return (
-                self._read_until_found(partial(self._read_file_range, most_entries, most_bytes))
+                self._read_until_found(partial(self._read_file_range, max_entries, max_bytes))
                 or NO_RAW_ENTRIES
             )
         except OSError as problem:
@@ -245,32 +248,32 @@ class JournalCursor:
 
     def _read_until_found(self, read: Callable[[_CurrentFile, int], _BatchT]) -> _BatchT | None:
         """Read on until something is found, the end or the limit of records is reached."""
-        looked_at = 0
-        while looked_at < _MAX_LOOKED_AT and not self.is_finished:
+        examined = 0
+        while examined < _MAX_EXAMINED and not self.is_finished:
             durable = self._durable_txid()  # before the table: a durable entry has its file there
             if self.position >= durable:
                 break
-            place = self._open_next_file()
+            current_file = self._open_next_file()
             self._check_span_end()  # the log may begin after the last txid of the span
-            if place is None or self.is_finished:
+            if current_file is None or self.is_finished:
                 break
             before = self.position
-            found = read(place, durable)
-            looked_at += max(self.position - before, 1)
-            if found:
-                return found
+            batch = read(current_file, durable)
+            examined += max(self.position - before, 1)
+            if batch:
+                return batch
         return None
 
     def _open_next_file(self) -> _CurrentFile | None:
         """Open the file with the next entry and return it; None if it does not exist yet."""
-        place = self._current_file
+        current_file = self._current_file
         txid = self.position + 1
-        if place is not None:
-            if place.file.seal is None:
-                place.file = self._table.find(place.file.number) or place.file
-            end_txid = place.file.end_txid
-            if place.file.first_txid <= txid and (end_txid is None or txid < end_txid):
-                return place
+        if current_file is not None:
+            if current_file.file.seal is None:
+                current_file.file = self._table.find(current_file.file.number) or current_file.file
+            end_txid = current_file.file.end_txid
+            if current_file.file.first_txid <= txid and (end_txid is None or txid < end_txid):
+                return current_file
         file = self._table.find_by_txid(txid)
         for _ in range(_ATTEMPTS):
             if file is None:
@@ -281,17 +284,21 @@ class JournalCursor:
                 file = self._table.find_by_txid(txid)
                 continue
             self.position = max(self.position, file.first_txid - 1)
-            names = file.read_definitions(source)
-            wanted = _TopicFilter(names, self._topic_predicate)
-            place = _CurrentFile(file, source, names, wanted, self._find_entry_numbers(file, names))
-            self._current_file = place
-            return place
+            definitions = file.read_definitions(source)
+            topic_filter = _TopicFilter(definitions, self._topic_predicate)
+            current_file = _CurrentFile(
+                file, source, definitions, topic_filter, self._find_entry_numbers(file, definitions)
+            )
+            self._current_file = current_file
+            return current_file
         if file is None:
             return None
         raise FileNotFoundError(errno.ENOENT, "the file is not there", str(file.path))
 
-    def _find_entry_numbers(self, file: JournalFile, names: FileDefinitions) -> EntryNumbers | None:
-        """Return the numbers of the wanted entries of a file; None without a topic index."""
+    def _find_entry_numbers(
+        self, file: JournalFile, definitions: FileDefinitions
+    ) -> EntryNumbers | None:
+        """Return the numbers of matching entries of a file; None without a topic index."""
         if self._topic_predicate is None or file.seal is None:
             return None
         try:
@@ -299,168 +306,181 @@ class JournalCursor:
             postings = unpack_topic_index(data, file.seal.count)
         except (OSError, JournalFormatError):
             return None
-        chosen = [
+        chosen_numbers = [
             numbers
             for topic, numbers in postings.items()
-            if topic not in names.topics or self._topic_predicate(names.topics[topic])
+            if topic not in definitions.topics or self._topic_predicate(definitions.topics[topic])
         ]
-        return np.sort(np.concatenate(chosen)) if chosen else np.zeros(0, np.uint32)
+        return np.sort(np.concatenate(chosen_numbers)) if chosen_numbers else np.zeros(0, np.uint32)
 
-    def _number_bounds(self, place: _CurrentFile, durable: int) -> tuple[int, int]:
+    def _number_bounds(self, current_file: _CurrentFile, durable: int) -> tuple[int, int]:
         """Return the number of the next record of a file, and the end of those to be read."""
-        first_txid, end = place.file.first_txid, durable + 1
-        if place.file.end_txid is not None:
-            end = min(end, place.file.end_txid)
+        first_txid, end = current_file.file.first_txid, durable + 1
+        if current_file.file.end_txid is not None:
+            end = min(end, current_file.file.end_txid)
         if self._span.last_txid is not None:
             end = min(end, self._span.last_txid + 1)
         return self.position + 1 - first_txid, end - first_txid
 
     def _read_raw_range(
-        self, most_entries: int, most_bytes: int, place: _CurrentFile, durable: int
+        self, max_entries: int, max_bytes: int, current_file: _CurrentFile, durable: int
     ) -> RawEntryRange:
-        """Return entries as in the file, unless each has to be tested, or few are wanted."""
+        """Return entries as in the file, unless each has to be tested, or few match."""
         span = self._span
         is_limited = span.end_timestamp is not None or self._begin_timestamp or span.end_entries
-        if not is_limited and not self._is_sparse(place, most_entries):
-            return self._read_file_range(most_entries, most_bytes, place, durable)
-        stretch = self._read_entry_range(most_entries, most_bytes, place, durable)
-        return RawEntryRange(*stretch.pack(), place.definitions)
+        if not is_limited and not self._is_sparse(current_file, max_entries):
+            return self._read_file_range(max_entries, max_bytes, current_file, durable)
+        entry_range = self._read_entry_range(max_entries, max_bytes, current_file, durable)
+        return RawEntryRange(*entry_range.pack(), current_file.definitions)
 
-    def _is_sparse(self, place: _CurrentFile, most: int) -> bool:
-        """Return whether few of the next entries of a file are wanted."""
-        if place.entry_numbers is None:
+    def _is_sparse(self, current_file: _CurrentFile, limit: int) -> bool:
+        """Return whether few of the next entries of a file match."""
+        if current_file.entry_numbers is None:
             return False
-        start = self.position + 1 - place.file.first_txid
-        index = int(np.searchsorted(place.entry_numbers, start))
-        near = place.entry_numbers[index : index + most]
-        return len(near) > 0 and int(near[-1] - near[0]) > _MAX_PER_WANTED * len(near)
+        start = self.position + 1 - current_file.file.first_txid
+        index = int(np.searchsorted(current_file.entry_numbers, start))
+        next_numbers = current_file.entry_numbers[index : index + limit]
+        return len(next_numbers) > 0 and int(
+            next_numbers[-1] - next_numbers[0]
+        ) > _MAX_RECORDS_PER_MATCH * len(next_numbers)
 
     def _read_file_range(
-        self, most_entries: int, most_bytes: int, place: _CurrentFile, durable: int
+        self, max_entries: int, max_bytes: int, current_file: _CurrentFile, durable: int
     ) -> RawEntryRange:
-        first_txid, source = place.file.first_txid, place.source
-        start, end = self._number_bounds(place, durable)
-        if place.entry_numbers is not None:
-            index = int(np.searchsorted(place.entry_numbers, start))
+        first_txid, source = current_file.file.first_txid, current_file.source
+        start, end = self._number_bounds(current_file, durable)
+        if current_file.entry_numbers is not None:
+            index = int(np.searchsorted(current_file.entry_numbers, start))
             start = (
-                min(int(place.entry_numbers[index]), end)
-                if index < len(place.entry_numbers)
+                min(int(current_file.entry_numbers[index]), end)
+                if index < len(current_file.entry_numbers)
                 else end
             )
-        stop = min(start + most_entries, end)
+        stop = min(start + max_entries, end)
         block = source.read(source.size - RECORD_SIZE * stop, RECORD_SIZE * (stop - start))
         if len(block) < RECORD_SIZE * (stop - start):  # the file has been cut short
             block = bytes(RECORD_SIZE * (stop - start))
-        definitions = place.definitions
-        records, parts, looked_at, damaged = choose(
+        definitions = current_file.definitions
+        records, parts, examined, damaged = choose(
             block,
             first_txid + start,
             source.size,
             self._kind_mask,
-            place.topic_filter,
+            current_file.topic_filter,
             definitions.topics,
             definitions.origins,
-            most_bytes,
+            max_bytes,
         )
         bodies = [source.read(offset, upto - offset) for offset, upto in parts]
-        found = RawEntryRange(
+        entry_range = RawEntryRange(
             records, bodies[0] if len(bodies) == 1 else b"".join(bodies), definitions
         )
-        if lost := broken(found.records, found.bodies):
+        if lost := broken(entry_range.records, entry_range.bodies):
             for position in lost:
-                self._report_damage(place, found.txid_at(position))
+                self._report_damage(current_file, entry_range.txid_at(position))
         if damaged:
-            self._report_damage(place, damaged[0], len(damaged))
+            self._report_damage(current_file, damaged[0], len(damaged))
         if lost or damaged:
-            unread = [found.as_damaged(position) for position in lost]
-            unread += [DamagedEntry(txid) for txid in damaged if self._may_be_wanted(place, txid)]
-            found = found.pick(sorted(set(range(len(found))).difference(lost)))
-            found.damaged_entries = sorted(unread, key=_TXID_OF)
-        self.position = first_txid + start + looked_at - 1
+            unread = [entry_range.as_damaged(position) for position in lost]
+            unread += [
+                DamagedEntry(txid) for txid in damaged if self._may_be_wanted(current_file, txid)
+            ]
+            entry_range = entry_range.pick(sorted(set(range(len(entry_range))).difference(lost)))
+            entry_range.damaged_entries = sorted(unread, key=_TXID_OF)
+        self.position = first_txid + start + examined - 1
         self._check_span_end()
-        return found
+        return entry_range
 
     @staticmethod
-    def _may_be_wanted(place: _CurrentFile, txid: int) -> bool:
-        """Return whether an entry with a damaged record may be wanted."""
-        entry_numbers, number = place.entry_numbers, txid - place.file.first_txid
+    def _may_be_wanted(current_file: _CurrentFile, txid: int) -> bool:
+        """Return whether an entry with a damaged record may match."""
+        entry_numbers, number = current_file.entry_numbers, txid - current_file.file.first_txid
         return (
             entry_numbers is None
             or number in entry_numbers[np.searchsorted(entry_numbers, number) :][:1]
         )
 
     def _read_entry_range(
-        self, most_entries: int, most_bytes: int, place: _CurrentFile, durable: int
+        self, max_entries: int, max_bytes: int, current_file: _CurrentFile, durable: int
     ) -> EntryRange:
-        first_txid = place.file.first_txid
-        start, end = self._number_bounds(place, durable)
-        found, reached = self._read_rows(place, start, end, most_entries)
-        rows, ends = self._filter_by_span(found)
-        if ends:
-            reached = rows[-1][TXID] + 1 - first_txid if rows else start
-        kinds, topic_filter = self._kinds, place.topic_filter
-        chosen = [row for row in rows if row[KIND] in kinds and topic_filter[row[TOPIC]]]
-        fitting = _fitting(chosen, most_bytes)
-        if fitting < len(chosen):
-            del chosen[fitting:]
-            ends = False
-            reached = chosen[-1][TXID] + 1 - first_txid
-        stretch = self._attach_bodies(place, chosen)  # before the position moves: it may raise
-        self.is_finished = ends
-        self.position = first_txid + reached - 1
+        first_txid = current_file.file.first_txid
+        start, end = self._number_bounds(current_file, durable)
+        intact_rows, end_number = self._read_rows(current_file, start, end, max_entries)
+        rows, is_end = self._filter_by_span(intact_rows)
+        if is_end:
+            end_number = rows[-1][TXID] + 1 - first_txid if rows else start
+        kinds, topic_filter = self._kinds, current_file.topic_filter
+        chosen_rows = [row for row in rows if row[KIND] in kinds and topic_filter[row[TOPIC]]]
+        count = _fitting(chosen_rows, max_bytes)
+        if count < len(chosen_rows):
+            del chosen_rows[count:]
+            is_end = False
+            end_number = chosen_rows[-1][TXID] + 1 - first_txid
+        entry_range = self._attach_bodies(
+            current_file, chosen_rows
+        )  # before the position moves: it may raise
+        self.is_finished = is_end
+        self.position = first_txid + end_number - 1
         self._check_span_end()
-        return stretch
+        return entry_range
 
-    def _read_sizes(self, place: _CurrentFile, durable: int) -> EntrySizes:
-        first_txid = place.file.first_txid
-        start, end = self._number_bounds(place, durable)
+    def _read_sizes(self, current_file: _CurrentFile, durable: int) -> EntrySizes:
+        first_txid = current_file.file.first_txid
+        start, end = self._number_bounds(current_file, durable)
         stop = min(start + CHUNK, end)
         records = None
-        if place.entry_numbers is None:
-            records = read_intact_records(place.source, first_txid, start, stop)
+        if current_file.entry_numbers is None:
+            records = read_intact_records(current_file.source, first_txid, start, stop)
         if records is None:
-            found, stop = self._read_rows(place, start, end, CHUNK)
-            kinds, topic_filter = self._kinds, place.topic_filter
-            measured = make_entry_sizes(
-                row for row in found if row[KIND] in kinds and topic_filter[row[TOPIC]]
+            intact_rows, stop = self._read_rows(current_file, start, end, CHUNK)
+            kinds, topic_filter = self._kinds, current_file.topic_filter
+            entry_sizes = make_entry_sizes(
+                row for row in intact_rows if row[KIND] in kinds and topic_filter[row[TOPIC]]
             )
         else:
             topics = [
-                one for one in np.unique(records["topic"]).tolist() if place.topic_filter[one]
+                one
+                for one in np.unique(records["topic"]).tolist()
+                if current_file.topic_filter[one]
             ]
-            chosen = records[
+            chosen_records = records[
                 np.isin(records["topic"], topics) & np.isin(records["kind"], sorted(self._kinds))
             ]
-            measured = EntrySizes(
-                chosen["txid"].astype(np.int64),
-                chosen["body_length"].astype(np.int64),
-                int(chosen["timestamp"][0]) if len(chosen) else 0,
+            entry_sizes = EntrySizes(
+                chosen_records["txid"].astype(np.int64),
+                chosen_records["body_length"].astype(np.int64),
+                int(chosen_records["timestamp"][0]) if len(chosen_records) else 0,
             )
         self.position = first_txid + stop - 1
         self._check_span_end()
-        return measured
+        return entry_sizes
 
     def _read_rows(
-        self, place: _CurrentFile, start: int, end: int, most: int
+        self, current_file: _CurrentFile, start: int, end: int, limit: int
     ) -> tuple[list[EntryRow], int]:
-        """Return the next intact records of a file that may be wanted, and their end number."""
-        first_txid, source = place.file.first_txid, place.source
-        stop = min(start + most, end)
-        if place.entry_numbers is not None:
-            index = int(np.searchsorted(place.entry_numbers, start))
-            numbers = [int(one) for one in place.entry_numbers[index : index + most] if one < end]
+        """Return the next intact records of a file that may match, and their end number."""
+        first_txid, source = current_file.file.first_txid, current_file.source
+        stop = min(start + limit, end)
+        if current_file.entry_numbers is not None:
+            index = int(np.searchsorted(current_file.entry_numbers, start))
+            numbers = [
+                int(one) for one in current_file.entry_numbers[index : index + limit] if one < end
+            ]
             if not numbers:
                 return [], end
-            if numbers[-1] - numbers[0] > _MAX_PER_WANTED * len(numbers):
-                single = [read_rows(source, first_txid, one, one + 1)[0] for one in numbers]
-                reached = numbers[-1] + 1 if len(numbers) == most else end
-                return [row for row in single if row is not None], reached
-            start, stop = numbers[0], min(numbers[-1] + 1, numbers[0] + _MAX_PER_WANTED * most)
-        found = read_rows(source, first_txid, start, stop)
-        rows = [row for row in found if row is not None]
-        if len(rows) < len(found):
+            if numbers[-1] - numbers[0] > _MAX_RECORDS_PER_MATCH * len(numbers):
+                candidates = [read_rows(source, first_txid, one, one + 1)[0] for one in numbers]
+                end_number = numbers[-1] + 1 if len(numbers) == limit else end
+                return [row for row in candidates if row is not None], end_number
+            start, stop = (
+                numbers[0],
+                min(numbers[-1] + 1, numbers[0] + _MAX_RECORDS_PER_MATCH * limit),
+            )
+        read = read_rows(source, first_txid, start, stop)
+        rows = [row for row in read if row is not None]
+        if len(rows) < len(read):
             self._report_damage(
-                place, first_txid + start + found.index(None), len(found) - len(rows)
+                current_file, first_txid + start + read.index(None), len(read) - len(rows)
             )
         return rows, stop
 
@@ -471,10 +491,10 @@ class JournalCursor:
             return rows, False
         within: list[EntryRow] = []
         for row in rows:
-            moment = row[TIMESTAMP] + self._time_correction(row[TXID])
-            if span.end_timestamp is not None and moment >= span.end_timestamp:
+            timestamp = row[TIMESTAMP] + self._time_correction(row[TXID])
+            if span.end_timestamp is not None and timestamp >= span.end_timestamp:
                 return within, True
-            if moment < self._begin_timestamp:
+            if timestamp < self._begin_timestamp:
                 continue
             self._begin_timestamp = 0  # a later step back of the clock must not hide entries
             if (row[CLIENT], row[SEQUENCE]) in span.end_entries:
@@ -484,9 +504,12 @@ class JournalCursor:
             within.append(row)
         return within, False
 
-    def _attach_bodies(self, place: _CurrentFile, rows: Sequence[EntryRow]) -> EntryRange:
+    def _attach_bodies(self, current_file: _CurrentFile, rows: Sequence[EntryRow]) -> EntryRange:
         """Return entries with their bodies, without the damaged ones."""
-        definitions, intact = place.definitions, read_intact_bodies(place.source, rows)
+        definitions, intact = (
+            current_file.definitions,
+            read_intact_bodies(current_file.source, rows),
+        )
         if (
             intact is not None
             and definitions.topics.keys() >= {row[TOPIC] for row in rows}
@@ -494,13 +517,13 @@ class JournalCursor:
         ):
             return EntryRange(rows, intact, definitions)
         intact_rows, intact = [], []
-        for row, data in zip(rows, read_bodies(place.source, rows), strict=True):
+        for row, data in zip(rows, read_bodies(current_file.source, rows), strict=True):
             if (
                 data is None
                 or row[TOPIC] not in definitions.topics
                 or row[ORIGIN] not in definitions.origins
             ):
-                self._report_damage(place, row[TXID])
+                self._report_damage(current_file, row[TXID])
             else:
                 intact_rows.append(row)
                 intact.append(data)
@@ -511,16 +534,16 @@ class JournalCursor:
         if last_txid is not None and self.position >= last_txid:
             self.is_finished = True
 
-    def _report_damage(self, place: _CurrentFile, txid: int, count: int = 1) -> None:
-        path = str(place.file.path)
-        what = f"entry {txid} is" if count == 1 else f"{count} entries, from {txid} on, are"
-        text = f"{path}: {what} damaged, and left out of replays"
+    def _report_damage(self, current_file: _CurrentFile, txid: int, count: int = 1) -> None:
+        path = str(current_file.file.path)
+        damage = f"entry {txid} is" if count == 1 else f"{count} entries, from {txid} on, are"
+        text = f"{path}: {damage} damaged, and left out of replays"
         self._notice(JournalNotice(JournalEvent.DAMAGED, text, path, txid))
 
 
-def _fitting(rows: Sequence[EntryRow], most_bytes: int) -> int:
-    """Return how many of the entries to read, so that only the last goes beyond a size."""
+def _fitting(rows: Sequence[EntryRow], max_bytes: int) -> int:
+    """Return the number of entries to read, so that only the last one exceeds a size."""
     lengths = [row[BODY_LENGTH] + row[EXTRAS_LENGTH] for row in rows]
-    if sum(lengths) < most_bytes:
+    if sum(lengths) < max_bytes:
         return len(rows)
-    return bisect_left(list(accumulate(lengths)), most_bytes) + 1
+    return bisect_left(list(accumulate(lengths)), max_bytes) + 1

@@ -1,7 +1,7 @@
-"""A stretch of the log: entries that are read together.
+"""A range of the log: entries that are read together.
 
-Creating a `JournalEntry` per record dominates the cost of a replay. So replays iterate over runs
-that share topic and origin.
+Creating a `JournalEntry` per record dominates the cost of a replay. So replays iterate over
+batches that share topic and origin.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class EntryBatch(NamedTuple):
         return [row[field] for row in self.rows]
 
     def pick(self, positions: Sequence[int]) -> EntryBatch:
-        """Return the entries at the positions, in their order, as a run."""
+        """Return the entries at the positions, in their order, as a batch."""
         if len(positions) == len(self.rows):
             return self
         rows, data = self.rows, self.data
@@ -95,7 +95,7 @@ class EntryRange:
         return b"".join(records), b"".join(self._bodies)
 
     def batches(self) -> Iterator[EntryBatch]:
-        """Yield the entries in runs of maximum length."""
+        """Yield the entries in batches of maximum length."""
         definitions, start = self._definitions, 0
         for _, alike in groupby(self._rows, _ALIKE):
             rows = list(alike)
@@ -107,7 +107,9 @@ class EntryRange:
     def entries(self) -> list[JournalEntry]:
         """Return the entries as objects."""
         return [
-            run.entry_at(position) for run in self.batches() for position in range(len(run.rows))
+            batch.entry_at(position)
+            for batch in self.batches()
+            for position in range(len(batch.rows))
         ]
 
 

@@ -1,4 +1,4 @@
-"""Selection of wanted records from a block, in C; entry_filter.pyx gives the reasons."""
+"""Selection of matching records from a block, in C; entry_filter.pyx gives the reasons."""
 
 from collections.abc import Container, Mapping, Sequence
 
@@ -12,14 +12,14 @@ def choose(
     origins: Container[int],
     most_bytes: int,
 ) -> tuple[bytes, Sequence[tuple[int, int]], int, Sequence[int]]:
-    """Choose the wanted records of a block.
+    """Choose the records of a block that match by topic and kind.
 
     Args:
         block: records back to back as in the file, the last one first.
         first_txid: txid of the first entry.
         file_size: size of the file in bytes.
-        kinds: wanted kinds of entries, as bits.
-        wanted: whether a topic is wanted, by its number.
+        kinds: the kinds of entries to choose, as bits.
+        wanted: whether entries of a topic are to be chosen, by its number.
         topics: the numbers of known topics; entries of others are damaged.
         origins: the numbers of known origins, likewise.
         most_bytes: bytes of bodies after which to stop; the last body may go beyond.
@@ -42,7 +42,7 @@ def broken(records: bytes, bodies: bytes) -> Sequence[int]:
     """
 
 def alike(records: bytes) -> Sequence[tuple[int, int]]:
-    """Return the bounds of runs of records that agree in topic, origin and presence of extras.
+    """Return the bounds of batches of records with equal topic, origin and presence of extras.
 
     Args:
         records: records back to back.

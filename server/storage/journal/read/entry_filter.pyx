@@ -1,8 +1,8 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""Selection of wanted records from a block, with the offsets of their bodies, in C.
+"""Selection of matching records from a block, with the offsets of their bodies, in C.
 
-Forwarding the log examines every record, for most only whether it is intact and wanted. With Python
-objects that would cost more than all later steps.
+Forwarding the log examines every record; most are tested only for being intact and matching. With
+Python objects that would cost more than all later steps.
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE

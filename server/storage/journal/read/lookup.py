@@ -77,8 +77,8 @@ class EntryLookup:
         """
         for file in reversed(self._table.files):
             span = self._sequence_range(file, client)
-            is_at = file.first_txid <= sequence < file.first_txid + self._durable_count(file)
-            if is_at or (span is not None and span.first <= sequence <= span.last):
+            has_txid = file.first_txid <= sequence < file.first_txid + self._durable_count(file)
+            if has_txid or (span is not None and span.first <= sequence <= span.last):
                 txid = self._find_damaged_in_file(file, client, sequence)
                 if txid is not None:
                     return txid
@@ -89,8 +89,8 @@ class EntryLookup:
         if source is None:
             return None
         count, first_txid = self._durable_count(file), file.first_txid
-        alike, others = list[int](), list[int]()
-        before, behind = 0, first_txid + count  # entries of the publisher around the named one
+        named_txids, damaged_txids = list[int](), list[int]()
+        before, after = 0, first_txid + count  # entries of the publisher around the named one
         for start in range(0, count, CHUNK):
             stop = min(start + CHUNK, count)
             rows = read_intact_records(source, first_txid, start, stop)
@@ -99,18 +99,18 @@ class EntryLookup:
                 intact = read_rows(source, first_txid, start, stop)
                 damaged = np.array([row is None for row in intact])
                 named = (block["client"] == client) | (block["sequence"] == sequence)
-                alike += (first_txid + start + np.flatnonzero(damaged & named)).tolist()
-                others += (first_txid + start + np.flatnonzero(damaged)).tolist()
+                named_txids += (first_txid + start + np.flatnonzero(damaged & named)).tolist()
+                damaged_txids += (first_txid + start + np.flatnonzero(damaged)).tolist()
                 block = block[~damaged]
             of_publisher = block[block["client"] == client]
             lower = of_publisher["txid"][of_publisher["sequence"] < sequence]
             higher = of_publisher["txid"][of_publisher["sequence"] > sequence]
             before = max(before, int(lower.max(initial=0)))
-            behind = min(behind, int(higher.min(initial=behind)))
-        between = [txid for txid in alike if before < txid < behind]
-        if not between and before:
-            between = [txid for txid in others if before < txid < behind]
-        return between[0] if between else None
+            after = min(after, int(higher.min(initial=after)))
+        candidates = [txid for txid in named_txids if before < txid < after]
+        if not candidates and before:
+            candidates = [txid for txid in damaged_txids if before < txid < after]
+        return candidates[0] if candidates else None
 
     def find_later(self, client: int, sequence: int, txid: int) -> int | None:
         """Return the txid of an entry with the same name, recorded after another one.
@@ -128,9 +128,9 @@ class EntryLookup:
                 continue
             span = self._sequence_range(file, client)
             if span is not None and span.first <= sequence <= span.last:
-                found = self._find_in_file(file, client, sequence, txid)
-                if found is not None:
-                    return found
+                later_txid = self._find_in_file(file, client, sequence, txid)
+                if later_txid is not None:
+                    return later_txid
         return None
 
     def invalidate_file(self, number: int) -> None:
@@ -213,14 +213,14 @@ class EntryLookup:
 
     def _sequence_range(self, file: JournalFile, client: int) -> SequenceRange | None:
         """Return the range of sequences that a file may have of a publisher; None for none."""
-        anything = SequenceRange(0, 2**64 - 1, 0)
+        any_sequence = SequenceRange(0, 2**64 - 1, 0)
         if file.seal is None:
-            return anything
+            return any_sequence
         clients = self._publishers_by_file.get(file.number)
         if clients is None:
             index = file.read_index()
             if index is None:
-                return anything
+                return any_sequence
             clients = self._publishers_by_file[file.number] = index.clients
         return clients.get(client)
 
@@ -237,5 +237,5 @@ class EntryLookup:
         try:
             return self._cache.open(file.path)
         except FileNotFoundError:
-            now = next((one for one in self._table.files if one.number == file.number), None)
-            return None if now is None else self._cache.open(now.path)
+            moved_file = next((one for one in self._table.files if one.number == file.number), None)
+            return None if moved_file is None else self._cache.open(moved_file.path)

@@ -1,6 +1,6 @@
-"""A passage of the log: entries packed as in the file, for forwarding.
+"""A range of the log: entries packed as in the file, for forwarding.
 
-Callers that need the fields of entries take rows, and runs of rows (`stretch`). To send entries to
+Callers that need the fields of entries take rows (`to_entry_range`). To send entries to
 another instance, or to subscribers, it is enough that they are intact, and that their topics and
 origins are known.
 """
@@ -60,13 +60,6 @@ class RawEntryBatch:
         records: their records, as in a `RawEntryRange`.
         bodies: their bodies, likewise.
         has_extras: they have correlation ids, or SOW keys that their publisher gave.
-
-    Attributes:
-        topic: see above.
-        origin: see above.
-        records: see above.
-        bodies: see above.
-        has_extras: see above.
     """
 
     __slots__ = ("bodies", "has_extras", "origin", "records", "topic")
@@ -113,12 +106,6 @@ class RawEntryRange:
         bodies: bodies with extras; there may be others between them.
         definitions: the topics and origins by their numbers.
         damaged_entries: damaged entries that were left out, in order.
-
-    Attributes:
-        records: see above.
-        bodies: see above.
-        definitions: see above.
-        damaged_entries: see above.
     """
 
     __slots__ = ("bodies", "damaged_entries", "definitions", "records")
@@ -169,19 +156,19 @@ class RawEntryRange:
         ends = columns["body_start"][positions] + columns["body_length"][positions]
         lengths = ends.astype(np.intp) + EXTRAS_HEAD // 2  # after the correlation id's length
         octets = np.frombuffer(self.bodies, np.uint8)
-        given: npt.NDArray[np.intp] = positions[(octets[lengths] | octets[lengths + 1]) > 0]
-        return given
+        with_keys: npt.NDArray[np.intp] = positions[(octets[lengths] | octets[lengths + 1]) > 0]
+        return with_keys
 
     def as_damaged(self, position: int) -> DamagedEntry:
         """Return the entry at a position as a `DamagedEntry`, without its damaged body."""
         row = RECORD.unpack_from(self.records, position * RECORD_SIZE)
-        run = EntryBatch(
+        batch = EntryBatch(
             self.definitions.topics[row[TOPIC]],
             self.definitions.origins[row[ORIGIN]],
             (row,),
             (b"",),
         )
-        return DamagedEntry(row[TXID], run)
+        return DamagedEntry(row[TXID], batch)
 
     @property
     def last_timestamp(self) -> int:
@@ -191,7 +178,7 @@ class RawEntryRange:
         return timestamp
 
     def batches(self) -> Iterator[RawEntryBatch]:
-        """Yield the entries in runs of maximum length."""
+        """Yield the entries in batches of maximum length."""
         definitions, records = self.definitions, self.records
         for start, end in alike(records):
             part = records[start * RECORD_SIZE : end * RECORD_SIZE]

@@ -1,17 +1,17 @@
-"""Detects files that have the names of our journals, but are not ours.
+"""Detects files that have the names of this program's journals, but other contents.
 
-Our journals are named as AMPS names its own. An operator who starts an instance in a directory of
-AMPS must not lose AMPS's journals. Nor may a journal of ours that is damaged throughout be taken
-for an empty file. So a file is *blank*, and may be overwritten, only if its first page is all
+Journals are named as AMPS names its own. An operator who starts an instance in a directory of
+AMPS must not lose AMPS's journals. Nor may a journal of this program that is damaged throughout be
+taken for an empty file. So a file is *blank*, and may be overwritten, only if its first page is all
 zeros.
 
-An intact file of ours with an unknown format version is not touched either: a later program has
+An intact journal with an unknown format version is not touched either: a later program has
 written it, and would lose the data that this one overwrites.
 
 A file with intact entries is accepted even if its first page is neither a header nor blank: the
 header is rebuilt from the entries. So is the torn header page that a power failure may leave of a
 file's first commit, which is written sector by sector. Indexes and the table of publishers can be
-rebuilt: beside a journal of ours they are taken for ours, however damaged.
+rebuilt: beside a journal of this program they are accepted, however damaged.
 """
 
 from __future__ import annotations
@@ -107,7 +107,9 @@ _REPLICATION: Final = _SidecarFormat(
 )
 
 
-def strangers(instance: str, directory: Path, archive: Path | None) -> Iterator[ForeignJournalFile]:
+def find_foreign_journals(
+    instance: str, directory: Path, archive: Path | None
+) -> Iterator[ForeignJournalFile]:
     """Find the files that a transaction log must not touch, without changing anything.
 
     Args:
@@ -118,22 +120,26 @@ def strangers(instance: str, directory: Path, archive: Path | None) -> Iterator[
     Raises:
         OSError: a file cannot be read.
     """
-    places = [directory] if archive is None else [directory, archive]
-    files = [file for place in places for file in list_journal_files(place, instance)]
-    ours = set[int]()  # numbers of journals with entries
+    directories = [directory] if archive is None else [directory, archive]
+    files = [file for place in directories for file in list_journal_files(place, instance)]
+    own_numbers = set[int]()  # numbers of journals with entries
     for number, path in files:
-        found: ForeignJournalFile | JournalFileHeader | None = _no_file(path)
-        if found is None:
-            if kind_of(path) in INDEXES or number in ours:  # an index, or another form of the file
+        content: ForeignJournalFile | JournalFileHeader | None = _check_file_type(path)
+        if content is None:
+            if (
+                kind_of(path) in INDEXES or number in own_numbers
+            ):  # an index, or another form of the file
                 continue
-            found = _journal(path, number, instance)
-        if isinstance(found, ForeignJournalFile):
-            yield found
-        elif found is not None:
-            ours.add(number)
+            content = _check_journal(path, number, instance)
+        if isinstance(content, ForeignJournalFile):
+            yield content
+        elif content is not None:
+            own_numbers.add(number)
     for number, path in files:
-        if kind_of(path) in INDEXES and _no_file(path) is None:
-            yield from _side_file(path, _SIDE_FILES[kind_of(path)], is_ours=number in ours)
+        if kind_of(path) in INDEXES and _check_file_type(path) is None:
+            yield from _check_side_file(
+                path, _SIDE_FILES[kind_of(path)], is_ours=number in own_numbers
+            )
     for path, side_file in (
         (directory / clients_name(instance), _CLIENTS),
         (directory / queues_name(instance), _QUEUES),
@@ -143,23 +149,23 @@ def strangers(instance: str, directory: Path, archive: Path | None) -> Iterator[
     ):
         if not path.exists():
             continue
-        stranger = _no_file(path)
-        if stranger is not None:
-            yield stranger
+        foreign_file = _check_file_type(path)
+        if foreign_file is not None:
+            yield foreign_file
         else:
-            yield from _side_file(path, side_file, is_ours=bool(ours))
+            yield from _check_side_file(path, side_file, is_ours=bool(own_numbers))
 
 
-def _side_file(
+def _check_side_file(
     path: Path, side_file: _SidecarFormat, *, is_ours: bool
 ) -> Iterator[ForeignJournalFile]:
-    """Check a file that can be rebuilt: accepted if it is ours, however damaged."""
+    """Check a file that can be rebuilt: accepted if it is of this program, however damaged."""
     begin = _beginning(path, len(side_file.magic) + _VERSION_SIZE)
     magic, version = begin[:-_VERSION_SIZE], int.from_bytes(begin[-_VERSION_SIZE:], "little")
     if magic == side_file.magic:
-        if version != side_file.version and (why := _other_version(path, side_file)):
+        if version != side_file.version and (cause := _other_version(path, side_file)):
             yield ForeignJournalFile(
-                path, f"is of another Amperage: {why}", ForeignJournalKind.NEWER_VERSION
+                path, f"is of another Amperage: {cause}", ForeignJournalKind.NEWER_VERSION
             )
     elif any(begin) and not is_ours:
         yield ForeignJournalFile(path, f"is no {side_file.name} {_OF_AMPERAGE}")
@@ -178,10 +184,12 @@ def _other_version(path: Path, side_file: _SidecarFormat) -> str | None:
     return None
 
 
-def _no_file(path: Path) -> ForeignJournalFile | None:
-    what = file_type(path)
+def _check_file_type(path: Path) -> ForeignJournalFile | None:
+    description = file_type(path)
     return (
-        None if what is None else ForeignJournalFile(path, f"is {what}, where a file is expected")
+        None
+        if description is None
+        else ForeignJournalFile(path, f"is {description}, where a file is expected")
     )
 
 
@@ -191,12 +199,12 @@ def file_type(path: Path) -> str | None:
     return None if stat.S_ISREG(mode) else _TYPES.get(stat.S_IFMT(mode), "no ordinary file")
 
 
-def _journal(
+def _check_journal(
     path: Path, number: int, instance: str
 ) -> ForeignJournalFile | JournalFileHeader | None:
     """Check a journal; return its header, the problem with it, or None if it is blank."""
     page, is_plain = read_page(path), path.suffix != ".gz"
-    why = "it cannot be decompressed" if not is_plain and not page else "its first page is lost"
+    cause = "it cannot be decompressed" if not is_plain and not page else "its first page is lost"
     try:
         header = unpack_header(page)
         if header is not None:
@@ -206,16 +214,16 @@ def _journal(
             path, f"is a journal of another Amperage: {problem}", ForeignJournalKind.NEWER_VERSION
         )
     except JournalFormatError as problem:
-        why = str(problem)
+        cause = str(problem)
     header = salvage_header(open_source(path), number, instance)
     if header is not None:
         return header
     if is_plain and (_is_blank(path, page) or _is_torn(page)):
         return None
     if page.startswith(layout.MAGIC):
-        what = f"is a journal of Amperage that has no intact entry: {why}"
-        return ForeignJournalFile(path, what, ForeignJournalKind.DAMAGED)
-    return ForeignJournalFile(path, f"is no journal {_OF_AMPERAGE}: {why}")
+        description = f"is a journal of Amperage that has no intact entry: {cause}"
+        return ForeignJournalFile(path, description, ForeignJournalKind.DAMAGED)
+    return ForeignJournalFile(path, f"is no journal {_OF_AMPERAGE}: {cause}")
 
 
 def _is_blank(path: Path, page: bytes) -> bool:
@@ -231,11 +239,11 @@ def _is_torn(page: bytes) -> bool:
     The first sector has all fields but the checksum, which ends the last one. The name of an
     instance is part of a file's name, and too short to reach beyond the first sector.
     """
-    first, between = page[:_SECTOR], page[_SECTOR : _HALF_PAGE - layout.CHECKSUM.size]
+    first_sector, middle = page[:_SECTOR], page[_SECTOR : _HALF_PAGE - layout.CHECKSUM.size]
     checksum, rest = page[_HALF_PAGE - layout.CHECKSUM.size : _HALF_PAGE], page[_HALF_PAGE:]
-    if any(between) or any(rest):
+    if any(middle) or any(rest):
         return False
-    return not any(first) or (first.startswith(layout.MAGIC) and not any(checksum))
+    return not any(first_sector) or (first_sector.startswith(layout.MAGIC) and not any(checksum))
 
 
 def _beginning(path: Path, size: int) -> bytes:

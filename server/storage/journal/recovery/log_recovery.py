@@ -56,7 +56,10 @@ from server.storage.journal.publisher_table import (
     PublisherTable,
     unpack_clients,
 )
-from server.storage.journal.recovery.foreign_files import MIN_JOURNAL_FILE_SIZE, strangers
+from server.storage.journal.recovery.foreign_files import (
+    MIN_JOURNAL_FILE_SIZE,
+    find_foreign_journals,
+)
 from server.storage.journal.recovery.truncation import cut_off
 from server.storage.journal.runs import decode_runs
 from server.storage.journal.sequence_gaps import SequenceGaps, decode_note
@@ -130,8 +133,8 @@ class LogRecovery:
             JournalError: the files do not make up a log.
             OSError: they cannot be read or written.
         """
-        for stranger in strangers(self._instance, self._directory, self._archive):
-            raise JournalError(f"{stranger.path}: {stranger.problem}")
+        for foreign_file in find_foreign_journals(self._instance, self._directory, self._archive):
+            raise JournalError(f"{foreign_file.path}: {foreign_file.problem}")
         self._read_publishers()
         paths = self._find_journal_files()
         used, blank = self._split_used_and_blank(paths)
@@ -148,12 +151,14 @@ class LogRecovery:
                 file = _with_names(file, live.definitions)
             else:
                 # The next file was begun when all of this one was on stable storage.
-                safe = self._publishers_txid if is_last else used[index + 1][0].first_txid - 1
-                file = self._recover_full(header, seal, path, safe)
+                durable_txid = (
+                    self._publishers_txid if is_last else used[index + 1][0].first_txid - 1
+                )
+                file = self._recover_full(header, seal, path, durable_txid)
             files.append(file)
-        last = self._check_end(files, extent)
+        last_txid = self._check_end(files, extent)
         if used and used[-1][1] is not None:
-            self._report_missing_file(used[-1][2], last)
+            self._report_missing_file(used[-1][2], last_txid)
         return LogRecoveryResult(
             files,
             live,
@@ -162,7 +167,7 @@ class LogRecovery:
             max([one.number for one in files] + [one.number for one in blank], default=-1) + 1,
             self._sequences,
             self._sequence_gaps,
-            last,
+            last_txid,
             self._publishers_txid,
             self._runs or _runs_in(files),
         )
@@ -247,25 +252,25 @@ class LogRecovery:
         if not files:
             return self._publishers_txid
         end_txid = files[-1].end_txid
-        last = (files[-1].first_txid + extent.count if end_txid is None else end_txid) - 1
-        if last < self._publishers_txid:
+        last_txid = (files[-1].first_txid + extent.count if end_txid is None else end_txid) - 1
+        if last_txid < self._publishers_txid:
             clients = self._directory / clients_name(self._instance)
             raise JournalError(
-                f"{files[-1].path}: the transaction log ends with entry {last}, but there has "
+                f"{files[-1].path}: the transaction log ends with entry {last_txid}, but there has "
                 f"been entry {self._publishers_txid}: files are missing at the end; put them"
                 " back, or "
                 f"remove {clients} to go on without what they contained"
             )
-        return last
+        return last_txid
 
-    def _report_missing_file(self, path: Path, last: int) -> None:
+    def _report_missing_file(self, path: Path, last_txid: int) -> None:
         """Report that the last file is sealed, but the file after it has no entries.
 
         Either that file had no commit yet, or it has lost its content; the two look alike.
         """
         text = (
-            f"{path}: is full, and no entry follows its last one, {last}, though the log was about "
-            "to go on in another file; if that had any entries, they are lost"
+            f"{path}: is full, and no entry follows its last one, {last_txid}, though the log was"
+            " about to go on in another file; if that had any entries, they are lost"
         )
         self._notice(JournalNotice(JournalEvent.TORN_TAIL, text, str(path)))
 
@@ -288,23 +293,24 @@ class LogRecovery:
         # A crash may have left part of a first commit, without its header.
         bottom = max(size - 2 * MAX_COMMIT_ENTRIES * RECORD_SIZE, 0)
         parts = (0, min(MAX_UNCOMMITTED_BYTES, bottom)), (bottom, size)
-        cut = cut_off(self._disk, path, descriptor, parts)
-        if cut is not None:
+        truncation = cut_off(self._disk, path, descriptor, parts)
+        if truncation is not None:
             text = (
                 f"{path}: a commit that was to be the first of this file had not been finished; "
-                f"what there was of it ({cut.size} bytes) was cut off and {cut.copy_status}"
+                f"what there was of it ({truncation.size} bytes) was cut off and "
+                f"{truncation.copy_status}"
             )
             self._notice(JournalNotice(JournalEvent.TORN_TAIL, text, str(path)))
         return LiveFile(number, path, descriptor, size)
 
     def _recover_full(
-        self, header: JournalFileHeader, seal: FileSeal | None, path: Path, safe: int
+        self, header: JournalFileHeader, seal: FileSeal | None, path: Path, durable_txid: int
     ) -> JournalFile:
         file = JournalFile(
             header.number, path, header.size, header.first_txid, header.created, seal
         )
         if seal is None:
-            extent = find_file_extent(open_source(path), header.first_txid, safe)
+            extent = find_file_extent(open_source(path), header.first_txid, durable_txid)
             self._report_damage(path, header, extent)
             seal = FileSeal(
                 extent.count,
@@ -327,19 +333,19 @@ class LogRecovery:
             and not index.gap_record_count
             and not self._sequence_gaps.missing_ranges
         ):
-            for client, span in index.clients.items():
-                self._add_sequence(client, span.last, span.time)
+            for client, sequence_range in index.clients.items():
+                self._add_sequence(client, sequence_range.last, sequence_range.time)
             return
         source = open_source(file.path)
         for start in range(0, seal.count, CHUNK):
             stop = min(start + CHUNK, seal.count)
             for row in read_rows(source, file.first_txid, start, stop):
                 if row is not None:
-                    is_note = row[KIND] == JournalEntryKind.MISSING
-                    self._add_entry(row, read_bodies(source, [row])[0] if is_note else None)
+                    is_gap_record = row[KIND] == JournalEntryKind.MISSING
+                    self._add_entry(row, read_bodies(source, [row])[0] if is_gap_record else None)
 
     def _add_entry(self, row: EntryRow, data: bytes | None) -> None:
-        """Update the table of publishers with an entry; a damaged note is skipped."""
+        """Update the table of publishers with an entry; a damaged record of gaps is skipped."""
         if row[KIND] in EVENTS and (row[SEQUENCE] != row[TXID] or row[SOURCE]):
             self._add_sequence(row[CLIENT], row[SEQUENCE], row[TIMESTAMP])
             if self._sequence_gaps.missing_ranges:
@@ -359,8 +365,8 @@ class LogRecovery:
             for place, row in enumerate(records.tolist()):
                 self._add_entry(row, data(place) if row[KIND] == JournalEntryKind.MISSING else None)
             return
-        for one in numbered(records):
-            self._add_sequence(one.client, one.last, one.time)
+        for sequence_range in numbered(records):
+            self._add_sequence(sequence_range.client, sequence_range.last, sequence_range.time)
 
     def _set_runs(self, data: bytes) -> None:
         with suppress(msgspec.MsgspecError):
@@ -372,9 +378,9 @@ class LogRecovery:
 
     def _recover_live(self, header: JournalFileHeader, path: Path) -> tuple[LiveFile, FileExtent]:
         source = FileSource(path)
-        names: FileDefinitions = make_file_definitions()
+        definitions: FileDefinitions = make_file_definitions()
 
-        visitor = _LiveFileVisitor(names, self._add_entry, self._add_entries, self._set_runs)
+        visitor = LiveFileVisitor(definitions, self._add_entry, self._add_entries, self._set_runs)
         extent = find_file_extent(source, header.first_txid, self._publishers_txid, visitor)
         self._report_damage(path, header, extent)
         if header.number and not extent.count:
@@ -384,15 +390,15 @@ class LogRecovery:
             )
             self._notice(JournalNotice(JournalEvent.TORN_TAIL, text, str(path)))
         descriptor = self._disk.open(path, writable=True)
-        live = LiveFile(header.number, path, descriptor, source.size, names)
+        live = LiveFile(header.number, path, descriptor, source.size, definitions)
         self._truncate_live(live, header, extent)
         self._disk.write(descriptor, pack_header(header), 0)
         self._disk.sync(descriptor)
         next_txid = header.first_txid + extent.count
-        place, mark = make_file_watermark(
+        place, watermark = make_file_watermark(
             CommitStream(live, next_txid, extent.count, extent.bodies_end)
         )
-        self._disk.write(descriptor, mark, place)
+        self._disk.write(descriptor, watermark, place)
         return live, extent
 
     def _truncate_live(self, live: LiveFile, header: JournalFileHeader, extent: FileExtent) -> None:
@@ -403,12 +409,14 @@ class LogRecovery:
             self._disk.write(descriptor, bytes(MARK_SIZE), top - RECORD_SIZE)
         bottom = max(extent.bodies_end, top - 2 * MAX_COMMIT_ENTRIES * RECORD_SIZE)
         end = min(extent.bodies_end + MAX_UNCOMMITTED_BYTES, bottom)
-        cut = cut_off(self._disk, path, descriptor, ((extent.bodies_end, end), (bottom, top)))
-        if cut is not None:
+        truncation = cut_off(
+            self._disk, path, descriptor, ((extent.bodies_end, end), (bottom, top))
+        )
+        if truncation is not None:
             text = (
                 f"{path}: what follows entry {header.first_txid + extent.count - 1} was cut off "
-                f"({extent.torn_slots} entries, {cut.size} bytes) and {cut.copy_status};"
-                " nothing proves that it "
+                f"({extent.torn_slots} entries, {truncation.size} bytes) and "
+                f"{truncation.copy_status}; nothing proves that it "
                 "had been safe, so it may never have been acknowledged"
             )
             self._notice(JournalNotice(JournalEvent.TORN_TAIL, text, str(path)))
@@ -416,37 +424,37 @@ class LogRecovery:
     def _report_damage(self, path: Path, header: JournalFileHeader, extent: FileExtent) -> None:
         if extent.damaged_numbers:
             txid, count = header.first_txid + extent.damaged_numbers[0], len(extent.damaged_numbers)
-            what = f"entry {txid} is" if count == 1 else f"{count} entries, from {txid} on, are"
-            text = f"{path}: {what} damaged, though known to have been safe; the others are kept"
+            damage = f"entry {txid} is" if count == 1 else f"{count} entries, from {txid} on, are"
+            text = f"{path}: {damage} damaged, though known to have been safe; the others are kept"
             self._notice(JournalNotice(JournalEvent.DAMAGED, text, str(path), txid))
 
     def _read_publishers(self) -> None:
         path = self._directory / clients_name(self._instance)
         try:
-            cache = unpack_clients(path.read_bytes())
+            table = unpack_clients(path.read_bytes())
         except FileNotFoundError:
             return
         except (OSError, JournalFormatError) as problem:
-            why = reason(problem) if isinstance(problem, OSError) else str(problem)
-            text = f"{path}: {why}; it is rebuilt from the journals"
+            cause = reason(problem) if isinstance(problem, OSError) else str(problem)
+            text = f"{path}: {cause}; it is rebuilt from the journals"
             self._notice(JournalNotice(JournalEvent.DAMAGED, text, str(path)))
             return
-        self._set_publishers(cache)
+        self._set_publishers(table)
 
-    def _set_publishers(self, cache: PublisherTable) -> None:
-        self._publishers_txid = cache.txid
-        self._sequences = dict(cache.sequences)
-        self._sequence_gaps = SequenceGaps(cache.missing_ranges)
+    def _set_publishers(self, table: PublisherTable) -> None:
+        self._publishers_txid = table.txid
+        self._sequences = dict(table.sequences)
+        self._sequence_gaps = SequenceGaps(table.missing_ranges)
 
 
-class _LiveFileVisitor:
-    """Takes the entries of the live file.
+class LiveFileVisitor:
+    """Processes each intact entry of the live file, in order.
 
     Args:
         definitions: filled with the topics and origins that entries define.
         on_entry: updates the table of publishers with an entry.
         on_entries: updates it with consecutive entries.
-        on_runs: takes the body of an entry about runs.
+        on_runs: called with the body of an entry about runs.
     """
 
     def __init__(
@@ -462,12 +470,17 @@ class _LiveFileVisitor:
         self._on_runs = on_runs
 
     def visit_entry(self, row: EntryRow, data: bytes) -> None:
-        """See `EntryVisitor.visit_entry`."""
+        """Process an entry: its record, and body with extras."""
         self._add_definition(row, data)
         self._on_entry(row, data)
 
     def visit_entries(self, records: npt.NDArray[np.void], data: Callable[[int], bytes]) -> None:
-        """See `EntryVisitor.visit_entries`."""
+        """Process consecutive entries.
+
+        Args:
+            records: their records, of `RECORD_TYPE`.
+            data: reads the body with extras of an entry, by its place in `records`.
+        """
         for place in np.flatnonzero(records["kind"] >= JournalEntryKind.DEFINE_TOPIC).tolist():
             self._add_definition(records[place].item(), data(place))
         self._on_entries(records, data)
@@ -497,9 +510,9 @@ def _runs_in(files: Sequence[JournalFile]) -> list[tuple[int, int]]:
     return []
 
 
-def _with_names(file: JournalFile, names: FileDefinitions) -> JournalFile:
+def _with_names(file: JournalFile, definitions: FileDefinitions) -> JournalFile:
     return JournalFile(
-        file.number, file.path, file.size, file.first_txid, file.created, file.seal, names
+        file.number, file.path, file.size, file.first_txid, file.created, file.seal, definitions
     )
 
 

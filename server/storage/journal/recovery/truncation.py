@@ -16,8 +16,8 @@ from server.storage.journal.errors import reason
 from server.storage.journal.format.file_names import TRUNCATED_SUFFIX
 from server.storage.journal.storage import Disk, FileSource
 
-_PIECE: Final = 1 << 20
-_ZEROS: Final = bytes(_PIECE)
+_CHUNK_SIZE: Final = 1 << 20
+_ZEROS: Final = bytes(_CHUNK_SIZE)
 
 ByteRange = tuple[int, int]
 """Start and end, as offsets in bytes."""
@@ -54,43 +54,43 @@ def cut_off(
         OSError: the file cannot be read or written.
     """
     source = FileSource(path)
-    pieces = [part for part in _pieces(parts) if source.read(*part) != _ZEROS[: part[1]]]
-    if not pieces:
+    chunks = [part for part in _chunks(parts) if source.read(*part) != _ZEROS[: part[1]]]
+    if not chunks:
         return None
     size = 0
     try:
-        kept = f"is kept in {_keep(disk, path, source, pieces)}"
+        copy_status = f"is kept in {_save_chunks(disk, path, source, chunks)}"
     except OSError as problem:  # perhaps no space: the log must go on even so
-        kept = f"could not be kept: {reason(problem)}"
-    for offset, length in pieces:
+        copy_status = f"could not be kept: {reason(problem)}"
+    for offset, length in chunks:
         size += length - source.read(offset, length).count(0)
         disk.write(descriptor, _ZEROS[:length], offset)
     disk.sync(descriptor)
-    return Truncation(size, kept)
+    return Truncation(size, copy_status)
 
 
-def _pieces(parts: Sequence[ByteRange]) -> Iterator[ByteRange]:
-    """Split parts into pieces, as offsets and lengths."""
+def _chunks(parts: Sequence[ByteRange]) -> Iterator[ByteRange]:
+    """Split parts into chunks, as offsets and lengths."""
     for start, end in parts:
-        for offset in range(start, end, _PIECE):
-            yield offset, min(_PIECE, end - offset)
+        for offset in range(start, end, _CHUNK_SIZE):
+            yield offset, min(_CHUNK_SIZE, end - offset)
 
 
-def _keep(disk: Disk, path: Path, source: FileSource, pieces: Sequence[ByteRange]) -> Path:
-    """Copy pieces of a file to the same offsets of a new file, and return its path."""
+def _save_chunks(disk: Disk, path: Path, source: FileSource, chunks: Sequence[ByteRange]) -> Path:
+    """Copy chunks of a file to the same offsets of a new file, and return its path."""
     number = 1
-    while (aside := path.with_name(f"{path.name}{TRUNCATED_SUFFIX}{number}")).exists():
+    while (copy_path := path.with_name(f"{path.name}{TRUNCATED_SUFFIX}{number}")).exists():
         number += 1
-    descriptor = disk.create(aside)
+    descriptor = disk.create(copy_path)
     try:
-        for offset, length in pieces:
+        for offset, length in chunks:
             disk.write(descriptor, source.read(offset, length), offset)
         disk.truncate(descriptor, source.size)
         disk.sync(descriptor)
     except OSError:
-        disk.remove(aside)
+        disk.remove(copy_path)
         raise
     finally:
         disk.close(descriptor)
-    disk.sync_directory(aside.parent)
-    return aside
+    disk.sync_directory(copy_path.parent)
+    return copy_path

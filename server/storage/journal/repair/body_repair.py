@@ -79,8 +79,8 @@ class JournalBodyRepair:
         source, start = self._cache.open(file.path), txid - file.first_txid
         end_txid = file.end_txid
         stop = start + CHUNK if end_txid is None else min(start + CHUNK, end_txid - file.first_txid)
-        found = read_rows(source, file.first_txid, start, stop)
-        rows = [row for row in found if row is not None and row[KIND] in EVENTS]
+        intact_rows = read_rows(source, file.first_txid, start, stop)
+        rows = [row for row in intact_rows if row is not None and row[KIND] in EVENTS]
         bodies = read_bodies(source, rows)
         return [_damaged(row) for row, body in zip(rows, bodies, strict=True) if body is None]
 

@@ -151,19 +151,19 @@ class JournalRecordRepair:
             return []
         rows = _RecordReader(self._cache.open(file.path), file, self._durable_txid())
         start = txid - file.first_txid
-        found: list[RecordGap] = []
+        gaps: list[RecordGap] = []
         for number in range(start, min(start + CHUNK, rows.count)):
             if rows[number] is not None:
                 continue
-            damaged = file.first_txid + number
+            damaged_txid = file.first_txid + number
             if (
-                found
-                and found[-1].last == damaged - 1 < found[-1].first + MAX_RECORDS_PER_REPAIR - 1
+                gaps
+                and gaps[-1].last == damaged_txid - 1 < gaps[-1].first + MAX_RECORDS_PER_REPAIR - 1
             ):
-                found[-1] = found[-1]._replace(last=damaged)
+                gaps[-1] = gaps[-1]._replace(last=damaged_txid)
             else:
-                found.append(RecordGap(damaged, damaged, (), ()))
-        return [self._add_neighbours(gap, file, rows) for gap in found]
+                gaps.append(RecordGap(damaged_txid, damaged_txid, (), ()))
+        return [self._add_neighbours(gap, file, rows) for gap in gaps]
 
     @staticmethod
     def _add_neighbours(gap: RecordGap, file: JournalFile, rows: _RecordReader) -> RecordGap:
@@ -204,26 +204,28 @@ class JournalRecordRepair:
         first, last = gap.first - file.first_txid, gap.last - file.first_txid
         if any(rows[number] is not None for number in range(first, last + 1)):
             return {}  # the gap has changed since `find_gaps`
-        place = _place_of(rows, file, first, last)
-        names = file.read_definitions(source)
-        topics = {topic: number for number, topic in names.topics.items()}
-        known = [one for one in accounts if one.topic in topics and _origin(one, names) is not None]
-        placed = _put_in_place(gap, place, known, source, is_elsewhere)
-        if not placed:
+        body_range = _body_range(rows, file, first, last)
+        definitions = file.read_definitions(source)
+        topics = {topic: number for number, topic in definitions.topics.items()}
+        candidates = [
+            one for one in accounts if one.topic in topics and _origin(one, definitions) is not None
+        ]
+        matches = _match_accounts(gap, body_range, candidates, source, is_elsewhere)
+        if not matches:
             return {}
         records = [
             (
                 source.size - RECORD_SIZE * (txid - file.first_txid + 1),
-                _record(txid, start, place.timestamp, account, topics, names),
+                _record(txid, start, body_range.timestamp, account, topics, definitions),
             )
-            for txid, start, account in placed
+            for txid, start, account in matches
         ]
         self._index_rebuild.remove_indexes(
             file.number
         )  # first: indexes must not outlive their records
         self._disk.overwrite(file.path, records)
         self._index_rebuild.queue_rebuild(file.number)
-        return {txid: account for txid, _, account in placed}
+        return {txid: account for txid, _, account in matches}
 
 
 class _RecordReader:
@@ -237,80 +239,86 @@ class _RecordReader:
         self._chunks: dict[int, Sequence[EntryRow | None]] = {}
 
     def __getitem__(self, number: int) -> EntryRow | None:
-        chunk, place = divmod(number, CHUNK)
+        chunk, index = divmod(number, CHUNK)
         rows = self._chunks.get(chunk)
         if rows is None:
             start = chunk * CHUNK
             stop = min(start + CHUNK, self.count)
             rows = self._chunks[chunk] = read_rows(self._source, self._first_txid, start, stop)
-        return rows[place] if place < len(rows) else None
+        return rows[index] if index < len(rows) else None
 
 
-def _place_of(rows: _RecordReader, file: JournalFile, first: int, last: int) -> _BodyRange:
+def _body_range(rows: _RecordReader, file: JournalFile, first: int, last: int) -> _BodyRange:
     """Return the range of the bodies of some entries; an unknown bound is 0."""
     before = rows[first - 1] if first else None
-    behind = rows[last + 1] if last + 1 < rows.count else None
+    after = rows[last + 1] if last + 1 < rows.count else None
     start = PAGE if not first else 0
     if before is not None:
         start = before[BODY_START] + before[BODY_LENGTH] + before[EXTRAS_LENGTH]
     end = 0
-    if behind is not None:
-        end = behind[BODY_START]
+    if after is not None:
+        end = after[BODY_START]
     elif last + 1 == rows.count and file.seal is not None:
         end = file.seal.bodies_end
-    known = [row[TIMESTAMP] for row in (before, behind) if row is not None]
-    return _BodyRange(start, end, known[0] if known else file.created)
+    timestamps = [row[TIMESTAMP] for row in (before, after) if row is not None]
+    return _BodyRange(start, end, timestamps[0] if timestamps else file.created)
 
 
-def _put_in_place(
+def _match_accounts(
     gap: RecordGap,
-    place: _BodyRange,
+    body_range: _BodyRange,
     accounts: Sequence[ReplacementEntry],
     source: ByteSource,
     is_elsewhere: Callable[[ReplacementEntry], bool],
 ) -> list[tuple[int, int, ReplacementEntry]]:
     """Match accounts to the entries of a gap; return txid, offset of the body, and account."""
-    left = list(accounts)
+    remaining = list(accounts)
 
     def fits(account: ReplacementEntry, txid: int, start: int) -> bool:
         if account.txid not in (0, txid) or start < PAGE or not (account.length or account.txid):
             return False
-        is_there = crc32c(source.read(start, account.length)) == account.checksum
-        return is_there and not is_elsewhere(account)
+        is_intact = crc32c(source.read(start, account.length)) == account.checksum
+        return is_intact and not is_elsewhere(account)
 
     def best(accounts: Iterable[ReplacementEntry]) -> ReplacementEntry | None:
         # A short body may be the beginning, or the end, of a longer one.
-        return max(accounts, key=lambda one: (one.txid, one.length), default=None)
+        return max(accounts, key=lambda candidate: (candidate.txid, candidate.length), default=None)
 
-    placed: list[tuple[int, int, ReplacementEntry]] = []
-    first, last, start, end = gap.first, gap.last, place.start, place.end
+    matches: list[tuple[int, int, ReplacementEntry]] = []
+    first, last, start, end = gap.first, gap.last, body_range.start, body_range.end
     while start and first <= last:
-        found = best(one for one in left if fits(one, first, start))
-        if found is None:
+        match = best(candidate for candidate in remaining if fits(candidate, first, start))
+        if match is None:
             break
-        left.remove(found)
-        placed.append((first, start, found))
-        first, start = first + 1, start + found.length
+        remaining.remove(match)
+        matches.append((first, start, match))
+        first, start = first + 1, start + match.length
     if end and start > end:
         return []  # some of the matches must be wrong
     while end and last >= first:
-        found = best(one for one in left if fits(one, last, end - one.length))
-        if found is None or end - found.length < start:
+        match = best(
+            candidate for candidate in remaining if fits(candidate, last, end - candidate.length)
+        )
+        if match is None or end - match.length < start:
             break
-        left.remove(found)
-        last, end = last - 1, end - found.length
-        placed.append((last + 1, end, found))
+        remaining.remove(match)
+        last, end = last - 1, end - match.length
+        matches.append((last + 1, end, match))
     if first == last and start and end:
         # Its body is damaged as well: `body_repair` repairs that, once its record is known.
-        for one in left:
-            if one.txid == first and one.length == end - start and not is_elsewhere(one):
-                return [*placed, (first, start, one)]
-    return placed
+        for candidate in remaining:
+            if (
+                candidate.txid == first
+                and candidate.length == end - start
+                and not is_elsewhere(candidate)
+            ):
+                return [*matches, (first, start, candidate)]
+    return matches
 
 
-def _origin(account: ReplacementEntry, names: FileDefinitions) -> int | None:
-    origin = account.select_origin(names.origins.values())
-    return next((number for number, one in names.origins.items() if one == origin), None)
+def _origin(account: ReplacementEntry, definitions: FileDefinitions) -> int | None:
+    origin = account.select_origin(definitions.origins.values())
+    return next((number for number, one in definitions.origins.items() if one == origin), None)
 
 
 def _record(
@@ -319,7 +327,7 @@ def _record(
     timestamp: int,
     account: ReplacementEntry,
     topics: dict[JournalTopic, int],
-    names: FileDefinitions,
+    definitions: FileDefinitions,
 ) -> bytes:
     return with_checksum(
         HEAD.pack(
@@ -334,7 +342,7 @@ def _record(
             account.body_length,
             account.extras_length,
             topics[account.topic],
-            _origin(account, names) or 0,
+            _origin(account, definitions) or 0,
             account.expiration,
             account.checksum,
             account.kind,

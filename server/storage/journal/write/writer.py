@@ -295,69 +295,71 @@ class JournalWriter:
             self.commit_queue.wake()
         return txid
 
-    def append_run(
+    def append_batch(
         self,
-        topic: TopicHandle,
+        handles: Handles,
+        handle_keys: FieldColumn,
         client: int,
         sequences: Sequence[int],
         bodies: Sequence[bytes],
         start: int = 0,
-        origin: OriginHandle | None = None,
         sow_keys: Sequence[int] = (),
-        expiration: FieldColumn = 0,
+        expirations: FieldColumn = 0,
         extras_length: FieldColumn = 0,
     ) -> AppendResult:
-        """Append publishes to one topic by one publisher; otherwise see `append`.
+        """Append publishes by one publisher; otherwise see `append`.
 
         One call appends as many as can share one timestamp; the caller repeats it for the others.
 
         Args:
-            topic: where they were published.
+            handles: their topics, each with user and replication path.
+            handle_keys: the keys of theirs in `handles`.
             client: the publisher's client hash.
             sequences: their sequence numbers, ascending; empty if the publisher gives none.
             bodies: verbatim, with extras.
             start: the position of the first of them to append; there is one.
-            origin: user and replication path.
             sow_keys: their SOW keys as numbers below 2**64; empty if they have none.
-            expiration: lifetimes in seconds, 0 for none.
+            expirations: lifetimes in seconds, 0 for none.
             extras_length: bytes of extras after each body.
         """
-        handles = {0: (topic, origin)}
-        count, first = self._count_fitting(handles, bodies, start), self._next_txid
-        if count:
-            part = slice(start, start + count)
-            txids = range(first, first + count)
-            numbers = sequences[part]
-            content = EntryColumns(
-                0,
-                client
-                if numbers
-                else server_made_identity(client, self._instance, self._run_number),
-                numbers or txids,
-                0 if numbers else client,
-                0,
-                JournalEntryKind.PUBLISH,
-                sow_keys[part] or 0,
-                part_of(expiration, start, start + count),
-                part_of(extras_length, start, start + count),
-                (),
-                bodies[part],
-            )
-            checksums = self._append_block(handles, content)
-            if numbers:
-                self.sequences[client] = (numbers[-1], self.last_timestamp)
-            return AppendResult(
-                start + count, txids, self.last_timestamp, None, checksums=checksums
-            )
-        body, correlation_id, given_key = split_extras(bodies[start], of_one(extras_length, start))
-        try:  # appended alone: `append` waits for space, or begins the next file
+        try:
+            if len(bodies) - start > 1:
+                self._define_all_handles(handles)
+            count, first = self._count_fitting(handles, bodies, start), self._next_txid
+            if count:
+                stop = start + count
+                txids = range(first, first + count)
+                numbers = sequences[start:stop]
+                content = EntryColumns(
+                    part_of(handle_keys, start, stop),
+                    client
+                    if numbers
+                    else server_made_identity(client, self._instance, self._run_number),
+                    numbers or txids,
+                    0 if numbers else client,
+                    0,
+                    JournalEntryKind.PUBLISH,
+                    sow_keys[start:stop] or 0,
+                    part_of(expirations, start, stop),
+                    part_of(extras_length, start, stop),
+                    (),
+                    bodies[start:stop],
+                )
+                checksums = self._append_block(handles, content)
+                if numbers:
+                    self.sequences[client] = (numbers[-1], self.last_timestamp)
+                return AppendResult(stop, txids, self.last_timestamp, None, checksums=checksums)
+            # Appended alone: `append` waits for space, or begins the next file.
+            topic, origin = handles[of_one(handle_keys, start)]
+            length = of_one(extras_length, start)
+            body, correlation_id, given_key = split_extras(bodies[start], length)
             txid = self.append(
                 topic,
                 client,
                 sequences[start] if sequences else 0,
                 body,
                 sow_key=sow_keys[start] if sow_keys else 0,
-                expiration=of_one(expiration, start),
+                expiration=of_one(expirations, start),
                 origin=origin,
                 correlation_id=correlation_id,
                 given_key=given_key,
@@ -370,7 +372,7 @@ class JournalWriter:
     def append_copies(
         self, handles: Handles, content: EntryColumns, start: int = 0
     ) -> AppendResult:
-        """Append entries that another instance has recorded; otherwise see `append_run`.
+        """Append entries that another instance has recorded; otherwise see `append_batch`.
 
         Args:
             handles: their topics and origins.

@@ -71,7 +71,7 @@ class HashIndex:
         """Index a row under the values of its body."""
         values = self._extract(body)
         self._index_values(
-            row, values[0] if self._is_single else values, max(map(_standing, values))
+            row, values[0] if self._is_single else values, max(map(_value_class, values))
         )
 
     def index_rows(self, rows: Sequence[int], bodies: Sequence[bytes]) -> None:
@@ -80,35 +80,35 @@ class HashIndex:
         if self._is_single:
             self._rows_by_key.expect(columns[0])
             for row, value in zip(rows, columns[0], strict=True):
-                self._index_values(row, value, _standing(value))
+                self._index_values(row, value, _value_class(value))
         else:
             for row, values in zip(rows, zip(*columns, strict=True), strict=True):
-                self._index_values(row, values, max(map(_standing, values)))
+                self._index_values(row, values, max(map(_value_class, values)))
 
-    def _index_values(self, row: int, values: Value | tuple[Value, ...], standing: int) -> None:
+    def _index_values(self, row: int, values: Value | tuple[Value, ...], value_class: int) -> None:
         key_by_row = self._key_by_row
         while row >= len(key_by_row):
             key_by_row.append(None)
-        before = key_by_row[row]
-        if before is not None:
-            if before == values:
+        previous_key = key_by_row[row]
+        if previous_key is not None:
+            if previous_key == values:
                 return
             self.remove(row)
         elif self._odd_rows:
             self._odd_rows.discard(row)
-        if standing == _ODD:
+        if value_class == _ODD:
             self._odd_rows.add(row)
-        if standing != _PLAIN:
+        if value_class != _PLAIN:
             return
         key: _IndexKey = values  # type: ignore[assignment]  # neither NULL nor odd
         key_by_row[row] = key
-        found = self._rows_by_key.get(key)
-        if found is None:
+        rows = self._rows_by_key.get(key)
+        if rows is None:
             self._rows_by_key[key] = row
-        elif isinstance(found, set):
-            found.add(row)
-        elif found != row:
-            self._rows_by_key[key] = {found, row}
+        elif isinstance(rows, set):
+            rows.add(row)
+        elif rows != row:
+            self._rows_by_key[key] = {rows, row}
 
     def remove(self, row: int) -> None:
         """Remove a row."""
@@ -117,29 +117,29 @@ class HashIndex:
         if key is None:
             return
         self._key_by_row[row] = None
-        found = self._rows_by_key[key]
-        if isinstance(found, set):
-            found.discard(row)
-            if len(found) > 1:
+        rows = self._rows_by_key[key]
+        if isinstance(rows, set):
+            rows.discard(row)
+            if len(rows) > 1:
                 return
-            if found:
-                self._rows_by_key[key] = found.pop()
+            if rows:
+                self._rows_by_key[key] = rows.pop()
                 return
         del self._rows_by_key[key]
 
-    def find_candidates(self, wanted: ProbeTexts) -> set[int]:
+    def find_candidates(self, probe_texts: ProbeTexts) -> set[int]:
         """Return the rows that may have one of the texts in each field."""
         rows = set(self._odd_rows)
-        for values in product(*map(_alternatives, wanted)):
-            found = self._rows_by_key.get(values[0] if self._is_single else values)
-            if isinstance(found, set):
-                rows |= found
-            elif found is not None:
-                rows.add(found)
+        for values in product(*map(_alternatives, probe_texts)):
+            matching_rows = self._rows_by_key.get(values[0] if self._is_single else values)
+            if isinstance(matching_rows, set):
+                rows |= matching_rows
+            elif matching_rows is not None:
+                rows.add(matching_rows)
         return rows
 
 
-def _standing(value: Value) -> int:
+def _value_class(value: Value) -> int:
     """Return how a value is indexed: as it is, as odd, or as NULL."""
     if isinstance(value, str):
         return _PLAIN if value else _NULL
@@ -149,16 +149,16 @@ def _standing(value: Value) -> int:
 
 
 def _alternatives(texts: Iterable[str]) -> list[IndexValue]:
-    found: list[IndexValue] = []
+    values: list[IndexValue] = []
     for text in texts:
-        found.append(text)
+        values.append(text)
         number = numeral(text)
         if number is not None:
-            found.append(number)
-    return found
+            values.append(number)
+    return values
 
 
-def key_texts(wanted: ProbeTexts) -> ProbeTexts | None:
+def key_texts(probe_texts: ProbeTexts) -> ProbeTexts | None:
     """Return the texts of key fields from which keys may have been made, for values equal to these.
 
     A number is equal to any text that represents it, but a key was made only from one of its own.
@@ -167,25 +167,25 @@ def key_texts(wanted: ProbeTexts) -> ProbeTexts | None:
         For each field the texts; None if one of these represents a number that equals very many
         others.
     """
-    spelled = [texts for texts in map(_spellings, wanted) if texts is not None]
-    return tuple(spelled) if len(spelled) == len(wanted) else None
+    spellings = [texts for texts in map(_spellings, probe_texts) if texts is not None]
+    return tuple(spellings) if len(spellings) == len(probe_texts) else None
 
 
 def _spellings(texts: Iterable[str]) -> tuple[str, ...] | None:
-    spelled: dict[str, None] = {}
+    spellings: dict[str, None] = {}
     for text in texts:
-        spelled[text] = None
+        spellings[text] = None
         number = numeral(text)
         if number is None:
             continue
         if abs(number) >= (_MAX_EXACT if isinstance(number, int) else EXACT_LIMIT):
             return None
-        spelled[repr(float(number))] = None
+        spellings[repr(float(number))] = None
         if float(number).is_integer():
-            spelled[str(int(number))] = None
+            spellings[str(int(number))] = None
         if number == 0:
-            spelled["0.0"] = spelled["-0.0"] = None
-    return tuple(spelled)
+            spellings["0.0"] = spellings["-0.0"] = None
+    return tuple(spellings)
 
 
 def texts_by_field(expr: Expr) -> Mapping[Path, tuple[str, ...]]:
@@ -217,19 +217,19 @@ def _restriction(term: Expr) -> tuple[Identifier | None, tuple[Expr, ...]]:
             return None, ()
 
 
-def wanted_by(
+def make_probe_texts(
     fields: Sequence[Path], restricted: Mapping[Path, tuple[str, ...]]
 ) -> ProbeTexts | None:
     """Return the texts that a filter allows in an index's fields.
 
     None if it leaves a field open, or there are more than `MAX_COMBINATIONS`.
     """
-    wanted = []
+    probe_texts = []
     combinations = 1
     for field in fields:
         texts = restricted.get(field)
         if texts is None:
             return None
-        wanted.append(texts)
+        probe_texts.append(texts)
         combinations *= len(texts)
-    return tuple(wanted) if wanted and combinations <= MAX_COMBINATIONS else None
+    return tuple(probe_texts) if probe_texts and combinations <= MAX_COMBINATIONS else None

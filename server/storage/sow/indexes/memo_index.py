@@ -34,7 +34,7 @@ MEMO_BLOCK_ROWS = (
     2048  # not Final, which is compiled into whatever uses it: tests have small blocks
 )
 """Rows of a block: few enough to be parsed without delaying other tasks (6 ms, if of 1 KB)."""
-_JOINED: Final = 256
+_JOIN_BATCH_SIZE: Final = 256
 """Bodies that are joined at once: few enough to fit the processor's cache."""
 _NO_ROW: Final = -1
 
@@ -92,7 +92,7 @@ class MemoIndexes:
                 self.mark_changed(row)
 
     def count_unread(self, index: int, fields: Sequence[Path]) -> int:
-        """Return how many rows of a block have to be parsed, at most, to update its columns."""
+        """Return the maximum number of rows of a block to parse for an update of its columns."""
         length = min(MEMO_BLOCK_ROWS, self._store.row_capacity - index * MEMO_BLOCK_ROWS)
         if not fields:
             return 0
@@ -110,7 +110,7 @@ class MemoIndexes:
 
         Args:
             index: the number of the block.
-            fields: the fields wanted.
+            fields: the fields to read.
 
         Returns:
             A column for each field, with the length of the block.
@@ -123,29 +123,40 @@ class MemoIndexes:
         length = min(MEMO_BLOCK_ROWS, self._store.row_capacity - first)
         missing = tuple(field for field in dict.fromkeys(fields) if field not in block.columns)
         if missing:
-            made = self._read_columns(first, range(length), missing)
-            for field, column in zip(missing, made, strict=True):
+            new_columns = self._read_columns(first, range(length), missing)
+            for field, column in zip(missing, new_columns, strict=True):
                 block.columns[field] = column, len(block.changes)
         stale: dict[tuple[int, int], list[Path]] = {}
         for field in dict.fromkeys(fields):
-            column, seen = block.columns[field]
-            if seen < len(block.changes) or len(column) < length:
-                stale.setdefault((seen, len(column)), []).append(field)
-        for (seen, had), together in stale.items():
-            self._update_columns(block, first, tuple(together), seen, range(had, length))
-        if all(seen == len(block.changes) for _, seen in block.columns.values()):
+            column, included_changes = block.columns[field]
+            if included_changes < len(block.changes) or len(column) < length:
+                stale.setdefault((included_changes, len(column)), []).append(field)
+        for (included_changes, old_length), stale_fields in stale.items():
+            self._update_columns(
+                block, first, tuple(stale_fields), included_changes, range(old_length, length)
+            )
+        if all(
+            included_changes == len(block.changes) for _, included_changes in block.columns.values()
+        ):
             block.changes.clear()
             block.columns = {field: (column, 0) for field, (column, _) in block.columns.items()}
         return [block.columns[field][0] for field in fields]
 
     def _update_columns(
-        self, block: _ColumnBlock, first: int, fields: tuple[Path, ...], seen: int, added: range
+        self,
+        block: _ColumnBlock,
+        first: int,
+        fields: tuple[Path, ...],
+        included_changes: int,
+        added: range,
     ) -> None:
         """Update columns that include the same changes, parsing each row once."""
-        replaced = sorted({offset for offset in block.changes[seen:] if offset < added.start})
-        read = self._read_columns(first, [*replaced, *added], fields)
-        for field, made in zip(fields, read, strict=True):
-            values = made.to_values()
+        replaced = sorted(
+            {offset for offset in block.changes[included_changes:] if offset < added.start}
+        )
+        new_columns = self._read_columns(first, [*replaced, *added], fields)
+        for field, new_column in zip(fields, new_columns, strict=True):
+            values = new_column.to_values()
             column, _ = block.columns[field]
             if replaced:
                 column = _replaced(column, replaced, values[: len(replaced)])
@@ -160,15 +171,15 @@ class MemoIndexes:
         if fields not in self._readers:
             self._readers[fields] = _column_reader(self._type, fields)
         row_states = self._row_states
-        read = self._readers[fields]
-        if read is None:
+        read_column = self._readers[fields]
+        if read_column is None:
             return self._extract_columns(first, offsets, fields)
         rows = [first + offset if row_states[first + offset] else _NO_ROW for offset in offsets]
         joined = (
-            self._store.read_joined_bodies(rows[start : start + _JOINED])
-            for start in range(0, len(rows), _JOINED)
+            self._store.read_joined_bodies(rows[start : start + _JOIN_BATCH_SIZE])
+            for start in range(0, len(rows), _JOIN_BATCH_SIZE)
         )
-        return list(map(column_of_raw, read(joined, len(rows))))
+        return list(map(column_of_raw, read_column(joined, len(rows))))
 
     def _extract_columns(
         self, first: int, offsets: Sequence[int], fields: tuple[Path, ...]
@@ -177,12 +188,12 @@ class MemoIndexes:
         extract = self._extractors.get(fields)
         if extract is None:
             extract = self._extractors[fields] = bulk_extractor(self._type, fields)
-        there = [first + offset for offset in offsets if self._row_states[first + offset]]
-        if not there:
+        used_rows = [first + offset for offset in offsets if self._row_states[first + offset]]
+        if not used_rows:
             return [column_of((None,) * len(offsets))] * len(fields)
-        presence = [self._row_states[first + offset] for offset in offsets]
-        read = extract(self._store.read_bodies(there))
-        return [column_of(_spread(values, presence)) for values in read]
+        row_states = [self._row_states[first + offset] for offset in offsets]
+        values_by_field = extract(self._store.read_bodies(used_rows))
+        return [column_of(_spread(values, row_states)) for values in values_by_field]
 
 
 def _column_reader(message_type: MessageType, fields: Sequence[Path]) -> ColumnReader | None:
@@ -207,10 +218,10 @@ def _replaced(column: Column, offsets: Sequence[int], values: Sequence[Value]) -
         part = column_of(values)
         if isinstance(part, NumberColumn) and part.values.dtype == column.values.dtype:
             return _numbers_replaced(column, offsets, part)
-    whole = column.to_values()
+    all_values = column.to_values()
     for offset, value in zip(offsets, values, strict=True):
-        whole[offset] = value
-    return column_of(whole)
+        all_values[offset] = value
+    return column_of(all_values)
 
 
 def _numbers_replaced(
@@ -223,8 +234,8 @@ def _numbers_replaced(
         valid = column.valid_mask().copy()
         valid[offsets] = part.valid_mask()
     if column.integers is not None or part.integers is not None:
-        nowhere = np.zeros(len(column), np.bool_)
-        integers = nowhere if column.integers is None else column.integers.copy()
+        no_integers = np.zeros(len(column), np.bool_)
+        integers = no_integers if column.integers is None else column.integers.copy()
         integers[offsets] = False if part.integers is None else part.integers
     return NumberColumn(numbers, valid, integers)
 

@@ -43,7 +43,7 @@ _TAIL: Final = struct.Struct("<IQ")
 
 
 class DamagedChainFileError(Exception):
-    """The file's content differs from the bytes written. The text says where."""
+    """The file's content differs from the bytes written. The text names the place."""
 
 
 class ChainFileDamage(NamedTuple):
@@ -83,18 +83,18 @@ class ChainFile:
         try:
             self._lock()
             content = path.read_bytes()
-            had = len(content)
-            if had < _HEADER.size or not any(content):  # a torn first write
+            size_before = len(content)
+            if size_before < _HEADER.size or not any(content):  # a torn first write
                 content = _HEADER.pack(MAGIC, VERSION, 0)
                 os.ftruncate(self._descriptor, 0)
                 os.write(self._descriptor, content)
-                self.lost_bytes = had
+                self.lost_bytes = size_before
             else:
                 self.lost_bytes = 0
             self._entries, self._end = _read(path, content)
             self.damage = _set_aside(path, content, self._end)
             self.lost_bytes += len(content) - self._end
-            self.is_intact: Final = had > 0 and not self.lost_bytes
+            self.is_intact: Final = size_before > 0 and not self.lost_bytes
             self._is_torn = True  # there may be bytes after the last complete entry
             self._truncate_torn()
         except BaseException:
@@ -130,7 +130,7 @@ class ChainFile:
             self._truncate_torn()
             self._is_torn = True
             written = 0
-            while written < len(entries):  # a short write does not tell the error yet
+            while written < len(entries):  # a short write does not report the error yet
                 written += os.write(self._descriptor, entries[written:])
         except OSError as error:
             with suppress(OSError):  # the next append tries again
@@ -148,15 +148,18 @@ class ChainFile:
     def commit(
         self,
         committer: GroupCommit,
-        then: Callable[[OSError | None], None],
+        callback: Callable[[OSError | None], None],
     ) -> None:
         """Request that all entries so far are put on stable storage, like a topic's file.
 
         Args:
             committer: the thread that synchronises files.
-            then: called on the engine's thread once they are, or with the error if they cannot be.
+            callback: called on the engine's thread once they are, or with the error if they cannot
+                be.
         """
-        committer.submit(CommitJob(self._descriptor, lambda: None, lambda _: then(None), then))
+        committer.submit(
+            CommitJob(self._descriptor, lambda: None, lambda _: callback(None), callback)
+        )
 
     def synchronise(self) -> None:
         """Put the file on stable storage.
@@ -205,16 +208,16 @@ def _set_aside(path: Path, content: bytes, end: int) -> ChainFileDamage | None:
     _, length, _ = _ENTRY.unpack_from(content.ljust(end + _ENTRY.size, b"\0"), end)
     if written <= end + _ENTRY.size + length:
         return None
-    aside = free_name(path)
-    aside.write_bytes(content)
-    return ChainFileDamage(end, aside)
+    copy_path = free_name(path)
+    copy_path.write_bytes(content)
+    return ChainFileDamage(end, copy_path)
 
 
 def _read(path: Path, content: bytes) -> tuple[list[tuple[str, int]], int]:
     if not content.startswith(MAGIC):
         raise DamagedChainFileError(f"{path} does not begin as a file of chained ids does")
-    if why := other_version(content):
-        raise DamagedChainFileError(f"{path}: {why}")
+    if cause := other_version(content):
+        raise DamagedChainFileError(f"{path}: {cause}")
     entries: list[tuple[str, int]] = []
     position = _HEADER.size
     while position + _ENTRY.size <= len(content):

@@ -37,7 +37,7 @@ def recover_chains(
     sow: SowTopicRecords,
     chains: ChainingKeys,
     journal: Journal | None,
-    find: ChainTopicLookup,
+    find_topic: ChainTopicLookup,
     pause: Callable[[], None],
 ) -> int:
     """Add the ids of a topic's messages that the file of chained ids lacks.
@@ -46,7 +46,7 @@ def recover_chains(
         sow: the topic, before its records are brought up to date with the log.
         chains: the topic's key source.
         journal: the log, if the topic is in it.
-        find: returns the topic that has the records of a message type and name.
+        find_topic: returns the topic that has the records of a message type and name.
         pause: called repeatedly; its exception ends the recovery.
 
     Returns:
@@ -55,14 +55,14 @@ def recover_chains(
     Raises:
         RecordStoreError: an id cannot be stored, or a record cannot be read.
     """
-    before = len(chains)
+    count_before = len(chains)
     stored, file = sow.table.store.chain_file_position, chains.file
     after = stored.until_sequence if file.is_intact and file.size >= stored.size else 0
     if journal is not None:
-        _learn_from_log(sow, chains, journal, after, find, pause)
+        _learn_from_log(sow, chains, journal, after, find_topic, pause)
     if sow.table.store.last_sequence > after:
         _learn_from_records(sow, chains, after, pause)
-    return len(chains) - before
+    return len(chains) - count_before
 
 
 def _learn_from_log(
@@ -70,26 +70,26 @@ def _learn_from_log(
     chains: ChainingKeys,
     journal: Journal,
     after: int,
-    find: ChainTopicLookup,
+    find_topic: ChainTopicLookup,
     pause: Callable[[], None],
 ) -> None:
-    for passage in journal.raw_ranges(after=after):
+    for entry_range in journal.raw_ranges(after=after):
         pause()
-        columns = passage.to_array()
-        topics = passage.definitions.topics
-        own = [
+        columns = entry_range.to_array()
+        topics = entry_range.definitions.topics
+        own_numbers = [
             number
             for number in set(columns["topic"].tolist())
-            if find(topics[number].message_type, topics[number].name) is sow
+            if find_topic(topics[number].message_type, topics[number].name) is sow
         ]
-        wanted = np.isin(columns["topic"], own) & np.isin(columns["kind"], sorted(MESSAGES))
-        wanted &= columns["sow_key"] != 0
-        if not wanted.any():
+        mask = np.isin(columns["topic"], own_numbers) & np.isin(columns["kind"], sorted(MESSAGES))
+        mask &= columns["sow_key"] != 0
+        if not mask.any():
             continue
-        picked = passage.pick(np.flatnonzero(wanted).tolist())
-        columns = picked.to_array()
+        own_entries = entry_range.pick(np.flatnonzero(mask).tolist())
+        columns = own_entries.to_array()
         keys, lengths = columns["sow_key"].tolist(), columns["extras_length"].tolist()
-        for data, length, key in zip(picked.split_bodies(), lengths, keys, strict=True):
+        for data, length, key in zip(own_entries.split_bodies(), lengths, keys, strict=True):
             chains.learn_key(split_extras(data, length)[0] if length else data, str(key))
 
 
@@ -98,8 +98,8 @@ def _learn_from_records(
 ) -> None:
     store = sow.table.store
     rows = (row for _, row in store.identities())
-    while some := list(islice(rows, _BATCH_SIZE)):
+    while batch := list(islice(rows, _BATCH_SIZE)):
         pause()
-        for record in store.read_records(some):
+        for record in store.read_records(batch):
             if record.sequence > after:
                 chains.learn_key(record.body, record.key)

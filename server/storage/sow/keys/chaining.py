@@ -55,17 +55,17 @@ def chaining_options(options: Mapping[str, Sequence[str]]) -> ChainingOptions:
     Raises:
         KeyModuleError: an option is missing, unknown or wrong.
     """
-    known = ("Key", "Primary", "Secondary", "FileName", "Validation")
+    option_names = ("Key", "Primary", "Secondary", "FileName", "Validation")
     for name in options:
-        if name not in known:
-            raise KeyModuleError(name, f"unknown option, expected one of {', '.join(known)}")
+        if name not in option_names:
+            raise KeyModuleError(name, f"unknown option, expected one of {', '.join(option_names)}")
     primaries = list(options.get("Primary", ()))
-    others = [*options.get("Key", ()), *options.get("Secondary", ())]
+    secondaries = [*options.get("Key", ()), *options.get("Secondary", ())]
     if not primaries and options.get("Key"):
-        primaries = [others.pop(0)]
+        primaries = [secondaries.pop(0)]
     if len(primaries) != 1:
         raise KeyModuleError("Primary", "expected one primary field: a Primary, or the first Key")
-    if not others:
+    if not secondaries:
         raise KeyModuleError("Secondary", "expected at least one secondary field")
     file_names = options.get("FileName", ())
     if len(file_names) != 1 or not file_names[0]:
@@ -76,7 +76,7 @@ def chaining_options(options: Mapping[str, Sequence[str]]) -> ChainingOptions:
         raise KeyModuleError("Validation", str(error)) from None
     return ChainingOptions(
         _path("Primary", primaries[0]),
-        tuple(_path("Secondary", text) for text in others),
+        tuple(_path("Secondary", text) for text in secondaries),
         file_names[0],
         validation,
     )
@@ -135,7 +135,13 @@ class ChainingKeys:
         return key
 
     def learn_key(self, body: bytes, key: str) -> None:
-        """See `KeyLearner.learn_key`: its ids join that chain, except for those in another one."""
+        """Learn the SOW key that a message got at another instance.
+
+        Its ids join that chain, except for those in another one.
+
+        Raises:
+            RecordStoreError: the key cannot be stored.
+        """
         primary, secondary = self._read_ids(body)
         if key.isdecimal():  # other keys are not of a chain
             self._add_to_chain(secondary if primary is None else [primary, *secondary], key)

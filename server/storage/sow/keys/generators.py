@@ -30,13 +30,13 @@ GeneratorFactory: TypeAlias = Callable[[str, MessageType, GeneratorOptions], Key
 CHAINING: Final = "libamps_id_chaining_key_generator.so"
 ENTRY_POINT: Final = "create_key_generator"
 
-_LONGEST: Final = 65_535
+_MAX_KEY_LENGTH: Final = 65_535
 """Characters of a key; publishers may not give longer ones either."""
 
 
 def _chaining(topic: str, message_type: MessageType, options: GeneratorOptions) -> KeySource:
-    chosen = chaining_options(options)
-    return ChainingKeys(topic, message_type, chosen, ChainFile(FilePath(chosen.file_name)))
+    parsed = chaining_options(options)
+    return ChainingKeys(topic, message_type, parsed, ChainFile(FilePath(parsed.file_name)))
 
 
 BUILT_IN: Final[Mapping[str, GeneratorFactory]] = {CHAINING: _chaining}
@@ -69,13 +69,13 @@ class LibraryKeys:
     """Keys of a library, which may fail, or return an invalid key.
 
     Args:
-        made: the library's key source.
+        source: the library's key source.
     """
 
     __slots__ = ("_make_key",)
 
-    def __init__(self, made: KeySource) -> None:
-        self._make_key = made.key
+    def __init__(self, source: KeySource) -> None:
+        self._make_key = source.key
 
     def key(self, body: bytes, given: str | None) -> str:
         """See `KeySource.key`."""
@@ -87,13 +87,14 @@ class LibraryKeys:
             raise KeyRefusedError(f"the key generator failed: {explain(error)}") from error
         if not _is_key(key):
             raise KeyRefusedError(
-                f"the key generator gave {key!r:.80}: expected a text of 1 to {_LONGEST} characters"
+                f"the key generator gave {key!r:.80}:"
+                f" expected a text of 1 to {_MAX_KEY_LENGTH} characters"
             )
         return key
 
 
 def _is_key(key: object) -> bool:
-    if not isinstance(key, str) or not 0 < len(key) <= _LONGEST:
+    if not isinstance(key, str) or not 0 < len(key) <= _MAX_KEY_LENGTH:
         return False
     try:
         key.encode()
@@ -110,15 +111,15 @@ def _custom(library: str) -> GeneratorFactory:
 
     def factory(topic: str, message_type: MessageType, options: GeneratorOptions) -> KeySource:
         try:
-            made = create(topic, message_type, options)
+            source = create(topic, message_type, options)
         except KeyModuleError:
             raise
         except Exception as error:  # see above
             text = f"{library}: {ENTRY_POINT} failed: {explain(error)}"
             raise KeyModuleError("Library", text) from error
-        if not callable(getattr(made, "key", None)):
-            text = f"{library}: {ENTRY_POINT} returned {type(made).__name__}, which lacks key"
+        if not callable(getattr(source, "key", None)):
+            text = f"{library}: {ENTRY_POINT} returned {type(source).__name__}, which lacks key"
             raise KeyModuleError("Library", text)
-        return LibraryKeys(made)
+        return LibraryKeys(source)
 
     return factory

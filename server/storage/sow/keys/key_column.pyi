@@ -1,4 +1,4 @@
-"""The SOW keys of many messages, in C; the theory of it is in key_column.pyx."""
+"""The SOW keys of many messages, in C; key_column.pyx has the theory of operation."""
 
 from collections.abc import Callable, Sequence
 
@@ -13,10 +13,11 @@ def numbers_of(
     """Return the keys of messages, as numbers.
 
     Args:
-        start: what all are hashed with: the key domain.
+        start: the bytes that precede the values in each hash: the key domain.
         columns: for each key field, at least one, its values.
-        digest: makes the key of what is hashed.
-        octets: the bytes of a value that is neither a text nor a small integer, None for NULL.
+        digest: computes the key of the bytes to hash.
+        octets: returns the bytes of a value that is neither a text nor a small integer, None for
+            NULL.
 
     Raises:
         ValueError: the columns have different lengths.

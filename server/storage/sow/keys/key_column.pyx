@@ -1,7 +1,7 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""The SOW keys of many messages, in C; what they are made of is said in key_source.py.
+"""The SOW keys of many messages, in C; key_source.py defines how they are made.
 
-Texts and integers, as nearly all values are, become bytes here. What becomes of any other value is asked.
+Texts and integers, which nearly all values are, are converted to bytes here; a callback converts others.
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
@@ -48,7 +48,7 @@ def numbers_of(bytes start, columns, digest, octets):
 
 
 cdef int append_value(Buffer *buffer, value, octets, bint is_last) except -1:
-    """Append a value: the last one as it is, any other behind its length."""
+    """Append a value: the last one as it is, any other after its length."""
     cdef uint8_t[MAX_DECIMALS + 1] digits
     cdef const char *text = NULL
     cdef Py_ssize_t size = 0

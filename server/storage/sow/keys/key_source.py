@@ -10,7 +10,7 @@ Source: AMPS User Guide, Understanding SOW Keys.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final, Protocol, runtime_checkable
+from typing import Final, Protocol
 
 import xxhash
 
@@ -43,18 +43,6 @@ class KeySource(Protocol):
         Raises:
             KeyRefusedError: the message must not be processed.
             RecordStoreError: the data that later keys depend on cannot be stored.
-        """
-
-
-@runtime_checkable
-class KeyLearner(Protocol):
-    """A key source that learns keys made elsewhere; those of libraries do not."""
-
-    def learn_key(self, body: bytes, key: str) -> None:
-        """Learn the SOW key that a message got at another instance.
-
-        Raises:
-            RecordStoreError: the key cannot be stored.
         """
 
 

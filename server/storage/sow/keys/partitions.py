@@ -30,7 +30,7 @@ from server.storage.sow.store import RecordStore
 
 _HASH: Final = Call("SOW_KEY_HASH", ())
 _MAX_PARTS: Final = 1 << 32
-"""Limit of the modulus: filter arithmetic does not tell all 64-bit numbers apart."""
+"""Limit of the modulus: filter arithmetic does not distinguish all 64-bit numbers."""
 
 
 class KeyPartition(NamedTuple):
@@ -51,8 +51,8 @@ class KeyPartition(NamedTuple):
 
     def select_hashes(self, hashes: NDArray[np.uint64]) -> NDArray[np.bool_]:
         """Return which hashes are of keys in the part."""
-        found: NDArray[np.bool_] = hashes % np.uint64(self.modulus) == self.remainder
-        return found
+        mask: NDArray[np.bool_] = hashes % np.uint64(self.modulus) == self.remainder
+        return mask
 
 
 def without_part(expr: Expr | None) -> tuple[Expr | None, KeyPartition | None]:
@@ -68,8 +68,8 @@ def without_part(expr: Expr | None) -> tuple[Expr | None, KeyPartition | None]:
     for place, term in enumerate(terms):
         part = _part(term)
         if part is not None:
-            others = (*terms[:place], *terms[place + 1 :])
-            return And(others) if len(others) > 1 else others[0] if others else None, part
+            rest = (*terms[:place], *terms[place + 1 :])
+            return And(rest) if len(rest) > 1 else rest[0] if rest else None, part
     return expr, None
 
 
@@ -105,7 +105,7 @@ class KeyHashes:
             self._is_known[row] = False
 
     def count_unread(self, rows: slice, mask: NDArray[np.bool_]) -> int:
-        """Return how many keys would have to be read.
+        """Return the number of keys that would have to be read.
 
         Args:
             rows: which rows.
@@ -132,7 +132,7 @@ class KeyHashes:
 
     def _known_rows(self, rows: slice) -> NDArray[np.bool_]:
         if rows.stop > len(self._is_known):
-            more = max(rows.stop, self._store.row_capacity) - len(self._is_known)
-            self._hashes = np.concatenate([self._hashes, np.zeros(more, np.uint64)])
-            self._is_known = np.concatenate([self._is_known, np.zeros(more, np.bool_)])
+            added_count = max(rows.stop, self._store.row_capacity) - len(self._is_known)
+            self._hashes = np.concatenate([self._hashes, np.zeros(added_count, np.uint64)])
+            self._is_known = np.concatenate([self._is_known, np.zeros(added_count, np.bool_)])
         return self._is_known[rows]

@@ -1,7 +1,7 @@
-"""Portions: how many records of a query are tested before other tasks run.
+"""Batches of a query: the number of records that are tested before other tasks run.
 
 The cost of a record is not known in advance if regular expressions search it. So records are tested
-in portions, the smaller the more searches each record takes. A portion that reaches a long search
+in batches, the smaller the more searches each record takes. A batch that reaches a long search
 is abandoned, and its records are tested one by one, until they turn out to be cheap again. One
 record that takes too many long searches ends the query.
 """
@@ -19,44 +19,44 @@ _ResultT = TypeVar("_ResultT")
 
 
 class AdaptiveBatchSize:
-    """The sizes of a query's portions.
+    """The sizes of a query's batches.
 
     Args:
         expr: its filter, None for none.
-        most: how many records a portion has at most.
+        limit: the maximum number of records of a batch.
 
     Attributes:
-        needs_slices: whether other tasks should run after each portion.
-        size: how many records the next portion has.
-        search_allowance: counts the long searches of a portion.
+        needs_slices: whether other tasks should run after each batch.
+        size: the number of records of the next batch.
+        search_allowance: counts the long searches of a batch.
     """
 
     __slots__ = ("_max_size", "needs_slices", "search_allowance", "size")
 
-    def __init__(self, expr: Expr | None, most: int) -> None:
-        in_each = 0 if expr is None else searches(expr)
-        self.needs_slices: Final = in_each > 0
+    def __init__(self, expr: Expr | None, limit: int) -> None:
+        searches_per_record = 0 if expr is None else searches(expr)
+        self.needs_slices: Final = searches_per_record > 0
         self.search_allowance: Final = SearchAllowance()
         self._max_size: Final = max(
-            1, most // (1 + in_each)
+            1, limit // (1 + searches_per_record)
         )  # reading a record costs about a search
         self.size = self._max_size
 
-    def run_batch(self, found: Callable[[], _ResultT]) -> _ResultT | None:
-        """Test a portion.
+    def run_batch(self, test: Callable[[], _ResultT]) -> _ResultT | None:
+        """Test a batch.
 
         Args:
-            found: tests so many records, and returns the result.
+            test: tests as many records as `size`, and returns the result.
 
         Returns:
-            The result; None if the portion is to be tried again with the size that is now set.
+            The result; None if the batch is to be tried again with the size that is now set.
 
         Raises:
             TooCostlyError: a single record takes too many steps.
         """
         self.search_allowance.reset(LONG_SEARCHES if self.size == 1 else 0)
         try:
-            result = found()
+            result = test()
         except TooCostlyError:
             if self.size == 1:
                 raise

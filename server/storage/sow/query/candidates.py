@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import product
 
 from server.message_types.paths import Path
-from server.storage.sow.indexes.hash_index import key_texts, wanted_by
+from server.storage.sow.indexes.hash_index import key_texts, make_probe_texts
 from server.storage.sow.record_table import RecordTable
 
 
@@ -35,15 +35,17 @@ def candidates(
     if past or not restricted:
         return None
     if table.key_hash is not None:
-        wanted = wanted_by(table.options.key_fields, restricted)
-        spelled = None if wanted is None else key_texts(wanted)
-        if spelled is not None:
-            values = product(*spelled)
-            return _rows(table, {table.key_hash.hash_values(each) for each in values}, past=False)
+        probe_texts = make_probe_texts(table.options.key_fields, restricted)
+        spellings = None if probe_texts is None else key_texts(probe_texts)
+        if spellings is not None:
+            values = product(*spellings)
+            return _rows(
+                table, {table.key_hash.hash_values(key_values) for key_values in values}, past=False
+            )
     for index in table.hash_indexes:
-        wanted = wanted_by(index.fields, restricted)
-        if wanted is not None:
-            return sorted(index.find_candidates(wanted))
+        probe_texts = make_probe_texts(index.fields, restricted)
+        if probe_texts is not None:
+            return sorted(index.find_candidates(probe_texts))
     return None
 
 

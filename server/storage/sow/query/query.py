@@ -6,7 +6,7 @@ by the record saved for it.
 
 If SOW keys or a hash index determine the records to test, only those are read. All other queries
 scan the memo indexes block by block and test whole columns at once. With regular expressions, they
-test smaller portions instead (server/storage/sow/query/adaptive_batch.py). If a filter selects a
+test smaller batches instead (server/storage/sow/query/adaptive_batch.py). If a filter selects a
 part of the keys, that part is separated from it (server/storage/sow/keys/partitions.py).
 
 Sources: AMPS User Guide, Querying the State of the World; Indexing SOW Topics.
@@ -55,8 +55,8 @@ class QuerySpec(NamedTuple):
         filter: the content filter, None for none.
         keys: SOW keys to which the query is restricted, None for no restriction.
         order_by: the order of the results; none if empty.
-        top_n: how many records are returned at most, None for all.
-        skip_n: how many matching records are skipped first.
+        top_n: the maximum number of records to return, None for all.
+        skip_n: the number of matching records to skip first.
         topic_predicate: tests whether a logical topic is queried, for a topic with a Pattern; None
             for all.
         as_of: the point in the past to query; None for now. Without history it is ignored.
@@ -125,10 +125,10 @@ class Query(Iterator[list[Record]]):
         self._candidates: Final = candidates(
             table, restricted, spec.keys, spec.topic_predicate, past=self._is_historical
         )
-        whole = spec.topic_predicate is None and not self._is_historical
+        is_unrestricted = spec.topic_predicate is None and not self._is_historical
         self._row_mask: Final = (
             None
-            if whole and self._candidates is not None
+            if is_unrestricted and self._candidates is not None
             else table.row_mask(
                 spec.topic_predicate, spec.as_of if self._is_historical else None, now
             )
@@ -136,11 +136,11 @@ class Query(Iterator[list[Record]]):
         self._ordering: Final = (
             RecordOrder(spec.order_by, table.message_type) if spec.order_by else None
         )
-        in_blocks = (
+        block_batch_size = (
             MEMO_BLOCK_ROWS if self._ordering is None else MEMO_BLOCK_ROWS // 2
         )  # sorting is slower than testing
         self._batch_size: Final = AdaptiveBatchSize(
-            self._expr, in_blocks if self._candidates is None else _READ_BATCH_SIZE
+            self._expr, block_batch_size if self._candidates is None else _READ_BATCH_SIZE
         )
         self._record_filter: Final = RecordFilter(
             table, self._expr, restricted, self._batch_size.search_allowance
@@ -157,9 +157,13 @@ class Query(Iterator[list[Record]]):
         self.matches = 0
         self._snapshot = _NO_SNAPSHOT
         self._steps: Iterator[list[Record]]
-        few = self._candidates
-        if few is not None and len(few) <= _READ_BATCH_SIZE and self._is_single_slice:
-            self._steps = iter((self._read_matches(few),))
+        candidate_rows = self._candidates
+        if (
+            candidate_rows is not None
+            and len(candidate_rows) <= _READ_BATCH_SIZE
+            and self._is_single_slice
+        ):
+            self._steps = iter((self._read_matches(candidate_rows),))
         else:
             self._snapshot = table.open_snapshot(keep_all=self._ordering is not None)
             self._steps = self._run()
@@ -188,31 +192,31 @@ class Query(Iterator[list[Record]]):
     def _read_matches(self, rows: Sequence[int]) -> list[Record]:
         """Return all results at once, where few records have to be read."""
         row_mask, read_record, test = self._row_mask, self._table.store.read_record, self._is_wanted
-        found = [
+        records = [
             record
             for row in rows
             if (row_mask is None or row_mask[row]) and test(record := read_record(row))
         ]
-        self.matches = len(found)
-        return found[self._spec.skip_n : self._end_index]
+        self.matches = len(records)
+        return records[self._spec.skip_n : self._end_index]
 
     def _run(self) -> Generator[list[Record], None, None]:
-        ranking = RowSorter(self._spec.skip_n, self._end_index)
+        sorter = RowSorter(self._spec.skip_n, self._end_index)
         try:
-            pieces = (
+            slice_results = (
                 self._scan_blocks()
                 if self._candidates is None
                 else self._test_candidates(self._candidates)
             )
-            for piece in pieces:
-                self.matches += len(piece.rows) + len(piece.saved)
+            for slice_result in slice_results:
+                self.matches += len(slice_result.rows) + len(slice_result.saved)
                 if self._ordering is None:
-                    yield self._read_unordered(piece)
+                    yield self._read_unordered(slice_result)
                 else:
-                    ranking.add(self._make_sort_rows(piece, self._ordering))
+                    sorter.add(self._make_sort_rows(slice_result, self._ordering))
                     yield []
             if self._ordering is not None:
-                yield from self._read_ordered(ranking)
+                yield from self._read_ordered(sorter)
         finally:
             self._table.close_snapshot(self._snapshot)
 
@@ -222,11 +226,11 @@ class Query(Iterator[list[Record]]):
         """Test the records of some rows, one by one."""
         start = 0
         while start < len(rows):
-            some = rows[start : start + self._batch_size.size]
-            found = self._batch_size.run_batch(partial(self._test_batch, some))
-            if found is not None:
-                start += len(some)
-                yield _SliceResult([], found)
+            batch = rows[start : start + self._batch_size.size]
+            records = self._batch_size.run_batch(partial(self._test_batch, batch))
+            if records is not None:
+                start += len(batch)
+                yield _SliceResult([], records)
 
     def _test_batch(self, rows: Sequence[int]) -> list[tuple[int, Record]]:
         row_mask = self._row_mask
@@ -249,7 +253,7 @@ class Query(Iterator[list[Record]]):
             )
         ordering = () if self._ordering is None else self._ordering.fields
         fields = (*self._record_filter.fields, *ordering)
-        enough = _READ_BATCH_SIZE if self._ordering is None else _SORT_BATCH_SIZE
+        max_slice_rows = _READ_BATCH_SIZE if self._ordering is None else _SORT_BATCH_SIZE
         blocks = parsed = 0
         rows, saved = list[int](), list[tuple[int, Record]]()
         for block in range((len(self._row_mask) + MEMO_BLOCK_ROWS - 1) // MEMO_BLOCK_ROWS):
@@ -259,22 +263,26 @@ class Query(Iterator[list[Record]]):
             )
             unread = self._table.memo_indexes.count_unread(block, fields)
             if self._partition is not None:
-                whole = slice(first, end)
-                unread += self._table.key_hashes.count_unread(whole, self._row_mask[whole])
+                block_rows = slice(first, end)
+                unread += self._table.key_hashes.count_unread(
+                    block_rows, self._row_mask[block_rows]
+                )
             if blocks and (parsed + unread > MEMO_BLOCK_ROWS or blocks == _WARM_BLOCKS):
                 yield _SliceResult(rows, saved)
                 blocks = parsed = 0
                 rows, saved = list[int](), list[tuple[int, Record]]()
             while first < end:
-                some = range(first, min(first + self._batch_size.size, end))
-                found = self._batch_size.run_batch(partial(self._test_rows, some, column_filter))
-                if found is None:
+                batch = range(first, min(first + self._batch_size.size, end))
+                slice_result = self._batch_size.run_batch(
+                    partial(self._test_rows, batch, column_filter)
+                )
+                if slice_result is None:
                     continue
-                first = some.stop
+                first = batch.stop
                 self._snapshot.mark_read(first)
-                rows += found.rows
-                saved += found.saved
-                if self._batch_size.needs_slices or len(rows) + len(saved) >= enough:
+                rows += slice_result.rows
+                saved += slice_result.saved
+                if self._batch_size.needs_slices or len(rows) + len(saved) >= max_slice_rows:
                     yield _SliceResult(rows, saved)
                     blocks = parsed = unread = 0
                     rows, saved = list[int](), list[tuple[int, Record]]()
@@ -305,17 +313,19 @@ class Query(Iterator[list[Record]]):
     ) -> NDArray[np.bool_]:
         """Return which rows of the mask match; it begins with row `first` of the block."""
         columns = self._table.memo_indexes.load_columns(block, self._record_filter.fields)
-        everything = ColumnBatch(columns, len(columns[0]) if columns else first + len(mask))
+        block_columns = ColumnBatch(columns, len(columns[0]) if columns else first + len(mask))
         if not self._record_filter.needs_context:
-            if len(mask) < everything.length:
-                everything = everything.take(np.arange(first, first + len(mask)))
-            return column_filter(everything) & mask
+            if len(mask) < block_columns.length:
+                block_columns = block_columns.take(np.arange(first, first + len(mask)))
+            return column_filter(block_columns) & mask
         offsets = np.flatnonzero(mask) + first
         rows = (offsets + block * MEMO_BLOCK_ROWS).tolist()
-        some = ColumnBatch(
-            everything.take(offsets).columns, len(rows), RecordContexts(rows, self._record_at_start)
+        batch = ColumnBatch(
+            block_columns.take(offsets).columns,
+            len(rows),
+            RecordContexts(rows, self._record_at_start),
         )
-        mask[offsets - first] = column_filter(some)
+        mask[offsets - first] = column_filter(batch)
         return mask
 
     def _record_at_start(self, row: int) -> Record:
@@ -325,30 +335,31 @@ class Query(Iterator[list[Record]]):
 
     # ---- returned records
 
-    def _read_unordered(self, piece: _SliceResult) -> list[Record]:
+    def _read_unordered(self, slice_result: _SliceResult) -> list[Record]:
         """Return the unordered records between `skip_n` and `top_n`."""
-        before = self.matches - len(piece.rows) - len(piece.saved)
-        start = max(0, self._spec.skip_n - before)
-        end = None if self._end_index is None else max(0, self._end_index - before)
-        saved_start = max(0, start - len(piece.rows))
-        saved_end = None if end is None else max(0, end - len(piece.rows))
-        records = self._table.store.read_records(piece.rows[start:end])
-        return records + [record for _, record in piece.saved[saved_start:saved_end]]
+        count_before = self.matches - len(slice_result.rows) - len(slice_result.saved)
+        start = max(0, self._spec.skip_n - count_before)
+        end = None if self._end_index is None else max(0, self._end_index - count_before)
+        saved_start = max(0, start - len(slice_result.rows))
+        saved_end = None if end is None else max(0, end - len(slice_result.rows))
+        records = self._table.store.read_records(slice_result.rows[start:end])
+        return records + [record for _, record in slice_result.saved[saved_start:saved_end]]
 
-    def _make_sort_rows(self, piece: _SliceResult, ordering: RecordOrder) -> list[SortRow]:
+    def _make_sort_rows(self, slice_result: _SliceResult, ordering: RecordOrder) -> list[SortRow]:
         """Return matching rows with their sort keys."""
         extract = self._table.extractor(ordering.fields)
-        placed = ordering.make_sort_rows(
-            (extract(record.body) for _, record in piece.saved), (row for row, _ in piece.saved)
+        sort_rows = ordering.make_sort_rows(
+            (extract(record.body) for _, record in slice_result.saved),
+            (row for row, _ in slice_result.saved),
         )
-        for block, rows in groupby(piece.rows, lambda row: row // MEMO_BLOCK_ROWS):
-            some = list(rows)
-            offsets = np.array(some) - block * MEMO_BLOCK_ROWS
+        for block, rows in groupby(slice_result.rows, lambda row: row // MEMO_BLOCK_ROWS):
+            block_rows = list(rows)
+            offsets = np.array(block_rows) - block * MEMO_BLOCK_ROWS
             columns = self._table.memo_indexes.load_columns(block, ordering.fields)
             values = zip(*(column.take(offsets).to_values() for column in columns), strict=True)
-            placed += ordering.make_sort_rows(values, some)
-        return placed
+            sort_rows += ordering.make_sort_rows(values, block_rows)
+        return sort_rows
 
-    def _read_ordered(self, ranking: RowSorter) -> Iterator[list[Record]]:
-        for rows in ranking.slices(_SORT_BATCH_SIZE):
+    def _read_ordered(self, sorter: RowSorter) -> Iterator[list[Record]]:
+        for rows in sorter.slices(_SORT_BATCH_SIZE):
             yield [self._record_at_start(row) for row in rows]

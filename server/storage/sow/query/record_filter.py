@@ -86,5 +86,5 @@ class RecordFilter:
             self._predicate = compile_filter(
                 with_inferred_types(expr, self._table.message_type),
                 self._table.options.functions,
-                effort=self._search_counter,
+                search_counter=self._search_counter,
             )

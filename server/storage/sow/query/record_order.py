@@ -27,10 +27,10 @@ tracking them after a few collections, unless a text sorts downwards. Tracking t
 the time of a large query.
 """
 
-_FEW: Final = 1000
-"""Limit of wanted rows up to which all others are dropped, which takes as long as a sort."""
-_RUN: Final = 2000
-"""Rows that are sorted at once (3 ms): the more rows, the fewer runs to merge."""
+_MAX_TOP_ROWS: Final = 1000
+"""Limit of requested rows up to which all others are dropped, which takes as long as a sort."""
+_SORT_RUN_ROWS: Final = 2000
+"""Rows that are sorted at once (3 ms): the more rows, the fewer sorted runs to merge."""
 _RELEASE_BATCH_SIZE: Final = 10
 """Runs of rows that are freed per slice."""
 
@@ -81,17 +81,17 @@ class RecordOrder:
 
 
 class RowSorter:
-    """Sorts rows, of which perhaps only some are wanted.
+    """Sorts rows, of which perhaps only some are returned.
 
     Args:
-        start: how many rows are skipped first.
-        stop: how many rows are skipped or wanted, None for all.
+        start: the number of rows to skip first.
+        stop: the number of rows to skip or return, None for all.
     """
 
     def __init__(self, start: int, stop: int | None) -> None:
         self._start = start
         self._stop = stop
-        self._limit = stop if stop is not None and stop <= _FEW else None
+        self._limit = stop if stop is not None and stop <= _MAX_TOP_ROWS else None
         self._unsorted: list[SortRow] = []
         self._sorted_runs: list[tuple[SortRow, ...]] = []
         self._sorted_count = 0
@@ -99,7 +99,7 @@ class RowSorter:
     def add(self, rows: list[SortRow]) -> None:
         """Add some rows."""
         self._unsorted += rows
-        if len(self._unsorted) >= _RUN:
+        if len(self._unsorted) >= _SORT_RUN_ROWS:
             self._sort()
 
     def _sort(self) -> None:
@@ -116,7 +116,7 @@ class RowSorter:
             self._sorted_count = len(self._sorted_runs[0])
 
     def slices(self, size: int) -> Iterator[list[int]]:
-        """Yield the wanted rows in order; skipped rows yield empty slices.
+        """Yield the requested rows in order; skipped rows yield empty slices.
 
         Frees the sorted runs after the last row, a few per slice.
 
@@ -125,11 +125,11 @@ class RowSorter:
         """
         self._sort()
         merged = islice(heapq.merge(*self._sorted_runs), self._stop)
-        for passed in range(0, self._start, size):
-            deque(islice(merged, min(size, self._start - passed)), maxlen=0)
+        for skipped in range(0, self._start, size):
+            deque(islice(merged, min(size, self._start - skipped)), maxlen=0)
             yield []
-        while some := [row for _, row in islice(merged, size)]:
-            yield some
+        while batch := [row for _, row in islice(merged, size)]:
+            yield batch
         while len(self._sorted_runs) > _RELEASE_BATCH_SIZE:
             del self._sorted_runs[-_RELEASE_BATCH_SIZE:]
             yield []

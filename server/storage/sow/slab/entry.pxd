@@ -1,7 +1,7 @@
 # cython: language_level=3
-"""What stands before the texts of an entry of a SOW file: `slab_format.ENTRY`.
+"""The fields before the texts of an entry of a SOW file: `slab_format.ENTRY`.
 
-Its lengths are looked at once, for what is in a map may become zeros at any moment (map_guard.pyx).
+Lengths are read once, because the content of a map may become zeros at any moment (map_guard.pyx).
 """
 
 from cpython.unicode cimport PyUnicode_DecodeUTF8
@@ -32,7 +32,7 @@ cdef inline Py_ssize_t load_u16(const uint8_t *at) noexcept nogil:
 
 
 cdef inline bint read_entry(const uint8_t *at, Py_ssize_t room, Entry *entry) noexcept nogil:
-    """Read what stands before an entry's texts; False if it does not lie within its room."""
+    """Read the fields before an entry's texts; return False if the entry exceeds `room` bytes."""
     if room < HEAD:
         return False
     entry.at = at

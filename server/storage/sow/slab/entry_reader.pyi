@@ -1,4 +1,4 @@
-"""Reading many entries of a SOW file from its maps; the theory of it is in entry_reader.pyx."""
+"""Reads many entries of a SOW file from its maps; entry_reader.pyx has the theory of operation."""
 
 import mmap
 from array import array
@@ -9,7 +9,7 @@ from server.storage.sow.records import Record
 class Slabs:
     """Reads entries of a file's slabs.
 
-    Whoever reads looks at the file's guard afterwards: what was lost meanwhile reads as zeros.
+    Callers check the file's guard afterwards: content that is lost meanwhile reads as zeros.
 
     Args:
         maps: the slabs; the list is kept, and may grow and shrink.
@@ -20,27 +20,27 @@ class Slabs:
     def join_bodies(
         self, locations: array[int], rows: Sequence[int]
     ) -> tuple[bytes, array[int]] | None:
-        """Return the bodies of some rows, see `JoinedBodies`; None if one of them cannot be had.
+        """Return the bodies of some rows, see `JoinedBodies`; None if one of them cannot be read.
 
         Args:
-            locations: where the entry of each row is.
-            rows: which rows; an empty body for one that is negative.
+            locations: the location of the entry of each row.
+            rows: the rows; for a negative one the result has an empty body.
 
         Raises:
             IndexError: there is no such row, or slab.
         """
 
     def read_bodies(self, locations: array[int], rows: Sequence[int]) -> list[bytes] | None:
-        """Yield the bodies of some rows one by one; see `read_records`."""
+        """Return the bodies of some rows one by one; see `read_records`."""
 
     def read_records(
         self, locations: array[int], rows: Sequence[int], topic: str
     ) -> list[Record] | None:
-        """Return the records of some rows; None if one of them cannot be had.
+        """Return the records of some rows; None if one of them cannot be read.
 
         Args:
-            locations: where the entry of each row is.
-            rows: which rows.
+            locations: the location of the entry of each row.
+            rows: the rows.
             topic: the topic of records that name none.
 
         Raises:

@@ -1,10 +1,10 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, cdivision=True
-"""Reading many entries of a SOW file straight from its maps, in C.
+"""Reads many entries of a SOW file directly from its maps, in C.
 
-A map may lose its content while it is read (map_guard.pyx): what is there becomes zeros between one look
-and the next. So a length is looked at once, and is within the map before anything is read by it; what
-has been read counts if the guard says afterwards that nothing was lost, or if its checksum is right. A
-body is copied before anybody interprets it.
+A map may lose its content while it is read (map_guard.pyx): its bytes become zeros between two reads.
+So a length is read once, and is checked to be within the map before it is used. The result is valid if
+the guard has detected no loss afterwards, or if the checksum is right. A body is copied before it is
+parsed.
 """
 
 from cpython cimport array
@@ -38,7 +38,7 @@ if ENTRY.size != HEAD or len(Record._fields) != RECORD_FIELDS:
 
 
 cdef class Slabs:
-    """See slab_reading.pyi."""
+    """See entry_reader.pyi."""
 
     cdef list _maps
     cdef Py_ssize_t _size
@@ -106,7 +106,7 @@ cdef object LOCATIONS = arrays.array("q")
 
 
 cdef class _View:
-    """The addresses of maps, each of which stays as long as this does."""
+    """The addresses of maps, each of which is valid as long as this object exists."""
 
     cdef Slabs _slabs
     cdef Py_buffer _buffer
@@ -122,7 +122,7 @@ cdef class _View:
             PyBuffer_Release(&self._buffer)
 
     cdef const uint8_t *at(self, Py_ssize_t index) except NULL:
-        """Where a map begins."""
+        """Return the address of the beginning of a map."""
         if not self._is_held or index != self._index:
             if self._is_held:
                 PyBuffer_Release(&self._buffer)
@@ -135,7 +135,7 @@ cdef class _View:
         return <const uint8_t *> self._buffer.buf
 
     cdef bint find(self, array.array locations, Py_ssize_t row, Entry *entry) except -1:
-        """Find the entry of a row; False if there is none that lies within its slab."""
+        """Find the entry of a row; return False if there is none that lies within its slab."""
         cdef int64_t location
         if not 0 <= row < len(locations):
             raise IndexError(row)
@@ -150,7 +150,7 @@ cdef class _View:
 
 
 cdef object record_of(const Entry *entry, str topic):
-    """The record of an entry, as `slab_format.decode_record` makes it."""
+    """Return the record of an entry, as `slab_format.decode_record` does."""
     cdef const uint8_t *at = entry.at + HEAD
     cdef Py_ssize_t place = 0
     if entry.topics:

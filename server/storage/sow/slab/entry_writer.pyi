@@ -1,4 +1,4 @@
-"""Entries of a SOW file, many at once, in C; the theory of it is in entry_writer.pyx."""
+"""Writes and cleans entries of a SOW file, in C; entry_writer.pyx has the theory of operation."""
 
 from __future__ import annotations
 
@@ -12,21 +12,22 @@ from server.storage.sow.slab.map_guard import MapGuard
 def write_run(
     mapped: mmap | bytearray, position: int, limit: int, epoch: int, run: SowRecordBatch, start: int
 ) -> array[int]:
-    """Write entries for records of a run, as many as there is room for.
+    """Write entries for the records of a batch, as many as there is space for.
 
     Args:
         mapped: the slab.
-        position: where in it the first of them goes; a multiple of 8.
-        limit: where in it the last of them ends at most.
+        position: the position of the first entry in the slab; a multiple of 8.
+        limit: the limit of the end of the last entry.
         epoch: the slab's epoch.
         run: the records, of the topic that entries need not name.
         start: the place of the first of them.
 
     Returns:
-        The room that each takes; they follow on one another.
+        The size of each entry with padding; they are contiguous.
 
     Raises:
-        ValueError: the columns of the run have different lengths, or the place is not in the slab.
+        ValueError: the columns of the batch have different lengths, or the position is not in the
+            slab.
     """
 
 def place_run(
@@ -39,21 +40,21 @@ def place_run(
     location: int,
     written: array[int],
 ) -> tuple[list[int], list[int], int]:
-    """Let records be where entries have been written for them.
+    """Set the locations of records to those of the entries written for them.
 
     Args:
-        rows: by identity; new records are added.
-        locations: of the entries, by rows.
-        rooms: that they take, by rows.
-        free: rows that are not in use; some are taken.
-        keys: the SOW keys of a run.
+        rows: the rows by identity; new records are added.
+        locations: the locations of entries, by rows.
+        rooms: the sizes of entries, by rows.
+        free: rows that are not in use; some of them are used.
+        keys: the SOW keys of a batch.
         start: the place of the first of these that has an entry.
-        location: of that entry.
-        written: the room that each entry takes; they follow on one another.
+        location: the location of that entry.
+        written: the size of each entry with padding; they are contiguous.
 
     Returns:
-        The rows of all of them, the rows that are of new records, and by how many bytes the records
-        take more room than before.
+        The rows of all of them, the rows of new records, and the number of bytes by which the
+        records have grown.
 
     Raises:
         ValueError: there are more entries than keys.
@@ -74,29 +75,29 @@ def clean(
     target_start: int,
     epoch: int,
 ) -> tuple[int, int]:
-    """Pass over entries that do not count any more, and write records that do anew.
+    """Skip superseded entries, and write live records again.
 
-    It stops early at what it does not know: past states, a record for which the other slab has no
-    room, what is no entry, and when the file has lost its content.
+    It stops early at a past state, at a record for which the other slab has no space, at bytes that
+    are no entry, and when the file has lost its content.
 
     Args:
-        guard: of the file.
-        source: the slab that is cleaned.
-        position: where in it the first entry is; a multiple of 8.
-        end: where in it the entries end.
-        amount: bytes that are to be cleaned, at least, if it can.
-        source_start: the location of the slab's first byte.
-        rows: by identity.
-        locations: of the entries, by rows; those of what is written anew change.
-        topic: of entries that name none, if identities have a topic; else None.
-        target: the slab that is written to.
-        to: where in it the first entry goes; a multiple of 8.
-        target_start: the location of its first byte.
-        epoch: its epoch.
+        guard: the guard of the file.
+        source: the slab to clean.
+        position: the position of the first entry in that slab; a multiple of 8.
+        end: the end of the entries in that slab.
+        amount: bytes to clean, at least, if possible.
+        source_start: the location of that slab's first byte.
+        rows: the rows by identity.
+        locations: the locations of entries, by rows; updated for entries written again.
+        topic: the topic of entries that name none, if identities have a topic; else None.
+        target: the slab to write to.
+        to: the position of the first entry in that slab; a multiple of 8.
+        target_start: the location of that slab's first byte.
+        epoch: the epoch of that slab.
 
     Returns:
-        How far it has come in both slabs.
+        The positions reached in both slabs.
 
     Raises:
-        ValueError: one of the places cannot be one in a slab.
+        ValueError: one of the positions is not in a slab.
     """

@@ -1,15 +1,16 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""Entries of a SOW file, many at once, in C: written for a run of records, and cleaned.
+"""Writes and cleans many entries of a SOW file at once, in C.
 
-What an entry looks like is said in slab_format.py. Here its bytes are put where they belong, in the
-slab's map, and the checksum comes last: until it is there, the entry is not. The compiler must not
-change that order either, so the checksum is stored as others are that another thread waits for.
+The format of an entry is in slab_format.py. Its bytes are written to the slab's map, and the checksum
+last: without it, the entry does not exist. The compiler must not change that order either, so the
+checksum is stored atomically, like a value that another thread waits for.
 
-A map may lose its pages while it is written to or read (map_guard.pyx): what is read then are zeros,
-which are no entry, and the guard says so afterwards. Nothing that has been written meanwhile counts.
+A map may lose its pages while it is written to or read (map_guard.pyx): it then reads as zeros, which
+are no entry, and the guard has detected the loss afterwards. Nothing that has been written meanwhile
+counts.
 
-What lies in a slab is not believed: an entry that does not end where it may, or whose texts are longer
-than itself, is left to those who say what is wrong with it.
+The content of a slab is not trusted: an entry that exceeds its limit, or with texts that exceed the
+entry, is left to the caller, which reports the error.
 """
 
 from cpython cimport array
@@ -152,7 +153,7 @@ def write_run(mapped, Py_ssize_t position, Py_ssize_t limit, uint64_t epoch, run
 
 
 cdef list column_of(field):
-    """What differs from record to record; None if they have the same there."""
+    """Return the values of a field as a list; None if all records have the same value."""
     return None if isinstance(field, int) else list(field)
 
 
@@ -265,7 +266,7 @@ def clean(
 
 
 cdef inline Py_ssize_t room_of(const uint8_t *entry, Py_ssize_t most) noexcept nogil:
-    """The room that an entry takes; 0 if it cannot be one."""
+    """Return the size of an entry with padding; 0 if it cannot be one."""
     cdef Py_ssize_t length, texts
     if most < TEXTS:
         return 0
@@ -280,7 +281,10 @@ cdef inline Py_ssize_t room_of(const uint8_t *entry, Py_ssize_t most) noexcept n
 
 
 cdef object identity_of(const uint8_t *entry, topic):
-    """What tells a record apart; `topic` is that of entries which name none, None if all have it."""
+    """Return the identity of an entry's record.
+
+    `topic` is the topic of entries that name none; None if identities contain no topic.
+    """
     cdef Py_ssize_t size = load_u16(entry + TOPIC_SIZE)
     key = PyUnicode_DecodeUTF8(
         <const char *>entry + TEXTS + size, load_u16(entry + KEY_SIZE), "surrogateescape"

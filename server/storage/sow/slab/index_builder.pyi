@@ -1,23 +1,23 @@
-"""Finding out where the records of a SOW file are; the theory of it is in index_builder.pyx."""
+"""Builds the index of the records of a SOW file; index_builder.pyx has the theory of operation."""
 
 from array import array
 from collections.abc import Callable
 from mmap import mmap
 
 class Placing:
-    """Applies the entries of a file's log to what finds records, in the order they were written.
+    """Applies the entries of a file's log to the index of records, in the order of writing.
 
     Args:
-        topic: the topic of records that name none, if identities tell topics apart; else None.
+        topic: the topic of records that name none, if identities contain the topic; else None.
         rows: identity -> row; complete when `finish` has been called.
-        locations: of each row.
-        rooms: that entries take, of each row.
+        locations: the location of each row.
+        rooms: the size of the entry of each row.
         free: rows that can be used again.
         other: applies an entry that is about no current record, given its location and bytes.
 
     Attributes:
-        topics: those that entries name; those that name none have the topic, if identities tell
-            topics apart, and else count for nothing.
+        topics: the topics that entries name; entries that name none count for `topic`, if
+            identities contain the topic, and else are ignored.
     """
 
     topics: set[str]
@@ -34,22 +34,22 @@ class Placing:
     def place(
         self, slab: mmap | bytes, start: int, position: int, end: int, epoch: int
     ) -> tuple[int, int, int]:
-        """Apply the entries of a slab, up to the first that is not whole.
+        """Apply the entries of a slab, up to the first invalid one.
 
         Args:
             slab: the slab.
-            start: its place in the file's locations.
-            position: where in it the first entry is.
-            end: where its entries end at the latest.
+            start: the location of its first byte.
+            position: the position of the first entry in the slab.
+            end: the limit of the end of its entries.
             epoch: the lower 32 bits of its epoch.
 
         Returns:
-            Where the entries end, by how many bytes more is live than `other` knows of, and the
-            highest sequence of an entry.
+            The end of the entries; the number of bytes by which the live bytes have grown, besides
+            those that `other` counts; and the highest sequence of an entry.
 
         Raises:
             ValueError: the position is not in the slab.
         """
 
     def finish(self) -> None:
-        """Let records be found by their identities: all slabs have been read."""
+        """Complete `rows`, after all slabs have been read."""

@@ -1,10 +1,10 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, cdivision=True
-"""Finding out where the records of a SOW file are, while its log is read, in C.
+"""Builds the index of the records of a SOW file while its log is read, in C.
 
-Nearly all keys are numbers, and nearly all of the time went to looking them up as texts in a dictionary
-of all records: each look is at memory that has to be waited for. So numbers have a table of their own as
-long as the log is read, and of some entries the places in it are fetched before the first is looked at.
-What is superseded meanwhile never becomes a text. Other keys are in the dictionary from the beginning.
+Nearly all keys are numbers, and nearly all of the time was spent on looking them up as texts in a
+dictionary of all records: each lookup is a cache miss. So numbers have a table of their own as long as
+the log is read, and the slots of a batch of entries are prefetched before the first lookup. Keys of
+superseded entries never become texts. Other keys are in the dictionary from the beginning.
 """
 
 from cpython cimport array
@@ -54,7 +54,7 @@ cdef struct Found:
 
 
 cdef class Placing:
-    """See slab_placing.pyi."""
+    """See index_builder.pyi."""
 
     cdef readonly set topics
     cdef object _topic
@@ -148,7 +148,7 @@ cdef class Placing:
         return f"{topic}\0{key}"
 
     cdef int apply(self) except -1:
-        """Let records be where the last entries say."""
+        """Set the locations of records to those of their last entries."""
         cdef Py_ssize_t count = self._count, place
         self._count = 0
         for place in range(count):
@@ -245,7 +245,7 @@ cdef class Placing:
         self._slots[place].row = NOBODY
 
     cdef int note(self, Py_ssize_t row, uint64_t number) except -1:
-        """Take note of the number that a row has: the table is no place to read all of them from."""
+        """Store the number of a row; to read all numbers from the table would be slow."""
         cdef Key *keys
         cdef Py_ssize_t most = 2 * self._most + 1024, place
         if row >= self._most:
@@ -283,7 +283,7 @@ cdef inline uint64_t home(uint64_t number, int bits) noexcept nogil:
 
 
 cdef inline bint read_number(const uint8_t *text, Py_ssize_t size, uint64_t *number) noexcept nogil:
-    """Read a number of 64 bits; False for texts that are none, or not as such a number is written."""
+    """Parse a number of 64 bits; return False for any text that is not the decimal form of one."""
     cdef uint64_t value = 0
     cdef unsigned digit
     cdef Py_ssize_t place

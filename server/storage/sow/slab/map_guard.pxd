@@ -1,5 +1,5 @@
 # cython: language_level=3
-"""What compiled code sees of a guard; see map_guard.pyx."""
+"""The attributes of a guard for compiled code; see map_guard.pyx."""
 
 
 cdef class MapGuard:

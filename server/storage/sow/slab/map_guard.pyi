@@ -1,20 +1,20 @@
-"""Mapped files that lose their content; the theory of it is in map_guard.pyx."""
+"""Mapped files that lose their content; map_guard.pyx has the theory of operation."""
 
 import ctypes
 import mmap
 
 class MapGuard:
-    """Watches over the maps of one file.
+    """Guards the maps of one file against lost pages.
 
     Attributes:
-        lost: not 0 once a page of a map could not be had, or somebody found out otherwise that the
-            content is not what it was.
+        lost: not 0 once a page of a map could not be read, or a caller has detected otherwise that
+            the content has changed.
     """
 
     lost: int
 
     def cover(self, mapped: mmap.mmap | ctypes.Array[ctypes.c_char]) -> None:
-        """Have pages that cannot be had replaced by zeros, and `lost` set."""
+        """Replace pages of a map that are lost by zeros, and set `lost`, from now on."""
 
     def give_up(self, mapped: mmap.mmap | ctypes.Array[ctypes.c_char]) -> None:
-        """Watch over a map no longer; it is about to be closed."""
+        """Stop guarding a map that is about to be closed."""

@@ -1,21 +1,21 @@
 # cython: language_level=3
-"""Mapped files that lose their content while they are in use: that ends no process.
+"""Handles mapped files that lose their content while they are in use, without ending the process.
 
-Who touches a page of a memory map that the file does not have any more, since somebody has truncated
-it, or that the disk cannot give, is sent SIGBUS; by default the process ends. Here that page and all
-behind it in the map are replaced by memory of zeros, and what was interrupted goes on: it reads zeros,
-which no checksum takes for an entry, or writes where it does no harm. That it was so is noted in the
-guard of the file, for those who have read or written to look at afterwards.
+A thread gets SIGBUS when it touches a page of a memory map that the file does not have any more, since
+another process has truncated it, or that the disk cannot read; by default the process ends. Here that
+page and all after it in the map are replaced by memory of zeros, and the interrupted code continues: it
+reads zeros, which fail every checksum, or writes to memory that is not used. The guard of the file notes
+the loss, and readers and writers check the guard afterwards.
 
-The signal is delivered to the thread that touched the page, whichever that is and whatever it holds. So
-the handler takes no lock, and calls nothing but mmap, which on Linux is a system call and no more. It
+The signal is delivered to the thread that touched the page, regardless of the locks that it holds. So
+the handler takes no lock, and calls nothing but mmap, which on Linux is only a system call. It
 reads a list of ranges that only ever grows at its front: all changes are made under the interpreter's
 lock, a range is written before it can be found, and one that is not covered any more has no bytes but
 stays in the list (some bytes for each map that there ever was). A range has to be given up before it
-is unmapped, since its addresses may be somebody else's then.
+is unmapped, since its addresses may belong to another map then.
 
-A bus error anywhere else, or a signal sent by somebody, is none of ours: whoever handled it before gets
-it, by default the system, which ends the process as ever.
+A bus error anywhere else, or a signal sent by another process, is passed to the previous handler: by
+default the system, which ends the process.
 """
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer

@@ -7,7 +7,7 @@ import mmap
 from collections.abc import Sequence
 from typing import Final
 
-_ASKED: Final = 64
+_SAMPLE_COUNT: Final = 64
 """Pages sampled at equal distances; 0.1 ms altogether."""
 
 _libc: Final = ctypes.CDLL(None, use_errno=True)
@@ -19,7 +19,7 @@ def resident_share(maps: Sequence[mmap.mmap]) -> float:
         return 1.0
     pages = len(maps[0]) // mmap.PAGESIZE
     total = pages * len(maps)
-    places = range(0, total, max(total // _ASKED, 1))
+    places = range(0, total, max(total // _SAMPLE_COUNT, 1))
     return sum(_is_resident(maps[place // pages], place % pages) for place in places) / len(places)
 
 

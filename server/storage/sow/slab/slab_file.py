@@ -30,7 +30,7 @@ _NOT_FOUND: Final = "the file has been removed, renamed or replaced while it was
 
 
 class DamagedFileError(Exception):
-    """A file's content differs from the bytes written. The text says what is wrong, and where."""
+    """A file's content differs from the bytes written. The text names the error and its place."""
 
 
 class OtherVersionError(Exception):
@@ -97,26 +97,26 @@ class SlabFile:
 
     def _open(self, slab_size: int, initial_slabs: int, *, is_new: bool) -> None:
         size = os.fstat(self.descriptor).st_size
-        fresh = size < PAGE  # a file cut short before its first page was complete holds nothing
-        if fresh and not self._writable:
+        is_blank = size < PAGE  # a file cut short before its first page was complete holds nothing
+        if is_blank and not self._writable:
             raise DamagedFileError(f"{self.path} is not a SOW file: it has {size} bytes")
-        if fresh:
+        if is_blank:
             self.blank_file_size = None if is_new else size
             self.is_new = True
             self._create(slab_size)
             size = PAGE
         self._header = mmap.mmap(self.descriptor, PAGE, access=self._access)
         self.guard.cover(self._header)
-        described = form.unpack_file_header(self._header[:64])
-        if described is None:
+        file_header = form.unpack_file_header(self._header[:64])
+        if file_header is None:
             raise DamagedFileError(f"the first page of {self.path} is not that of a SOW file")
-        version, self.slab_size = described
+        version, self.slab_size = file_header
         self._written_commit_point = self.commit_point
         if version != form.VERSION:
             raise OtherVersionError(f"{self.path}: {version_mismatch(version, form.VERSION)}")
         for index in range((size - PAGE) // self.slab_size):
             self.slabs.append(self._map(index))
-        if fresh:
+        if is_blank:
             for _ in range(initial_slabs):
                 self.grow()
 
@@ -186,8 +186,8 @@ class SlabFile:
     @property
     def has_lost_commit_points(self) -> bool:
         """True if the commit slots have content, but no valid commit point."""
-        places = [self._header[slot : slot + 512] for slot in form.COMMIT_SLOTS]
-        return any(any(place) for place in places) and not self.commit_point.number
+        slots = [self._header[slot : slot + 512] for slot in form.COMMIT_SLOTS]
+        return any(any(place) for place in slots) and not self.commit_point.number
 
     def write_commit_point(self, point: CommitPoint) -> None:
         """Write a commit point over the older of the file's two."""
@@ -204,9 +204,9 @@ class SlabFile:
         """See `RecordStore.key_scheme_digest`."""
         return self._read_header_slot(form.KEYS_SLOT)
 
-    def set_key_scheme_digest(self, mark: int) -> None:
+    def set_key_scheme_digest(self, digest: int) -> None:
         """Store the digest of how SOW keys were made; the next commit makes it durable."""
-        self._write_header_slot(form.KEYS_SLOT, mark)
+        self._write_header_slot(form.KEYS_SLOT, digest)
 
     @property
     def rekey_sequence(self) -> int:
@@ -222,9 +222,9 @@ class SlabFile:
         """See `RecordStore.unlogged_until`."""
         return self._read_header_slot(form.LOG_SLOT)
 
-    def set_unlogged_until(self, until: int) -> None:
+    def set_unlogged_until(self, sequence: int) -> None:
         """Store which changes are in no log; the next commit makes it durable."""
-        self._write_header_slot(form.LOG_SLOT, until)
+        self._write_header_slot(form.LOG_SLOT, sequence)
 
     @property
     def chain_file_position(self) -> ChainFilePosition:
@@ -241,8 +241,8 @@ class SlabFile:
     def _read_header_slot(self, slot: int) -> int:
         return form.unpack_note(self._header[slot : slot + 64])
 
-    def _write_header_slot(self, slot: int, note: int) -> None:
-        content = form.pack_note(note)
+    def _write_header_slot(self, slot: int, number: int) -> None:
+        content = form.pack_note(number)
         self._header[slot : slot + len(content)] = content
 
     def read_slab_header(self, index: int) -> SlabHeader | None:
@@ -331,9 +331,9 @@ class SlabFile:
     def _check_size(self) -> None:
         # Another thread may change the file meanwhile: `grow` allocates space before it adds the
         # slab, and `shrink` removes slabs before it truncates the file. So the smaller count holds.
-        before = len(self.slabs)
+        slab_count = len(self.slabs)
         size = os.fstat(self.descriptor).st_size
-        if size < PAGE + min(before, len(self.slabs)) * self.slab_size:
+        if size < PAGE + min(slab_count, len(self.slabs)) * self.slab_size:
             self.guard.lost = 1
             raise OSError(errno.ESTALE, _LOST)
 

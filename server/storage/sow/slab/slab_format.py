@@ -140,10 +140,10 @@ def next_mark(slab: mmap, epoch: int, position: int) -> int:
         The position, aligned, or -1 if there is none.
     """
     pattern = re.compile(re.escape((epoch & 0xFFFFFFFF).to_bytes(4, "little")))
-    found = pattern.search(slab, position + _EPOCH_AT)
-    while found is not None and (found.start() - _EPOCH_AT) % ALIGNMENT:
-        found = pattern.search(slab, found.start() + 1)
-    return -1 if found is None else found.start() - _EPOCH_AT
+    match = pattern.search(slab, position + _EPOCH_AT)
+    while match is not None and (match.start() - _EPOCH_AT) % ALIGNMENT:
+        match = pattern.search(slab, match.start() + 1)
+    return -1 if match is None else match.start() - _EPOCH_AT
 
 
 def _sealed(content: bytes) -> bytes:
@@ -181,9 +181,9 @@ def unpack_commit_slot(data: bytes) -> CommitPoint:
     return CommitPoint() if fields is None else CommitPoint(*fields)
 
 
-def pack_note(note: int) -> bytes:
+def pack_note(number: int) -> bytes:
     """Return the bytes of a note for one of the other slots."""
-    return _sealed(_NOTE.pack(note))
+    return _sealed(_NOTE.pack(number))
 
 
 def unpack_note(data: bytes) -> int:

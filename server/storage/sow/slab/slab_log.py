@@ -43,7 +43,7 @@ _MAX_ENTRY_OVERHEAD: Final = form.ENTRY.size + _MAX_BOOKMARK_LENGTH + 8
 """Bytes of an entry besides its texts and body, padding included."""
 
 _MAX_BATCH_ENTRY_OVERHEAD: Final = _MAX_ENTRY_OVERHEAD + len(NO_KEY)
-"""The same for a record of a run, with its key, which is a number."""
+"""The same for a record of a batch, with its key, which is a number."""
 
 _MAX_CHARACTER_SIZE: Final = 4
 """Bytes of one character, at most."""
@@ -63,7 +63,7 @@ class SlabLog:
 
     Args:
         file: the file, open for writing.
-        found: the result of `scan` of the file.
+        log_end: the result of `scan` of the file.
         committer: the thread that synchronises files.
         on_synchronised: called after every synchronisation, with the error, or None.
         topic: the topic that entries need not name.
@@ -76,7 +76,7 @@ class SlabLog:
     def __init__(
         self,
         file: SlabFile,
-        found: SlabLogEnd,
+        log_end: SlabLogEnd,
         committer: GroupCommit,
         on_synchronised: Callable[[OSError | None], None],
         topic: str,
@@ -91,7 +91,7 @@ class SlabLog:
         self.appended_bytes = 0
         self._sealed_slabs = deque(
             _Slab(link.slab_index, link.header.epoch, link.end or FIRST_ENTRY)
-            for link in found.extents
+            for link in log_end.extents
         )
         commit_point = file.commit_point
         self._commit_point = commit_point._replace(
@@ -99,7 +99,7 @@ class SlabLog:
         )
         file.write_commit_point(self._commit_point)
         file.synchronise()
-        self._next_epoch = max(found.highest_epoch + 1, self._commit_point.first_epoch)
+        self._next_epoch = max(log_end.highest_epoch + 1, self._commit_point.first_epoch)
         used = {slab.slab_index for slab in self._sealed_slabs}
         self._free_slabs = [index for index in range(len(file.slabs)) if index not in used]
         self._freed_slabs: list[tuple[int, int]] = []  # epoch and index
@@ -145,12 +145,12 @@ class SlabLog:
             raise self._file.lost_content_error()
         slabs, position = 0, self.slab_size if self._head_slab is None else self._position
         records = list(records)
-        texts_at_most = _MAX_CHARACTER_SIZE * sum(
+        max_text_bytes = _MAX_CHARACTER_SIZE * sum(
             [len(one.topic) + len(one.key) + len(one.correlation_id) for one in records]
         )
-        at_most = texts_at_most + sum([len(one.body) + _MAX_ENTRY_OVERHEAD for one in records])
+        max_bytes = max_text_bytes + sum([len(one.body) + _MAX_ENTRY_OVERHEAD for one in records])
         limit = self.slab_size if to_delete else self._write_limit()
-        if texts_at_most <= form.MAX_TEXT and position + at_most <= limit:
+        if max_text_bytes <= form.MAX_TEXT and position + max_bytes <= limit:
             self._reserved_slabs = 0  # the upper bound fits, as nearly always
             return
         for record in records:
@@ -159,11 +159,11 @@ class SlabLog:
                 form.ENTRY.size + sum(map(len, texts)) + _MAX_BOOKMARK_LENGTH + len(record.body)
             )
             self._check_size(length, *texts)
-            room = (length + 7) & -8
-            if position + room > self.slab_size:
+            size = (length + 7) & -8
+            if position + size > self.slab_size:
                 slabs += 1
                 position = FIRST_ENTRY
-            position += room
+            position += size
         if not to_delete and (slabs or position > limit):
             self._ensure_free_slabs(slabs + self._spare_slabs)
         self._ensure_free_slabs(slabs)
@@ -172,7 +172,7 @@ class SlabLog:
     def ensure_space_for_run(
         self, topic: str, bodies: Sequence[bytes], correlation_ids: Sequence[str] = ()
     ) -> None:
-        """Make sure that the records of a run can be appended next. See `ensure_space`.
+        """Make sure that the records of a batch can be appended next. See `ensure_space`.
 
         Args:
             topic: the topic of the records.
@@ -180,23 +180,23 @@ class SlabLog:
             correlation_ids: the correlation ids of the records; empty if there are none.
         """
         lengths = [_MAX_CHARACTER_SIZE * len(mark) for mark in correlation_ids]
-        at_most = sum(map(len, bodies)) + _MAX_BATCH_ENTRY_OVERHEAD * len(bodies) + sum(lengths)
-        is_near_end = self._head_slab is None or self._position + at_most > self._write_limit()
+        max_bytes = sum(map(len, bodies)) + _MAX_BATCH_ENTRY_OVERHEAD * len(bodies) + sum(lengths)
+        is_near_end = self._head_slab is None or self._position + max_bytes > self._write_limit()
         is_too_long = max(lengths, default=0) > form.MAX_TEXT
         if is_near_end or is_too_long or self._guard.lost or topic != self._topic:
-            marks = correlation_ids or repeat("", len(bodies))
+            ids = correlation_ids or repeat("", len(bodies))
             self.ensure_space(
                 Record(NO_KEY, body, topic, correlation_id=mark)
-                for body, mark in zip(bodies, marks, strict=True)
+                for body, mark in zip(bodies, ids, strict=True)
             )
         else:
             self._reserved_slabs = 0
 
-    def append_run(self, run: SowRecordBatch, start: int) -> tuple[int, array[int]]:
-        """Write entries for records of a run, as many as fit without a check between them.
+    def append_run(self, batch: SowRecordBatch, start: int) -> tuple[int, array[int]]:
+        """Write entries for records of a batch, as many as fit without a check between them.
 
         Args:
-            run: the records, of the topic that entries need not name.
+            batch: the records, of the topic that entries need not name.
             start: the place of the first of them.
 
         Returns:
@@ -211,17 +211,17 @@ class SlabLog:
         head_slab, head_map, position = self._head_slab, self._head_map, self._position
         if head_slab is None or head_map is None:
             return 0, array("I")
-        rooms = write_run(
-            head_map, position, self._write_limit(), head_slab.epoch & 0xFFFFFFFF, run, start
+        sizes = write_run(
+            head_map, position, self._write_limit(), head_slab.epoch & 0xFFFFFFFF, batch, start
         )
         if self._guard.lost:  # the write has detected it
             raise self._file.lost_content_error()
-        if rooms:
-            written = sum(rooms)
+        if sizes:
+            written = sum(sizes)
             self._position += written
             self.appended_bytes += written
-            self.sequence = max(self.sequence, run.sequences[start + len(rooms) - 1])
-        return head_slab.slab_index * self.slab_size + position, rooms
+            self.sequence = max(self.sequence, batch.sequences[start + len(sizes) - 1])
+        return head_slab.slab_index * self.slab_size + position, sizes
 
     def append(
         self, kind: SlabEntryKind, record: Record, number: int = 0, *, moved: bool = False
@@ -253,11 +253,11 @@ class SlabLog:
             form.ENTRY.size
             + len(topic) + len(key) + len(correlation_id) + len(bookmark) + len(body)
         )  # fmt: skip
-        room = (length + 7) & -8
+        size = (length + 7) & -8
         position = self._position
-        if self._head_slab is None or position + room > self._deletion_reserve_start:
+        if self._head_slab is None or position + size > self._deletion_reserve_start:
             self._check_size(length, topic, key, correlation_id, bookmark)
-            fits = self._head_slab is not None and position + room <= self.slab_size
+            fits = self._head_slab is not None and position + size <= self.slab_size
             if (
                 not moved
                 and kind is SlabEntryKind.RECORD
@@ -288,11 +288,11 @@ class SlabLog:
         head_map[position : position + 4] = form.crc32c(content).to_bytes(4, "little")
         if guard.lost:  # the write has detected it
             raise self._file.lost_content_error()
-        self._position = position + room
-        self.appended_bytes += room
+        self._position = position + size
+        self.appended_bytes += size
         if record.sequence > self.sequence:
             self.sequence = record.sequence
-        return head_slab.slab_index * self.slab_size + position, room
+        return head_slab.slab_index * self.slab_size + position, size
 
     @property
     def _spare_slabs(self) -> int:
@@ -318,7 +318,7 @@ class SlabLog:
         """Continue the log in another slab: the first free one in the file.
 
         Args:
-            spare: how many free slabs must remain.
+            spare: the number of free slabs that must remain.
 
         Raises:
             RecordStoreError: there is no space for one, or the file has lost its content.
@@ -380,9 +380,9 @@ class SlabLog:
             self._clean_position = FIRST_ENTRY
         return None
 
-    def advance_clean_position(self, room: int) -> None:
+    def advance_clean_position(self, size: int) -> None:
         """Advance past an entry of the given size, padding included."""
-        self._clean_position += room
+        self._clean_position += size
 
     def clean_records(
         self, amount: int, rows: dict[str, int], locations: array[int], topic: str | None
@@ -402,7 +402,7 @@ class SlabLog:
         head_slab, target = self._head_slab, self._head_map
         if head_slab is None or target is None or not self._sealed_slabs or self._guard.lost:
             return 0
-        slab, begin, before = self._sealed_slabs[0], self._clean_position, self._position
+        slab, begin, position_before = self._sealed_slabs[0], self._clean_position, self._position
         self._clean_position, self._position = clean(
             self._guard,
             self._file.slabs[slab.slab_index],
@@ -414,17 +414,17 @@ class SlabLog:
             locations,
             topic,
             target,
-            before,
+            position_before,
             head_slab.slab_index * self.slab_size,
             head_slab.epoch & 0xFFFFFFFF,
         )
-        self.appended_bytes += self._position - before
+        self.appended_bytes += self._position - position_before
         return self._clean_position - begin
 
     # ---- stable storage
 
-    def commit(self, then: StoreCallback | None = None) -> None:
-        """Request a commit of everything appended so far; `then` is called after the attempt."""
+    def commit(self, callback: StoreCallback | None = None) -> None:
+        """Request a commit of everything appended so far; call `callback` after the attempt."""
         head = self._head_slab or (self._sealed_slabs[-1] if self._sealed_slabs else None)
         point = self._commit_point = CommitPoint(
             self._commit_point.number + 1,
@@ -435,26 +435,26 @@ class SlabLog:
             self._commit_point.session,
         )
 
-        def written() -> None:
+        def on_synced() -> None:
             self._file.check_in_place()
             self._file.write_commit_point(point)
 
-        def done(synchronisation: int) -> None:
+        def on_done(synchronisation: int) -> None:
             self._stable_point = point
             self._release_freed_slabs(synchronisation, point)
             self._on_synchronised(None)
-            if then is not None:
-                then(None)
+            if callback is not None:
+                callback(None)
 
-        def failed(error: OSError) -> None:
+        def on_failed(error: OSError) -> None:
             if error is not self._failure:  # several commits share a synchronisation
                 self._failure = error
                 self._touch_uncommitted()
                 self._on_synchronised(error)
-            if then is not None:
-                then(not_stable(self._file.path, error))
+            if callback is not None:
+                callback(not_stable(self._file.path, error))
 
-        self._committer.submit(CommitJob(self._file.descriptor, written, done, failed))
+        self._committer.submit(CommitJob(self._file.descriptor, on_synced, on_done, on_failed))
 
     def _touch_uncommitted(self) -> None:
         """Make all writes since the last good commit part of the next synchronisation.
@@ -483,13 +483,13 @@ class SlabLog:
             self._synchronisation = synchronisation
             self._stable_tail = self._written_tail
         self._written_tail = point.tail_epoch
-        still: list[tuple[int, int]] = []
+        unreleased: list[tuple[int, int]] = []
         for epoch, index in self._freed_slabs:
             if epoch < self._stable_tail:
                 self._free_slabs.append(index)
             else:
-                still.append((epoch, index))
-        self._freed_slabs = still
+                unreleased.append((epoch, index))
+        self._freed_slabs = unreleased
 
     @property
     def pending_free_slabs(self) -> int:

@@ -58,45 +58,45 @@ def chain(file: SlabFile) -> tuple[list[SlabExtent], int]:
         if header is None or header.previous_epoch >= header.epoch:
             continue
         by_epoch[header.epoch] = (index, header)
-        rival = successors.get(header.previous_epoch)
-        if rival is None or rival.epoch < header.epoch:
+        other = successors.get(header.previous_epoch)
+        if other is None or other.epoch < header.epoch:
             successors[header.previous_epoch] = header
     if not by_epoch:
         if commit_point.epoch:
             raise DamagedFileError(f"all slabs of {file.path} have lost their headers")
         return [], 0
     first = commit_point.tail_epoch or min(by_epoch)
-    links: list[SlabExtent] = []
+    extents: list[SlabExtent] = []
     epoch: int | None = first
     while epoch is not None:
         if epoch not in by_epoch:
             raise DamagedFileError(f"the header of slab {epoch} of {file.path} is not readable")
         index, header = by_epoch[epoch]
-        following = successors.get(epoch)
-        links.append(SlabExtent(index, header, following.previous_end if following else None))
-        epoch = following.epoch if following else None
-    if links[-1].header.epoch < commit_point.epoch:
+        successor = successors.get(epoch)
+        extents.append(SlabExtent(index, header, successor.previous_end if successor else None))
+        epoch = successor.epoch if successor else None
+    if extents[-1].header.epoch < commit_point.epoch:
         raise DamagedFileError(
-            f"the slab after {links[-1].header.epoch} of {file.path} has lost its header"
+            f"the slab after {extents[-1].header.epoch} of {file.path} has lost its header"
         )
-    return links, max(by_epoch)
+    return extents, max(by_epoch)
 
 
-def scan(file: SlabFile, take: Callable[[int, bytes], None]) -> SlabLogEnd:
+def scan(file: SlabFile, on_entry: Callable[[int, bytes], None]) -> SlabLogEnd:
     """Read the whole log, entry by entry.
 
     Args:
         file: the file.
-        take: called with the location and the bytes of each entry, in the order they were written.
+        on_entry: called with the location and the bytes of each entry, in the order of writing.
 
     Raises:
         DamagedFileError: an entry that was committed cannot be read.
     """
 
-    def read(link: SlabExtent) -> int:
+    def read(extent: SlabExtent) -> int:
         end = FIRST_ENTRY
-        for position, data in entries(file, link):
-            take(link.slab_index * file.slab_size + position, data)
+        for position, data in entries(file, extent):
+            on_entry(extent.slab_index * file.slab_size + position, data)
             end = position + padded(len(data))
         return end
 
@@ -114,44 +114,44 @@ def scan_slabs(file: SlabFile, read: Callable[[SlabExtent], int]) -> SlabLogEnd:
     Raises:
         DamagedFileError: an entry that was committed cannot be read.
     """
-    links, highest = chain(file)
+    extents, highest_epoch = chain(file)
     commit_point = file.commit_point
-    whole: list[SlabExtent] = []
-    for link in links:
-        position = read(link)
-        whole.append(link._replace(end=position))
-        if link.end is None or position < link.end:
-            epoch = link.header.epoch
+    read_extents: list[SlabExtent] = []
+    for extent in extents:
+        position = read(extent)
+        read_extents.append(extent._replace(end=position))
+        if extent.end is None or position < extent.end:
+            epoch = extent.header.epoch
             if (epoch, position) < (commit_point.epoch, commit_point.position):
-                place = form.PAGE + link.slab_index * file.slab_size + position
+                offset = form.PAGE + extent.slab_index * file.slab_size + position
                 raise DamagedFileError(
-                    f"{file.path} fails its checksum at byte {place}, which had been written"
+                    f"{file.path} fails its checksum at byte {offset}, which had been written"
                     " completely"
                 )
-            end = _last_trace(file, link, position) if link.end is None else link.end
-            return SlabLogEnd(whole, highest, end - position)
-    return SlabLogEnd(whole, highest, 0)
+            end = _last_trace(file, extent, position) if extent.end is None else extent.end
+            return SlabLogEnd(read_extents, highest_epoch, end - position)
+    return SlabLogEnd(read_extents, highest_epoch, 0)
 
 
-def _last_trace(file: SlabFile, link: SlabExtent, position: int) -> int:
+def _last_trace(file: SlabFile, extent: SlabExtent, position: int) -> int:
     """Return where the entries of the newest slab once ended, as far as traces show it.
 
     Args:
         file: the file.
-        link: the slab.
+        extent: the slab.
         position: the end of the readable entries.
 
     Returns:
         The end of the last intact entry after the position, or of the rest of an entry that a crash
         or damage left at the position; the position itself if there is nothing of this slab.
     """
-    slab, epoch = file.slabs[link.slab_index], link.header.epoch & 0xFFFFFFFF
+    slab, epoch = file.slabs[extent.slab_index], extent.header.epoch & 0xFFFFFFFF
     end = place = position
     while (place := form.next_mark(slab, epoch, place)) != -1:
         if place + ENTRY.size > file.slab_size:
             break
-        checksum, length, its_epoch = ENTRY_HEAD.unpack_from(slab, place)
-        is_one = its_epoch == epoch and ENTRY.size <= length <= file.slab_size - place
+        checksum, length, entry_epoch = ENTRY_HEAD.unpack_from(slab, place)
+        is_one = entry_epoch == epoch and ENTRY.size <= length <= file.slab_size - place
         if is_one and (
             place == position or checksum == form.crc32c(slab[place + 4 : place + length])
         ):
@@ -162,16 +162,16 @@ def _last_trace(file: SlabFile, link: SlabExtent, position: int) -> int:
     return end
 
 
-def entries(file: SlabFile, link: SlabExtent) -> Iterator[tuple[int, bytes]]:
+def entries(file: SlabFile, extent: SlabExtent) -> Iterator[tuple[int, bytes]]:
     """Yield the entries of a slab up to the first invalid one, with their positions."""
-    slab = file.slabs[link.slab_index]
-    epoch = link.header.epoch & 0xFFFFFFFF
-    end = file.slab_size if link.end is None else link.end
+    slab = file.slabs[extent.slab_index]
+    epoch = extent.header.epoch & 0xFFFFFFFF
+    end = file.slab_size if extent.end is None else extent.end
     position = FIRST_ENTRY
     unpack_from, crc32c, header_size = ENTRY_HEAD.unpack_from, form.crc32c, ENTRY.size
     while position + header_size <= end:
-        checksum, length, its_epoch = unpack_from(slab, position)
-        if its_epoch != epoch or length < header_size or position + length > end:
+        checksum, length, entry_epoch = unpack_from(slab, position)
+        if entry_epoch != epoch or length < header_size or position + length > end:
             return
         data = slab[position : position + length]
         if checksum != crc32c(data[4:]):

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 class _PendingMessage:
     """A message of a topic without records; a later one replaces it.
 
-    Timestamp and bookmark are those of the first one: they tell since when the subscriber has been
+    Timestamp and bookmark are those of the first one: they show since when the subscriber has been
     waiting, and where to resume without a gap (AMPS User Guide, Conflated Subscriptions; Conflation
     and Bookmark Subscriptions).
     """

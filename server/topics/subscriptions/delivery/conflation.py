@@ -33,9 +33,9 @@ AUTOMATIC_INTERVAL: Final = 0.1
 """Seconds between two checks whether a client keeps up, where the interval is `auto`."""
 
 _BATCH_SIZE: Final = 16
-"""Messages released between two looks at the clock."""
+"""Messages released between two readings of the clock."""
 
-_MESSAGE: Final = 600
+_MESSAGE_BYTES: Final = 600
 """Bytes that a waiting message takes, apart from its body."""
 
 
@@ -134,35 +134,35 @@ class Conflater:
 
     def add_message(self, key: FocusKey, message: ConflatedMessage) -> None:
         """Queue a message, or merge it into a waiting one with the same key."""
-        waiting = self._pending.get(key)
-        if waiting is not None:
-            _, earlier = waiting
+        pending = self._pending.get(key)
+        if pending is not None:
+            _, earlier = pending
             body_bytes = earlier.body_bytes
             earlier.merge_later(message)
             self._charge_memory(earlier.body_bytes - body_bytes)
             return
-        self._charge_memory(_MESSAGE + message.body_bytes)
+        self._charge_memory(_MESSAGE_BYTES + message.body_bytes)
         self._pending[key] = self._clock.steady() + self._terms.interval_s, message
         if self._cancel_timer is None and not self._is_releasing:
             self._cancel_timer = self._clock.call_later(self._terms.interval_s, self._deliver_due)
 
-    def release_oldest(self, most: int) -> bool:
+    def release_oldest(self, limit: int) -> bool:
         """Release the messages that have waited longest, due or not.
 
         Args:
-            most: number of messages.
+            limit: number of messages.
 
         Returns:
             Whether more messages wait.
         """
-        for key in list(islice(self._pending, most)):
+        for key in list(islice(self._pending, limit)):
             self._release(key)
         return bool(self._pending)
 
     def close(self) -> None:
         """Drop waiting messages; the subscription has ended."""
         self._charge_memory(
-            -sum(_MESSAGE + message.body_bytes for _, message in self._pending.values())
+            -sum(_MESSAGE_BYTES + message.body_bytes for _, message in self._pending.values())
         )
         self._pending.clear()
         if self.focus_state is not None:
@@ -188,19 +188,19 @@ class Conflater:
         self._is_releasing = self._release_due(self._clock.steady(), _BATCH_SIZE)
         return self._is_releasing
 
-    def _release_due(self, now: float, most: int) -> bool:
-        """Release up to `most` due messages; return True if more may be due."""
-        for _ in range(most):
+    def _release_due(self, now: float, limit: int) -> bool:
+        """Release up to `limit` due messages; return True if more may be due."""
+        for _ in range(limit):
             if not self._pending:
                 return False
-            key, (due, _) = next(iter(self._pending.items()))
-            if due > now:
-                self._cancel_timer = self._clock.call_later(due - now, self._deliver_due)
+            key, (due_s, _) = next(iter(self._pending.items()))
+            if due_s > now:
+                self._cancel_timer = self._clock.call_later(due_s - now, self._deliver_due)
                 return False
             self._release(key)
         return bool(self._pending)
 
     def _release(self, key: FocusKey) -> None:
         _, message = self._pending.pop(key)
-        self._charge_memory(-_MESSAGE - message.body_bytes)
+        self._charge_memory(-_MESSAGE_BYTES - message.body_bytes)
         message.send()

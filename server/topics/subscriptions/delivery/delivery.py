@@ -37,7 +37,7 @@ class Delivery(Protocol):
 
 
 class FrameWriter(Protocol):
-    """Takes frames for a connection: its outbox, or a `CountedOutbox`."""
+    """Buffers frames for a connection: its outbox, a `CountedOutbox`, or a `Reservation`."""
 
     def write(self, data: bytes, /) -> None:
         """Append one frame."""
@@ -119,20 +119,20 @@ class DirectDelivery:
         self._outbox.write_run(frame_head(header, size), 0)
         self._outbox.write(body)
 
-    def deliver_run(self, run: MessageBatch) -> None:
+    def deliver_run(self, batch: MessageBatch) -> None:
         """Frame messages that have bookmarks of their own, and write them to the outbox."""
         self._outbox.write_run(
-            self._make_frames(run, self._header_start, self._header_end), len(run)
+            self._make_frames(batch, self._header_start, self._header_end), len(batch)
         )
 
 
-def deliver_run(run: MessageBatch, delivery: Delivery) -> None:
+def deliver_run(batch: MessageBatch, delivery: Delivery) -> None:
     """Deliver messages that have bookmarks of their own.
 
     A delivery that does not frame them directly gets them one by one.
     """
     if isinstance(delivery, DirectDelivery):
-        delivery.deliver_run(run)
+        delivery.deliver_run(batch)
         return
-    for position, body in enumerate(run.bodies):
-        delivery.deliver((body,), run.envelope(position))
+    for position, body in enumerate(batch.bodies):
+        delivery.deliver((body,), batch.envelope(position))

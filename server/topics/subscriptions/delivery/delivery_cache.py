@@ -12,7 +12,7 @@ from typing import Final, TypeVar
 _Key = TypeVar("_Key")
 _Recipient = TypeVar("_Recipient")
 
-_MAX_KEPT: Final = 65_536
+_MAX_SIZE: Final = 65_536
 """Limit on sets plus the deliveries in them."""
 
 
@@ -33,7 +33,7 @@ class DeliveryCache(dict[_Key, Sequence[_Recipient]]):
             recipients: the deliveries.
         """
         size = 1 + len(recipients)
-        if self._size + size > _MAX_KEPT:
+        if self._size + size > _MAX_SIZE:
             self.clear()
         self._size += size
         self[key] = recipients

@@ -73,9 +73,11 @@ class WatchedFramer:
         self._client = client
         self._topic = topic
 
-    def write(self, message: RecordMessage, body: bytes, received: Envelope | None = None) -> None:
+    def write(
+        self, message: RecordMessage, body: bytes, received_envelope: Envelope | None = None
+    ) -> None:
         """Send a message, and notify the watchers."""
-        self._framer.write(message, body, received)
+        self._framer.write(message, body, received_envelope)
         if self._client.is_open:
             for watcher in self._watchers:
                 watcher(self._client, self._topic, (body,), message.envelope)

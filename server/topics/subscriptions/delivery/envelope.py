@@ -1,4 +1,4 @@
-"""Properties common to the messages of one run, apart from topic and recipients."""
+"""Properties common to the messages of one batch, apart from topic and recipients."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ class Envelope:
         sequence: the publisher's sequence number of a message, 0 for none.
 
     Attributes:
-        sequences: of a run, the publisher's sequence number of each message; empty if it gives
+        sequences: of a batch, the publisher's sequence number of each message; empty if it gives
             none, or where they do not matter.
-        correlation_ids: of a run, the id of each message; empty if all have the envelope's.
-        lifetimes: of a run, the lifetime of each message; empty if all have the envelope's.
+        correlation_ids: of a batch, the id of each message; empty if all have the envelope's.
+        lifetimes: of a batch, the lifetime of each message; empty if all have the envelope's.
         bookmark: the name of a message in the transaction log, empty for none.
         header_keys: header keys that all of them carry, as JSON text, each with its leading comma.
     """
@@ -95,35 +95,35 @@ class Envelope:
         """The header key of the bookmark, for subscriptions with bookmarks; empty for none."""
         return b',"bm":"%s"' % self.bookmark.encode() if self.bookmark else b""
 
-    def with_time_and_bookmark(self, received: float, bookmark: str) -> Self:
+    def with_time_and_bookmark(self, received_s: float, bookmark: str) -> Self:
         """Return this envelope with the receive time and the bookmark of another one."""
-        held = copy(self)
-        held.received_s, held.bookmark = received, bookmark
-        return held
+        envelope = copy(self)
+        envelope.received_s, envelope.bookmark = received_s, bookmark
+        return envelope
 
     def for_message(self, position: int) -> Self:
-        """Return this envelope for one message of the run, which is published by itself."""
-        own, marks, lifetimes = self, self.correlation_ids, self.lifetimes
-        if marks or lifetimes:
-            own = copy(self)
-            own.correlation_ids, own.lifetimes = (), ()
+        """Return this envelope for one message of the batch, which is published by itself."""
+        envelope, correlation_ids, lifetimes = self, self.correlation_ids, self.lifetimes
+        if correlation_ids or lifetimes:
+            envelope = copy(self)
+            envelope.correlation_ids, envelope.lifetimes = (), ()
             if lifetimes:
-                own.expiration = lifetimes[position]
-            if marks:
-                own = own.with_correlation_id(marks[position])
+                envelope.expiration = lifetimes[position]
+            if correlation_ids:
+                envelope = envelope.with_correlation_id(correlation_ids[position])
         if self.sequences:
-            own.sequence = self.sequences[position]
-        return own
+            envelope.sequence = self.sequences[position]
+        return envelope
 
     def with_correlation_id(self, correlation_id: str) -> Self:
-        """Return this envelope for a message of the run with its correlation id, or with none."""
+        """Return this envelope for a message of the batch with its correlation id, or none."""
         if correlation_id == (self.correlation_id or ""):
             return self
-        own = copy(self)
-        own.correlation_id = correlation_id or None
-        others = self.header_keys[len(correlation_key(self.correlation_id)) :]
-        own.header_keys = correlation_key(correlation_id) + others
-        return own
+        envelope = copy(self)
+        envelope.correlation_id = correlation_id or None
+        other_keys = self.header_keys[len(correlation_key(self.correlation_id)) :]
+        envelope.header_keys = correlation_key(correlation_id) + other_keys
+        return envelope
 
     def optional_keys(self, *, timestamp: bool, bookmark: bool, record: bool) -> bytes:
         """Return optional header keys, as JSON text, each with its leading comma.
@@ -131,8 +131,8 @@ class Envelope:
         Args:
             timestamp: include when the server received the message.
             bookmark: include its name in the transaction log.
-            record: include the SOW key of its record, if only the envelope knows that: topics with
-                records know the keys of their records themselves.
+            record: include the SOW key of its record, if only the envelope has that: topics with
+                records have the keys of their records themselves.
         """
         keys = self.timestamp_key if timestamp else b""
         if bookmark:
@@ -141,7 +141,7 @@ class Envelope:
 
     @property
     def record_sow_key(self) -> str | None:
-        """The SOW key of the record that a message has become, if only the envelope knows it."""
+        """The SOW key of the record that a message has become, if only the envelope has it."""
         return None
 
     @property
@@ -151,7 +151,7 @@ class Envelope:
         return b"" if key is None else b',"k":' + json_text(key)
 
     def context(self, topic: str, body: bytes) -> MessageContext:
-        """Return the properties of a message that filter functions may ask for."""
+        """Return the properties of a message that filter functions may read."""
         context = MessageContext()
         context.topic_name = topic
         context.message_size = len(body)
@@ -161,7 +161,7 @@ class Envelope:
         return context
 
     def describe_publisher(self, context: MessageContext) -> None:
-        """Set the properties of the publisher that filter functions may ask for."""
+        """Set the properties of the publisher that filter functions may read."""
         publisher = self.publisher
         if publisher is not None:
             context.client_name = publisher.client_name
@@ -178,8 +178,8 @@ def correlation_key(correlation_id: str | None) -> bytes:
 
 def iso_timestamp(seconds: float) -> str:
     """Format a time as AMPS does: 20261120T192011.518031Z."""
-    whole, microseconds = divmod(round(seconds * 1e6), 1_000_000)
-    return f"{_iso_second(whole)}.{microseconds:06d}Z"
+    whole_seconds, microseconds = divmod(round(seconds * 1e6), 1_000_000)
+    return f"{_iso_second(whole_seconds)}.{microseconds:06d}Z"
 
 
 @lru_cache(maxsize=64)

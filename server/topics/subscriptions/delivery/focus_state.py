@@ -16,7 +16,7 @@ from typing import Final, TypeAlias
 FocusKey: TypeAlias = tuple[str, str]
 """The conflation key of a message: the topic, and the values of the key fields."""
 
-_ENTRY: Final = 300
+_ENTRY_BYTES: Final = 300
 """Bytes that an entry takes, apart from the body."""
 
 
@@ -42,13 +42,13 @@ class FocusState:
         """Record that a body is sent to the client."""
         earlier = self._bodies.get(key)
         self._bodies[key] = body
-        self._charge(_ENTRY + len(body) if earlier is None else len(body) - len(earlier))
+        self._charge(_ENTRY_BYTES + len(body) if earlier is None else len(body) - len(earlier))
 
     def pop(self, key: FocusKey) -> bytes | None:
         """Remove and return the client's body; None if it has none."""
         body = self._bodies.pop(key, None)
         if body is not None:
-            self._charge(-_ENTRY - len(body))
+            self._charge(-_ENTRY_BYTES - len(body))
         return body
 
     def close(self) -> None:
@@ -62,7 +62,7 @@ class FocusState:
         self._charge(self._size_bytes())
 
     def _size_bytes(self) -> int:
-        return sum(_ENTRY + len(body) for body in self._bodies.values())
+        return sum(_ENTRY_BYTES + len(body) for body in self._bodies.values())
 
     def _charge(self, size: int) -> None:
         if self._is_charged:

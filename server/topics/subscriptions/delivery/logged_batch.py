@@ -47,23 +47,23 @@ class LoggedEnvelope(Envelope):
 
     def optional_keys(self, *, timestamp: bool, bookmark: bool, record: bool) -> bytes:
         """See `Envelope.optional_keys`. Cached, as most subscribers get the same keys."""
-        wanted = timestamp, bookmark, record
-        if wanted != self._optional_keys_request:
+        request = timestamp, bookmark, record
+        if request != self._optional_keys_request:
             entry = self._entry
             keys = self.bookmark_key if bookmark else b""
             if timestamp:
                 keys += self.timestamp_key
             if record and (entry.sow_key or entry.given_key):
                 keys += self.record_key
-            self._optional_keys_request, self._optional_keys = wanted, keys
+            self._optional_keys_request, self._optional_keys = request, keys
         return self._optional_keys
 
-    def with_time_and_bookmark(self, received: float, bookmark: str) -> Self:
+    def with_time_and_bookmark(self, received_s: float, bookmark: str) -> Self:
         """See `Envelope.with_time_and_bookmark`."""
-        held = super().with_time_and_bookmark(received, bookmark)
-        held._optional_keys = b""  # noqa: SLF001 - a copy of this one
-        held._optional_keys_request = (False, False, False)  # noqa: SLF001 - a copy of this one
-        return held
+        envelope = super().with_time_and_bookmark(received_s, bookmark)
+        envelope._optional_keys = b""  # noqa: SLF001 - a copy of this one
+        envelope._optional_keys_request = (False, False, False)  # noqa: SLF001 - a copy of this one
+        return envelope
 
     @property
     def record_sow_key(self) -> str | None:
@@ -74,7 +74,7 @@ class LoggedEnvelope(Envelope):
         return str(entry.sow_key) if entry.sow_key else None
 
     def context(self, topic: str, body: bytes) -> MessageContext:
-        """Return the properties of a message of the log that filter functions may ask for."""
+        """Return the properties of a message of the log that filter functions may read."""
         entry = self._entry
         context = MessageContext()
         context.topic_name = topic
@@ -114,8 +114,8 @@ class LoggedBatch:
 
     def frames(
         self,
-        left: bytes,
-        right: bytes,
+        header_start: bytes,
+        header_end: bytes,
         presented: Sequence[bytes] | None,
         *,
         timestamp: bool,
@@ -129,9 +129,9 @@ class LoggedBatch:
             entries.records,
             entries.bodies,
             presented,
-            left,
+            header_start,
             keys,
-            right,
+            header_end,
             bookmark,
             timestamp,
             record,

@@ -21,8 +21,8 @@ class MessageBatch(Protocol):
 
     def frames(
         self,
-        left: bytes,
-        right: bytes,
+        header_start: bytes,
+        header_end: bytes,
         presented: Sequence[bytes] | None,
         *,
         timestamp: bool,
@@ -32,8 +32,8 @@ class MessageBatch(Protocol):
         """Return the frames of the messages, concatenated.
 
         Args:
-            left: the header up to the length of the body.
-            right: the end of the header, behind all other keys.
+            header_start: the header up to the length of the body.
+            header_end: the end of the header, behind all other keys.
             presented: the bodies in the subscriber's form, None to send them verbatim.
             timestamp: as for `Envelope.optional_keys`.
             bookmark: likewise.

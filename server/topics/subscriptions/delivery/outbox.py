@@ -26,10 +26,10 @@ from typing import Final
 from server.topics.subscriptions.traffic import OutputTraffic
 from server.util.counters import TrafficCounter
 
-_FLUSHED_BETWEEN_LOOKS: Final = 8
-"""Outboxes flushed between two looks at the clock: some dozen microseconds each."""
+_FLUSH_BATCH_SIZE: Final = 8
+"""Outboxes flushed between two readings of the clock: some dozen microseconds each."""
 
-_FULL_WRITE: Final = 64 * 1024
+_FULL_WRITE_BYTES: Final = 64 * 1024
 """Bytes of output at which waiting for more saves nothing."""
 
 LARGE_BODY: Final = 256 * 1024
@@ -48,7 +48,6 @@ class Outbox:
 
     Attributes:
         bytes_out: bytes written to the sink.
-        traffic: see above.
         messages_out: messages written to the sink: one per call of `write`, see `write_run`.
     """
 
@@ -88,7 +87,7 @@ class Outbox:
         self.messages_out = 0
 
     def close(self) -> None:
-        """Take no more bytes. Earlier ones still leave, unless they wait for a reservation."""
+        """Discard bytes from now on. Earlier ones still leave, unless a reservation delays them."""
         self._is_closed = True
         self._tail_chunks = []
 
@@ -107,12 +106,12 @@ class Outbox:
         self.messages_out += messages - 1
         self.write(data)
 
-    def counting_writer(self, tally: TrafficCounter) -> CountedOutbox:
-        """Return a writer to this outbox that counts messages in `tally`; see `OutputTraffic`."""
-        return CountedOutbox(self, tally)
+    def counting_writer(self, counter: TrafficCounter) -> CountedOutbox:
+        """Return a writer to this outbox that counts messages in `counter`; see `OutputTraffic`."""
+        return CountedOutbox(self, counter)
 
     def flush(self) -> None:
-        """Write all bytes that may leave to the connection, in one piece."""
+        """Write all bytes that may leave to the connection, with one call."""
         chunks = self._ready_chunks
         if not chunks:  # it has been flushed already, outside of `Outboxes.flush`
             return
@@ -130,22 +129,22 @@ class Outbox:
         self._sink(data)
 
     def _flush_parts(self) -> None:
-        """Do the same with large parts, each of which is written as it is, without a copy."""
+        """Write all bytes that may leave, large parts separately and without a copy."""
         chunks, self._has_parts = self._ready_chunks[:], False
         self._ready_chunks.clear()
         self.messages_out += len(chunks)
         self.bytes_out += sum(map(len, chunks))
-        small: list[bytes] = []
+        small_chunks: list[bytes] = []
         for chunk in chunks:
             if len(chunk) < LARGE_BODY:
-                small.append(chunk)
+                small_chunks.append(chunk)
                 continue
-            if small:
-                self._sink(b"".join(small))
-                small = []
+            if small_chunks:
+                self._sink(b"".join(small_chunks))
+                small_chunks = []
             self._sink(chunk)
-        if small:
-            self._sink(b"".join(small))
+        if small_chunks:
+            self._sink(b"".join(small_chunks))
 
     @property
     def pieces(self) -> int:
@@ -237,7 +236,7 @@ class Reservation:
         self.write(data)
 
     def write_ack(self, data: bytes) -> None:
-        """Insert bytes that are no message, but an answer about messages."""
+        """Insert bytes that are an ack, and no message."""
         self._outbox.traffic.answers.add(1, len(data))
         self.write(data)
 
@@ -253,10 +252,10 @@ class Reservation:
 
     def withdraw(self) -> list[bytes]:
         """Close, and return the bytes behind instead of releasing them."""
-        behind = self.chunks_behind[1:]
+        chunks = self.chunks_behind[1:]
         del self.chunks_behind[1:]
         self.close()
-        return behind
+        return chunks
 
 
 class Outboxes:
@@ -279,7 +278,7 @@ class Outboxes:
     def is_write_full(self) -> bool:
         """True if there is so much output that waiting for more would save nothing."""
         pending_outboxes = self.pending_outboxes
-        return bool(pending_outboxes) and pending_outboxes[0].size >= _FULL_WRITE
+        return bool(pending_outboxes) and pending_outboxes[0].size >= _FULL_WRITE_BYTES
 
     def flush(self, end: float, first: int = 0) -> None:
         """Flush outboxes until the end of the time slice, and at least a few.
@@ -290,9 +289,9 @@ class Outboxes:
         """
         pending_outboxes = self.pending_outboxes
         while first < len(pending_outboxes):
-            part = pending_outboxes[first : first + _FLUSHED_BETWEEN_LOOKS]
-            del pending_outboxes[first : first + _FLUSHED_BETWEEN_LOOKS]
-            for outbox in part:
+            batch = pending_outboxes[first : first + _FLUSH_BATCH_SIZE]
+            del pending_outboxes[first : first + _FLUSH_BATCH_SIZE]
+            for outbox in batch:
                 outbox.flush()
             if self._monotonic_s() >= end:
                 break

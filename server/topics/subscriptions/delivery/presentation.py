@@ -96,18 +96,18 @@ class Presentation:
             timestamp=self.has_timestamp, bookmark=self.has_bookmark, record=self.has_sow_key
         )
 
-    def frames(self, run: MessageBatch, left: bytes, right: bytes) -> bytes:
+    def frames(self, batch: MessageBatch, header_start: bytes, header_end: bytes) -> bytes:
         """Return the frames of messages that have individual values of these keys.
 
         Args:
-            run: the messages.
-            left: the header up to the length of the body.
-            right: the end of the header.
+            batch: the messages.
+            header_start: the header up to the length of the body.
+            header_end: the end of the header.
         """
-        return run.frames(
-            left,
-            right,
-            self.present_bodies(run.bodies) if self.changes_bodies else None,
+        return batch.frames(
+            header_start,
+            header_end,
+            self.present_bodies(batch.bodies) if self.changes_bodies else None,
             timestamp=self.has_timestamp,
             bookmark=self.has_bookmark,
             record=self.has_sow_key,

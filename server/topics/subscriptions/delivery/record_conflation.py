@@ -101,8 +101,8 @@ class ConflatedRecordDelivery:
             if delta is None and self.subscription.omits_empty_deltas:
                 return
             body = message.key_fields_only(presentation) if delta is None else delta
-        seen = presentation.select_permitted(message.body)
-        key = self.conflater.conflation_key(self.topic, seen, message.key) or (
+        permitted_body = presentation.select_permitted(message.body)
+        key = self.conflater.conflation_key(self.topic, permitted_body, message.key) or (
             self.topic,
             message.key,
         )
@@ -137,7 +137,7 @@ class _PendingRecord:
         self._key = key
         self._message = message
         self.body = body
-        envelope = message.envelope  # shared by a run, and mutated for its next message
+        envelope = message.envelope  # shared by a batch, and mutated for its next message
         self._received_s, self._bookmark = envelope.received_s, envelope.bookmark
         follows = delivery.subscription.tracks_focus and delivery.conflater.focus_state is None
         self._previous = message.previous if follows and delivery.had_match else None
@@ -165,16 +165,18 @@ class _PendingRecord:
     def send(self) -> None:
         """See `ConflatedMessage.send`."""
         subscription, conflater = self._delivery.subscription, self._delivery.conflater
-        first = self._message.envelope.with_time_and_bookmark(self._received_s, self._bookmark)
+        first_envelope = self._message.envelope.with_time_and_bookmark(
+            self._received_s, self._bookmark
+        )
         if self._form is RecordMessageForm.OOF:
-            known = self._client_state()
+            client_state = self._client_state()
             if conflater.focus_state is not None:
                 conflater.focus_state.pop(self._key)
-            if known is not None:
+            if client_state is not None:
                 visibility, message = self._delivery.visibility, self._message
                 if visibility is not None:
                     message = visibility.visible_message(message)
-                self._delivery.oof_framer.write(message, known, first)
+                self._delivery.oof_framer.write(message, client_state, first_envelope)
             return
         if (
             self._pending_oof is not None
@@ -183,14 +185,14 @@ class _PendingRecord:
         ):
             # A new record replaced a deleted one: a delta cannot tell which fields of the old one
             # the new one lacks.
-            known = self._client_state()
-            if known is not None:
+            client_state = self._client_state()
+            if client_state is not None:
                 delivery, message = self._pending_oof
-                delivery.oof_framer.write(message, known, first)
+                delivery.oof_framer.write(message, client_state, first_envelope)
         if subscription.tracks_focus and conflater.focus_state is not None:
-            whole = subscription.presentation.select_fields(self._message.body)
-            conflater.focus_state.put(self._key, whole)
-        self._delivery.publish_framer.write(self._message, self.body, first)
+            body = subscription.presentation.select_fields(self._message.body)
+            conflater.focus_state.put(self._key, body)
+        self._delivery.publish_framer.write(self._message, self.body, first_envelope)
 
     def _client_state(self) -> bytes | None:
         """Return the record as the client has it before this message; None if it has none."""

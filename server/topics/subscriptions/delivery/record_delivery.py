@@ -20,6 +20,7 @@ from server.topics.subscriptions.delivery.record_frames import frames
 if TYPE_CHECKING:
     from server.storage.sow.record_batch import SowRecordBatch
     from server.storage.sow.records import Record
+    from server.topics.subscriptions.delivery.delivery import FrameWriter
     from server.topics.subscriptions.delivery.delta import DeltaEncoder
     from server.topics.subscriptions.entitlement_limits import EntitlementVisibility
 
@@ -85,12 +86,19 @@ class RecordMessage:
         self._delta: list[bytes | None] | None = None
 
     @classmethod
-    def for_unchanged_record(cls, record: Record, reason: str, differ: DeltaEncoder) -> Self:
+    def for_unchanged_record(cls, record: Record, reason: str, delta_encoder: DeltaEncoder) -> Self:
         """Return a message about an unchanged record, with the header fields of its publish."""
         envelope = Envelope(None, to_seconds(record.timestamp))
         envelope.bookmark = record.bookmark
         return cls(
-            record.key, record.body, None, envelope, differ, reason, record.correlation_id, record
+            record.key,
+            record.body,
+            None,
+            envelope,
+            delta_encoder,
+            reason,
+            record.correlation_id,
+            record,
         )
 
     def merge_earlier(self, earlier: Self) -> Self:
@@ -109,16 +117,16 @@ class RecordMessage:
             self.record,
         )
 
-    def redacted(self, known: bytes, reason: str) -> Self:
+    def redacted(self, body: bytes, reason: str) -> Self:
         """Return this change for a user who is not entitled to the new state.
 
         Args:
-            known: the body to send instead.
+            body: the body to send instead.
             reason: the `oof` reason, unless the record was removed.
         """
         return type(self)(
             self.key,
-            known,
+            body,
             None,
             self.envelope,
             self._delta_encoder,
@@ -157,16 +165,6 @@ class RecordDelivery(Protocol):
         """Deliver a change."""
 
 
-class RecordFrameWriter(Protocol):
-    """Takes bytes for a connection: its outbox, or a reservation in it."""
-
-    def write(self, data: bytes) -> None:
-        """Append bytes."""
-
-    def write_run(self, data: bytes, messages: int) -> None:
-        """Append bytes that are several messages."""
-
-
 class RecordFramer(Protocol):
     """Frames bodies about records for the subscriptions that it was made for."""
 
@@ -174,13 +172,15 @@ class RecordFramer(Protocol):
     def presentation(self) -> Presentation:
         """The presentation of the messages."""
 
-    def write(self, message: RecordMessage, body: bytes, received: Envelope | None = None) -> None:
+    def write(
+        self, message: RecordMessage, body: bytes, received_envelope: Envelope | None = None
+    ) -> None:
         """Send a body about a record.
 
         Args:
             message: the change of the record.
             body: the body, with the selected fields only.
-            received: the envelope that supplies the timestamp; None for the message's own.
+            received_envelope: the envelope that supplies the timestamp; None for the message's own.
         """
 
 
@@ -199,7 +199,7 @@ class OutboxRecordFramer:
 
     def __init__(
         self,
-        outbox: RecordFrameWriter,
+        outbox: FrameWriter,
         command: str,
         topic: str,
         sub_ids: Sequence[str],
@@ -211,13 +211,15 @@ class OutboxRecordFramer:
         self._header_start = b'{"c":%b,"t":%b' % (json_text(command), json_text(topic))
         self._header_end = presentation.header_end(sub_ids)
 
-    def write(self, message: RecordMessage, body: bytes, received: Envelope | None = None) -> None:
+    def write(
+        self, message: RecordMessage, body: bytes, received_envelope: Envelope | None = None
+    ) -> None:
         """Send a body about a record.
 
         Args:
             message: the change of the record.
             body: the body, with the selected fields only.
-            received: the envelope that supplies the timestamp; None for the message's own.
+            received_envelope: the envelope that supplies the timestamp; None for the message's own.
         """
         presentation = self.presentation
         body = presentation.format_body(body)
@@ -227,37 +229,39 @@ class OutboxRecordFramer:
             b"" if self._command == "p" else b',"reason":"%b"' % message.reason.encode(),
             len(body),
             message.header_keys,
-            presentation.optional_keys(received or message.envelope)
+            presentation.optional_keys(received_envelope or message.envelope)
             if presentation.has_optional_keys
             else b"",
             self._header_end,
         )
         self._outbox.write(frame(header, body))
 
-    def write_run(self, run: SowRecordBatch, envelope: Envelope) -> None:
-        """Send the records of a run, whole. The headers are those of `write`.
+    def write_run(self, batch: SowRecordBatch, envelope: Envelope) -> None:
+        """Send the records of a batch, whole. The headers are those of `write`.
 
         Args:
-            run: the records, of one publisher if bookmarks are sent.
+            batch: the records, of one publisher if bookmarks are sent.
             envelope: their origin, without any correlation id.
         """
-        presentation, bodies = self.presentation, run.bodies
+        presentation, bodies = self.presentation, batch.bodies
         if presentation.changes_bodies:
             bodies = presentation.present_bodies(bodies)
         header_keys = envelope.header_keys
         if presentation.has_timestamp:
             header_keys += envelope.timestamp_key
-        marks = run.correlation_ids
-        made = frames(
+        correlation_ids = batch.correlation_ids
+        data = frames(
             self._header_start,
-            run.keys if presentation.has_sow_key else (),
+            batch.keys if presentation.has_sow_key else (),
             bodies,
-            [correlation_key(mark) + header_keys for mark in marks] if marks else header_keys,
-            of_one(run.publisher, 0),
-            run.numbers if presentation.has_bookmark else (),
+            [correlation_key(mark) + header_keys for mark in correlation_ids]
+            if correlation_ids
+            else header_keys,
+            of_one(batch.publisher, 0),
+            batch.numbers if presentation.has_bookmark else (),
             self._header_end,
         )
-        self._outbox.write_run(made, len(bodies))
+        self._outbox.write_run(data, len(bodies))
 
 
 class FullRecordDelivery:
@@ -278,24 +282,33 @@ class FullRecordDelivery:
 
 
 def deliver_run(
-    delivery: RecordDelivery, run: SowRecordBatch, envelope: Envelope, differ: DeltaEncoder
+    delivery: RecordDelivery, batch: SowRecordBatch, envelope: Envelope, delta_encoder: DeltaEncoder
 ) -> None:
-    """Deliver the records of a run, if their earlier states do not matter.
+    """Deliver the records of a batch, if their earlier states do not matter.
 
     A delivery that does not frame them directly gets them one by one.
     """
     if isinstance(delivery, FullRecordDelivery) and isinstance(delivery.framer, OutboxRecordFramer):
         framer = delivery.framer
-        for part in run.split_by_publisher() if framer.presentation.has_bookmark else (run,):
+        for part in batch.split_by_publisher() if framer.presentation.has_bookmark else (batch,):
             framer.write_run(part, envelope)
         return
-    for place in range(len(run.bodies)):
-        record = run.record_at(place)
-        mark = record.correlation_id
-        own = envelope.with_correlation_id(mark)
-        own.bookmark = record.bookmark
+    for position in range(len(batch.bodies)):
+        record = batch.record_at(position)
+        correlation_id = record.correlation_id
+        record_envelope = envelope.with_correlation_id(correlation_id)
+        record_envelope.bookmark = record.bookmark
         delivery.deliver(
-            RecordMessage(record.key, record.body, None, own, differ, MATCH, mark, record)
+            RecordMessage(
+                record.key,
+                record.body,
+                None,
+                record_envelope,
+                delta_encoder,
+                MATCH,
+                correlation_id,
+                record,
+            )
         )
 
 

@@ -14,7 +14,7 @@ class ReplicatedEnvelope(Envelope):
 
     Args:
         user: the authenticated user of their publisher, empty for none.
-        received: when they were recorded here, in seconds since 1970.
+        received_s: when they were recorded here, in seconds since 1970.
         correlation_id: the publisher's correlation id.
     """
 
@@ -22,8 +22,8 @@ class ReplicatedEnvelope(Envelope):
 
     is_replicated = True
 
-    def __init__(self, user: str, received: float, correlation_id: str | None = None) -> None:
-        super().__init__(None, received, correlation_id)
+    def __init__(self, user: str, received_s: float, correlation_id: str | None = None) -> None:
+        super().__init__(None, received_s, correlation_id)
         self._user = user
         if user:
             self.header_keys += b',"user_id":' + json_text(user)

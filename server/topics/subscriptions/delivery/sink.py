@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 
 
 class MessageSink(Protocol):
-    """Takes the messages of a subscription."""
+    """Processes the messages of a subscription."""
 
     def on_message(self, topic: str, body: bytes, envelope: Envelope) -> None:
-        """Take a message of a topic without records.
+        """Process a message of a topic without records.
 
         Args:
             topic: the topic's name.
@@ -29,7 +29,7 @@ class MessageSink(Protocol):
         """
 
     def on_record(self, topic: str, body: bytes, message: RecordMessage) -> None:
-        """Take a message about a record.
+        """Process a message about a record.
 
         Args:
             topic: the topic's name.
@@ -38,7 +38,7 @@ class MessageSink(Protocol):
         """
 
     def on_oof(self, topic: str, body: bytes, message: RecordMessage) -> None:
-        """Take the `oof` of a record, for a subscription that tracks focus.
+        """Process the `oof` of a record, for a subscription that tracks focus.
 
         Args:
             topic: the topic's name.
@@ -81,18 +81,23 @@ class SinkFramer:
         sink: takes the messages.
         topic: the topic's name.
         presentation: the form of the messages.
-        leaves: whether the messages are `oof` messages.
+        is_oof: whether the messages are `oof` messages.
     """
 
     __slots__ = ("_pass_message", "_topic", "presentation")
 
     def __init__(
-        self, sink: MessageSink, topic: str, presentation: Presentation, *, leaves: bool
+        self, sink: MessageSink, topic: str, presentation: Presentation, *, is_oof: bool
     ) -> None:
-        self._pass_message = sink.on_oof if leaves else sink.on_record
+        self._pass_message = sink.on_oof if is_oof else sink.on_record
         self._topic = topic
         self.presentation = presentation
 
-    def write(self, message: RecordMessage, body: bytes, received: Envelope | None = None) -> None:  # noqa: ARG002 - see `RecordFramer.write`
+    def write(
+        self,
+        message: RecordMessage,
+        body: bytes,
+        received_envelope: Envelope | None = None,  # noqa: ARG002 - see `RecordFramer.write`
+    ) -> None:
         """Pass a message to the sink."""
         self._pass_message(self._topic, self.presentation.format_body(body), message)

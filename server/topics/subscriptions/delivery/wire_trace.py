@@ -29,7 +29,7 @@ _COMMAND_START: Final = len('{"c":"')
 def with_wire_trace(
     client: ClientIdentity, log: ServerLog, send: Callable[[bytes], None]
 ) -> Callable[[bytes], None]:
-    """Wrap `send`, so that frames are logged as well; return `send` itself if no log wants them.
+    """Wrap `send`, so that frames are logged as well; return `send` itself if no log does that.
 
     Args:
         client: the client.
@@ -39,7 +39,7 @@ def with_wire_trace(
     if not (log.enabled(_MESSAGE) or log.enabled(_ACK)):
         return send
 
-    def send_and_tell(frames: bytes) -> None:
+    def send_and_log(frames: bytes) -> None:
         send(frames)
         for start, end in contents(frames):
             body_start = header_end(frames, start, end)
@@ -56,4 +56,4 @@ def with_wire_trace(
                 body=frames[body_start:end],
             )
 
-    return send_and_tell
+    return send_and_log

@@ -15,7 +15,7 @@ from config_schema.spec import SlowClientLimits
 _DEFAULT_SHARE_OF_MEMORY: Final = 10  # percent
 _DEFAULT_CLIENT_CAPACITY: Final = 50  # percent
 _MIN_DEFAULT_DISK: Final = 1024**3
-_DEFAULT_DIRECTORY: Final = "/var/tmp"  # noqa: S108 - where AMPS puts these files; ours have no name
+_DEFAULT_DIRECTORY: Final = "/var/tmp"  # noqa: S108 - AMPS's directory of these files; here they have no name
 _NANOSECONDS: Final = 1e9
 
 
@@ -68,7 +68,7 @@ def limits_of(spec: SlowClientLimits, enclosing: SlowClientLimits | None = None)
 def _default_memory() -> int:
     """Return a tenth of the host's memory, or of the limit of this process if that is lower."""
     memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    allowed, _ = resource.getrlimit(resource.RLIMIT_RSS)
-    if allowed != resource.RLIM_INFINITY:
-        memory = min(memory, allowed)
+    rss_limit, _ = resource.getrlimit(resource.RLIMIT_RSS)
+    if rss_limit != resource.RLIM_INFINITY:
+        memory = min(memory, rss_limit)
     return memory * _DEFAULT_SHARE_OF_MEMORY // 100

@@ -10,9 +10,9 @@
 
 The clients of a transport, or of all transports without limits of their own, share a pool. A
 backlog is a stream of bytes that are framed already, so that it may be cut anywhere. It is spilled
-to the file in pieces; bytes still on their way there count as written. Other memory that is held
-for a client, such as aggregated groups, counts as well, but cannot be spilled: a client that holds
-too much of it is disconnected.
+to the file in chunks; bytes that are queued for the file count as written. Other memory that is
+held for a client, such as aggregated groups, counts as well, but cannot be spilled: a client that
+holds too much of it is disconnected.
 
 Source: AMPS User Guide, Slow Client Management and Capacity Limits.
 """
@@ -33,13 +33,13 @@ if TYPE_CHECKING:
     from server.util.clock import Clock
     from server.util.log_protocol import ServerLog
 
-_SLICE: Final = 256 * 1024
+_SLICE_BYTES: Final = 256 * 1024
 """Bytes passed to a socket at once."""
 
 _WRITE_BATCH_SIZE: Final = 1024 * 1024
 """Bytes spilled to the file before other tasks run; writing them takes below 1 ms."""
 
-_CLOSING: Final = DaemonThreadPool(1, "spill-close")
+_CLOSE_POOL: Final = DaemonThreadPool(1, "spill-close")
 """Closes spill files: the system takes 50 ms to free the pages of a file of 500 MB."""
 
 _MARKS_PER_LIFETIME: Final = 100
@@ -200,7 +200,7 @@ class ClientBacklog:
         """Send bytes to the client, now or when its socket takes them."""
         if self._is_closed:
             return
-        if not self.is_behind and len(data) <= _SLICE:
+        if not self.is_behind and len(data) <= _SLICE_BYTES:
             self._write(data)
             return
         self._enqueue(data)
@@ -270,7 +270,7 @@ class ClientBacklog:
         """Drop waiting bytes; the connection has ended."""
         self._is_closed = True
         if self._queue or self._file is not None:
-            _CLOSING.submit(_release, self._queue, self._file)
+            _CLOSE_POOL.submit(_release, self._queue, self._file)
             self._queue, self._file = deque(), None
         self._add_usage(-self.memory_used, -self.disk_used, -self.memory_held)
         if self._cancel_spilling is not None:
@@ -302,7 +302,7 @@ class ClientBacklog:
             self._cancel_spilling = self._clock.call_later(0, self._spill)
 
     def _spill(self) -> None:
-        """Write a piece of the queue to the file."""
+        """Write a part of the queue to the file."""
         self._cancel_spilling = None
         if self._file is None:
             return
@@ -323,44 +323,44 @@ class ClientBacklog:
     def _write_pending(self) -> None:
         """Pass waiting bytes to the socket, oldest first, until it is stalled again."""
         while self._stalled_at is None and not self._is_closed:
-            piece = self._dequeue()
-            if piece is None:
+            chunk = self._dequeue()
+            if chunk is None:
                 return
-            self._ages.remove(len(piece))
-            self._write(piece)
+            self._ages.remove(len(chunk))
+            self._write(chunk)
 
     def _dequeue(self) -> bytes | memoryview | None:
         if self._file is not None:
             return self._dequeue_offline(self._file)
         if not self._queue:
             return None
-        piece = self._next_piece()
-        self._add_usage(memory=-len(piece))
-        return piece
+        chunk = self._next_piece()
+        self._add_usage(memory=-len(chunk))
+        return chunk
 
     def _dequeue_offline(self, file: IO[bytes]) -> bytes | memoryview | None:
-        """Take a piece from the file or, once that has been read, from the queue behind it."""
-        piece: bytes | memoryview = b""
+        """Remove a chunk from the file or, once that has been read, from the queue; return it."""
+        chunk: bytes | memoryview = b""
         if self._read_offset < self._file_size:
             file.seek(self._read_offset)
-            piece = file.read(_SLICE)
-            self._read_offset += len(piece)
+            chunk = file.read(_SLICE_BYTES)
+            self._read_offset += len(chunk)
         elif self._queue:
-            piece = self._next_piece()
-        self._add_usage(disk=-len(piece))
+            chunk = self._next_piece()
+        self._add_usage(disk=-len(chunk))
         if not self.disk_used:
-            _CLOSING.submit(_release, deque(), file)
+            _CLOSE_POOL.submit(_release, deque(), file)
             self._file = None
             self._read_offset = self._file_size = 0
             self._log.emit("70-0012", client=self._client_name())
             self._notify_offline_event("offline_stop")
-        return piece or None
+        return chunk or None
 
     def _next_piece(self) -> bytes | memoryview:
         chunk = self._queue.popleft()
-        if len(chunk) > _SLICE:
+        if len(chunk) > _SLICE_BYTES:
             view = memoryview(chunk)
-            chunk, rest = view[:_SLICE], view[_SLICE:]
+            chunk, rest = view[:_SLICE_BYTES], view[_SLICE_BYTES:]
             self._queue.appendleft(rest)
         return chunk
 
@@ -396,7 +396,7 @@ class ClientBacklog:
 
 
 def _release(queue: deque[bytes | memoryview], file: IO[bytes] | None) -> None:
-    """Free waiting bytes and close the file; yield to other threads after each large piece."""
+    """Free waiting bytes and close the file; yield to other threads after each large chunk."""
     while queue:
         if len(queue.popleft()) > _WRITE_BATCH_SIZE:
             time.sleep(0)
@@ -418,19 +418,19 @@ class _Ages:
     def add(self, size: int, now: float) -> None:
         """Add bytes at the end of the stream."""
         if self._segments and now - self._segments[-1][0] < self._step_s:
-            since, waiting = self._segments.pop()
-            self._segments.append((since, waiting + size))
+            added_at, segment_size = self._segments.pop()
+            self._segments.append((added_at, segment_size + size))
         else:
             self._segments.append((now, size))
 
     def remove(self, size: int) -> None:
         """Remove bytes from the front of the stream."""
         while self._segments and size:
-            since, waiting = self._segments.popleft()
-            if waiting > size:
-                self._segments.appendleft((since, waiting - size))
+            added_at, segment_size = self._segments.popleft()
+            if segment_size > size:
+                self._segments.appendleft((added_at, segment_size - size))
                 return
-            size -= waiting
+            size -= segment_size
 
     def oldest_at(self, now: float) -> float:
         """Return the time at which the front byte was added; `now` for an empty stream."""

@@ -2,7 +2,7 @@
 
 Of a hundred thousand filters hardly any is in the processor's caches, and nearly all the time per
 message is memory latency: for the entry of the dictionary, for the filter, for its subscription.
-Message by message, these latencies add up. So all messages of a run take each step together: the
+Message by message, these latencies add up. So all messages of a batch take each step together: the
 cache misses of one step are independent, and overlap.
 """
 

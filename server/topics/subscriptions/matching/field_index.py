@@ -69,13 +69,13 @@ class FieldDemand:
                 texts.append(literal)
                 if literal[0] not in _BEGINS_NUMERALS:
                     continue
-                number, same_kind = numeral(literal), text_numbers
+                number, kind_numbers = numeral(literal), text_numbers
             else:
-                number, same_kind = literal, numbers
+                number, kind_numbers = literal, numbers
             if number is None:
                 continue
             if abs(number) < EXACT_LIMIT:
-                same_kind.append(number)
+                kind_numbers.append(number)
             else:
                 self.is_exact = False
         self.texts: Sequence[str] = texts
@@ -109,17 +109,17 @@ class IndexableTerm:
 
 def indexable_terms(expr: Expr) -> list[IndexableTerm]:
     """Return the terms of a filter that can be indexed; the index needs one of them."""
-    found: list[IndexableTerm] = []
+    indexable: list[IndexableTerm] = []
     terms = conjuncts(expr)
     for position, term in enumerate(terms):
-        field, given = _demanded(term)
+        field, constants = _demanded(term)
         if field is None:
             continue
-        values = FieldDemand(given)
+        values = FieldDemand(constants)
         if values.is_exact:
             rest = terms[:position] + terms[position + 1 :]
-            found.append(IndexableTerm(field.reference, values, _joined(rest)))
-    return found
+            indexable.append(IndexableTerm(field.reference, values, _joined(rest)))
+    return indexable
 
 
 def _demanded(term: Expr) -> tuple[Identifier | None, Sequence[Constant]]:
@@ -131,9 +131,9 @@ def _demanded(term: Expr) -> tuple[Identifier | None, Sequence[Constant]]:
         if term.operator == "=" and isinstance(field, Identifier) and isinstance(value, Literal):
             return field, (value.value,)
     elif isinstance(term, In):
-        given = [item.value for item in term.items if isinstance(item, Literal)]
-        if isinstance(term.operand, Identifier) and len(given) == len(term.items):
-            return term.operand, given
+        constants = [item.value for item in term.items if isinstance(item, Literal)]
+        if isinstance(term.operand, Identifier) and len(constants) == len(term.items):
+            return term.operand, constants
     return None, ()
 
 
@@ -158,8 +158,8 @@ class FieldIndex(Generic[CandidateT]):
 
     def add(self, values: FieldDemand, candidate: CandidateT) -> None:
         """Add a candidate, to be found by any of some values."""
-        for word in values.texts:
-            add_item(self._texts, word, candidate)
+        for text in values.texts:
+            add_item(self._texts, text, candidate)
         for number in values.numbers:
             add_item(self._numbers, number, candidate)
         for number in values.text_numbers:
@@ -167,8 +167,8 @@ class FieldIndex(Generic[CandidateT]):
 
     def remove(self, values: FieldDemand, candidate: CandidateT) -> None:
         """Remove a candidate from some values."""
-        for word in values.texts:
-            discard_item(self._texts, word, candidate)
+        for text in values.texts:
+            discard_item(self._texts, text, candidate)
         for number in values.numbers:
             discard_item(self._numbers, number, candidate)
         for number in values.text_numbers:
@@ -176,9 +176,9 @@ class FieldIndex(Generic[CandidateT]):
 
     def max_candidates(self, values: FieldDemand) -> int:
         """Return the largest number of candidates that share one of some values."""
-        crowds = [self._texts.get(word) for word in values.texts]
-        crowds += [self._numbers.get(number) for number in values.numbers]
-        return max([0 if crowd is None else len(members(crowd)) for crowd in crowds], default=0)
+        entries = [self._texts.get(word) for word in values.texts]
+        entries += [self._numbers.get(number) for number in values.numbers]
+        return max([0 if crowd is None else len(members(crowd)) for crowd in entries], default=0)
 
     @property
     def quick_find(self) -> QuickFind[CandidateT]:
@@ -201,18 +201,18 @@ class FieldIndex(Generic[CandidateT]):
         """
         if not (self._numbers or self._text_numbers):
             return self._texts.get_all(values)
-        found = [self._find_scalar(value) for value in values]
-        prefetch(found)
-        return found
+        candidates = [self._find_scalar(value) for value in values]
+        prefetch(candidates)
+        return candidates
 
     def find(self, value: Value) -> Collection[CandidateT]:
         """Return the candidates for a message's value; for an array, those of any element."""
         if isinstance(value, list):
             return dict.fromkeys(candidate for item in value for candidate in self.find(item))
-        found = self._find_scalar(value)
-        if found is None:
+        candidates = self._find_scalar(value)
+        if candidates is None:
             return ()
-        return found if isinstance(found, list) else members(found)
+        return candidates if isinstance(candidates, list) else members(candidates)
 
     def _find_scalar(self, value: Value) -> FieldCandidates[CandidateT]:
         if isinstance(value, str):
@@ -230,9 +230,9 @@ class FieldIndex(Generic[CandidateT]):
 
 
 def _both(
-    some: MultimapItems[CandidateT] | None, others: MultimapItems[CandidateT] | None
+    first: MultimapItems[CandidateT] | None, second: MultimapItems[CandidateT] | None
 ) -> FieldCandidates[CandidateT]:
     """Merge the candidates of two lookups."""
-    if some is None or others is None:
-        return others if some is None else some
-    return [*members(some), *members(others)]
+    if first is None or second is None:
+        return second if first is None else first
+    return [*members(first), *members(second)]

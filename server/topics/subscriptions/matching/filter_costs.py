@@ -1,19 +1,19 @@
 """Cost of filters, estimated from samples of the messages.
 
 Theory of operation. To time each test of each message would cost more than the tests. So only few
-messages are sampled: such a *look* matches a message like all others, and times the parts. Between
-two looks the messages are counted, a run at a time. The time of a filter in looks, divided by the
-number of looks since it was added, estimates its time per message; times all messages since, its
-total.
+messages are sampled: a *sample* matches a message like all others, and times the parts. Between
+two samples the messages are counted, a batch at a time. The time of a filter in samples, divided by
+the number of samples since it was added, estimates its time per message; times all messages since,
+its total.
 
 A filter is charged for its own test. An index decides for many filters at once which of them are
 tested at all: a filter that it seldom finds is seldom charged. Reading the fields of a body serves
 all filters, and is reported separately. If there are very many tests, a subset is timed, at even
 distances from a random start, and each timed test stands for those up to the next one.
 
-The first looks follow each other soon, later ones after a thousand messages and more. The distance
-is randomized, so that periodic messages do not hide from looks. A look during which the thread was
-preempted is discarded.
+The first samples follow each other soon, later ones after a thousand messages and more. The
+distance is randomized, so that samples do not miss periodic messages. A sample during which the
+thread was preempted is discarded.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ from time import perf_counter, thread_time
 from typing import Final, NamedTuple
 
 _SAMPLE_INTERVAL: Final = 2_000
-"""Messages between two looks, about. A look takes two to three times as long as a match."""
+"""Messages between two samples, about. A sample takes two to three times as long as a match."""
 
-_MAX_TIMED: Final = 256
-"""Tests that are timed in a look."""
+_MAX_TIMED_TESTS: Final = 256
+"""Tests that are timed in a sample."""
 
 _RATE_SECONDS: Final = 10.0
 """Seconds, or somewhat more, over which the message rate is averaged."""
 
-_KEPT_OFF: Final = 2.0
-_KEPT_OFF_SECONDS: Final = 0.000_05
-"""Limit of a look's wall time: CPU time times the first, plus the second. Beyond it, the thread was
-preempted."""
+_MAX_WALL_FACTOR: Final = 2.0
+_MAX_WALL_EXTRA_S: Final = 0.000_05
+"""Limit of a sample's wall time: CPU time times the first, plus the second. Beyond it, the thread
+was preempted."""
 
 
 class FilterCost(NamedTuple):
@@ -46,7 +46,7 @@ class FilterCost(NamedTuple):
         filter: its text, in normal form.
         user_count: subscriptions that share it.
         messages: messages matched since it was added.
-        sample_count: how many of them were sampled; with none, nothing below is known.
+        sample_count: the number of sampled messages; with none, nothing below is known.
         seconds_per_message: time per message.
         messages_per_second: recent rate of messages matched per second.
         reading_seconds: time to read the fields of a message, for all filters.
@@ -78,53 +78,53 @@ class FilterTime:
     """Sampled time of one filter; a base class of filters, to save memory.
 
     Args:
-        looks: the looks of the filter's set.
+        sampler: samples the filter's set.
 
     Attributes:
-        sampled_seconds: the filter's time in looks.
+        sampled_seconds: the filter's time in samples.
     """
 
     __slots__ = ("_messages_before", "_samples_before", "sampled_seconds")
 
-    def __init__(self, looks: CostSampler) -> None:
+    def __init__(self, sampler: CostSampler) -> None:
         self.sampled_seconds = 0.0
-        self._samples_before = looks.sample_count
-        self._messages_before = looks.messages
+        self._samples_before = sampler.sample_count
+        self._messages_before = sampler.messages
 
     def cost(
-        self, looks: CostSampler, topic: str, text: str, users: int, sharers: int
+        self, sampler: CostSampler, topic: str, text: str, user_count: int, filter_count: int
     ) -> FilterCost:
         """Return the cost of the filter.
 
         Args:
-            looks: see above.
+            sampler: samples the filter's set.
             topic: the topic of the filter.
             text: the filter's text.
-            users: number of its users.
-            sharers: number of filters in the set.
+            user_count: number of its users.
+            filter_count: number of filters in the set.
         """
-        seen = looks.sample_count - self._samples_before
+        sample_count = sampler.sample_count - self._samples_before
         return FilterCost(
             topic,
             text,
-            users,
-            looks.messages - self._messages_before,
-            seen,
-            self.sampled_seconds / seen if seen else 0.0,
-            looks.message_rate(perf_counter()),
-            looks.reading_seconds / looks.sample_count if looks.sample_count else 0.0,
-            sharers,
+            user_count,
+            sampler.messages - self._messages_before,
+            sample_count,
+            self.sampled_seconds / sample_count if sample_count else 0.0,
+            sampler.message_rate(perf_counter()),
+            sampler.reading_seconds / sampler.sample_count if sampler.sample_count else 0.0,
+            filter_count,
         )
 
 
 class CostSampler:
-    """The looks of a set of filters: which messages are sampled, and the totals.
+    """The samples of a set of filters: when messages are sampled, and the totals.
 
     Attributes:
         messages: messages matched.
-        sample_count: how many of them were sampled.
-        next_sample_at: value of `messages` at which the next look is due.
-        reading_seconds: total time to read fields in looks.
+        sample_count: the number of sampled messages.
+        next_sample_at: value of `messages` at which the next sample is due.
+        reading_seconds: total time to read fields in samples.
     """
 
     __slots__ = (
@@ -144,22 +144,22 @@ class CostSampler:
         self._earlier_mark = self._latest_mark = perf_counter(), 0
 
     def begin_sample(self) -> CostSample:
-        """Begin a look at a message, schedule the next one, and return it."""
+        """Begin to sample a message, schedule the next sample, and return this one."""
         now = perf_counter()
         if now - self._latest_mark[0] > _RATE_SECONDS:
             self._earlier_mark, self._latest_mark = self._latest_mark, (now, self.messages)
-        between = min(self.sample_count**2, _SAMPLE_INTERVAL)
-        self.next_sample_at = self.messages + 1 + int(between * (0.5 + random.random()))  # noqa: S311 - a sample, no secret
+        interval = min(self.sample_count**2, _SAMPLE_INTERVAL)
+        self.next_sample_at = self.messages + 1 + int(interval * (0.5 + random.random()))  # noqa: S311 - a sample, no secret
         return CostSample()
 
-    def end_sample(self, look: CostSample) -> None:
-        """Add the times of a finished look, unless the thread was preempted."""
-        if not look.is_valid:
+    def end_sample(self, sample: CostSample) -> None:
+        """Add the times of a finished sample, unless the thread was preempted."""
+        if not sample.is_valid:
             return
         self.sample_count += 1
-        self.reading_seconds += look.reading_seconds
-        for spent, seconds in look.test_times:
-            spent.sampled_seconds += seconds
+        self.reading_seconds += sample.reading_seconds
+        for filter_time, seconds in sample.test_times:
+            filter_time.sampled_seconds += seconds
 
     def message_rate(self, now: float) -> float:
         """Return the recent rate of messages matched per second.
@@ -167,12 +167,12 @@ class CostSampler:
         Args:
             now: the time by `perf_counter`.
         """
-        moment, messages = self._earlier_mark
-        return (self.messages - messages) / max(now - moment, 1.0)
+        mark_s, messages = self._earlier_mark
+        return (self.messages - messages) / max(now - mark_s, 1.0)
 
 
 class CostSample:
-    """One look: the sampled times of one message.
+    """One sample: the times of one message.
 
     Attributes:
         test_times: filters with the seconds of their tests, times the tests that each stands for.
@@ -190,24 +190,26 @@ class CostSample:
 
     def tests_to_time(self, tests: int) -> range:
         """Return the numbers of the tests to time; the step is the count that each stands for."""
-        step = 1 + (tests - 1) // _MAX_TIMED
+        step = 1 + (tests - 1) // _MAX_TIMED_TESTS
         return range(random.randrange(step), tests, step) if tests else range(0)  # noqa: S311 - a sample, no secret
 
-    def elapsed_since(self, begun: float) -> float:
-        """Return the seconds elapsed since `begun`, without the overhead of measuring.
+    def elapsed_since(self, start_s: float) -> float:
+        """Return the seconds elapsed since `start_s`, without the overhead of measuring.
 
         Args:
-            begun: the start, by `perf_counter`.
+            start_s: the start, by `perf_counter`.
         """
-        return max(perf_counter() - begun - self._overhead_s, 0.0)
+        return max(perf_counter() - start_s - self._overhead_s, 0.0)
 
     @property
     def is_valid(self) -> bool:
-        """True if the thread was not preempted during the look."""
-        passed, worked = perf_counter() - self._begun_s, thread_time() - self._begun_cpu_s
-        return passed <= _KEPT_OFF * worked + _KEPT_OFF_SECONDS
+        """True if the thread was not preempted during the sample."""
+        wall_s, cpu_s = perf_counter() - self._begun_s, thread_time() - self._begun_cpu_s
+        return wall_s <= _MAX_WALL_FACTOR * cpu_s + _MAX_WALL_EXTRA_S
 
 
-def costliest(costs: Iterable[FilterCost], most: int) -> list[FilterCost]:
+def costliest(costs: Iterable[FilterCost], limit: int) -> list[FilterCost]:
     """Return the highest costs, sorted by recent share of the engine's time, then by total."""
-    return sorted(costs, key=lambda one: (one.engine_share, one.total_seconds), reverse=True)[:most]
+    return sorted(costs, key=lambda one: (one.engine_share, one.total_seconds), reverse=True)[
+        :limit
+    ]

@@ -73,16 +73,14 @@ class Filter(FilterTime):
     Args:
         expr: the expression tree.
         text: the normal form, which identifies the filter.
-        looks: see `FilterTime`.
+        sampler: see `FilterTime`.
 
     Attributes:
-        expr: see above.
-        text: see above.
         user_count: number of subscriptions that share the filter.
         owners: these subscriptions, if the user of the `FilterSet` keeps them here.
         writer: takes the messages of the only user, if they need an id and nothing else; else None.
         sub_id: that id.
-        needs_context: whether it calls functions, which may ask for more than the body.
+        needs_context: whether it calls functions, which may read more than the body.
         has_failed: whether its evaluation has failed; it is not evaluated any more.
         layout: the last layout that the filter was added to.
     """
@@ -99,8 +97,8 @@ class Filter(FilterTime):
         "writer",
     )
 
-    def __init__(self, expr: Expr, text: str, looks: CostSampler) -> None:
-        super().__init__(looks)
+    def __init__(self, expr: Expr, text: str, sampler: CostSampler) -> None:
+        super().__init__(sampler)
         self.writer: Outbox | None = None
         self.sub_id = ""
         self.owners: object = None
@@ -123,7 +121,7 @@ FilterOwners: TypeAlias = Callable[[Filter], Collection[int]]
 """Returns the owners of a filter: the numbers of their connections."""
 
 
-def _nobody_known(_filter: Filter) -> Collection[int]:
+def _no_owners(_filter: Filter) -> Collection[int]:
     return ()
 
 
@@ -142,14 +140,14 @@ class FilterSet:
         message_type: MessageType,
         functions: Functions,
         on_failure: OnFailure,
-        owners_of: FilterOwners = _nobody_known,
+        owners_of: FilterOwners = _no_owners,
     ) -> None:
         self._message_type = message_type
         self._functions = functions
         self._on_failure = on_failure
         self._owners_of = owners_of
         self._filters: dict[str, Filter] = {}
-        self._context_filter_count = 0  # filters that ask for context
+        self._context_filter_count = 0  # filters that read the context
         self._search_counter = LongSearchCounter()
         self._layout = _Layout(message_type, functions, self._search_counter)
         self._next_layout: _Layout | None = None  # replaces `_layout` when it is complete
@@ -157,14 +155,14 @@ class FilterSet:
         self._cost_sampler = CostSampler()
         self._needs_maintenance = False  # whether the next message needs more than matching
         self._tested_filter: Filter | None = None  # the filter that an error is attributed to
-        self._batch_matcher = BatchMatcher[Filter](message_type)
+        self._batch_matcher = BatchMatcher(message_type)
 
     def __bool__(self) -> bool:
         return bool(self._filters)
 
     @property
     def needs_context(self) -> bool:
-        """True if some filter asks for more than the body."""
+        """True if some filter reads more than the body."""
         return self._context_filter_count > 0
 
     def add(self, expr: Expr) -> Filter:
@@ -208,9 +206,9 @@ class FilterSet:
             self._needs_maintenance = True
             self._move_filters(self._next_layout, 0)
 
-    def _move_filters(self, layout: _Layout, most: int) -> None:
-        """Move up to `most` filters to the next layout, and switch to it once it has all."""
-        for _ in range(min(most, len(self._unmoved_filters))):
+    def _move_filters(self, layout: _Layout, limit: int) -> None:
+        """Move up to `limit` filters to the next layout, and switch to it once it has all."""
+        for _ in range(min(limit, len(self._unmoved_filters))):
             filter_ = self._unmoved_filters.pop()
             if self._filters.get(filter_.text) is filter_:
                 layout.add_filter(filter_)
@@ -224,7 +222,7 @@ class FilterSet:
         if cost_sampler.messages >= cost_sampler.next_sample_at:
             self._needs_maintenance = True
 
-    def batch_matcher(self, messages: int) -> BatchMatcher[Filter] | None:
+    def batch_matcher(self, messages: int) -> BatchMatcher | None:
         """Return the matcher that decides all filters for a batch of messages together.
 
         Args:
@@ -250,14 +248,14 @@ class FilterSet:
         plan = self._layout.plan or self._layout.make_plan()
         return plan.equality_lookup
 
-    def is_lookup_current(self, finder: EqualityLookup) -> bool:
-        """Return True if `finder`, from `equality_lookup`, still decides exactly these filters."""
+    def is_lookup_current(self, lookup: EqualityLookup) -> bool:
+        """Return True if `lookup`, from `equality_lookup`, still decides exactly these filters."""
         plan = self._layout.plan
-        return plan is not None and plan.equality_lookup is finder and not self._needs_maintenance
+        return plan is not None and plan.equality_lookup is lookup and not self._needs_maintenance
 
-    def is_matcher_current(self, runs: BatchMatcher[Filter]) -> bool:
-        """Return True if `runs`, from `batch_matcher`, still decides exactly these filters."""
-        return self._layout.plan is runs.state and not self._needs_maintenance
+    def is_matcher_current(self, matcher: BatchMatcher) -> bool:
+        """Return True if `matcher`, from `batch_matcher`, still decides exactly these filters."""
+        return self._layout.plan is matcher.state and not self._needs_maintenance
 
     @property
     def needs_maintenance(self) -> bool:
@@ -282,8 +280,8 @@ class FilterSet:
             body: the message's body.
             context: properties of the message other than its fields, for filter functions.
         """
-        if self._needs_maintenance and (seen := self._maintain(body, context)) is not None:
-            return seen
+        if self._needs_maintenance and (sampled := self._maintain(body, context)) is not None:
+            return sampled
         extract, scanned, lookups, has_tests, _ = self._layout.plan or self._layout.make_plan()
         if has_tests:
             self._search_counter.messages += 1
@@ -298,13 +296,13 @@ class FilterSet:
             for position, find, find_any in lookups:
                 value = values[position]
                 try:
-                    found = find(value)
+                    entry = find(value)
                 except TypeError:  # an array, which is not hashable
-                    found = list(find_any(value))
-                if isinstance(found, Filter):  # a single one, the most frequent case
-                    matched.append(found)
-                elif found is not None:
-                    self._test_candidates(found, values, context, matched)
+                    entry = list(find_any(value))
+                if isinstance(entry, Filter):  # a single one, the most frequent case
+                    matched.append(entry)
+                elif entry is not None:
+                    self._test_candidates(entry, values, context, matched)
         except Exception as error:  # a failed filter must not affect the others
             if self._tested_filter is None:
                 raise
@@ -315,13 +313,13 @@ class FilterSet:
 
     def _test_candidates(
         self,
-        found: tuple[Filter, Predicate] | Iterable[FilterCandidate],
+        entry: tuple[Filter, Predicate] | Iterable[FilterCandidate],
         values: tuple[Value, ...],
         context: MessageContext,
         matched: list[Filter],
     ) -> None:
         """Append the filters that match to `matched`, of one candidate or several."""
-        for candidate in (found,) if isinstance(found, tuple) else found:
+        for candidate in (entry,) if isinstance(entry, tuple) else entry:
             if isinstance(candidate, Filter):
                 matched.append(candidate)
             else:
@@ -350,24 +348,24 @@ class FilterSet:
         extract, _, _, has_tests, _ = self._layout.plan or self._layout.make_plan()
         if has_tests:
             self._search_counter.messages += 1
-        look = self._cost_sampler.begin_sample()
-        begun = perf_counter()
+        sample = self._cost_sampler.begin_sample()
+        start_s = perf_counter()
         values = extract(body)
-        look.reading_seconds = look.elapsed_since(begun)
+        sample.reading_seconds = sample.elapsed_since(start_s)
         candidates = self._layout.candidates(values)
-        timed = look.tests_to_time(len(candidates))
+        timed = sample.tests_to_time(len(candidates))
         matched: list[Filter] = []
-        for number, (filter_, decide) in enumerate(candidates):
-            begun = perf_counter()
+        for number, (filter_, test) in enumerate(candidates):
+            start_s = perf_counter()
             try:
-                if decide is None or decide(values, context):
+                if test is None or test(values, context):
                     matched.append(filter_)
             except Exception as error:  # a failed filter must not affect the others
                 matched += self._match_after_failure(values, context, filter_, error)
                 break
-            if decide is not None and number in timed:
-                look.test_times.append((filter_, look.elapsed_since(begun) * timed.step))
-        self._cost_sampler.end_sample(look)
+            if test is not None and number in timed:
+                sample.test_times.append((filter_, sample.elapsed_since(start_s) * timed.step))
+        self._cost_sampler.end_sample(sample)
         return tuple(dict.fromkeys(matched))
 
     def _match_after_failure(
@@ -389,23 +387,25 @@ class FilterSet:
             The filters that match.
         """
         matched: list[Filter] = []
-        hopeless = ConnectionFailureCounter()
-        left = dropwhile(lambda one: one[0] is not failed, self._layout.candidates(values))
-        for filter_, decide in left:
+        failure_counter = ConnectionFailureCounter()
+        remaining = dropwhile(lambda one: one[0] is not failed, self._layout.candidates(values))
+        for filter_, test in remaining:
             error: Exception | None = None
             if filter_ is failed:
                 error = problem
-            elif hopeless.is_limit_reached(self._owners_of(filter_)) and searches(filter_.expr):
+            elif failure_counter.is_limit_reached(self._owners_of(filter_)) and searches(
+                filter_.expr
+            ):
                 error = TooCostlyError()
             else:
                 try:
-                    if decide is None or decide(values, context):
+                    if test is None or test(values, context):
                         matched.append(filter_)
-                except Exception as another:  # no error of a filter may fail the publish
-                    error = another
+                except Exception as test_error:  # no error of a filter may fail the publish
+                    error = test_error
             if error is not None and not filter_.has_failed:
                 if isinstance(error, TooCostlyError):
-                    hopeless.add_failure(self._owners_of(filter_))
+                    failure_counter.add_failure(self._owners_of(filter_))
                 filter_.has_failed = True
                 self._drop_filter(filter_)
                 self._on_failure(filter_, error)
@@ -450,14 +450,14 @@ class _Layout:
 
     def candidates(self, values: tuple[Value, ...]) -> list[tuple[Filter, Predicate | None]]:
         """Return the filters that may match these values, with the tests of undecided terms."""
-        found: list[tuple[Filter, Predicate | None]] = list(self._scanned.items())
+        candidates: list[tuple[Filter, Predicate | None]] = list(self._scanned.items())
         for position, index in self._indexes.items():
             for candidate in index.find(values[position]):
                 if isinstance(candidate, Filter):
-                    found.append((candidate, None))
+                    candidates.append((candidate, None))
                 else:
-                    found.append(candidate)
-        return found
+                    candidates.append(candidate)
+        return candidates
 
     def make_plan(self) -> _Plan:
         """Compile, cache and return the matching plan."""
@@ -482,11 +482,11 @@ class _Layout:
         if self._scanned or self._tests or len(self._indexes) != 1:
             return None
         ((position, index),) = self._indexes.items()
-        read = self._readers.get(position)
-        if read is None:
+        read_values = self._readers.get(position)
+        if read_values is None:
             path = list(self._field_positions)[position].path
-            read = self._readers[position] = bulk_extractor(self._message_type, [path])
-        return EqualityLookup(read, index.quick_find, index.find_all)
+            read_values = self._readers[position] = bulk_extractor(self._message_type, [path])
+        return EqualityLookup(read_values, index.quick_find, index.find_all)
 
     def add_filter(self, filter_: Filter) -> None:
         """Add a filter."""
@@ -545,9 +545,9 @@ class _Layout:
         text = to_text(expr)
         test = self._tests.get(text)
         if test is None:
-            effort = SearchBudget(self._search_counter)
-            read = with_inferred_types(expr, self._message_type)
-            test = compile_filter(read, self._functions, self._field_positions, effort)
+            budget = SearchBudget(self._search_counter)
+            typed_expr = with_inferred_types(expr, self._message_type)
+            test = compile_filter(typed_expr, self._functions, self._field_positions, budget)
             self._tests[text] = test
         return test
 
@@ -587,9 +587,9 @@ class _Plan(NamedTuple):
     equality_lookup: EqualityLookup | None
 
 
-def _nobody_is_told(_filter: Filter, _error: Exception) -> None:
+def _ignore_failure(_filter: Filter, _error: Exception) -> None:
     """Do nothing: without filters there is no failure."""
 
 
-NO_FILTERS: Final = FilterSet(cast("MessageType", None), BUILTINS, _nobody_is_told)
+NO_FILTERS: Final = FilterSet(cast("MessageType", None), BUILTINS, _ignore_failure)
 """The filter set of a topic without filters: always false, and never matched against."""

@@ -18,7 +18,7 @@ from server.expressions.regex.budget import LONG_SEARCHES, TooCostlyError
 _MESSAGES_PER_LONG_SEARCH: Final = 100
 """Messages that allow a test one more long search, beyond its allowance at any time."""
 
-_FOR_ALL: Final = LONG_SEARCHES + 1
+_MAX_PER_MESSAGE: Final = LONG_SEARCHES + 1
 """Long searches for one message: one test cannot use up all of them."""
 
 
@@ -34,12 +34,12 @@ class LongSearchCounter:
     def __init__(self) -> None:
         self.messages = 0
         self._message = 0
-        self._remaining = _FOR_ALL
+        self._remaining = _MAX_PER_MESSAGE
 
     @property
     def remaining(self) -> int:
         """See `SearchCounter.remaining`."""
-        return self._remaining if self._message == self.messages else _FOR_ALL
+        return self._remaining if self._message == self.messages else _MAX_PER_MESSAGE
 
     def spend(self, searches: int = 1) -> None:
         """See `SearchCounter.spend`."""

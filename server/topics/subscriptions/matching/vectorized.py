@@ -1,4 +1,4 @@
-"""Matching of filters for a whole run of messages at once.
+"""Matching of filters for a whole batch of messages at once.
 
 If a topic has few filters and each is a conjunction of comparisons, a message type may decide them
 for many bodies in one call (server/message_types/bulk.py). Preparing that is worthwhile if a set of
@@ -8,17 +8,17 @@ filters stays unchanged for a while. Bodies that it leaves undecided are matched
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
-from typing import TYPE_CHECKING, Final, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Final
 
 from server.expressions.backends.plain_tests import plain_tests
 from server.message_types.bulk import MAX_BULK_FILTERS, UNDECIDED, BulkFilterMessageType
 
 if TYPE_CHECKING:
-    from server.expressions.tree import Expr
     from server.message_types.base import MessageType
     from server.message_types.bulk import BulkDecider, LiteralTest
+    from server.topics.subscriptions.matching.filter_set import Filter
 
-_WORTH_MAKING: Final = 256
+_MIN_STABLE_MESSAGES: Final = 256
 """Messages after which a set of filters is expected to last."""
 
 
@@ -26,19 +26,8 @@ _MAX_SETS: Final = 1024
 """Cached sets of matching filters."""
 
 
-class ExpressionHolder(Protocol):
-    """A filter."""
-
-    @property
-    def expr(self) -> Expr:
-        """Its expression tree."""
-
-
-FilterT = TypeVar("FilterT", bound=ExpressionHolder)
-
-
-class BatchMatcher(Generic[FilterT]):
-    """Decides a set of filters for runs of messages, as long as the set stays the same.
+class BatchMatcher:
+    """Decides a set of filters for batches of messages, as long as the set stays the same.
 
     Args:
         message_type: parses bodies.
@@ -60,13 +49,11 @@ class BatchMatcher(Generic[FilterT]):
         self._message_type = message_type
         self.state: object = None
         self._message_count = 0  # counted since `state` is current
-        self._filters: Sequence[FilterT] = ()
+        self._filters: Sequence[Filter] = ()
         self._decide: BulkDecider | None = None
-        self._filters_by_bits: dict[
-            int, tuple[FilterT, ...]
-        ] = {}  # by bits of the matching filters
+        self._filters_by_bits: dict[int, tuple[Filter, ...]] = {}  # by bits of the matching filters
 
-    def is_ready(self, state: object, filters: Collection[FilterT], messages: int) -> bool:
+    def is_ready(self, state: object, filters: Collection[Filter], messages: int) -> bool:
         """Count messages, prepare if worthwhile, and return True if `decide` can be called.
 
         Args:
@@ -78,15 +65,15 @@ class BatchMatcher(Generic[FilterT]):
             self.state = state
             self._message_count = 0
             self._decide = None
-        before = self._message_count
-        self._message_count = before + messages
-        if before < _WORTH_MAKING <= self._message_count:
+        previous_count = self._message_count
+        self._message_count = previous_count + messages
+        if previous_count < _MIN_STABLE_MESSAGES <= self._message_count:
             self._prepare(list(filters))
         return self._decide is not None
 
     def decide(
         self, bodies: Sequence[bytes]
-    ) -> Iterator[tuple[int, int, tuple[FilterT, ...] | None]]:
+    ) -> Iterator[tuple[int, int, tuple[Filter, ...] | None]]:
         """Decide the filters for messages, if `is_ready` has returned True.
 
         Returns:
@@ -97,16 +84,16 @@ class BatchMatcher(Generic[FilterT]):
         for begin, end, bits in self._decide(bodies):
             yield begin, end, None if bits == UNDECIDED else self._filters_of(bits)
 
-    def _filters_of(self, bits: int) -> tuple[FilterT, ...]:
-        found = self._filters_by_bits.get(bits)
-        if found is None:
+    def _filters_of(self, bits: int) -> tuple[Filter, ...]:
+        filters = self._filters_by_bits.get(bits)
+        if filters is None:
             if len(self._filters_by_bits) >= _MAX_SETS:
                 self._filters_by_bits.clear()
-            found = tuple(one for place, one in enumerate(self._filters) if bits >> place & 1)
-            self._filters_by_bits[bits] = found
-        return found
+            filters = tuple(one for bit, one in enumerate(self._filters) if bits >> bit & 1)
+            self._filters_by_bits[bits] = filters
+        return filters
 
-    def _prepare(self, filters: Sequence[FilterT]) -> None:
+    def _prepare(self, filters: Sequence[Filter]) -> None:
         self._filters_by_bits.clear()
         if len(filters) > MAX_BULK_FILTERS or not isinstance(
             self._message_type, BulkFilterMessageType
@@ -114,9 +101,9 @@ class BatchMatcher(Generic[FilterT]):
             return
         tests: list[Sequence[LiteralTest]] = []
         for filter_ in filters:
-            those = plain_tests(filter_.expr)
-            if those is None:
+            filter_tests = plain_tests(filter_.expr)
+            if filter_tests is None:
                 return
-            tests.append(those)
+            tests.append(filter_tests)
         self._filters = filters
         self._decide = self._message_type.bulk_decider(tests)

@@ -52,7 +52,6 @@ class Page:
         make_delivery: returns the delivery for messages of a form.
 
     Attributes:
-        result_set: see above.
         client_keys: the SOW keys of the records that its client has.
         is_live: whether changes are sent to the client immediately.
         has_ended: whether the page has ended, and sends nothing any more.
@@ -113,8 +112,8 @@ class Page:
 
     def result_set_for(self, order_by: tuple[OrderTerm, ...]) -> ResultSet | None:
         """Return the result set, if it is complete and in the given order; else None."""
-        same = order_by == self._terms.order_by and self.result_set.is_complete
-        return self.result_set if same else None
+        is_same = order_by == self._terms.order_by and self.result_set.is_complete
+        return self.result_set if is_same else None
 
     def charge_memory(self, size: int) -> None:
         """Charge `size` bytes to the client's memory, in place of the bytes charged so far."""
@@ -125,9 +124,9 @@ class Page:
 
     def cut_page(self) -> list[str]:
         """Return the keys of the page's records, in order, and count them as its client's."""
-        cut = self.result_set.keys_in_range(self._terms.start, self._terms.stop)
-        self.client_keys.update(cut)
-        return cut
+        keys = self.result_set.keys_in_range(self._terms.start, self._terms.stop)
+        self.client_keys.update(keys)
+        return keys
 
     def state_at_cut(self, key: str) -> Record | None:
         """Return a record as it was when the page was cut; None if there was none."""
@@ -186,8 +185,8 @@ class Page:
             move: its old and new position.
         """
         # A page that is held back keeps all: it is not known yet which records it will inherit.
-        has_come = move.new_position is not None and self._covers(move.new_position)
-        if not self.is_live or key in self.client_keys or has_come:
+        is_entering = move.new_position is not None and self._covers(move.new_position)
+        if not self.is_live or key in self.client_keys or is_entering:
             earlier = self._pending_messages.get(key)
             self._pending_messages[key] = (
                 message if earlier is None else message.merge_earlier(earlier)

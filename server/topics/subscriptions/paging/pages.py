@@ -89,14 +89,14 @@ class TopicPages:
         self,
         subscription: Subscription,
         terms: PageTerms,
-        deliver: Callable[[Subscription, RecordMessageForm], RecordDelivery],
+        make_delivery: Callable[[Subscription, RecordMessageForm], RecordDelivery],
     ) -> None:
         """Begin a page, held back until it is released.
 
         Args:
             subscription: the page's subscription.
             terms: the range and the order.
-            deliver: returns a delivery to a subscription for messages of a form.
+            make_delivery: returns a delivery to a subscription for messages of a form.
         """
         expr = subscription.filter
         filter_ = None if expr is None else self._filters.add(expr)
@@ -106,7 +106,7 @@ class TopicPages:
             self._result_set_for(filter_, terms),
             self._find_record,
             self._delta_encoder,
-            partial(deliver, subscription),
+            partial(make_delivery, subscription),
         )
         page.result_set.attach(page)
         self._entries[subscription] = _PageEntry(page, filter_)
@@ -131,13 +131,19 @@ class TopicPages:
         matched: tuple[Filter, ...] = ()
         if change.record is not None and self._filters:
             matched = match_record(self._filters, change.record, envelope)
-        for filter_, _, results in self._result_sets:
+        for filter_, _, result_set in self._result_sets:
             matches = filter_ is None or filter_ in matched
             try:
-                results.apply_change(change.record if matches else None, change.previous, message)
+                result_set.apply_change(
+                    change.record if matches else None, change.previous, message
+                )
             except Exception as error:  # no error of a subscription may fail the change
                 give_up_on(
-                    [one for one, its in self._entries.items() if its.page.result_set is results],
+                    [
+                        one
+                        for one, its in self._entries.items()
+                        if its.page.result_set is result_set
+                    ],
                     error,
                 )
 
@@ -147,9 +153,9 @@ class TopicPages:
 
     def _result_set_for(self, filter_: Filter | None, terms: PageTerms) -> ResultSet:
         """Return a complete result set, or else a new one, which has to be filled."""
-        for known, order_by, results in self._result_sets:
-            if known is filter_ and order_by == terms.order_by and results.is_complete:
-                return results
-        made = ResultSet(self._message_type, terms.order_by)
-        self._result_sets.append((filter_, terms.order_by, made))
-        return made
+        for known_filter, order_by, result_set in self._result_sets:
+            if known_filter is filter_ and order_by == terms.order_by and result_set.is_complete:
+                return result_set
+        new_result_set = ResultSet(self._message_type, terms.order_by)
+        self._result_sets.append((filter_, terms.order_by, new_result_set))
+        return new_result_set

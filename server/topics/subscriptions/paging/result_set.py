@@ -37,9 +37,9 @@ _Entry: TypeAlias = tuple[SortKey, int, str]
 
 
 _NUMBERS: Final = count(1)
-_SIZE: Final = 400
+_ENTRY_BYTES: Final = 400
 """Bytes that an entry takes."""
-_SHARED_LATE: Final = 1000
+_RECHARGE_ENTRIES: Final = 1000
 """Entries that may be added or removed before the memory is charged anew."""
 
 
@@ -82,8 +82,8 @@ class _Stage(Enum):
     """The stages of filling a result set."""
 
     FILLING = "records are being found"
-    CATCHING_UP = "all have been found; what changed meanwhile is being made good"
-    COMPLETE = "it is what the topic is"
+    CATCHING_UP = "all have been found; changes made meanwhile are being applied"
+    COMPLETE = "it is in line with the topic"
 
 
 class ResultSet:
@@ -133,7 +133,7 @@ class ResultSet:
     @property
     def memory_bytes(self) -> int:
         """Estimated bytes that it takes."""
-        return _SIZE * len(self._entries)
+        return _ENTRY_BYTES * len(self._entries)
 
     @property
     def has_pages(self) -> bool:
@@ -154,7 +154,7 @@ class ResultSet:
     def _charge_pages(self) -> None:
         self._charged_entries = len(self._entries)
         for page in self._pages:
-            page.charge_memory(_SIZE * self._charged_entries // len(self._pages))
+            page.charge_memory(_ENTRY_BYTES * self._charged_entries // len(self._pages))
 
     # ---- reading
 
@@ -186,9 +186,9 @@ class ResultSet:
         """Record that all records have been found, so that waiting changes can be applied."""
         self._stage = _Stage.CATCHING_UP
 
-    def catch_up(self, most: int) -> bool:
-        """Apply up to `most` waiting changes; return True if there are more."""
-        for key in list(islice(self._pending_changes, most)):
+    def catch_up(self, limit: int) -> bool:
+        """Apply up to `limit` waiting changes; return True if there are more."""
+        for key in list(islice(self._pending_changes, limit)):
             self._move_entry(key, self._pending_changes.pop(key))
         if not self._pending_changes:
             self._stage = _Stage.COMPLETE
@@ -215,29 +215,29 @@ class ResultSet:
         earlier = self._pending_changes.get(key)
         if earlier is not None:
             message = message.merge_earlier(earlier.message)
-        waiting = _PendingRecordChange(record, message)
+        change = _PendingRecordChange(record, message)
         if self._stage is _Stage.FILLING or earlier is not None:
-            self._pending_changes[key] = waiting
+            self._pending_changes[key] = change
         else:
-            self._move_entry(key, waiting)
+            self._move_entry(key, change)
 
     def _move_entry(self, key: str, change: _PendingRecordChange) -> None:
         record, message = change
         entry = None if record is None else self._make_entry(record)
-        known = self._entries.get(key)
-        before = now = None
-        if entry != known:
-            if known is not None:
-                before = self._sorted_entries.bisect_left(known)
-                del self._sorted_entries[before]
+        known_entry = self._entries.get(key)
+        old_position = new_position = None
+        if entry != known_entry:
+            if known_entry is not None:
+                old_position = self._sorted_entries.bisect_left(known_entry)
+                del self._sorted_entries[old_position]
                 del self._entries[key]
             if entry is not None:
-                now = self._sorted_entries.bisect_left(entry)
+                new_position = self._sorted_entries.bisect_left(entry)
                 self._sorted_entries.add(entry)
                 self._entries[key] = entry
-        if abs(len(self._entries) - self._charged_entries) >= _SHARED_LATE:
+        if abs(len(self._entries) - self._charged_entries) >= _RECHARGE_ENTRIES:
             self._charge_pages()
-        move = PositionChange(before, now)
+        move = PositionChange(old_position, new_position)
         for page in self._pages:
             page.apply_change(key, message, move)
 

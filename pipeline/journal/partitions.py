@@ -1,4 +1,4 @@
-"""A piece of a journal, as planned, and a block of entries, as read by a task."""
+"""A partition of a journal, as planned, and a block of entries, as read by a task."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class JournalPartition(InputPartition):
         archive: the directory where it may be otherwise.
         first_txid: the first txid of the file.
         count: the number of entries in the file.
-        start: the number of the first entry of the piece in the file.
+        start: the number of the first entry of the partition in the file.
         stop: the number after the last one.
         size: the size of the file in bytes, decompressed.
         names: the names for its numbers.
@@ -113,24 +113,24 @@ class JournalBlock:
             yield self
             return
         for kind in sorted(kinds):
-            numbers = [one for one, name in self.names.message_types.items() if name == kind]
+            numbers = [number for number, name in self.names.message_types.items() if name == kind]
             part = self.select(np.isin(self.records["topic"], numbers))
             if len(part.records):
                 yield part
 
     def select(
-        self, chosen: npt.NDArray[np.bool_ | np.signedinteger[Any]] | list[int]
+        self, selected: npt.NDArray[np.bool_ | np.signedinteger[Any]] | list[int]
     ) -> JournalBlock:
         """Return a block with some of the entries.
 
         Args:
-            chosen: their numbers, or a mask.
+            selected: their numbers, or a mask.
         """
         return JournalBlock(
             self.path,
-            self.records[chosen],
+            self.records[selected],
             self.names,
             self.data,
-            self.starts[chosen] if len(self.starts) else self.starts,
-            self.lengths[chosen] if len(self.lengths) else self.lengths,
+            self.starts[selected] if len(self.starts) else self.starts,
+            self.lengths[selected] if len(self.lengths) else self.lengths,
         )

@@ -1,0 +1,39 @@
+"""Validates received batches."""
+
+from __future__ import annotations
+
+from itertools import islice
+from operator import lt
+
+from server.replication.core.columns import EntryColumn, ReplicationBatch, distinct_values
+from server.replication.core.frames import ReplicationProtocolError
+from server.storage.journal import EVENTS
+from server.storage.journal.format.layout import crc32c
+
+
+def validate_batch(batch: ReplicationBatch) -> None:
+    """Validate a batch and its checksums.
+
+    Raises:
+        ReplicationProtocolError: it is invalid or damaged.
+    """
+    entries = batch.columns
+    if entries is None:
+        return
+    first, last = entries.txids[0], entries.txids[-1]
+    if not first > batch.after or not (
+        isinstance(entries.txids, range) or _is_ascending(entries.txids)
+    ):
+        raise ReplicationProtocolError("sends entries that are in no order")
+    if not EVENTS.issuperset(set(entries.kinds)):
+        raise ReplicationProtocolError("sends entries of a kind that is not replicated")
+    if min(distinct_values(entries.sequences)) < 1:
+        raise ReplicationProtocolError("sends entries without a number")
+    if list(map(crc32c, entries.data)) != list(entries.checksums):
+        raise ReplicationProtocolError(f"sends entries from {first} to {last} that are damaged")
+    if last > batch.upto:
+        raise ReplicationProtocolError("sends entries behind the end of the batch")
+
+
+def _is_ascending(numbers: EntryColumn) -> bool:
+    return all(map(lt, numbers, islice(numbers, 1, None)))

@@ -1,0 +1,186 @@
+"""Publishes to many topics, sent together, mean what they mean one by one."""
+
+from __future__ import annotations
+
+import json
+from itertools import count
+from typing import Any, Final, NamedTuple
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.support.chances import examples
+from tests.support.raw import RawPeer, frame
+from tests.support.server import RunningServer, module_server
+
+ELEMENTS: Final = """
+<SOW>
+  <Topic>
+    <Name>mixed/records</Name><MessageType>json</MessageType><Key>/id</Key>
+    <Durability>transient</Durability>
+  </Topic>
+  <Queue>
+    <Name>jobs</Name><MessageType>json</MessageType><UnderlyingTopic>mixed/jobs</UnderlyingTopic>
+  </Queue>
+</SOW>
+<TransactionLog>
+  <JournalDirectory>journal</JournalDirectory><JournalSize>10MB</JournalSize>
+  <Topic><Name>^mixed/</Name><MessageType>json</MessageType></Topic>
+</TransactionLog>
+"""
+server = module_server(ELEMENTS)
+
+LOGGED: Final = ("mixed/a", "mixed/b", "mixed/c", "mixed/records", "mixed/jobs")
+ACKS: Final = ("", "persisted", "processed,persisted", "processed")
+runs: Final = count()
+
+
+class Publish(NamedTuple):
+    """A message to publish.
+
+    Attributes:
+        topic: where to.
+        sequence: its number; 0 for none.
+        correlation_id: its correlation id, empty for none.
+    """
+
+    topic: str
+    sequence: int
+    correlation_id: str
+
+    def frame(self, acks: str, body: bytes) -> bytes:
+        """Return its bytes."""
+        header: dict[str, Any] = {"c": "publish", "t": self.topic}
+        if self.correlation_id:
+            header["x"] = self.correlation_id
+        if self.sequence:
+            header |= {"s": self.sequence, "a": acks} if acks else {"s": self.sequence}
+        return frame(header, body)
+
+
+@st.composite
+def publishes(draw: st.DrawFn) -> list[Publish]:
+    """Many messages to a few topics; in the log, some have numbers that have come before."""
+    topics = draw(st.lists(st.sampled_from(LOGGED), min_size=1, unique=True))
+    steps = [1, 1, 1, 1, 1, 2, 7, 0, -3]
+    if draw(st.booleans()):
+        topics, steps = [*topics, "plain/x"], [1, 2]
+    is_numbered, sequence = draw(st.booleans()), 0
+    made: list[Publish] = []
+    for _ in range(draw(st.integers(1, 60))):
+        sequence = max(sequence + draw(st.sampled_from(steps)), 1)
+        mark = draw(st.sampled_from(["", "", "", "", "", "m"]))
+        topic = draw(st.sampled_from(topics))
+        made.append(Publish(topic, sequence if is_numbered else 0, mark))
+    return made
+
+
+Message = tuple[str, dict[str, Any], str]
+"""Topic, body without the name of the run, correlation id."""
+
+
+class Outcome(NamedTuple):
+    """What publisher and subscribers have seen.
+
+    Attributes:
+        processed: the `processed` acks: number, status and reason.
+        failed: the numbers with a `persisted` ack that is a failure.
+        persisted: the last number persisted.
+        delivered: the messages of a subscription to all topics.
+        selected: those of a subscription with a filter to one of them.
+        logged: those of the log.
+    """
+
+    processed: list[tuple[int, str, str]]
+    failed: list[int]
+    persisted: int
+    delivered: list[Message]
+    selected: list[Message]
+    logged: list[Message]
+
+
+def play(
+    server: RunningServer, made: list[Publish], acks: str, *, at_once: bool, bookmarks: bool
+) -> Outcome:
+    """Publish messages, all in one write or each when the one before is done with."""
+    run = f"run{next(runs)}"
+    bodies = [
+        json.dumps({"id": number % 5, "n": number, "run": run}).encode()
+        for number in range(len(made))
+    ]
+    frames = [one.frame(acks, body) for one, body in zip(made, bodies, strict=True)]
+    flush = frame({"c": "flush", "cid": "flush", "a": "completed"})
+    batches = [b"".join(frames) + flush] if at_once else [one + flush for one in frames]
+    expected = max((one.sequence for one in made), default=0) if "persisted" in acks else 0
+    answers: list[dict[str, Any]] = []
+    options = {"o": "bookmark"} if bookmarks else {}
+    with (
+        server.log_on(f"all-{run}") as everything,
+        server.log_on(f"some-{run}") as some,
+        server.connect() as peer,
+    ):
+        everything.subscribe("^(mixed|plain)/", "s", f=f"/run = '{run}'")
+        some.subscribe("mixed/b", "f", f=f"/id > 2 AND /run = '{run}'", **options)
+        peer.log_on(f"publisher-{run}", o="ack_conflation=1ms")
+        for batch in batches:
+            peer.socket.sendall(batch)
+            while (answer := peer.receive_header()).get("cid") != "flush":
+                answers.append(answer)
+        while persisted(answers) < expected:
+            answers.append(peer.receive_header())
+        end = json.dumps({"id": 9, "run": run}).encode()
+        for topic in ("mixed/b", "plain/x"):
+            peer.publish(topic, end)
+        return Outcome(
+            [
+                (one["s"], one["status"], one.get("reason", ""))
+                for one in answers
+                if one["a"] == "processed"
+            ],
+            [one["s"] for one in answers if one["a"] == "persisted" and one["status"] == "failure"],
+            persisted(answers),
+            read(everything, "plain/x"),
+            read(some, "mixed/b"),
+            logged(server, run),
+        )
+
+
+def persisted(answers: list[dict[str, Any]]) -> int:
+    """Return the last number persisted."""
+    return max(
+        (one["s"] for one in answers if (one["a"], one["status"]) == ("persisted", "success")),
+        default=0,
+    )
+
+
+def read(peer: RawPeer, last_topic: str) -> list[Message]:
+    """Receive the messages of a run, up to the one that ends it."""
+    found: list[Message] = []
+    while True:
+        header, data = peer.receive()
+        body = json.loads(data)
+        del body["run"]
+        if "n" in body:
+            found.append((header["t"], body, header.get("x", "")))
+        elif header["t"] == last_topic:
+            return found
+
+
+def logged(server: RunningServer, run: str) -> list[Message]:
+    """Return the messages that the log has of a run."""
+    with server.log_on(f"reader-{run}") as peer:
+        peer.send(
+            {"c": "subscribe", "sub_id": "r", "t": "^mixed/[^j]", "bm": "0"}
+            | {"f": f"/run = '{run}'"}
+        )
+        return read(peer, "mixed/b")
+
+
+@settings(max_examples=examples(300), deadline=None)
+@given(publishes(), st.sampled_from(ACKS), st.booleans())
+def test_messages_sent_together_mean_what_they_mean_one_by_one(
+    server: RunningServer, made: list[Publish], acks: str, bookmarks: bool
+) -> None:
+    """Deliveries in their order, the log, acks and refusals, whatever topics follow each other."""
+    together = play(server, made, acks, at_once=True, bookmarks=bookmarks)
+    assert together == play(server, made, acks, at_once=False, bookmarks=bookmarks)
