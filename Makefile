@@ -81,6 +81,7 @@ pages: $(SERVER)
 	$(BIN)/python -m server.log.reference_page docs/messages.md
 	$(BIN)/python -m server.expressions.functions.reference_page docs/expressions.md
 	$(BIN)/python -m actions.reference_page docs/actions.md
+	$(BIN)/python scripts/make_blocking_client.py
 	$(BIN)/python scripts/make_client_api.py
 	$(BIN)/python scripts/make_module_index.py
 	$(BIN)/python scripts/make_completions.py

@@ -2,6 +2,8 @@
 
 Subclasses own the connections: `amperage.client.aio.AsyncClient` has one, and
 `amperage.client.ha_aio.AsyncHAClient` reconnects as often as necessary.
+
+The source of `blocking_commands` (scripts/make_blocking_client.py).
 """
 
 # ruff: noqa: A002 - a filter is called filter
@@ -21,7 +23,7 @@ from amperage.wire.header import Header
 
 
 class AsyncCommands(AsyncShell):
-    """The commands of an asyncio client after its logon; see `BlockingCommands`."""
+    """The commands of an asyncio client after its logon."""
 
     # Publishing
 
@@ -69,7 +71,22 @@ class AsyncCommands(AsyncShell):
         sow_key: str | None = None,
         sequence: int | None = None,
     ) -> Header:
-        """Publish a message and wait until the server acknowledges it."""
+        """Publish a message and wait until the server acknowledges it.
+
+        Args:
+            topic: the topic.
+            body: the message.
+            ack: the acknowledgement to wait for: "processed", or "persisted" (on stable storage).
+            delta: whether the body is a delta.
+            timeout: seconds to wait.
+            correlation_id: see `publish`.
+            expiration: see `publish`.
+            sow_key: see `publish`.
+            sequence: see `publish`.
+
+        Returns:
+            The header of the acknowledgement.
+        """
         await self._wait_for_store_room()
         request = await self._execute_command(
             lambda protocol: protocol.confirmed_publish(
@@ -87,7 +104,17 @@ class AsyncCommands(AsyncShell):
         return request.acks[ack]
 
     async def flush(self, *, timeout: float | None = None) -> None:
-        """Wait until all published messages are stored; see `Client.flush`."""
+        """Wait until all published messages are stored and all earlier commands are processed.
+
+        Args:
+            timeout: seconds to wait.
+
+        Raises:
+            MessagesRefusedError: the server refused messages since the last `flush`, and there is
+                no `on_refused` callback.
+            CommandError: the server cannot store the published messages.
+            TimedOutError: the timeout has passed.
+        """
         limit, protocol = self._time_limit(timeout), self._protocol
         if (numbering := protocol.numbering) is not None:
             await self._wait_for_store(numbering, limit)
@@ -113,7 +140,31 @@ class AsyncCommands(AsyncShell):
         ack_batch: int | None = None,
         ack_delay: float = DEFAULT_DELAY,
     ) -> AsyncMessageStream:
-        """Subscribe to a topic, or to every topic that a regular expression matches."""
+        """Subscribe to a topic, or to every topic that a regular expression matches.
+
+        Args:
+            topic: the name, or the expression.
+            delta: whether to receive deltas instead of whole messages.
+            timeout: seconds to wait for the answer.
+            filter: the content filter.
+            options: the options field, such as "oof,conflation=1s".
+            bookmark: the bookmark from which to replay the transaction log.
+            top_n: the maximum number of messages to replay.
+            sub_id: the subscription's id; None generates one. With the options `replace`, `pause`
+                or `resume`, the id of the subscription to change.
+            acks: acknowledgements to return from the stream between the messages, such as
+                ("completed",).
+            max_backlog: the maximum number of unacknowledged queue messages; None selects the
+                server's default, which is one. The queue may allow fewer.
+            auto_ack: whether to acknowledge queue messages automatically: when the next message is
+                requested from the stream, when an `async with` block of the stream ends without an
+                exception, and by `stream.done()`. If False, call `message.ack()`. Call it also if
+                several threads or tasks iterate one stream: a request by one of them does not mean
+                that another has processed its message.
+            ack_batch: the number of acknowledgements to send together, if the backlog is at least
+                twice as large; None for up to 80.
+            ack_delay: seconds that an acknowledgement waits for a batch while messages arrive.
+        """
         request = await self._execute_command(
             lambda protocol: protocol.subscribe(
                 topic,
@@ -147,7 +198,21 @@ class AsyncCommands(AsyncShell):
         sow_keys: Iterable[str] | None = None,
         acks: Iterable[AckType] | None = None,
     ) -> AsyncMessageStream:
-        """Query a SOW topic; the stream ends after the last record."""
+        """Query a SOW topic; the stream ends after the last record.
+
+        Args:
+            topic: the topic.
+            timeout: seconds to wait for the answer.
+            filter: the content filter.
+            options: the options field, such as "select=[-/,+/id]" or "top_n=10,skip_n=20".
+            bookmark: the bookmark or timestamp of a historical query.
+            order_by: the sort order, such as "/price DESC".
+            batch_size: the number of records that the server sends in one frame; the default is 10.
+            top_n: the maximum number of records to return.
+            sow_keys: return the records with these keys.
+            acks: acknowledgements to return from the stream between the records, such as
+                ("stats",).
+        """
         request = await self._execute_command(
             lambda protocol: protocol.sow(
                 topic,
@@ -180,7 +245,10 @@ class AsyncCommands(AsyncShell):
         sub_id: str | None = None,
         acks: Iterable[AckType] | None = None,
     ) -> AsyncMessageStream:
-        """Query a SOW topic and subscribe to it; `group_end` marks the end of the records."""
+        """Query a SOW topic and subscribe to it; `group_end` marks the end of the query's records.
+
+        The arguments are those of `sow` and of `subscribe`.
+        """
         request = await self._execute_command(
             lambda protocol: protocol.sow_and_subscribe(
                 topic,
@@ -217,7 +285,24 @@ class AsyncCommands(AsyncShell):
         sequence: int | None = None,
         persisted: bool = False,
     ) -> int:
-        """Delete records from a SOW topic, selected by exactly one of filter, sow_keys and body."""
+        """Delete records from a SOW topic, selected by exactly one of filter, sow_keys and body.
+
+        Args:
+            topic: the topic.
+            timeout: seconds to wait for the answer.
+            filter: delete the records that match this content filter.
+            sow_keys: delete the records with these keys.
+            body: delete the record that a publish of this message would update.
+            options: for queue messages, their outcome: None acknowledges them, "cancel" returns
+                them to the queue, "expire" lets them expire, and "redrive" returns dead letters to
+                their original topic.
+            sequence: the command's sequence number for this client name. A server that has received
+                the number before drops the command as a duplicate.
+            persisted: whether to wait until the deletion is on stable storage.
+
+        Returns:
+            The number of deleted records.
+        """
         request = await self._execute_command(
             lambda protocol: protocol.sow_delete(
                 topic,
@@ -235,7 +320,13 @@ class AsyncCommands(AsyncShell):
     async def acknowledge(
         self, topic: str, bookmarks: Iterable[str], options: str | None = None
     ) -> None:
-        """Acknowledge messages of a queue, without waiting for an answer."""
+        """Acknowledge messages of a queue, without waiting for an answer.
+
+        Args:
+            topic: the queue.
+            bookmarks: the bookmarks of the messages.
+            options: "cancel" returns the messages to the queue, "expire" lets them expire.
+        """
         await self._send_command(lambda protocol: protocol.acknowledge(topic, bookmarks, options))
 
     async def confirmed_acknowledge(
@@ -246,17 +337,36 @@ class AsyncCommands(AsyncShell):
         *,
         timeout: float | None = None,
     ) -> None:
-        """Acknowledge messages of a queue, and wait for the server's answer."""
+        """Acknowledge messages of a queue, and wait for the server's answer.
+
+        Args:
+            topic: the queue.
+            bookmarks: the bookmarks of the messages.
+            options: as for `acknowledge`.
+            timeout: seconds to wait.
+        """
         await self._execute_command(
             lambda protocol: protocol.confirmed_acknowledge(topic, bookmarks, options), timeout
         )
 
     async def flush_acks(self, *, timeout: float | None = None) -> None:
-        """Wait until all acknowledgements of queue messages given so far are on stable storage."""
+        """Wait until all acknowledgements of queue messages given so far are on stable storage.
+
+        After that, no acknowledged message is delivered again, even if the server fails. A client
+        that reconnects automatically sends the acknowledgements again that were not stored.
+
+        Args:
+            timeout: seconds to wait.
+        """
         await self._execute_command(lambda protocol: protocol.flush_acks(), timeout)
 
     async def heartbeat(self, interval: int, *, timeout: float | None = None) -> None:
-        """Start to exchange heartbeats, so that either peer detects when the other is gone."""
+        """Start to exchange heartbeats, so that either peer detects when the other is gone.
+
+        Args:
+            interval: seconds between heartbeats.
+            timeout: seconds to wait for the answer.
+        """
         await self._execute_command(lambda protocol: protocol.heartbeat(interval), timeout)
         self._set_silence_timeout(float(interval * MAX_MISSED_HEARTBEATS))
 

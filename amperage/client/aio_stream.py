@@ -1,4 +1,7 @@
-"""The message stream of an asyncio client's subscription or query."""
+"""The message stream of an asyncio client's subscription or query.
+
+The source of `blocking_stream` (scripts/make_blocking_client.py).
+"""
 
 from __future__ import annotations
 
@@ -34,8 +37,11 @@ class AsyncStreamOwner(NamedTuple):
 class AsyncMessageStream(BaseStream):
     """The messages of one subscription or query, as an asynchronous iterator.
 
-    It ends and raises errors as `amperage.MessageStream` does. It is also an asynchronous context
-    manager.
+    Iteration waits for the next message. It ends after the last record of a query, after
+    `unsubscribe`, and when the client is closed; it raises `ConnectionLostError` when the
+    connection ends otherwise. Several tasks can iterate: each message goes to one of them.
+
+    As an asynchronous context manager, it ends the subscription or query on exit.
     """
 
     def __init__(self, owner: AsyncStreamOwner, inbox: StreamInbox) -> None:
@@ -64,11 +70,27 @@ class AsyncMessageStream(BaseStream):
         return message
 
     async def done(self) -> None:
-        """Mark all messages returned so far as processed; see `amperage.MessageStream.done`."""
+        """Mark all messages returned so far as processed.
+
+        A bookmark store in a file records that: a subscription that resumes in another run begins
+        after them. With `auto_ack`, queue messages are acknowledged. Requesting the next message
+        does the same.
+        """
         self._mark_processed()
 
     async def next(self, timeout: float | None = None) -> Message | None:
-        """Wait for the next message; see `amperage.MessageStream.next`."""
+        """Wait for the next message.
+
+        Args:
+            timeout: seconds to wait; None waits without a limit.
+
+        Returns:
+            The message; None if the stream has ended.
+
+        Raises:
+            TimedOutError: no message arrived in time.
+            ConnectionLostError: the connection ended.
+        """
         self._mark_processed()
         limit = TimeLimit(None if timeout is None else seconds("timeout", timeout))
         while (message := self._take_message()) is None and not self._is_exhausted():
@@ -76,7 +98,18 @@ class AsyncMessageStream(BaseStream):
         return message
 
     async def batch(self, timeout: float | None = None) -> list[Message]:
-        """Take all messages that have arrived; see `amperage.MessageStream.batch`."""
+        """Take all messages that have arrived; if there are none, wait for the first.
+
+        Args:
+            timeout: seconds to wait; None waits without a limit.
+
+        Returns:
+            The messages; an empty list if the stream has ended.
+
+        Raises:
+            TimedOutError: no message arrived in time.
+            ConnectionLostError: the connection ended.
+        """
         first = await self.next(timeout)
         if first is None:
             return []

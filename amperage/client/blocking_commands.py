@@ -1,8 +1,9 @@
 """The commands of a blocking client.
 
-`amperage.client.aio_commands` has the same ones, with `await`; `tests/client/test_shells_alike.py`
-compares the two. Subclasses own the connections: `amperage.client.blocking.Client` has one, and
+Subclasses own the connections: `amperage.client.blocking.Client` has one, and
 `amperage.client.ha.HAClient` reconnects as often as necessary.
+
+Made from `aio_commands` (scripts/make_blocking_client.py).
 """
 
 # ruff: noqa: A002 - a filter is called filter

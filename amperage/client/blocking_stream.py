@@ -1,4 +1,7 @@
-"""The message stream of a blocking client's subscription or query."""
+"""The message stream of a blocking client's subscription or query.
+
+Made from `aio_stream` (scripts/make_blocking_client.py).
+"""
 
 from __future__ import annotations
 
