@@ -64,7 +64,7 @@ def publishes(draw: st.DrawFn) -> list[Publish]:
     topics = draw(st.lists(st.sampled_from(LOGGED), min_size=1, unique=True))
     steps = [1, 1, 1, 1, 1, 2, 7, 0, -3]
     if draw(st.booleans()):
-        topics, steps = [*topics, "plain/x"], [1, 2]
+        topics, steps = [*topics, "plain/x", "plain/y"], [1, 2]
     is_numbered, sequence = draw(st.booleans()), 0
     made: list[Publish] = []
     for _ in range(draw(st.integers(1, 60))):

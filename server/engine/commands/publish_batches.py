@@ -20,6 +20,7 @@ from server.engine.commands.failure_acks import refuse
 from server.engine.commands.publish import lifetime
 from server.engine.commands.publish_fast_path import (
     NO_MARKS,
+    UNRECORDED,
     PublishHeader,
     PublishHeaderCache,
     make_publish_header,
@@ -115,10 +116,14 @@ class PublishBatcher:
             self.has_journaled = True
         else:
             sequences = list(sequences)  # some may wait, and must not retain the read buffer
-            if self._envelope is None:
-                self._envelope = Envelope(session, session.last_input_s)
-            envelope = self._envelope
+            envelope = self._unrecorded_envelope()
         self._send_acks(run, sequences, topic.publish(bodies, envelope), topic.when_stored)
+
+    def _unrecorded_envelope(self) -> Envelope:
+        """Return the envelope of messages that are not recorded, the same within a slice."""
+        if self._envelope is None:
+            self._envelope = Envelope(self._session, self._session.last_input_s)
+        return self._envelope
 
     def _publish_interleaved(
         self,
@@ -126,8 +131,13 @@ class PublishBatcher:
         bodies: Sequence[bytes],
         sequences: Sequence[bytes],
     ) -> None:
-        """Publish messages to several topics of the transaction log."""
+        """Publish messages to several topics; see `PublishHeader.interleave_key`."""
         session = self._session
+        if headers[0].interleave_key is UNRECORDED:
+            envelope = self._unrecorded_envelope()
+            for header, body in zip(headers, bodies, strict=True):
+                header.topic.publish((body,), envelope)
+            return
         topics = cast("Sequence[JournaledTopic]", [header.topic for header in headers])
         distinct_topics = frozenset(topics)
         envelope = Envelope(session, session.last_input_s)

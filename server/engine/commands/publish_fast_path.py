@@ -2,9 +2,10 @@
 
 Most publishers send one header over and over, or headers that differ only by a sequence number. A
 header that requests nothing but "publish to this topic" (and "acknowledge it") is remembered.
-Consecutive frames with it form a batch, which goes to the topic in one call; so do frames to
-several topics of the transaction log whose acks are of the same kind. A header with marks of its
-message is remembered as well: of the next ones, only the marks are read.
+Consecutive frames with it form a batch, which goes to the topic in one call. Frames to several
+topics form a batch as well, if all of these only deliver, or are in the transaction log and the
+acks are of one kind. A header with marks of its message is remembered, too: of the next ones, only
+the marks are read.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from amperage.wire.header_template import MessageMetadata, split_at_sequence, sp
 from server.engine.commands.acks import SequencedAcks
 from server.engine.commands.publish_target import PublishTarget
 from server.topics.journaled_topic import JournaledTopic
+from server.topics.topic import Topic
 
 if TYPE_CHECKING:
     from amperage.wire.framing import Frame
@@ -76,6 +78,8 @@ def make_publish_header(
     key = None
     if isinstance(topic, JournaledTopic) and not is_marked:
         key = intern(f"{','.join(acks)} {uses_sequences}")
+    elif type(topic) is Topic and not acks and not is_marked:
+        key = UNRECORDED
     late = [ack for ack in acks if ack == "persisted" and (topic.is_persistent or conflates)]
     prompt = [ack for ack in acks if ack not in late]
     return PublishHeader(
@@ -90,6 +94,8 @@ def make_publish_header(
     )
 
 
+UNRECORDED: Final = "unrecorded"
+"""The `PublishHeader.interleave_key` of topics that only deliver, without acks."""
 NO_MARKS: Final = MessageMetadata(None, None, None)
 
 PublishBatchCallback = Callable[
