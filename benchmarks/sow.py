@@ -39,7 +39,7 @@ from server.expressions.filter_cache import FilterParser
 from server.message_types.registry import create
 from server.process import garbage_collection
 from server.storage.sow.file_store import FileStore, open_store
-from server.storage.sow.group_commit import GroupCommit
+from server.storage.sow.group_commit import SowCommitter
 from server.storage.sow.query.query import QuerySpec
 from server.storage.sow.topic_records import SowTopicRecords
 
@@ -245,7 +245,7 @@ def _fail(error: OSError | None) -> None:
         raise error
 
 
-def _open(path: Path, committer: GroupCommit) -> tuple[FileStore, SowTopicRecords]:
+def _open(path: Path, committer: SowCommitter) -> tuple[FileStore, SowTopicRecords]:
     store, _ = open_store(path, committer, _fail, topic=_SPEC.name, slab_size=_SPEC.slab_size)
     return store, SowTopicRecords(_SPEC, create("json", "json", {}), store, BUILTINS)
 
@@ -253,7 +253,7 @@ def _open(path: Path, committer: GroupCommit) -> tuple[FileStore, SowTopicRecord
 def _publish(path: Path, records: int) -> tuple[Published, Published]:
     """Insert all records, then update all."""
     calls: deque[Callable[[], None]] = deque()
-    committer = GroupCommit(calls.append)
+    committer = SowCommitter(calls.append)
     store, topic = _open(path, committer)
     garbage_collection.settle()
     found = []
@@ -292,7 +292,7 @@ def _serve(path: Path, records: int, *, settled: bool) -> Service:
     """
     columns.warm_up()
     empty = _private_bytes()
-    committer = GroupCommit(_call)
+    committer = SowCommitter(_call)
     began = time.process_time()
     store, topic = _open(path, committer)
     if settled:

@@ -35,7 +35,7 @@ TYPED_MODULES: Final = ("json", "bson", "msgpack", "bflat")
 _LONG_END = 2**63
 
 
-class NothingToInferError(PipelineError):
+class SchemaInferenceError(PipelineError):
     """There are no messages or fields, or a field has values of several types."""
 
 
@@ -72,7 +72,7 @@ def infer_schema(
         The fields in the order in which they first occur. A field that is always NULL is a text.
 
     Raises:
-        NothingToInferError: there are no fields, or a field has values of several types.
+        SchemaInferenceError: there are no fields, or a field has values of several types.
         PipelineError: a field has the name of another column, or a message cannot be decoded.
     """
     inferred: DataType = NullType()
@@ -85,15 +85,15 @@ def infer_schema(
             ) from None
         inferred = _joined(inferred, _type_of(value), "the body")
     if not isinstance(inferred, StructType) or not inferred.fields:
-        raise NothingToInferError(
+        raise SchemaInferenceError(
             "option sample: the topic has no messages with fields to infer a schema from;"
             " give one with .schema()"
         )
     for name in inferred.names:
         if name == BODY or (name.startswith("_") and name[1:] in METADATA):
             raise PipelineError(
-                f"option sample: the messages have a field {name!r}, and a column of that name is"
-                " not read of the fields; give a schema without it with .schema()"
+                f"option sample: the messages have a field {name!r}, and that is the name of a"
+                " metadata column; give a schema without it with .schema()"
             )
     return _settled(inferred)
 
@@ -135,7 +135,7 @@ def _joined(kind: DataType, other_kind: DataType, where: str) -> DataType:
             known = fields.get(field.name, NullType())
             fields[field.name] = _joined(known, field.dataType, f"field {field.name!r}")
         return StructType([StructField(name, kind) for name, kind in fields.items()])
-    raise NothingToInferError(
+    raise SchemaInferenceError(
         f"option sample: {where} is {kind.simpleString()} in one message and"
         f" {other_kind.simpleString()} in another; give a schema with .schema(), or read the bodies"
     )

@@ -16,7 +16,7 @@ from config_schema.spec import ConflatedTopicSpec, InstanceSpec, TopicRef, Topic
 from pipeline.amps.source import AmpsDataSource
 from pipeline.amps.uri import with_message_type
 from pipeline.configuration import read_configuration
-from pipeline.inference import TYPED_MODULES, NothingToInferError
+from pipeline.inference import TYPED_MODULES, SchemaInferenceError
 from pipeline.rows import default_schema
 
 
@@ -56,6 +56,6 @@ def _schema(view_options: Mapping[str, str], topic: TopicRef, sample: int) -> St
     if topic.message_type in TYPED_MODULES:
         try:
             return AmpsDataSource({**view_options, "sample": str(sample)}).schema()
-        except NothingToInferError:
+        except SchemaInferenceError:
             pass
     return default_schema(topic.message_type)

@@ -289,8 +289,8 @@ class BlockingConnection:
         elif now - self._starved_since_s > _STARVED_WARNING_S:
             self._starved_since_s = float("inf")
             _log.warning(
-                "a stream waits for messages, but the server is not read: %d messages wait in"
-                " streams that nobody iterates; take them, or unsubscribe",
+                "a stream is starved: nothing is read from the server while %d messages wait in"
+                " other streams; read these, or unsubscribe",
                 self._protocol.queued_messages,
             )
 

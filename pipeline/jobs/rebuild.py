@@ -27,7 +27,7 @@ from server.app.wiring.provision import ProvisionError, provision_functions, pro
 from server.app.wiring.provision_sow import TopicOpener
 from server.storage.journal import EVENTS, JournalCursor, JournalNotice, JournalTopic, LogSpan
 from server.storage.journal.files import FileTable, SourceCache
-from server.storage.sow.group_commit import GroupCommit
+from server.storage.sow.group_commit import SowCommitter
 from server.storage.sow.log_apply import apply_entry_range
 from server.storage.sow.store import RecordStoreError
 
@@ -113,7 +113,7 @@ def _rebuild_view(spec: InstanceSpec, options: argparse.Namespace, run: JobRun) 
 def _rebuild(spec: InstanceSpec, topic: TopicSpec, log: JournalSnapshot, run: JobRun) -> int:
     """Build the file and return its number of records."""
     log_sink, damage = SilentLog(), list[JournalNotice]()
-    committer = GroupCommit(lambda call: call())
+    committer = SowCommitter(lambda call: call())
     opener = TopicOpener(
         spec,
         provision_message_types(spec),

@@ -69,14 +69,14 @@ def body_column(block: JournalBlock) -> pa.Array:
 
 
 def is_record_test(predicate: ColumnPredicate) -> bool:
-    """Return whether a test needs records only: `record_mask`, else `metadata_mask`."""
+    """Return whether `record_mask` can test a predicate; otherwise, `metadata_mask` can."""
     if predicate.column in ("txid", "timestamp"):
         return predicate.operation in ORDERINGS
     return predicate.column in ("topic", "message_type", "command", "instance")  # never NULL
 
 
 def record_mask(predicate: ColumnPredicate, records: RecordArray, names: JournalNames) -> RowMask:
-    """Return the mask of the records for which a quick predicate is true."""
+    """Return the mask of the records for which a predicate is true; see `is_record_test`."""
     match predicate.column:
         case "topic":
             return _by_number(predicate, records["topic"], names.topics)

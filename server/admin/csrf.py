@@ -143,7 +143,7 @@ class CsrfProtection:
             raise HttpError(
                 403,
                 f"A page of {origin or 'another site'} asks for this, which is not for other "
-                "sites. AccessControlAllowOrigin says which sites may.",
+                "sites. Name the sites that may in AccessControlAllowOrigin.",
             )
 
     def is_forgeable(self, request: HttpRequest) -> bool:

@@ -117,7 +117,7 @@ class AdminSite:
             raise HttpError(405, f"Expected {' or '.join(methods)}.", (allowed,))
         requester = await self._access.authenticate(request)
         if route is None:
-            raise HttpError(404, f"There is no {request.path}. What there is begins with /amps.")
+            raise HttpError(404, f"There is no {request.path}. Paths begin with /amps.")
         response = await route.handler(request, requester)
         if not isinstance(response.body, HttpDocument):
             response.body = self._until_sessions_end(response.body)

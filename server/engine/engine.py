@@ -17,11 +17,11 @@ from config_schema.spec import ConflatedTopicSpec, TopicRef
 from server.engine.closed_session_totals import ClosedSessionTotals
 from server.engine.connection_context import ConnectionContext, ConnectionHandle
 from server.engine.hooks import Hooks
+from server.engine.pre_logon_limits import PreLogonLimits
 from server.engine.replays.tail import ReplayTail
 from server.engine.scheduler import Scheduler
 from server.engine.session import Session
 from server.engine.session_teardown import SessionTeardown
-from server.engine.unauthenticated import PreLogonLimits
 from server.expressions.filter_cache import FilterParser
 from server.expressions.parser import SizeLimits
 from server.security.switches import SecuritySwitches
@@ -162,7 +162,7 @@ class Engine:
         """Record messages in a transaction log. Called before the first publish."""
         self.transaction_log = self.topics.transaction_log = self.sow_registry.transaction_log = log
         log.use_scheduler(self.scheduler.start_task)
-        self.tail = ReplayTail(log, self, log.local_durable_txid)
+        self.tail = ReplayTail(log, self, log.journal_durable_txid)
         self.fully_durable_tail = ReplayTail(log, self, log.settled_txid)
 
     def find_session(self, number: int) -> Session | None:

@@ -46,8 +46,8 @@ from server.engine.commands.publish_target import NOT_ENTITLED, PublishTargets
 from server.engine.commands.queue_ack_fast_path import AckHeaderCache
 from server.engine.commands.silent_refusals import SilentRefusals
 from server.engine.commands.subscribe_fast_path import SubscribeFastPath
+from server.engine.pre_logon_limits import PreLogonConnection
 from server.engine.session_input import SessionInput
-from server.engine.unauthenticated import PreLogonConnection
 from server.security import permissions
 from server.security.bound_identity import PermitBinder
 from server.security.interceptors.base import IncomingCommand, Verdict
@@ -243,7 +243,7 @@ class Session:
         self.protocol_error = str(error)
         self.close("unknown command")
 
-    def reject(self, problem: str) -> None:
+    def disconnect_for_limit(self, problem: str) -> None:
         """Disconnect a peer that has not logged on, with a failure ack.
 
         Args:
@@ -523,7 +523,7 @@ class Session:
         if self.is_logged_on:
             refuse(self, header, "limit exceeded", detail)
         else:
-            self.reject(f"{detail} before the logon")
+            self.disconnect_for_limit(f"{detail} before the logon")
 
     def _apply_transport_filters(self, command: IncomingCommand) -> bool:
         for transport_filter in self.connection_context.transport_filters:

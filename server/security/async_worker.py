@@ -27,7 +27,7 @@ DecisionT = TypeVar("DecisionT")
 MAX_CONCURRENT_DECISIONS: Final = 2_000
 """Limit of concurrent decisions. A waiting decision costs little; a caller that must limit the
 concurrency of a resource does so itself."""
-MAX_QUEUED_DECISIONS: Final = 10_000
+MAX_PENDING_DECISIONS: Final = 10_000
 DECISION_TIMEOUT_S: Final = 30.0
 """Timeout of a decision, its time in the queue included (AMPS User Guide, Authentication,
 recommends no more)."""
@@ -71,10 +71,8 @@ class AsyncWorker:
             another one.
         """
         pending: AnswerFuture[DecisionT] = AnswerFuture()
-        if self._pending_count >= MAX_QUEUED_DECISIONS:
-            pending.set_result(
-                fallback(f"{MAX_QUEUED_DECISIONS} logons wait for a decision already")
-            )
+        if self._pending_count >= MAX_PENDING_DECISIONS:
+            pending.set_result(fallback(f"{MAX_PENDING_DECISIONS} decisions are pending already"))
             return pending
         self._pending_count += 1
         engine_loop = asyncio.get_running_loop()

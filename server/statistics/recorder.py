@@ -70,7 +70,7 @@ class StatisticsRecorder:
         self._has_renamed = False
         self._queries = 0
         self._open_count = 0
-        self._use_first(self._open())
+        self._set_database(self._open())
 
     @property
     def is_in_place(self) -> bool:
@@ -120,7 +120,7 @@ class StatisticsRecorder:
         except sqlite3.Error as error:
             if self.database.path == MEMORY:
                 raise
-            self._use_database(self._replacement_database(error))
+            self._use_database(self._recover_database(error))
             return work(self.database)
 
     def close(self) -> None:
@@ -133,9 +133,9 @@ class StatisticsRecorder:
         self._queries += self.history.query_count
         self._release_readers()
         self.database.close()
-        self._use_first(database)
+        self._set_database(database)
 
-    def _use_first(self, database: StatisticsDatabase) -> None:
+    def _set_database(self, database: StatisticsDatabase) -> None:
         self.database = database
         self._open_count += 1
         self.history = StatisticsHistory(database.connection)
@@ -145,9 +145,9 @@ class StatisticsRecorder:
         try:
             return StatisticsDatabase(self.path, indexed=self._indexed)
         except (sqlite3.Error, ForeignDatabaseError, DatabaseVersionError) as error:
-            return self._replacement_database(error)
+            return self._recover_database(error)
 
-    def _replacement_database(self, error: Exception) -> StatisticsDatabase:
+    def _recover_database(self, error: Exception) -> StatisticsDatabase:
         """Return the database that replaces a failed one."""
         kind = _kind(error)
         if kind is not None and not self._has_renamed:

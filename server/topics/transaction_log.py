@@ -1,6 +1,6 @@
 """The transaction log, as topics, commands and replays use it on the engine's thread.
 
-    a publish:     append -> txid ... the committer's thread writes and syncs ... reached(txid)
+    a publish:     append -> txid ... the commit thread writes and syncs ... advance_durable(txid)
     callbacks:     acks, in the order of txids; replays that have read the whole log
 
 The journal's own threads never call this module. They post the entries that they have made durable
@@ -51,7 +51,7 @@ LogPosition: TypeAlias = LogSpan | BookmarkError
 
 _RESERVED: Final = "/AMPS/"
 """Prefix of the server's own topics, of which only that of the audit trail can be recorded."""
-_FREE_BATCH_SIZE: Final = 128
+_CALLBACK_BATCH_SIZE: Final = 128
 """Callbacks released in one time slice; each sends about one ack."""
 _MAX_DAMAGED: Final = 1_000
 """Damaged entries that are remembered until there is a `PeerBodyRepair`."""
@@ -119,7 +119,7 @@ class TransactionLog:
         self._settled_callbacks: deque[tuple[int, Callable[[], None]]] = deque()
         self._replication_state: ReplicationState | None = None
         self._start_task: Callable[[EngineTask], None] | None = None  # set before the first entry
-        self._is_releasing = False
+        self._is_scheduled = False
         self._advance_callbacks: list[Callable[[], None]] = []
         self._holds: dict[int, _Hold] = {}
         self._body_repair: PeerBodyRepair | None = None
@@ -209,7 +209,7 @@ class TransactionLog:
         if sequence <= last_sequence and self.rejected_sequences.is_missing(client, sequence):
             raise RejectedSequenceError(
                 f"sequence number {sequence}: was refused when it came first, or got lost; this"
-                f" publisher has got as far as {last_sequence}, so it takes a new number"
+                f" publisher has got as far as {last_sequence}; send the message with a new number"
             )
         if sequence <= last_sequence:
             raise DuplicateError(
@@ -228,8 +228,8 @@ class TransactionLog:
         self._schedule_callbacks()
 
     def _schedule_callbacks(self) -> None:
-        if not self._is_releasing and self._start_task is not None:
-            self._is_releasing = True
+        if not self._is_scheduled and self._start_task is not None:
+            self._is_scheduled = True
             self._start_task(self)
 
     def use_replication_state(self, settlement: ReplicationState) -> None:
@@ -251,12 +251,12 @@ class TransactionLog:
 
     def step(self) -> bool:
         """Run some of the waiting callbacks; see `EngineTask.step`."""
-        self._is_releasing = False  # if a callback raises, the others run with the next commit
+        self._is_scheduled = False  # if a callback raises, the others run with the next commit
         if _run_due_callbacks(self._durable_callbacks, self.durable_txid) or (
             self._settled_callbacks
             and _run_due_callbacks(self._settled_callbacks, self.settled_txid())
         ):
-            self._is_releasing = True
+            self._is_scheduled = True
             return True
         advance_callbacks, self._advance_callbacks = self._advance_callbacks, []
         for reader in advance_callbacks:
@@ -302,7 +302,7 @@ class TransactionLog:
         self._worker.close()
         self.journal.close()
 
-    def local_durable_txid(self) -> int:
+    def journal_durable_txid(self) -> int:
         """Return the txid of the last entry on stable storage of this machine."""
         return self.journal.durable_txid
 
@@ -367,8 +367,8 @@ class TransactionLog:
     ) -> None:
         """Resolve a bookmark to a part of the log.
 
-        This may require reading files. The helper does so, once everything appended so far is
-        readable; `0|1|` stands for the end of the log as it is now.
+        This may require reading files. The worker thread does so, once everything appended so far
+        is readable; `0|1|` stands for the end of the log as it is now.
 
         Args:
             client: the number of the requesting session; sessions are served in rotation.
@@ -391,7 +391,7 @@ class TransactionLog:
         now: int,
         callback: Callable[[LogPosition], None],
     ) -> None:
-        """Search for a bookmark on the helper thread; retain all files until `callback` returns.
+        """Search for a bookmark on the worker thread; retain all files until `callback` returns.
 
         Otherwise the file that has been found could be removed before the caller holds it. While
         a file is being removed, no search begins.
@@ -515,7 +515,7 @@ class TransactionLog:
 
 def _run_due_callbacks(callbacks: deque[tuple[int, Callable[[], None]]], txid: int) -> bool:
     """Run some of the callbacks that wait for entries up to a txid; return whether more are due."""
-    for _ in range(_FREE_BATCH_SIZE):
+    for _ in range(_CALLBACK_BATCH_SIZE):
         if not callbacks or callbacks[0][0] > txid:
             return False
         callbacks.popleft()[1]()

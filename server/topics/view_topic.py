@@ -1,7 +1,7 @@
 """Views: topics with records that are computed from those of other topics.
 
 A view follows its underlying topics. A change there becomes changes of rows (`sources`, `join`),
-these change groups (`grouping`), and each changed group becomes a record again, with a new body.
+these change groups (`groups`), and each changed group becomes a record again, with a new body.
 Subscribers and further views are notified of it as of any other record. A group without rows has no
 record.
 

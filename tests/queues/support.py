@@ -120,9 +120,9 @@ class Bench:
         return got
 
     def deliveries(self) -> list[QueueDelivery]:
-        deliveries = self.queue.deliver(self.now)
+        deliveries = self.queue.assign_messages(self.now)
         while self.queue.is_behind:
-            deliveries += self.queue.deliver(self.now)
+            deliveries += self.queue.assign_messages(self.now)
         return deliveries
 
     def later(self, microseconds: int) -> None:

@@ -79,10 +79,10 @@ def test_a_backlog_counts_over_all_queues_of_a_subscription() -> None:
         queue.lifecycle.enqueue(range(1, 9), [SECOND] * 8, PUBLISHER, range(1, 9))
 
     assert consumer.max_backlog == 3
-    assert [list(each.txids) for each in queues[0].deliver(SECOND)] == [[1, 2, 3]]
-    assert queues[1].deliver(SECOND) == []
+    assert [list(each.txids) for each in queues[0].assign_messages(SECOND)] == [[1, 2, 3]]
+    assert queues[1].assign_messages(SECOND) == []
     queues[0].acknowledge(marks(1), SECOND, "a")
-    assert [list(each.txids) for each in queues[1].deliver(SECOND)] == [[1]]
+    assert [list(each.txids) for each in queues[1].assign_messages(SECOND)] == [[1]]
     queues[1].retire(consumer)
     assert consumer.max_backlog == 5, "the queue that it has left does not count any more"
     queues[1].acknowledge(marks(1), SECOND, "a")
@@ -194,7 +194,7 @@ def test_what_expires_together_does_so_in_slices_and_is_not_delivered(keys: list
     delivered: list[int] = []
     for _ in range(count // most + 10):
         before = queue.counters.expired
-        for delivery in queue.deliver(bench.now, max_delivered=most):
+        for delivery in queue.assign_messages(bench.now, max_delivered=most):
             delivered += delivery.txids
         assert queue.counters.expired - before <= most
         assert queue.is_behind or delivered == [count + 1]
@@ -316,12 +316,12 @@ def test_leases_by_the_thousand_end_in_portions() -> None:
     bench.publish(1000)
     bench.consumer("a", 1000)
     for _ in range(20):
-        bench.queue.deliver(bench.now, max_delivered=50)
+        bench.queue.assign_messages(bench.now, max_delivered=50)
     assert bench.queue.leased_count == 1000
     bench.consumers["a"].set_requested_backlog(0)
     bench.later(2 * SECOND)
     for left in range(950, -1, -50):
-        bench.queue.deliver(bench.now, max_delivered=50)
+        bench.queue.assign_messages(bench.now, max_delivered=50)
         assert (bench.queue.leased_count, bench.queue.is_behind) == (left, left > 0)
     bench.consumers["a"].set_requested_backlog(1000)
     assert bench.deliver() == {"a": list(range(1, 1001))}

@@ -46,12 +46,12 @@ def test_a_filter_that_matches_nothing_holds_up_nobody() -> None:
     bench.consumer("b", 3)
     bench.consumer("c", 2, "even")
 
-    deliveries = bench.queue.deliver(bench.now, max_matched=500)
+    deliveries = bench.queue.assign_messages(bench.now, max_matched=500)
     assert CountingMatching.asked <= 500
     assert bench.queue.is_behind
     assert sorted(len(each.txids) for each in deliveries) == [2, 3]
     while bench.queue.is_behind:
-        bench.queue.deliver(bench.now)
+        bench.queue.assign_messages(bench.now)
     asked = CountingMatching.asked
     bench.publish(1)
     bench.deliver()
@@ -64,7 +64,7 @@ def test_filters_that_come_one_after_the_other_share_what_remains_to_be_matched(
     names = ("nothing", "even", "odd", "thirds")
     for name in names:
         bench.consumer(name, 1, name)
-        bench.queue.deliver(bench.now, max_matched=64)
+        bench.queue.assign_messages(bench.now, max_matched=64)
     while got := bench.deliver():
         bench.queue.acknowledge(marks(*(txid for each in got.values() for txid in each)), bench.now)
 
@@ -163,7 +163,7 @@ def test_a_call_delivers_no_more_than_it_is_told(content_filter: str | None) -> 
     bench.consumer("a", 1000, content_filter)
     bench.publish(1000)
     for _ in range(5):
-        deliveries = bench.queue.deliver(bench.now, max_delivered=50)
+        deliveries = bench.queue.assign_messages(bench.now, max_delivered=50)
         assert sum(len(delivery.txids) for delivery in deliveries) == 50
         assert bench.queue.is_behind
 

@@ -78,9 +78,9 @@ def test_what_is_on_its_way_outlives_its_room() -> None:
     )
     queue.lifecycle.enqueue(range(COUNT), [SECOND] * COUNT, PUBLISHER, range(COUNT))
     queue.attach(Consumer("a", "a", COUNT))
-    deliveries = queue.deliver(SECOND)
+    deliveries = queue.assign_messages(SECOND)
     while queue.is_behind:
-        deliveries += queue.deliver(SECOND)
+        deliveries += queue.assign_messages(SECOND)
     assert queue.acknowledge(marks(*range(COUNT)), SECOND).affected_count == COUNT
     assert not room.held
     assert [txid for delivery in deliveries for txid in delivery.txids] == [*range(COUNT)]

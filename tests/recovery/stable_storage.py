@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Final
 
 from server.storage.journal import Disk
-from server.storage.sow.group_commit import GroupCommit
+from server.storage.sow.group_commit import SowCommitter
 from tests.support.stepped_disk import commit_in_steps
 
 SECTOR: Final = 512
@@ -84,8 +84,8 @@ class Watch:
         Disk.commit = commit_in_steps  # type: ignore[method-assign]  # by the calls replaced below
         os.pwrite, os.close = write, forget  # type: ignore[assignment]  # of the same signature but for names
         os.fsync, os.fdatasync = synced(os.fsync), synced(os.fdatasync)  # type: ignore[assignment]  # of the same signature but for names
-        _, *others = GroupCommit.__init__.__defaults__ or ()
-        GroupCommit.__init__.__defaults__ = (os.fdatasync, *others)  # it is looked up already
+        _, *others = SowCommitter.__init__.__defaults__ or ()
+        SowCommitter.__init__.__defaults__ = (os.fdatasync, *others)  # it is looked up already
 
 
 def _die() -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from server.app.wiring.dead_threads import EXIT_CODE
 from server.storage.journal import Disk as JournalDisk
-from server.storage.sow.group_commit import GroupCommit
+from server.storage.sow.group_commit import SowCommitter
 from tests.support.server import running_server
 from tests.support.stepped_disk import commit_in_steps
 
@@ -51,8 +51,8 @@ class Defect:
 
         JournalDisk.commit = commit_in_steps  # type: ignore[method-assign]  # by the call replaced
         os.fdatasync = sync_or_fail  # type: ignore[assignment]  # of the same signature but for names
-        defaults = GroupCommit.__init__.__defaults__ or ()
-        GroupCommit.__init__.__defaults__ = tuple(
+        defaults = SowCommitter.__init__.__defaults__ or ()
+        SowCommitter.__init__.__defaults__ = tuple(
             sync_or_fail if value is good else value for value in defaults
         )
 

@@ -310,7 +310,7 @@ class Host(Instance):
         for place, lease in self.core.lifecycle.leases.by_place.items():
             if lease.expires_at is not None and lease.expires_at <= now:
                 self.world.reasons[self.core.lifecycle.entries.bookmark(place)] += 1
-        deliveries = self.core.deliver(now)
+        deliveries = self.core.assign_messages(now)
         said = self.sharing.process_transfers(now)
         self.record()
         last = self.log.last_txid

@@ -369,7 +369,7 @@ def test_a_module_that_does_not_heed_its_end_is_not_waited_for(
 
 def test_a_question_that_nobody_waits_for_makes_room(monkeypatch: pytest.MonkeyPatch) -> None:
     """Given up once or twice, while it waits, is worked on, or after its answer."""
-    monkeypatch.setattr(async_worker, "MAX_QUEUED_DECISIONS", 2)
+    monkeypatch.setattr(async_worker, "MAX_PENDING_DECISIONS", 2)
 
     async def never() -> str:
         await asyncio.Event().wait()
@@ -384,7 +384,7 @@ def test_a_question_that_nobody_waits_for_makes_room(monkeypatch: pytest.MonkeyP
             first, second = (worker.submit(never, str) for _ in range(2))
             full = worker.submit(at_once, str)
             assert full.is_done
-            assert full.result == "2 logons wait for a decision already"
+            assert full.result == "2 decisions are pending already"
             for pending in (first, second, second):
                 pending.cancel()
             answered: asyncio.Future[str] = asyncio.get_running_loop().create_future()

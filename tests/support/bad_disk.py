@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from server.storage.journal import Disk as JournalDisk
-from server.storage.sow.group_commit import GroupCommit
+from server.storage.sow.group_commit import SowCommitter
 from tests.support.stepped_disk import commit_in_steps
 
 
@@ -29,8 +29,8 @@ class BadDisk:
         good = os.fdatasync
         os.fsync, os.fdatasync = self._failing(os.fsync), self._failing(good)  # type: ignore[assignment]  # of the same signature but for names
         # Where it has been looked up already:
-        defaults = GroupCommit.__init__.__defaults__ or ()
-        GroupCommit.__init__.__defaults__ = tuple(
+        defaults = SowCommitter.__init__.__defaults__ or ()
+        SowCommitter.__init__.__defaults__ = tuple(
             os.fdatasync if value is good else value for value in defaults
         )
 

@@ -106,11 +106,9 @@ class OperationsResource:
         if target is not None and target.operation is not None:
             return await self._execute(request, requester, names, form, target)
         if target is None and not _has_path_below(tree, path):
-            raise HttpError(
-                404, f"There is no {request.path}. What there is begins with {_path()}."
-            )
+            raise HttpError(404, f"There is no {request.path}. Paths begin with {_path()}.")
         if request.method == "POST":
-            raise HttpError(405, "Only what does something is asked for with POST.")
+            raise HttpError(405, "POST executes operations; this is a list: use GET.")
         visible = await self._visible_links(requester, _below(tree, path, target))
         return _list(names, visible, form)
 

@@ -77,7 +77,7 @@ from server.replication.links.registry import LinkRegistry
 from server.replication.repair.body_repair import PeerBodyRepair
 from server.statistics.size_summary import sizes
 from server.statistics.statistics_thread import StatisticsThread
-from server.storage.sow.group_commit import GroupCommit
+from server.storage.sow.group_commit import SowCommitter
 from server.storage.sow.lookups import ValueLookups
 from server.storage.sow.records import NANOSECONDS
 from server.topics.settings import EngineSettings
@@ -447,7 +447,7 @@ class Instance:
         opened: contextlib.AsyncExitStack,
         check: Callable[[], None],
         queues: QueueTable | None,
-    ) -> tuple[GroupCommit, Sequence[OpenTopic]]:
+    ) -> tuple[SowCommitter, Sequence[OpenTopic]]:
         """Recover the SOW topics, and register them with the engine.
 
         Args:
@@ -462,7 +462,7 @@ class Instance:
             ProvisionError: a file or a key generator cannot be used, or a view's messages not made.
         """
         post = partial(self._post, asyncio.get_running_loop())
-        committer = GroupCommit(post, start=self._engine.scheduler.start_task)
+        committer = SowCommitter(post, start=self._engine.scheduler.start_task)
         opened.callback(committer.close)
         settings = self._engine.settings
         if self._spec.sow_stats_interval is not None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from server.app.wiring.provision import ProvisionError
 from server.storage.journal import JournalUnreadableError
 from server.storage.sow.file_store import StoreRecovery, open_store
-from server.storage.sow.group_commit import GroupCommit
+from server.storage.sow.group_commit import SowCommitter
 from server.storage.sow.keys.chain_file import DamagedChainFileError
 from server.storage.sow.keys.chain_recovery import recover_chains
 from server.storage.sow.keys.chaining import ChainingKeys
@@ -183,7 +183,7 @@ class TopicOpener:
         spec: InstanceSpec,
         message_types: Mapping[str, MessageType],
         functions: Functions,
-        committer: GroupCommit,
+        committer: SowCommitter,
         log: ServerLog,
     ) -> None:
         self._modules = {module.name: module for module in spec.modules}
@@ -296,7 +296,11 @@ class _ChainFiles:
     """
 
     def __init__(
-        self, sow: SowTopicRecords, generator: ChainingKeys, committer: GroupCommit, outage: _Outage
+        self,
+        sow: SowTopicRecords,
+        generator: ChainingKeys,
+        committer: SowCommitter,
+        outage: _Outage,
     ) -> None:
         self._store = sow.table.store
         self._file = generator.file

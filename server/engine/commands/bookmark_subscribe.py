@@ -285,7 +285,7 @@ def pause_or_resume(session: Session, header: Header, options: Mapping[str, str]
                 "invalid subscription id",
                 f"this connection has no bookmark subscription {sub_id!r} to pause or resume",
             )
-        if subscription.replay.is_live:
+        if subscription.replay.has_live_option:
             raise option_refusal(
                 "resume" if resumes else "pause",
                 f"subscription {sub_id!r} has option live, which it does not go with",

@@ -1,11 +1,11 @@
-"""Publishes without options: the headers of them that a session remembers.
+"""The cache of headers of publishes without options.
 
 Most publishers send one header over and over, or headers that differ only by a sequence number. A
 header that requests nothing but "publish to this topic" (and "acknowledge it") is remembered.
 Consecutive frames with it form a batch, which goes to the topic in one call. Frames to several
 topics form a batch as well, if all of these only deliver, or are in the transaction log and the
 acks are of one kind. A header with marks of its message is remembered, too: of the next ones, only
-the marks are read.
+the sequence number and the marks are parsed.
 """
 
 from __future__ import annotations

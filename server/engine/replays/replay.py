@@ -135,7 +135,7 @@ class Replay:
         self._release_log: Callable[[], None] = _nothing
 
     @property
-    def is_live(self) -> bool:
+    def has_live_option(self) -> bool:
         """True if it has the option `live`."""
         return self._terms.is_live
 

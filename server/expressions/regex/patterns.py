@@ -48,11 +48,11 @@ Matcher: TypeAlias = Callable[[str], bool | None]
 _LIMIT_ERRORS: Final = (pcre2.LibraryError, SearchLimitError)
 _DEPTH: Final = b"(*LIMIT_DEPTH=100000)"
 
-_BRIEF_SEARCH: Final = 6
-_QUICK_SEARCH: Final = 7
-_BRIEF_DECISION: Final = 4
-_QUICK_DECISION: Final = 5
-"""Decimal digits of the step limit of a search in machine code, all positions together."""
+_BRIEF_SEARCH_DIGITS: Final = 6
+_QUICK_SEARCH_DIGITS: Final = 7
+_BRIEF_DECISION_DIGITS: Final = 4
+_QUICK_DECISION_DIGITS: Final = 5
+"""Limits of a search in machine code: below 10**n steps, at all start positions together."""
 
 _SCANNED: Final = 10_000_000
 _SCANNED_THOROUGHLY: Final = 10_000_000
@@ -106,7 +106,7 @@ class Regex:
         self._thorough: dict[int, pcre2.Pattern] = {}
         self._long_texts: BoundedSearch | None = None
         self._is_bounded = is_bounded(source)
-        self._quick_pattern(b"", _BRIEF_SEARCH)
+        self._quick_pattern(b"", _BRIEF_SEARCH_DIGITS)
 
     def first_match(self, text: str) -> str | None:
         """Return the first match within a text; None if there is none or a limit is reached."""
@@ -134,11 +134,11 @@ class Regex:
             TooCostlyError: a long search is needed and the budget is used up.
         """
         octets = text_to_bytes(text)
-        for size in (_BRIEF_DECISION, _QUICK_DECISION):
+        for size in (_BRIEF_DECISION_DIGITS, _QUICK_DECISION_DIGITS):
             try:
                 return self._quick_pattern(octets, size).search(octets) is not None
             except pcre2.LibraryError:
-                if size == _BRIEF_DECISION:
+                if size == _BRIEF_DECISION_DIGITS:
                     search_counter.spend()
         thorough = self._thorough_pattern(octets)
         try:
@@ -171,11 +171,11 @@ class Regex:
         """Return the first match, or None.
 
         Raises:
-            pcre2.LibraryError, GivenUpError: a limit is reached.
+            pcre2.LibraryError, SearchLimitError: a limit is reached.
         """
         try:
             if self._is_single_search(octets):
-                return self._quick_pattern(octets, _BRIEF_SEARCH).search(octets)
+                return self._quick_pattern(octets, _BRIEF_SEARCH_DIGITS).search(octets)
             return self._search_long(SearchAttempt(octets, hurried=self._is_hurried(octets)), 0)
         except _LIMIT_ERRORS:  # a limit was reached, or (*UTF) met bytes that are not UTF-8
             self._charge_search(octets)
@@ -210,7 +210,7 @@ class Regex:
         """Return an iterator over all matches.
 
         Raises:
-            pcre2.LibraryError, GivenUpError: too many searches reached their limit.
+            pcre2.LibraryError, SearchLimitError: too many searches reached their limit.
         """
         at_once = self._is_single_search(octets)
         return self._matches_at_once(octets) if at_once else self._matches_in_long(octets)
@@ -232,15 +232,15 @@ class Regex:
             end = match.end() + (match.end() == match.start())
 
     def _matches_at_once(self, octets: bytes) -> Iterator[pcre2.Match]:
-        end, searches, size = 0, _THOROUGH_SEARCHES, _BRIEF_SEARCH
+        end, searches, size = 0, _THOROUGH_SEARCHES, _BRIEF_SEARCH_DIGITS
         while True:
             try:
                 for match in self._quick_pattern(octets, size).finditer(octets, end):
                     end = match.end()
                     yield match
             except pcre2.LibraryError:
-                if size == _BRIEF_SEARCH:
-                    size = _QUICK_SEARCH
+                if size == _BRIEF_SEARCH_DIGITS:
+                    size = _QUICK_SEARCH_DIGITS
                     self._charge_search(octets)
                     continue
                 long_match = self._search_thoroughly(octets, end)

@@ -509,18 +509,18 @@ class MessageLifecycle:
         """Change the owner of a message. A consumer that has it here keeps it."""
         entries = self.entries
         owner = "" if claim.owner == self._instance else claim.owner
-        was_owned = not entries.owner(place)
+        was_owned_here = not entries.owner(place)
         self.ownership.set_transfer_count(place, claim.transfer_count)
         entries.set_owner(place, owner)
         state = entries.state(place)
-        if was_owned and owner:
+        if was_owned_here and owner:
             self.counters.transferred_out += 1
             if state == AVAILABLE:
                 self.order.discard(place)
                 self._mark_foreign(place)
                 if self.watcher is not None:
                     self.watcher.record_disappeared((place,))
-        elif not was_owned and not owner:
+        elif not was_owned_here and not owner:
             self.counters.transferred_in += 1
             if expires := entries.expires_at(place):
                 self._expiration_timers.add(place, expires)
@@ -554,7 +554,7 @@ class MessageLifecycle:
         return claim.owner != current_claim.owner
 
     def find_places(self, bookmarks: Iterable[PublisherSequence]) -> Iterator[tuple[int, int]]:
-        """Yield the index and place of each mark that is in the queue."""
+        """Yield the index and place of each bookmark whose message is in the queue."""
         for index, bookmark in enumerate(bookmarks):
             place = self.entries.find(bookmark)
             if place is not None and self.entries.state(place) != GONE:

@@ -17,10 +17,10 @@ Integration
 
 `initial_owner` is the value of `MessageDetails.owners` for arriving messages. Pass the events that
 another instance has recorded to `Queue.apply_remote_event`, and its peer messages
-(`TransferRequest`, `TransferResponse`) to `handle_peer_message`. Once `Queue.deliver` has nothing
-left to do, and at `next_deadline`, call `process_transfers`. It may cause events to be recorded;
-deliver again after that. It returns peer messages, which may be sent once these events are on
-stable storage, and no sooner. Every peer message may get lost.
+(`TransferRequest`, `TransferResponse`) to `handle_peer_message`. Once `Queue.assign_messages` has
+nothing left to do, and at `next_deadline`, call `process_transfers`. It may cause events to be
+recorded; assign messages again after that. It returns peer messages, which may be sent once these
+events are on stable storage, and no sooner. Every peer message may get lost.
 
 Source: AMPS User Guide, Replicated Queues; Disaster Recovery and Queue Message Ownership.
 """

@@ -192,7 +192,7 @@ class Queue:
 
     # delivery
 
-    def deliver(
+    def assign_messages(
         self,
         now: int,
         max_matched: int = DISPATCH_BATCH_SIZE,
@@ -288,12 +288,12 @@ class Queue:
 
     @property
     def is_behind(self) -> bool:
-        """True if `deliver` has left messages that consumers may wait for: call it again."""
+        """True if `assign_messages` has left messages that consumers wait for: call it again."""
         return self._has_more or self.dispatch.is_behind
 
     @property
     def is_stalled(self) -> bool:
-        """True if `deliver` could not read messages: retry when that may have changed."""
+        """True if `assign_messages` could not read messages: retry when that may have changed."""
         return self.dispatch.is_stalled
 
     def _may_arrive(self, bookmark: PublisherSequence) -> bool:
@@ -433,7 +433,7 @@ class Queue:
 
     @property
     def next_deadline(self) -> int | None:
-        """The time at which to call `deliver` although nothing has happened, None for never.
+        """When to call `assign_messages` although nothing has happened, None for never.
 
         It may be earlier than needed, and never is later.
         """

@@ -133,7 +133,7 @@ class QueueDeliveryTask:
 
     def _assign_messages(self) -> None:
         now_us = self._services.now_us
-        deliveries = self._core.deliver(now_us, _MATCH_BATCH_SIZE, _SEND_BATCH_SIZE)
+        deliveries = self._core.assign_messages(now_us, _MATCH_BATCH_SIZE, _SEND_BATCH_SIZE)
         if not self._core.settings.at_most_once:
             self._outgoing += deliveries
         elif deliveries:

@@ -335,7 +335,9 @@ class ReplicationReceiver:
             return entries
         selected = self._new_positions(entries)
         if len(selected) < count:
-            self._drop_duplicates(entries, sorted(set(range(count)).difference(selected)), source)
+            self._process_duplicates(
+                entries, sorted(set(range(count)).difference(selected)), source
+            )
         if not selected:
             return None
         new_entries = entries.pick(selected)
@@ -414,7 +416,7 @@ class ReplicationReceiver:
             and has_recorded(self._own_runs, entries.clients[position], entries.sequences[position])
         )
 
-    def _drop_duplicates(
+    def _process_duplicates(
         self, entries: BatchColumns, positions: Sequence[int], source: PeerInstance
     ) -> None:
         """Drop duplicates, check that their bodies are equal, and wait until they are settled."""

@@ -18,10 +18,10 @@ if TYPE_CHECKING:
     from server.topics.transaction_log import TransactionLog
     from server.util.clock import Clock
 
-MAX_PENDING_REQUESTS: Final = 1_000
-"""Items that are requested at once; others follow when these are done."""
+MAX_MISSING_ITEMS: Final = 1_000
+"""Missing items remembered; one is requested at a time, and further ones are dropped."""
 
-_TICK_SECONDS: Final = 1.0
+_TICK_INTERVAL_S: Final = 1.0
 _RESPONSE_TIMEOUT_S: Final = 10.0
 """Seconds to wait for a response, and for links to be made after an item is first missing."""
 
@@ -100,7 +100,7 @@ class PeerRequester(Generic[_Item]):
 
     def add_item(self, key: int, item: _Item) -> None:
         """Add a missing item; it is requested after the next `request_next`."""
-        if len(self.missing_items) < MAX_PENDING_REQUESTS:
+        if len(self.missing_items) < MAX_MISSING_ITEMS:
             self.missing_items.setdefault(key, item)
             if self._first_missing_s is None:
                 self._first_missing_s = self._clock.steady()
@@ -156,7 +156,7 @@ class PeerRequester(Generic[_Item]):
 
     def _schedule_tick(self) -> None:
         if self._cancel_timer is None:
-            self._cancel_timer = self._clock.call_later(_TICK_SECONDS, self._tick)
+            self._cancel_timer = self._clock.call_later(_TICK_INTERVAL_S, self._tick)
 
     def _tick(self) -> None:
         """End or repeat a request that has timed out."""

@@ -15,8 +15,8 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Final, cast
 
+from server.engine.pre_logon_limits import PreLogonConnection
 from server.engine.scheduler import LONG_READ_SIZE
-from server.engine.unauthenticated import PreLogonConnection
 from server.replication.links.link_stage import LinkStage
 from server.replication.transport.bulk_sender import MAX_UNSENT_BYTES, BulkSender
 from server.replication.transport.peer_addresses import HostAddresses, comes_from, hosts_of, resolve
@@ -212,7 +212,7 @@ class AcceptedReplicationConnection(ReplicationConnection):
             lambda link_connection: links.accept(link_connection, transport, self),
         )
 
-    def reject(self, problem: str) -> None:
+    def disconnect_for_limit(self, problem: str) -> None:
         """See `PreLogonSession`."""
         if self._link is not None:
             self._link.refuse(problem)

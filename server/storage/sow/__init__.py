@@ -26,7 +26,7 @@ caller passes the time as nanoseconds since 1970 (`records.to_nanoseconds`). Use
         .commit(callback)   calls back when all changes so far are stable, or with the error
         .last_sequence      where the replay of a journal continues
         .statistics, .close()
-    group_commit.GroupCommit(post, synchronise)     one thread for all files of an instance
+    group_commit.SowCommitter(post, synchronise)     one thread for all files of an instance
     keys.generators.create_key_generator(library, topic, message_type, options) -> KeySource
 
 Errors for the publisher: `KeyRefusedError`, `RecordStoreError`, and the message types' `BodyError`.

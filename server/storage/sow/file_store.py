@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from server.message_types.bulk import JoinedBodies, join
-from server.storage.sow.group_commit import GroupCommit
+from server.storage.sow.group_commit import SowCommitter
 from server.storage.sow.previous_versions import find_previous_versions
 from server.storage.sow.record_batch import SowRecordBatch
 from server.storage.sow.records import Record
@@ -99,7 +99,7 @@ class FileStore:
     def __init__(
         self,
         file: SlabFile,
-        committer: GroupCommit,
+        committer: SowCommitter,
         on_synchronised: Callable[[OSError | None], None],
         *,
         topic: str,
@@ -134,7 +134,7 @@ class FileStore:
         self.topics: Set[str] = placing.topics
         self._log = SlabLog(file, log_end, committer, on_synchronised, topic)
         self._log.sequence = self._last_sequence
-        self._cleaned_at = 0
+        self._appended_bytes_at_cleaning = 0
         self._is_cleaning_paused = False
 
     # ---- recovery
@@ -452,20 +452,22 @@ class FileStore:
             return
         log = self._log
         if log.log_bytes <= 2 * self._live_bytes + _SPARE_SLABS * log.slab_size:
-            self._cleaned_at = log.appended_bytes
+            self._appended_bytes_at_cleaning = log.appended_bytes
             return
-        self._clean_bytes((log.appended_bytes - self._cleaned_at) * _CLEANED_PER_APPENDED)
-        self._cleaned_at = log.appended_bytes
+        self._clean_bytes(
+            (log.appended_bytes - self._appended_bytes_at_cleaning) * _CLEANED_PER_APPENDED
+        )
+        self._appended_bytes_at_cleaning = log.appended_bytes
 
     def _clean_for_space(self) -> None:
         """Clean until a slab is free for later entries, where possible: the file cannot grow."""
         log = self._log
-        if log.pending_free_slabs or log.log_bytes - self._live_bytes < log.slab_size:
+        if log.awaiting_commit_count or log.log_bytes - self._live_bytes < log.slab_size:
             return
         tail_epoch = log.tail_epoch
         while log.tail_epoch == tail_epoch and self._clean_bytes(log.slab_size):
             pass
-        for _ in range(2):  # after two, no recovery reads it
+        for _ in range(2):  # see `SlabLog._release_freed_slabs`
             log.commit()
 
     def _clean_bytes(self, amount: int) -> bool:
@@ -538,7 +540,7 @@ class FileStore:
 
 def open_store(
     path: Path,
-    committer: GroupCommit,
+    committer: SowCommitter,
     on_synchronised: Callable[[OSError | None], None],
     *,
     topic: str,

@@ -81,7 +81,7 @@ class _CallbackQueue:
         return self._is_scheduled
 
 
-class GroupCommit:
+class SowCommitter:
     """The helper thread for commits, shared by all files of an instance.
 
     Args:

@@ -15,7 +15,7 @@ from server.expressions import BUILTINS
 from server.message_types.base import MessageType
 from server.message_types.registry import create
 from server.storage.sow.file_store import FileStore, StoreRecovery, open_store
-from server.storage.sow.group_commit import GroupCommit
+from server.storage.sow.group_commit import SowCommitter
 from server.storage.sow.keys.key_source import KeySource
 from server.storage.sow.memory_store import MemoryStore
 from server.storage.sow.query.query import Query, QuerySpec
@@ -144,7 +144,7 @@ class Disk:
         self.failures: list[OSError] = []
         """Why files could not be put on stable storage."""
         self._synchronise = synchronise
-        self.committer = GroupCommit(self._calls.append, synchronise, **how)
+        self.committer = SowCommitter(self._calls.append, synchronise, **how)
 
     def open(
         self,

@@ -7,9 +7,9 @@
     20200604T000000Z             from that time on
     [20200604T000000:0|1|)       from there to there; [ ] includes the end named, ( ) excludes it
 
-A log has a number, which stands in bookmarks for a publisher: such bookmarks name places in the log
-by txid. Other logs do not know them. A client that sends one has everything before that place, so
-that the other starts in its list are ignored.
+A bookmark may name a position in this log: the log's number in place of a publisher's, and a txid.
+Other logs do not know it. A client that sends one has everything before that position, so if a list
+contains one, the other starts in it are ignored.
 
 Source: AMPS User Guide, Replaying Messages with Bookmark Subscription.
 """

@@ -28,7 +28,7 @@ from typing import Final, NamedTuple
 import google_crc32c
 
 from config_schema.spec.common import FILE_MODE
-from server.storage.sow.group_commit import CommitJob, GroupCommit
+from server.storage.sow.group_commit import CommitJob, SowCommitter
 from server.storage.sow.store import RecordStoreError
 from server.util.encoding import bytes_to_text, text_to_bytes
 from server.util.file_lock import FileInUseError, free_name, lock, version_mismatch
@@ -147,7 +147,7 @@ class ChainFile:
 
     def commit(
         self,
-        committer: GroupCommit,
+        committer: SowCommitter,
         callback: Callable[[OSError | None], None],
     ) -> None:
         """Request that all entries so far are put on stable storage, like a topic's file.

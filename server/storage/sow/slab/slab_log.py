@@ -18,7 +18,7 @@ from itertools import repeat
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from server.storage.sow.group_commit import CommitJob, GroupCommit
+from server.storage.sow.group_commit import CommitJob, SowCommitter
 from server.storage.sow.keys.key_source import NO_KEY
 from server.storage.sow.record_batch import SowRecordBatch
 from server.storage.sow.records import Record
@@ -63,7 +63,7 @@ class SlabLog:
 
     Args:
         file: the file, open for writing.
-        log_end: the result of `scan` of the file.
+        log_end: the result of `scan_slabs` of the file.
         committer: the thread that synchronises files.
         on_synchronised: called after every synchronisation, with the error, or None.
         topic: the topic that entries need not name.
@@ -77,7 +77,7 @@ class SlabLog:
         self,
         file: SlabFile,
         log_end: SlabLogEnd,
-        committer: GroupCommit,
+        committer: SowCommitter,
         on_synchronised: Callable[[OSError | None], None],
         topic: str,
     ) -> None:
@@ -102,7 +102,7 @@ class SlabLog:
         self._next_epoch = max(log_end.highest_epoch + 1, self._commit_point.first_epoch)
         used = {slab.slab_index for slab in self._sealed_slabs}
         self._free_slabs = [index for index in range(len(file.slabs)) if index not in used]
-        self._freed_slabs: list[tuple[int, int]] = []  # epoch and index
+        self._slabs_awaiting_commit: list[tuple[int, int]] = []  # epoch and index
         self._head_slab: _Slab | None = None
         self._position = 0
         self._head_map = file.slabs[0] if file.slabs else None
@@ -376,7 +376,7 @@ class SlabLog:
                 location = slab.slab_index * self.slab_size + self._clean_position
                 return location, self._file.read(location)
             self._sealed_slabs.popleft()
-            self._freed_slabs.append((slab.epoch, slab.slab_index))
+            self._slabs_awaiting_commit.append((slab.epoch, slab.slab_index))
             self._clean_position = FIRST_ENTRY
         return None
 
@@ -476,25 +476,25 @@ class SlabLog:
     def _release_freed_slabs(self, synchronisation: int, point: CommitPoint) -> None:
         """Reuse slabs that no recovery reads any more.
 
-        A synchronisation makes stable the commit point noted after the one before it, so the tail
-        of an earlier commit point counts.
+        A commit point is written after its synchronisation, so only the next one makes it durable:
+        a slab can be reused once two synchronisations have followed.
         """
         if synchronisation != self._synchronisation:
             self._synchronisation = synchronisation
             self._stable_tail = self._written_tail
         self._written_tail = point.tail_epoch
         unreleased: list[tuple[int, int]] = []
-        for epoch, index in self._freed_slabs:
+        for epoch, index in self._slabs_awaiting_commit:
             if epoch < self._stable_tail:
                 self._free_slabs.append(index)
             else:
                 unreleased.append((epoch, index))
-        self._freed_slabs = unreleased
+        self._slabs_awaiting_commit = unreleased
 
     @property
-    def pending_free_slabs(self) -> int:
+    def awaiting_commit_count(self) -> int:
         """Slabs that become free once further commits have completed."""
-        return len(self._freed_slabs)
+        return len(self._slabs_awaiting_commit)
 
     def shrink(self) -> int:
         """Return free slabs at the end of the file to the file system.

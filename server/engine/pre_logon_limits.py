@@ -49,7 +49,7 @@ class PreLogonLimits:
         self._connections[connection] = None
         limit = max_connections_before_logon()
         if len(self._connections) > limit:
-            next(iter(self._connections)).reject(
+            next(iter(self._connections)).disconnect_for_limit(
                 f"connections that have not logged on are over the limit of {limit}"
             )
 
@@ -61,7 +61,7 @@ class PreLogonLimits:
 class PreLogonSession(Protocol):
     """A session whose client has not logged on."""
 
-    def reject(self, problem: str) -> None:
+    def disconnect_for_limit(self, problem: str) -> None:
         """Disconnect it.
 
         Args:
@@ -106,11 +106,11 @@ class PreLogonConnection:
         self._limits.unfinished_bytes += size - self._unfinished_bytes
         self._unfinished_bytes = size
         if size > MAX_FRAME_SIZE_BEFORE_LOGON:
-            self._session.reject(
+            self._session.disconnect_for_limit(
                 f"a frame before the logon is over the limit of {MAX_FRAME_SIZE_BEFORE_LOGON} bytes"
             )
         elif self._limits.unfinished_bytes > MAX_UNFINISHED_BYTES_BEFORE_LOGON and size:
-            self._session.reject(
+            self._session.disconnect_for_limit(
                 "frames that are not complete, of all connections that have not logged on, are over"
                 f" the limit of {MAX_UNFINISHED_BYTES_BEFORE_LOGON} bytes"
             )
@@ -123,17 +123,17 @@ class PreLogonConnection:
         self._limits.unfinished_bytes -= self._unfinished_bytes
         self._unfinished_bytes = 0
 
-    def reject(self, problem: str) -> None:
+    def disconnect_for_limit(self, problem: str) -> None:
         """Disconnect the peer to protect the others.
 
         Args:
             problem: the limit that has been reached.
         """
-        self._session.reject(problem)
+        self._session.disconnect_for_limit(problem)
         self._limits.flush()
 
     def _on_timeout(self) -> None:
-        self.reject(f"no logon within {LOGON_TIMEOUT_S:.0f} seconds")
+        self.disconnect_for_limit(f"no logon within {LOGON_TIMEOUT_S:.0f} seconds")
 
 
 def _nothing() -> None:
