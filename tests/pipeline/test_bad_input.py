@@ -166,7 +166,7 @@ def test_samples_that_disagree() -> None:
         (b'{"a":1}', b'{"a":"x"}'): "field 'a' is bigint in one message and string in another",
         (): "no messages with fields",
         (b"{",): "a message is no JSON",
-        (b'{"body":1}',): "the messages have a field 'body', and a column of that name",
+        (b'{"body":1}',): "the messages have a field 'body', and that is the name of a",
         (b'{"_topic":1}',): "the messages have a field '_topic', and a column of that name",
     }.items():
         with pytest.raises(PipelineError, match=message):
