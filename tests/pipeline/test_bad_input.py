@@ -167,7 +167,7 @@ def test_samples_that_disagree() -> None:
         (): "no messages with fields",
         (b"{",): "a message is no JSON",
         (b'{"body":1}',): "the messages have a field 'body', and that is the name of a",
-        (b'{"_topic":1}',): "the messages have a field '_topic', and a column of that name",
+        (b'{"_topic":1}',): "the messages have a field '_topic', and that is the name of a",
     }.items():
         with pytest.raises(PipelineError, match=message):
             infer_schema(bodies)
