@@ -56,7 +56,7 @@ class OnMessageAffinity(OnRecords):
             services.engine.hooks.watch_clients(event, self._on_subscribe)
         services.engine.hooks.watch_clients("unsubscribe", self._on_unsubscribe)
 
-    def on_record(self, topic: str, body: bytes, message: RecordMessage) -> None:  # noqa: ARG002 - see `Sink`
+    def on_record(self, topic: str, body: bytes, message: RecordMessage) -> None:  # noqa: ARG002 - see `MessageSink`
         """Queue a matching record for assignment to a client."""
         self._affinities.add_record((topic, message.key), _MATCH)
         self._post_pending()

@@ -88,7 +88,7 @@ class OnTrackedRecords(OnRecords):
             self._cancel_timer()
             self._cancel_timer = None
 
-    def on_record(self, topic: str, body: bytes, message: RecordMessage) -> None:  # noqa: ARG002 - see `Sink`
+    def on_record(self, topic: str, body: bytes, message: RecordMessage) -> None:  # noqa: ARG002 - see `MessageSink`
         """Track the record, unless it is tracked already."""
         record_key = topic, message.key
         tracked = self._tracked.get(record_key)

@@ -66,7 +66,7 @@ class BaseStream(ABC):
                 break
         if inbox.is_leased(message):
             message._report_outcome = self._settle_message  # noqa: SLF001 - for streams, see `Message`
-            message._is_settled_elsewhere = inbox.redelivery.is_settled  # noqa: SLF001
+            message._is_settled_elsewhere = inbox.redelivery.is_settled  # noqa: SLF001 - as above
             if inbox.ack_rules.is_automatic:
                 self._unprocessed_messages.append(message)
         elif inbox.on_done is not None and message.bookmark is not None:

@@ -171,13 +171,16 @@ class _Senders(ExitStack):
             return 0, ""
         return sum(sender.refused_count for sender in senders), senders[0].first_refusal
 
-    def sender_of(self, row: Any) -> ReplaySender:
-        """Return the sender of an entry, once the entries of other instances are persisted."""
-        from pipeline.jobs.replay_sender import ReplaySender  # imports modules that import Spark
-
+    def send(self, row: Any) -> None:
+        """Send an entry, once the entries of the instance before are persisted."""
         if row.instance != self._instance:
             self.flush()
             self._instance = row.instance
+        self._sender_of(row).send(row)
+
+    def _sender_of(self, row: Any) -> ReplaySender:
+        from pipeline.jobs.replay_sender import ReplaySender  # imports modules that import Spark
+
         key = row.instance, row.message_type
         sender = self._senders.get(key)
         if sender is None:
@@ -250,7 +253,7 @@ class _Replay:
             due = self._started_s + self._progress.done_count / self._rate
             time.sleep(max(due - time.monotonic(), 0))
         for row in rows:
-            senders.sender_of(row).send(row)
+            senders.send(row)
         senders.flush()
         self._state.reached |= {row.instance: row.txid for row in rows}
         self._store_state()

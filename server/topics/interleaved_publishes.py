@@ -8,7 +8,7 @@ instances.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
@@ -38,29 +38,32 @@ class SettledTopics:
         log.when_settled(partial(then, None), *(one.journal.topic for one in self.topics))
 
 
-def can_interleave(topics: Collection[JournaledTopic], envelope: Envelope) -> bool:
+def can_interleave(topics: Sequence[JournaledTopic], envelope: Envelope) -> bool:
     """Return whether messages can be recorded in one step.
 
     Args:
         topics: their topics.
         envelope: the publisher's metadata of the messages.
     """
-    return all(topic.accepts_interleaved for topic in topics) and next(
-        iter(topics)
-    ).journal.is_batchable(envelope)
+    is_accepted = all(topic.accepts_interleaved for topic in topics)
+    return is_accepted and topics[0].journal.is_batchable(envelope)
 
 
 def publish_interleaved(
-    topics: Sequence[JournaledTopic], bodies: Sequence[bytes], envelope: Envelope
+    distinct_topics: Sequence[JournaledTopic],
+    topics: Sequence[JournaledTopic],
+    bodies: Sequence[bytes],
+    envelope: Envelope,
 ) -> Sequence[Rejection]:
     """Record messages and deliver them, if `can_interleave`. See `Topic.publish`.
 
     Args:
+        distinct_topics: the topics.
         topics: the topic of each message.
         bodies: the messages.
         envelope: the publisher's metadata of the messages.
     """
-    keys = {topic: key for key, topic in enumerate(dict.fromkeys(topics))}
+    keys = {topic: key for key, topic in enumerate(distinct_topics)}
     handles = {key: topic.journal.publish_handles(envelope) for topic, key in keys.items()}
     handle_keys = [keys[topic] for topic in topics]
     has_recipients = any(topic.has_recipients for topic in keys)

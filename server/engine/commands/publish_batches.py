@@ -139,13 +139,14 @@ class PublishBatcher:
                 header.topic.publish((body,), envelope)
             return
         topics = cast("Sequence[JournaledTopic]", [header.topic for header in headers])
-        distinct_topics = frozenset(topics)
+        distinct_topics = [*dict.fromkeys(topics)]
         envelope = Envelope(session, session.last_input_s)
         envelope.sequences = numbers_of(sequences)
         if can_interleave(distinct_topics, envelope):
             self.has_journaled = True
-            rejections = publish_interleaved(topics, bodies, envelope)
-            self._send_acks(headers, sequences, rejections, SettledTopics(distinct_topics))
+            rejections = publish_interleaved(distinct_topics, topics, bodies, envelope)
+            when_settled = SettledTopics(frozenset(distinct_topics))
+            self._send_acks(headers, sequences, rejections, when_settled)
             return
         start = 0
         for header, rows in groupby(headers):
