@@ -50,7 +50,13 @@ class Hooks:
     def notify_client_watchers(
         self, event: str, client: ClientIdentity, details: Mapping[str, str | None]
     ) -> None:
-        """Notify the watchers of an event of a client."""
+        """Notify the watchers of an event of a client.
+
+        Args:
+            event: the client's action.
+            client: the client.
+            details: the event's further fields, by their names in JSON.
+        """
         for watcher in self._client_watchers.get(event, ()):
             watcher(client, details)
 

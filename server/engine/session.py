@@ -377,7 +377,13 @@ class Session:
         return self.engine.hooks.delivery_watchers(self.message_type, topic)
 
     def report_subscription_failure(self, sub_id: str, topic: str, error: Exception) -> None:
-        """Report a failure on behalf of a subscription. See `Subscriber`."""
+        """Report a failure on behalf of one of its subscriptions.
+
+        Args:
+            sub_id: the subscription's id.
+            topic: its topics, as the client named them.
+            error: the failure.
+        """
         self.engine.subscription_failures.report(self, sub_id, topic, error)
 
     def find_topic(self, name: str) -> AnyTopic:

@@ -310,7 +310,18 @@ class TopicTable:
         return topic
 
     def may_be_dead_letter(self, message_type: str, queue: str, topic: str, letters: str) -> bool:
-        """Return whether a message may have become a dead letter. See `QueueTopicLookup`."""
+        """Return whether a message of a topic may have left a queue as a dead letter.
+
+        Args:
+            message_type: the message type of all three.
+            queue: the name of the queue.
+            topic: the topic that the message was published to.
+            letters: the topic of the letter.
+
+        Returns:
+            False if there is no such queue, if the topic does not feed it, or if its letters are
+            published to another topic.
+        """
         found = None if self.queues is None else self.queues.find(message_type, queue)
         if found is None or found.spec.dead_letter_topic != letters:
             return False

@@ -83,7 +83,9 @@ class Outcome(NamedTuple):
     """What publisher and subscribers have seen.
 
     Attributes:
-        processed: the `processed` acks: number, status and reason.
+        processed: the numbers with a `processed` ack that is a success.
+        refused: the numbers with one that is a failure, each with the reason. The failures of a
+            batch are sent before its successes, as for a batch to one topic.
         failed: the numbers with a `persisted` ack that is a failure.
         persisted: the last number persisted.
         delivered: the messages of a subscription to all topics.
@@ -91,7 +93,8 @@ class Outcome(NamedTuple):
         logged: those of the log.
     """
 
-    processed: list[tuple[int, str, str]]
+    processed: list[int]
+    refused: list[tuple[int, str]]
     failed: list[int]
     persisted: int
     delivered: list[Message]
@@ -132,10 +135,11 @@ def play(
         for topic in ("mixed/b", "plain/x"):
             peer.publish(topic, end)
         return Outcome(
+            [one["s"] for one in answers if (one["a"], one["status"]) == ("processed", "success")],
             [
-                (one["s"], one["status"], one.get("reason", ""))
+                (one["s"], one["reason"])
                 for one in answers
-                if one["a"] == "processed"
+                if (one["a"], one["status"]) == ("processed", "failure")
             ],
             [one["s"] for one in answers if one["a"] == "persisted" and one["status"] == "failure"],
             persisted(answers),
