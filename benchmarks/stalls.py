@@ -3,9 +3,9 @@
     python -m benchmarks.stalls [ATTACK ...]
 
 A client in a process of its own sends a `flush` a millisecond after the last one was answered,
-while another client attacks. Of the longest round trips the table has the whole time, and the time
-that the engine's thread has spent in it: running, or waiting for the system. Its waits for a
-processor are left out of the latter, so that figures of a busy machine can be compared.
+while another client attacks. Of the longest round trips the table has the whole time, the time
+without the waits of both ends (the engine's thread and this client) for a processor, so that
+figures of a busy machine can be compared, and the time for which the engine's thread ran.
 """
 
 from __future__ import annotations
@@ -334,7 +334,7 @@ class RoundTrip:
     Attributes:
         whole: from the request to its answer.
         ran: the engine's thread ran for so long meanwhile.
-        waited: the engine's thread waited for a processor for so long meanwhile.
+        waited: the engine's thread and the client waited for a processor for so long meanwhile.
     """
 
     whole: float
@@ -343,25 +343,31 @@ class RoundTrip:
 
     @property
     def held_up(self) -> float:
-        """The whole, less the waits of the engine's thread for a processor."""
+        """The whole, less the waits for a processor."""
         return self.whole - self.waited
 
 
 def measure(server: Server, stop: object, results: object) -> None:
     """Make round trips until told to stop, and hand over the longest ones."""
     peer = Peer(server.port, "innocent")
-    schedule = Path(f"/proc/{server.pid}/task/{server.pid}/schedstat")
+    engine = Path(f"/proc/{server.pid}/task/{server.pid}/schedstat")
+    client = Path("/proc/thread-self/schedstat")
     trips: list[RoundTrip] = []
     while not stop.is_set():  # type: ignore[attr-defined]  # an event of a context
-        before, begun = schedule.read_text().split(), time.perf_counter()
+        before, begun = (_schedule(engine), _schedule(client)), time.perf_counter()
         peer.settle()
-        whole, after = time.perf_counter() - begun, schedule.read_text().split()
-        ran, waited = (
-            int(now) - int(then) for now, then in zip(after[:2], before[:2], strict=True)
-        )
+        whole, after = time.perf_counter() - begun, (_schedule(engine), _schedule(client))
+        ran = after[0][0] - before[0][0]
+        waited = sum(now[1] - then[1] for now, then in zip(after, before, strict=True))
         trips.append(RoundTrip(whole * 1e3, ran / 1e6, waited / 1e6))
         time.sleep(_PAUSE_S)
     results.put(trips)  # type: ignore[attr-defined]  # a queue of a context
+
+
+def _schedule(path: Path) -> tuple[int, int]:
+    """Return for how long a thread has run, and has waited for a processor, in ns."""
+    ran, waited, _ = path.read_text().split()
+    return int(ran), int(waited)
 
 
 @contextlib.contextmanager

@@ -13,6 +13,7 @@ from importlib.abc import MetaPathFinder
 from typing import Final, TypeAlias
 
 import numpy as np
+import numpy.ma  # pyarrow imports it with the first array, while clients wait (20 ms)
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
