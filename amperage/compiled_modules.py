@@ -39,7 +39,7 @@ from typing import Final
 COMPILED: Final = (
     "amperage.wire.framing",
     "amperage.wire.header_template",
-    "amperage.wire.runs",
+    "amperage.wire.frame_batches",
     "server.util.multimap",
     "server.util.counters",
     "server.engine.commands.acks",

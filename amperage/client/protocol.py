@@ -43,16 +43,19 @@ from amperage.client.pending_requests import PendingRequest, StreamInbox
 from amperage.client.queue_acks import effective_backlog
 from amperage.client.sequence_numbers import MAX_CACHED_TEMPLATES, PublishSequence, numbers_in
 from amperage.client.uri import AMPS
+from amperage.wire.frame_batches import FrameBatchReader
 from amperage.wire.framing import Frame, FrameError, FrameReader, frame, frame_head
 from amperage.wire.header import Header, HeaderError, decode_frame, encode_header
 from amperage.wire.header_template import FrameBatch
-from amperage.wire.runs import FrameBatchReader
 
 _DUE_NOW: Final = 0.0
 """A time in the past, for acknowledgements that are due at the next check."""
 
 _HTTP: Final = b"HTTP"
 """The first bytes of an HTTP response."""
+
+_ACK: Final = b'{"c":"ack"'
+"""How the header of an ack begins."""
 
 _BEAT: Final = frame(encode_header(Header(command="heartbeat", short_options="beat")))
 
@@ -389,6 +392,8 @@ class ClientProtocol(Commands):
             if (batch := reader.take_batch()) is not None:
                 frames += _worth_taking(batch)
             frames += frames_after_batch
+            if isinstance(reader, FrameBatchReader) and frames_after_batch:
+                reader.learn(frames_after_batch[-1][0], _ACK)
             if not reader.has_more:
                 return frames
             data = b""
@@ -577,7 +582,7 @@ class ClientProtocol(Commands):
 def _worth_taking(batch: FrameBatch) -> list[Frame]:
     """Return the frames of a batch; of acks that can be conflated, only the last."""
     frames = list(batch.frames())
-    if batch.digits:
+    if batch.digits and isinstance(batch.keys, int):
         ack = decode_frame(*frames[-1])[0]
         is_conflatable = ack.command_id is None and ack.acks == "persisted"
         if ack.command == "ack" and is_conflatable and ack.status == "success":

@@ -24,3 +24,6 @@ cdef class Places:
 
     cdef bytes _make(self, Py_ssize_t number)
     cdef Places _part(self, Py_ssize_t start, Py_ssize_t stop)
+
+
+cdef Places places_of(bytes chunk, Table table)

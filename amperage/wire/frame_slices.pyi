@@ -17,23 +17,6 @@ class Places(Sequence[bytes]):
     def all(self) -> list[bytes]:
         """All of them as objects, which are made once; nobody changes the list."""
 
-def cut_run(
-    chunk: bytes, start: int, left: bytes, right: bytes | None, limit: int
-) -> tuple[Places, Places, int]:
-    """Cut whole frames in a row whose headers have one shape.
-
-    Args:
-        chunk: bytes of the stream.
-        start: where a frame begins in them.
-        left: the header, or what stands in it before a number.
-        right: the end of the header behind that number; None if it has none.
-        limit: the largest frame accepted, in bytes.
-
-    Returns:
-        The bodies; the numbers' digits, none if there is none; where the next frame begins, which
-        has another shape, is not complete, or too large.
-    """
-
 def framed(bodies: Sequence[bytes], left: bytes, right: bytes) -> bytes:
     """Put bodies into frames, one behind the other.
 
@@ -66,4 +49,34 @@ def framed_for_each(
 
     Returns:
         The frames; None where there is no id.
+    """
+
+class HeaderParts:
+    """The parts of headers around the body's length, by the key of a kind of message."""
+
+    def __len__(self) -> int: ...
+    def set(self, key: int, left: bytes, right: bytes) -> None:
+        """Set the parts for messages with a key.
+
+        Args:
+            key: the key, not negative and small: memory is proportional to the largest one.
+            left: the header up to the length of the body.
+            right: its end behind that.
+        """
+
+    def discard(self, key: int) -> None:
+        """Frame no more messages with a key."""
+
+def framed_by_key(
+    bodies: Sequence[bytes], keys: Sequence[int], parts: HeaderParts
+) -> tuple[bytes, int]:
+    """Put bodies into frames, one behind the other, with headers of several kinds.
+
+    Args:
+        bodies: the bodies.
+        keys: a list of the key of each body.
+        parts: the parts of the headers, by key; bodies with other keys are left out.
+
+    Returns:
+        The frames, and how many there are.
     """

@@ -1,16 +1,14 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""Consecutive frames, split off the stream and encoded again, without an object for each.
+"""Bodies of consecutive frames, framed again for subscribers, without an object for each.
 
-Most publishers repeat one header, or one but for a sequence number. Once it is known, each of its
-frames is found by comparing the stream with it. A run of them is the chunk read and the places of
-bodies in it: that is enough to frame them for a subscriber, each byte of a body copied once, and to
-read fields of them. Bodies become objects only on access.
+Frames with known headers (frame_splitter.pyx) are the chunk read and the places of bodies in it:
+that is enough to frame them for a subscriber, each byte of a body copied once, and to read fields
+of them. Bodies become objects only on access.
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.mem cimport PyMem_Free, PyMem_Realloc
 from libc.stdint cimport uint8_t
-from libc.string cimport memcmp
 
 from server.util.prefetch cimport fetch
 from server.util.decimals cimport count_decimals, put_decimals
@@ -24,7 +22,6 @@ cdef enum:
     LENGTH_KEY = 5       # ,"l":
     SUB_IDS_KEY = 9      # ,"sids":"
     SUB_IDS_END = 2      # "}
-    MAX_DIGITS = 18     # numbered.MAX_DIGITS
     MIN_ROOM = 8
 
 
@@ -109,57 +106,98 @@ cdef Places places_of(bytes chunk, Table table):
     return places
 
 
-NOTHING = places_of(b"", Table())
+cdef struct Parts:
+    const char *left     # NULL if messages with this key are not wanted
+    Py_ssize_t left_size
+    const char *right
+    Py_ssize_t right_size
 
 
-def cut_run(bytes chunk not None, Py_ssize_t start, bytes left not None, bytes right, Py_ssize_t limit):
-    cdef const char *base = PyBytes_AS_STRING(chunk)
-    cdef const char *at = base + start
-    cdef const char *end = base + PyBytes_GET_SIZE(chunk)
-    cdef const char *header
-    cdef const char *number
+cdef class HeaderParts:
+    """See frame_slices.pyi."""
+
+    cdef dict parts
+    cdef Parts *by_key
+    cdef Py_ssize_t room
+
+    def __cinit__(self):
+        self.parts = {}
+
+    def __dealloc__(self):
+        PyMem_Free(self.by_key)
+
+    def __len__(self):
+        return len(self.parts)
+
+    def set(self, Py_ssize_t key, bytes left not None, bytes right not None):
+        cdef Parts *larger
+        cdef Py_ssize_t room
+        if key >= self.room:
+            room = max(MIN_ROOM, 2 * key)
+            larger = <Parts *> PyMem_Realloc(self.by_key, room * sizeof(Parts))
+            if larger == NULL:
+                raise MemoryError
+            self.by_key = larger
+            while self.room < room:
+                self.by_key[self.room].left = NULL
+                self.room += 1
+        self.parts[key] = left, right
+        self.by_key[key] = Parts(
+            PyBytes_AS_STRING(left), PyBytes_GET_SIZE(left),
+            PyBytes_AS_STRING(right), PyBytes_GET_SIZE(right),
+        )
+
+    def discard(self, Py_ssize_t key):
+        if self.parts.pop(key, None) is not None:
+            self.by_key[key].left = NULL
+
+    cdef const Parts *of(self, Py_ssize_t key) noexcept nogil:
+        """Return the parts of a key, NULL if there are none."""
+        if key >= self.room or self.by_key[key].left == NULL:
+            return NULL
+        return &self.by_key[key]
+
+
+def framed_by_key(bodies, list keys not None, HeaderParts parts not None):
+    cdef Places places = <Places> bodies if type(bodies) is Places else None
+    cdef list objects = None if places is not None else bodies if type(bodies) is list else list(bodies)
+    cdef Py_ssize_t row, rows = len(keys), total = 0, count = 0
+    cdef const Parts *around
     cdef const char *body
-    cdef const char *next_one
-    cdef Py_ssize_t left_size = PyBytes_GET_SIZE(left), length
-    cdef Py_ssize_t right_size = 0 if right is None else PyBytes_GET_SIZE(right)
-    cdef const char *behind = NULL if right is None else PyBytes_AS_STRING(right)
-    cdef Table bodies, numbers
-    if end - at < LENGTH + left_size or memcmp(at + LENGTH, PyBytes_AS_STRING(left), left_size):
-        return NOTHING, NOTHING, start  # the usual result if consecutive headers differ
-    bodies, numbers = Table(), Table()
-    while end - at >= LENGTH:
-        length = length_at(<const uint8_t *> at)
-        header = at + LENGTH
-        if length > limit or length > end - header or length < left_size + right_size:
-            break
-        if memcmp(header, PyBytes_AS_STRING(left), left_size):
-            break
-        next_one = header + length
-        body = header + left_size
-        if behind != NULL:
-            number = body
-            body = end_of_number(number, next_one)
-            if body == NULL or next_one - body < right_size or memcmp(body, behind, right_size):
-                break
-            numbers.add(number - base, body - number)
-            body += right_size
-        bodies.add(body - base, next_one - body)
-        at = next_one
-    return places_of(chunk, bodies), places_of(chunk, numbers), at - base
+    cdef Py_ssize_t size
+    cdef uint8_t *to
+    cdef uint8_t *end
+    cdef bytes made
+    if rows != len(bodies):
+        raise ValueError(f"{rows} keys for {len(bodies)} bodies")
+    for row in range(rows):
+        around = parts.of(keys[row])
+        if around != NULL:
+            size = places.first[row].size if objects is None else len(<bytes> objects[row])
+            total += keyed_size(around, size)
+            count += 1
+    made = PyBytes_FromStringAndSize(NULL, total)
+    to = <uint8_t *> PyBytes_AS_STRING(made)
+    end = to + total
+    for row in range(rows):
+        around = parts.of(keys[row])
+        if around == NULL:
+            continue
+        if objects is None:
+            body, size = PyBytes_AS_STRING(places.chunk) + places.first[row].start, places.first[row].size
+        else:
+            body, size = PyBytes_AS_STRING(objects[row]), PyBytes_GET_SIZE(objects[row])
+        to = put_length(to, keyed_size(around, size) - LENGTH)
+        to = put(put(to, around.left, around.left_size), b',"l":', LENGTH_KEY)
+        to = put(put_decimals(to, size), around.right, around.right_size)
+        to = put(to, body, size)
+    if to != end:
+        raise SystemError("frames are not of the size that was computed")
+    return made, count
 
 
-cdef inline Py_ssize_t length_at(const uint8_t *at) noexcept nogil:
-    return <Py_ssize_t> at[0] << 24 | at[1] << 16 | at[2] << 8 | at[3]
-
-
-cdef inline const char *end_of_number(const char *at, const char *end) noexcept nogil:
-    """Return the end of a number without leading zeros; NULL if none, or if too long."""
-    cdef const char *start = at
-    if at == end or at[0] == c'0':
-        return NULL
-    while at < end and c'0' <= at[0] <= c'9':
-        at += 1
-    return at if 0 < at - start <= MAX_DIGITS else NULL
+cdef inline Py_ssize_t keyed_size(const Parts *around, Py_ssize_t size) noexcept nogil:
+    return LENGTH + around.left_size + LENGTH_KEY + count_decimals(size) + around.right_size + size
 
 
 cdef struct Around:

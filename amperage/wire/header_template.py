@@ -96,30 +96,35 @@ HeaderShape: TypeAlias = bytes | tuple[bytes, bytes]
 
 
 class FrameBatch(NamedTuple):
-    """Consecutive frames with headers that are equal, or differ by their sequence numbers.
+    """Consecutive frames with known headers.
 
     Attributes:
-        shape: the shape of the headers.
-        digits: the number of each frame; empty if the headers are equal.
+        shapes: shapes of headers, see `HeaderShapes.shapes`.
+        keys: the index of the shape of each header in `shapes`, or the one that all have.
+        digits: the sequence number of each frame; none if no header has one.
         bodies: the body of each frame.
     """
 
-    shape: HeaderShape
+    shapes: Sequence[HeaderShape]
+    keys: int | Sequence[int]
     digits: Sequence[bytes]
     bodies: Sequence[bytes]
 
     def part(self, begin: int, most: int) -> FrameBatch:
         """Return at most `most` of the frames, from the index `begin` on."""
+        if not begin and most >= len(self.bodies):
+            return self
         part = slice(begin, begin + most)
-        return FrameBatch(self.shape, self.digits[part], self.bodies[part])
+        keys = self.keys if isinstance(self.keys, int) else self.keys[part]
+        return FrameBatch(self.shapes, keys, self.digits[part], self.bodies[part])
 
     def frames(self) -> Iterator[tuple[bytes, bytes]]:
         """Yield the frames one by one: header and body."""
-        shape = self.shape
-        if isinstance(shape, bytes):
-            for body in self.bodies:
+        keys, digits, shapes = self.keys, self.digits, self.shapes
+        for row, body in enumerate(self.bodies):
+            shape = shapes[keys if isinstance(keys, int) else keys[row]]
+            if isinstance(shape, bytes):
                 yield shape, body
-        else:
-            left, right = shape
-            for digits, body in zip(self.digits, self.bodies, strict=True):
-                yield left + SEQUENCE_KEY + digits + right, body
+            else:
+                left, right = shape
+                yield left + SEQUENCE_KEY + digits[row] + right, body

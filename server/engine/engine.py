@@ -11,8 +11,8 @@ from collections.abc import Callable, Collection, Iterable
 from functools import partial
 from typing import TYPE_CHECKING
 
+from amperage.wire.frame_batches import FrameBatchReader
 from amperage.wire.framing import AmpsFrameParts, FrameSource
-from amperage.wire.runs import FrameBatchReader
 from config_schema.spec import ConflatedTopicSpec, TopicRef
 from server.engine.closed_session_totals import ClosedSessionTotals
 from server.engine.connection_context import ConnectionContext, ConnectionHandle

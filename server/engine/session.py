@@ -20,6 +20,8 @@ from enum import Enum
 from typing import TYPE_CHECKING, Final
 
 from amperage.wire.bookmarks import client_hash
+from amperage.wire.frame_batches import FrameBatchReader
+from amperage.wire.frame_splitter import HeaderShapes
 from amperage.wire.framing import (
     MAX_BUFFERED_HEADER_SIZE,
     FrameError,
@@ -185,7 +187,8 @@ class Session:
         self.silent_refusals = SilentRefusals()
         self._close_after_flush = connection.close_after_flush
         self.input = SessionInput(self, reader, connection.pause_reading, connection.resume_reading)
-        self.publish_batcher = PublishBatcher(self)
+        shapes = reader.shapes if isinstance(reader, FrameBatchReader) else HeaderShapes()
+        self.publish_batcher = PublishBatcher(self, shapes)
         self.publish_targets = PublishTargets(self)
         self.subscribe_fast_path = SubscribeFastPath(self)
         self.ack_header_cache = AckHeaderCache(

@@ -116,9 +116,9 @@ class JournaledTopic(Topic):
             end = run.end
             if self._subscriptions and envelope.correlation_ids:
                 for place in range(start, end):
-                    super().publish((bodies[place],), envelope.for_message(place))
+                    self.deliver((bodies[place],), envelope.for_message(place))
             elif self._subscriptions and end > start:
-                super().publish(bodies[start:end], envelope)
+                self.deliver(bodies[start:end], envelope)
             if run.problem is not None:
                 rejections.append(self.reject(end, run.problem, envelope))
                 end += 1
@@ -131,10 +131,6 @@ class JournaledTopic(Topic):
         return not (
             self._unbatched_subscriptions or self._filters.needs_context or self.journal.has_feeds
         )
-
-    def deliver(self, bodies: Sequence[bytes], envelope: Envelope) -> None:
-        """Deliver recorded messages to every subscription that they match."""
-        super().publish(bodies, envelope)
 
     def reject(self, position: int, problem: Exception, envelope: Envelope) -> Rejection:
         """Return the rejection of a message that cannot be recorded, and note its number."""
@@ -155,7 +151,7 @@ class JournaledTopic(Topic):
             except (RejectedSequenceError, JournalUnavailableError) as error:
                 rejections.append(self.reject(position, error, envelope))
             else:
-                super().publish((body,), own)
+                self.deliver((body,), own)
         return rejections
 
     def report_double_publish(
@@ -222,9 +218,9 @@ class JournaledTopic(Topic):
         if entries.has_extras or self._unbatched_subscriptions or self._filters.needs_context:
             for position in range(start, end):
                 envelope = entries.envelope(position, timestamp)
-                super().publish((bodies[position],), envelope)
+                self.deliver((bodies[position],), envelope)
         else:
-            super().publish(bodies[start:end], entries.common_envelope(start, timestamp))
+            self.deliver(bodies[start:end], entries.common_envelope(start, timestamp))
 
     def when_stored(self, then: StoreCallback) -> None:
         """Call back when everything published so far is settled."""

@@ -74,7 +74,13 @@ class Topic(SubscriberSet):
         functions: the functions that filters may call.
     """
 
-    __slots__ = ("_delivery_cache", "_header_start", "_mixed_unfiltered", "_unfiltered_recipients")
+    __slots__ = (
+        "_delivery_cache",
+        "_header_start",
+        "_mixed_unfiltered",
+        "_plain_deliveries",
+        "_unfiltered_recipients",
+    )
 
     is_persistent = False
     """True if messages go to stable storage."""
@@ -88,6 +94,7 @@ class Topic(SubscriberSet):
         self._unfiltered_recipients: (
             list[Recipient] | None
         ) = []  # None when subscriptions have changed
+        self._plain_deliveries: list[DirectDelivery] | None = []  # the same, see below
         self._delivery_cache = DeliveryCache[tuple[Filter, ...], Recipient]()
         # unfiltered subscriptions on connections that also have a filter here, with their places
         self._mixed_unfiltered: dict[Subscription, int] = {}
@@ -97,7 +104,7 @@ class Topic(SubscriberSet):
         self._unfiltered_recipients = None
 
     def publish(self, bodies: Sequence[bytes], envelope: Envelope) -> Sequence[Rejection]:
-        """Deliver messages to every subscription that they match.
+        """Publish messages.
 
         Args:
             bodies: the bodies of one or more messages, in order.
@@ -106,13 +113,30 @@ class Topic(SubscriberSet):
         Returns:
             The messages that were not published; none here.
         """
+        self.deliver(bodies, envelope)
+        return ()
+
+    def deliver(self, bodies: Sequence[bytes], envelope: Envelope) -> None:
+        """Deliver messages to every subscription that they match. See `publish`."""
         unfiltered_recipients = self._unfiltered_recipients
         if unfiltered_recipients is None:
             unfiltered_recipients = self._prepare()
         _hand_over_in_order(unfiltered_recipients, bodies, envelope)
         if self._filters:
             self._publish_filtered(bodies, envelope)
-        return ()
+
+    def plain_deliveries(self) -> Sequence[DirectDelivery] | None:
+        """Return the deliveries of every message, if bodies and headers are the same in each.
+
+        Returns:
+            A list that is another one when subscriptions have changed; None if filters decide, a
+            delivery has to see each message, or a connection has several deliveries.
+        """
+        if self._filters:
+            return None
+        if self._unfiltered_recipients is None:
+            self._prepare()
+        return self._plain_deliveries
 
     @property
     def accepts_metadata(self) -> bool:
@@ -257,8 +281,11 @@ class Topic(SubscriberSet):
     def _prepare(self) -> list[Recipient]:
         alone, self._mixed_unfiltered = self._split_unfiltered()
         self._delivery_cache.clear()
-        self._unfiltered_recipients = self._group_recipients(alone)
-        return self._unfiltered_recipients
+        recipients = self._unfiltered_recipients = self._group_recipients(alone)
+        plain = [one for one, _ in recipients if isinstance(one, DirectDelivery) and one.is_plain]
+        is_plain = len(plain) == len(recipients) and _are_apart(recipients)
+        self._plain_deliveries = plain if is_plain else None
+        return recipients
 
     def _group_recipients(self, subscriptions: Iterable[Subscription]) -> list[Recipient]:
         """Group subscriptions that can share a delivery: equal in connection and presentation."""

@@ -96,7 +96,7 @@ def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_what_has_changed_since_it_was_compiled_does_not_run(checkout: Path) -> None:
     """Nor does anything that was compiled with it; and it says so, and what to do."""
-    source = checkout / "amperage" / "wire" / "runs.py"
+    source = checkout / "amperage" / "wire" / "frame_batches.py"
     written = source.read_text()
     source.touch()  # as changing branches does
     assert shown(checkout) == ({".so"}, "")

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from amperage.wire.frame_slices import cut_run
+from amperage.wire.frame_splitter import HeaderShapes, split_known
 from amperage.wire.framing import frame
 from server.expressions import ContextKind, parse
 from server.expressions.backends.compile_message import compile_filter
@@ -113,7 +113,9 @@ def test_what_is_decided_is_what_matches(
     for body, outcome in zip(given, outcomes, strict=True):
         assert outcome in (UNDECIDED, matched(trees, body))
     stream = b"".join(frame(b"{}", body) for body in given)
-    places, _, end = cut_run(stream + bytes([next_length, 44, 34]), 0, b"{}", None, 10_000)
+    places, _, _, end = split_known(
+        stream + bytes([next_length, 44, 34]), 0, HeaderShapes([b"{}"]), 10_000
+    )
     assert (list(places), end) == (given, len(stream))
     in_place = decided(trees, places)
     assert in_place[:-1] == outcomes[:-1]

@@ -8,7 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from amperage.wire.frame_slices import Places, cut_run, framed, framed_for, framed_for_each
+from amperage.wire.frame_slices import (
+    HeaderParts,
+    Places,
+    framed,
+    framed_by_key,
+    framed_for,
+    framed_for_each,
+)
+from amperage.wire.frame_splitter import HeaderShapes, split_known
 from amperage.wire.framing import frame
 
 HEADER = b'{"c":"p","t":"a"}'
@@ -17,8 +25,8 @@ BODIES = st.lists(st.binary(max_size=30) | st.just(b"x" * 20))
 
 def places_of(bodies: Sequence[bytes]) -> Places:
     stream = b"".join(frame(HEADER, body) for body in bodies)
-    places, digits, end = cut_run(stream, 0, HEADER, None, 1000)
-    assert (len(digits), end) == (0, len(stream))
+    places, digits, keys, end = split_known(stream, 0, HeaderShapes([HEADER]), 1000)
+    assert (len(digits), keys, end) == (0, 0, len(stream))
     return places
 
 
@@ -78,28 +86,29 @@ def test_lengths_of_any_number_of_digits(size: int) -> None:
     assert framed(bodies, b'{"x":1', b"}") == b"".join(expected)
 
 
-@given(
-    st.lists(st.integers(0, 10**19), min_size=1),
-    st.sampled_from([b"}", b',"a":"processed"}']),
-    st.binary(max_size=9),
-    st.integers(20, 60),
-)
-def test_numbers_are_cut_up_to_the_first_that_is_none(
-    numbers: list[int], right: bytes, body: bytes, limit: int
+@given(BODIES, st.data(), st.booleans())
+def test_frames_with_headers_of_several_kinds(
+    bodies: list[bytes], data: st.DataObject, as_places: bool
 ) -> None:
-    left = b'{"s":'
-    headers = [left + b"%d" % number + right for number in numbers]
-    stream = b"".join(frame(header, body) for header in headers)
-    good = 0
-    while good < len(numbers) and 0 < numbers[good] < 10**18:
-        if len(headers[good]) + len(body) > limit:
-            break
-        good += 1
-    for cut in range(len(stream) + 1):
-        bodies, digits, end = cut_run(stream[:cut], 0, left, right, limit)
-        whole, at = 0, 0
-        while whole < good and at + 4 + len(headers[whole]) + len(body) <= cut:
-            at += 4 + len(headers[whole]) + len(body)
-            whole += 1
-        assert (list(bodies), end) == ([body] * whole, at)
-        assert list(digits) == [b"%d" % number for number in numbers[:whole]]
+    """Each has the header of its key; those whose key has none are left out."""
+    kinds = data.draw(st.dictionaries(st.integers(0, 40), st.binary(min_size=1, max_size=20)))
+    parts = HeaderParts()
+    for key in data.draw(st.lists(st.integers(0, 40))):
+        parts.set(key, b"another", b"}")
+    for key in range(41):
+        parts.discard(key)
+    for key, left in kinds.items():
+        parts.set(key, left, b',"k":%d}' % key)
+    keys = [data.draw(st.integers(0, 99) | st.sampled_from([*kinds, 0])) for _ in bodies]
+    expected = [
+        frame(b'%b,"l":%d,"k":%d}' % (kinds[key], len(body), key), body)
+        for key, body in zip(keys, bodies, strict=True)
+        if key in kinds
+    ]
+    frames, count = framed_by_key(places_of(bodies) if as_places else bodies, keys, parts)
+    assert (frames, count, len(parts)) == (b"".join(expected), len(expected), len(kinds))
+
+
+def test_a_key_for_each_body_is_wanted() -> None:
+    with pytest.raises(ValueError, match="1 keys for 2 bodies"):
+        framed_by_key([b"1", b"2"], [0], HeaderParts())

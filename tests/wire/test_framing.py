@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from amperage.wire.frame_batches import FrameBatchReader
 from amperage.wire.framing import (
     MAX_BUFFERED_HEADER_SIZE,
     AmpsFrameParts,
@@ -21,7 +22,6 @@ from amperage.wire.framing import (
     frame_run,
 )
 from amperage.wire.header import Header, decode_frame
-from amperage.wire.runs import FrameBatchReader
 from server.util.limits import MAX_HEADER_SIZE
 
 TEXTS = st.text(max_size=12) | st.sampled_from(['"', "}", "{", '\\"}', "\\", "\n", "}}{{"])
@@ -120,6 +120,9 @@ def test_frames_in_runs_are_those_of_the_stream(
 ) -> None:
     """Whatever is gathered, frames, their order and the mistake that ends them are the same."""
     one_by_one, gathering = FrameReader(limit=60), FrameBatchReader(limit=60)
+    for header, times, _ in messages:
+        if times > 1:
+            gathering.learn(header, b"{")
     stream = b"".join(frame(header, body) for header, times, body in messages for _ in range(times))
     for piece in cut(stream, cuts):
         expected = one_by_one.feed(piece)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from amperage.wire.frame_slices import cut_run
+from amperage.wire.frame_splitter import HeaderShapes, split_known
 from amperage.wire.framing import frame
 from amperage.wire.sequences import numbers_of
 
@@ -21,8 +21,8 @@ NUMBERS = COUNTED | st.lists(st.integers(1, 10**18 - 1), max_size=5)
 @given(NUMBERS)
 def test_numbers_are_those_of_the_digits(numbers: list[int]) -> None:
     written = [b"%d" % number for number in numbers]
-    stream = b"".join(frame(b'{"s":%b}' % digits, b"body") for digits in written)
-    _, places, _ = cut_run(stream, 0, b'{"s":', b"}", 1000)
+    stream = b"".join(frame(b'{"c":"p","s":%b}' % digits, b"body") for digits in written)
+    _, places, _, _ = split_known(stream, 0, HeaderShapes([(b'{"c":"p"', b"}")]), 1000)
     for found in (numbers_of(written), numbers_of(places)):
         assert list(found) == numbers
         is_counted = bool(numbers) and numbers == list(range(numbers[0], numbers[0] + len(numbers)))

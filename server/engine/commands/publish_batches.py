@@ -25,20 +25,18 @@ from server.engine.commands.publish_fast_path import (
     PublishHeaderCache,
     make_publish_header,
 )
-from server.topics.interleaved_publishes import (
-    SettledTopics,
-    can_interleave,
-    publish_interleaved,
-)
+from server.topics.interleaved_publishes import InterleavedDelivery, InterleavedPublishes
 from server.topics.subscriptions.delivery.envelope import Envelope
 from server.topics.subscriptions.rejection import Rejection
 
 if TYPE_CHECKING:
+    from amperage.wire.frame_splitter import HeaderShapes
     from server.engine.commands.persisted_acks import DurabilityWait
     from server.engine.commands.publish_target import PublishTarget
     from server.engine.session import Session
     from server.storage.sow.store import RecordStoreError
     from server.topics.journaled_topic import JournaledTopic
+    from server.topics.topic import Topic
 
 
 class PublishBatcher:
@@ -46,20 +44,29 @@ class PublishBatcher:
 
     Args:
         session: the connection.
+        shapes: gets the shapes of the headers of such publishes.
 
     Attributes:
         header_cache: the headers of such publishes.
         has_journaled: whether any of them went into the transaction log.
     """
 
-    __slots__ = ("_envelope", "_session", "_topics_generation", "has_journaled", "header_cache")
+    __slots__ = (
+        "_delivery",
+        "_envelope",
+        "_session",
+        "_topics_generation",
+        "has_journaled",
+        "header_cache",
+    )
 
-    def __init__(self, session: Session) -> None:
-        self.header_cache = PublishHeaderCache()
+    def __init__(self, session: Session, shapes: HeaderShapes) -> None:
+        self.header_cache = PublishHeaderCache(shapes)
         self.has_journaled = False
         self._session = session
         self._topics_generation = 0
         self._envelope: Envelope | None = None  # of batches without marks that are not recorded
+        self._delivery = InterleavedDelivery()
 
     def refresh(self) -> None:
         """Prepare for the next batches; called after any change to the remembered state."""
@@ -92,7 +99,8 @@ class PublishBatcher:
 
     def publish(
         self,
-        headers: PublishHeader | Sequence[PublishHeader],
+        header: PublishHeader,
+        keys: Sequence[int] | None,
         bodies: Sequence[bytes],
         sequences: Sequence[bytes],
         marks: Sequence[MessageMetadata],
@@ -100,13 +108,13 @@ class PublishBatcher:
         """Publish a batch, and send its acks. See `PublishBatchCallback`."""
         session = self._session
         session.command = "publish"
-        if not isinstance(headers, PublishHeader):
-            self._publish_interleaved(headers, bodies, sequences)
+        if keys is not None:
+            self._publish_interleaved(header, keys, bodies, sequences)
             return
-        run, topic = headers, headers.topic
+        topic = header.topic
         if marks:
             rejections = self._publish_with_metadata(topic, bodies, sequences, marks)
-            self._send_acks(run, sequences, rejections, topic.when_stored)
+            self._send_acks((header,), sequences, rejections, topic.when_stored)
             return
         if not topic.accepts_slices:
             bodies = list(bodies)  # the topic reads each by itself, and retains some
@@ -117,7 +125,8 @@ class PublishBatcher:
         else:
             sequences = list(sequences)  # some may wait, and must not retain the read buffer
             envelope = self._unrecorded_envelope()
-        self._send_acks(run, sequences, topic.publish(bodies, envelope), topic.when_stored)
+        rejections = topic.publish(bodies, envelope)
+        self._send_acks((header,), sequences, rejections, topic.when_stored)
 
     def _unrecorded_envelope(self) -> Envelope:
         """Return the envelope of messages that are not recorded, the same within a slice."""
@@ -127,31 +136,34 @@ class PublishBatcher:
 
     def _publish_interleaved(
         self,
-        headers: Sequence[PublishHeader],
+        header: PublishHeader,
+        keys: Sequence[int],
         bodies: Sequence[bytes],
         sequences: Sequence[bytes],
     ) -> None:
         """Publish messages to several topics; see `PublishHeader.interleave_key`."""
-        session = self._session
-        if headers[0].interleave_key is UNRECORDED:
+        session, cache = self._session, self.header_cache
+        distinct_keys = [*dict.fromkeys(keys)]
+        if header.interleave_key is UNRECORDED:
             envelope = self._unrecorded_envelope()
-            for header, body in zip(headers, bodies, strict=True):
-                header.topic.publish((body,), envelope)
+            topics = cast("Sequence[Topic]", cache.topics)
+            self._delivery.deliver(topics, distinct_keys, keys, bodies, envelope)
             return
-        topics = cast("Sequence[JournaledTopic]", [header.topic for header in headers])
-        distinct_topics = [*dict.fromkeys(topics)]
         envelope = Envelope(session, session.last_input_s)
         envelope.sequences = numbers_of(sequences)
-        if can_interleave(distinct_topics, envelope):
+        publishes = InterleavedPublishes(
+            cast("Sequence[JournaledTopic]", cache.topics), distinct_keys, keys
+        )
+        if publishes.can_record(envelope):
             self.has_journaled = True
-            rejections = publish_interleaved(distinct_topics, topics, bodies, envelope)
-            when_settled = SettledTopics(frozenset(distinct_topics))
-            self._send_acks(headers, sequences, rejections, when_settled)
+            rejections = publishes.publish(bodies, envelope, self._delivery)
+            headers = [cache.headers[key] for key in keys] if rejections else (header,)
+            self._send_acks(headers, sequences, rejections, publishes.settled_topics())
             return
         start = 0
-        for header, rows in groupby(headers):
+        for key, rows in groupby(keys):
             end = start + len([*rows])
-            self.publish(header, bodies[start:end], sequences[start:end], ())
+            self.publish(cache.headers[key], None, bodies[start:end], sequences[start:end], ())
             start = end
 
     def _publish_with_metadata(
@@ -191,13 +203,20 @@ class PublishBatcher:
 
     def _send_acks(
         self,
-        headers: PublishHeader | Sequence[PublishHeader],
+        headers: Sequence[PublishHeader],
         sequences: Sequence[bytes],
         rejections: Sequence[Rejection],
         when_stored: DurabilityWait,
     ) -> None:
-        """Acknowledge the messages of a batch, and refuse those that have been rejected."""
-        session, header = self._session, _header_at(headers, 0)
+        """Acknowledge the messages of a batch, and refuse those that have been rejected.
+
+        Args:
+            headers: the meaning of each header, or the one that all have.
+            sequences: the numbers of the messages, if these are used.
+            rejections: the rejected messages.
+            when_stored: calls back when the others are stored.
+        """
+        session, header = self._session, headers[0]
         unsaid = sequences
         if rejections:
             sequences, unsaid = self._refuse_rejected(headers, rejections, sequences, when_stored)
@@ -212,7 +231,7 @@ class PublishBatcher:
 
     def _refuse_rejected(
         self,
-        headers: PublishHeader | Sequence[PublishHeader],
+        headers: Sequence[PublishHeader],
         rejections: Iterable[Rejection],
         sequences: Sequence[bytes],
         when_stored: DurabilityWait,
@@ -225,7 +244,7 @@ class PublishBatcher:
         accepted: list[bytes] = []
         begin = 0
         for rejection in rejections:
-            rejected = _header_at(headers, rejection.position)
+            rejected = headers[rejection.position if len(headers) > 1 else 0]
             before = list(sequences[begin : rejection.position])
             accepted += before
             begin = rejection.position + 1
@@ -259,8 +278,3 @@ class PublishBatcher:
         if self._topics_generation != generation:
             self._topics_generation = generation
             self.header_cache.clear()
-
-
-def _header_at(headers: PublishHeader | Sequence[PublishHeader], position: int) -> PublishHeader:
-    """Return the meaning of a message's header."""
-    return headers if isinstance(headers, PublishHeader) else headers[position]

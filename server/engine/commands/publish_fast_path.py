@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from sys import intern
 from typing import TYPE_CHECKING, Final
 
@@ -22,8 +23,9 @@ from server.topics.journaled_topic import JournaledTopic
 from server.topics.topic import Topic
 
 if TYPE_CHECKING:
+    from amperage.wire.frame_splitter import HeaderShapes
     from amperage.wire.framing import Frame
-    from amperage.wire.header_template import FrameBatch, HeaderOutline
+    from amperage.wire.header_template import FrameBatch, HeaderOutline, HeaderShape
 
 _MAX_REMEMBERED: Final = 1024
 _MAX_REMEMBERED_LENGTH: Final = 512
@@ -100,27 +102,38 @@ NO_MARKS: Final = MessageMetadata(None, None, None)
 
 PublishBatchCallback = Callable[
     [
-        PublishHeader | Sequence[PublishHeader],
+        PublishHeader,
+        Sequence[int] | None,
         Sequence[bytes],
         Sequence[bytes],
         Sequence[MessageMetadata],
     ],
     None,
 ]
-"""Publishes a batch: the meaning of its headers, or that of each; the messages; their numbers, if
-these are used; and the marks of each message, if there are any."""
+"""Publishes a batch: the meaning of its first header; the key of each header, if they differ; the
+messages; their numbers, if these are used; and the marks of each message, if there are any."""
 ExecuteCallback = Callable[[bytes, bytes], bool]
 """Executes a header and its body; returns whether more may be executed now."""
 
 
 class PublishHeaderCache:
-    """The headers that one session remembers."""
+    """The headers that one session remembers.
 
-    __slots__ = ("_headers", "_outlines")
+    Args:
+        shapes: gets the shapes of headers without marks; the key of a header is its index there.
 
-    def __init__(self) -> None:
-        self._headers: dict[bytes | tuple[bytes, bytes], PublishHeader] = {}
+    Attributes:
+        headers: the meaning of each header, by its key.
+        topics: the target of each, likewise.
+    """
+
+    __slots__ = ("_outlines", "_shapes", "headers", "topics")
+
+    def __init__(self, shapes: HeaderShapes) -> None:
+        self._shapes = shapes
         self._outlines: dict[HeaderOutline, PublishHeader] = {}
+        self.headers: list[PublishHeader] = []
+        self.topics: list[PublishTarget] = []
 
     def add_header(
         self, header: bytes, sequence: int | None, marks: MessageMetadata, publish: PublishHeader
@@ -135,7 +148,7 @@ class PublishHeaderCache:
         """
         if len(header) > _MAX_REMEMBERED_LENGTH:
             return
-        if len(self._headers) + len(self._outlines) >= _MAX_REMEMBERED:
+        if len(self.headers) + len(self._outlines) >= _MAX_REMEMBERED:
             self.clear()
         if publish.has_metadata:
             found = split_at_values(header)
@@ -143,18 +156,24 @@ class PublishHeaderCache:
             if found is not None and found[1:] == (digits, marks):
                 self._outlines[found[0]] = publish
             return
-        key: bytes | tuple[bytes, bytes] = header
+        shape: HeaderShape = header
         if sequence is not None:
             left, digits, right = split_at_sequence(header)
             if digits != b"%d" % sequence:
                 return
-            key = left, right
-        self._headers[key] = publish
+            shape = left, right
+        key = self._shapes.add(shape)
+        if key == len(self.headers):
+            self.headers.append(publish)
+            self.topics.append(publish.topic)
+        else:
+            self.headers[key], self.topics[key] = publish, publish.topic
 
     def clear(self) -> None:
         """Forget all headers."""
-        self._headers.clear()
+        self._shapes.clear()
         self._outlines.clear()
+        self.headers, self.topics = [], []
 
     def dispatch_frames(
         self, frames: Iterable[Frame], publish: PublishBatchCallback, obey: ExecuteCallback
@@ -170,60 +189,98 @@ class PublishHeaderCache:
         Returns:
             The number of frames executed: not all if `obey` has returned False.
         """
-        find, done = self._headers.get, 0
+        index, headers, done = self._shapes.index, self.headers, 0
         last: PublishHeader | None = None
-        several: list[PublishHeader] = []  # the meaning of each header, if they differ
+        last_key = -1
+        keys: list[int] = []  # of each header, if they differ
         bodies: list[bytes] = []
         sequences: list[bytes] = []
         marks: list[MessageMetadata] = []
         for header, body in frames:
-            known, digits, said = find(header), b"", NO_MARKS
-            if known is None:
-                known, digits, said = self._find_by_shape(header)
+            key, digits, said = index(header), b"", NO_MARKS
+            known: PublishHeader | None = None
+            if key >= 0:
+                known = headers[key]
+            else:
+                known, key, digits, said = self._find_by_shape(header)
             if known is not last:
                 if last is not None:
-                    key = last.interleave_key
-                    if known is not None and key is not None and known.interleave_key is key:
-                        several = several or [last] * len(bodies)
+                    if known is not None and _can_interleave(last, known):
+                        keys = keys or [last_key] * len(bodies)
                     else:
-                        publish(several or last, bodies, sequences, marks)
+                        publish(last, keys or None, bodies, sequences, marks)
                         done += len(bodies)
-                        several, bodies, sequences, marks = [], [], [], []
-                last = known
+                        keys, bodies, sequences, marks = [], [], [], []
+                last, last_key = known, key
             if known is None:
                 done += 1
                 if not obey(header, body):
                     return done
+                headers = self.headers  # it may have cleared the cache
                 continue
-            if several:
-                several.append(known)
+            if keys:
+                keys.append(key)
             bodies.append(body)
             if known.uses_sequences:
                 sequences.append(digits)
             if known.has_metadata:
                 marks.append(said)
         if last is not None:
-            publish(several or last, bodies, sequences, marks)
+            publish(last, keys or None, bodies, sequences, marks)
             done += len(bodies)
         return done
 
-    def _find_by_shape(self, header: bytes) -> tuple[PublishHeader | None, bytes, MessageMetadata]:
-        """Find a header by all but its values; return its meaning, its number and its marks."""
+    def _find_by_shape(
+        self, header: bytes
+    ) -> tuple[PublishHeader | None, int, bytes, MessageMetadata]:
+        """Find a header by all but its values.
+
+        Returns:
+            Its meaning, its key (-1 if it has marks), its number and its marks.
+        """
         left, digits, right = split_at_sequence(header)
-        known = self._headers.get((left, right))
-        if known is None and self._outlines and len(header) <= _MAX_REMEMBERED_LENGTH:
+        key = self._shapes.index((left, right))
+        if key >= 0:
+            return self.headers[key], key, digits, NO_MARKS
+        if self._outlines and len(header) <= _MAX_REMEMBERED_LENGTH:
             found = split_at_values(header)
             if found is not None:
                 outline, digits, said = found
-                return self._outlines.get(outline), digits, said
-        return known, digits, NO_MARKS
+                return self._outlines.get(outline), -1, digits, said
+        return None, -1, digits, NO_MARKS
 
     def dispatch_batch(
-        self, run: FrameBatch, publish: PublishBatchCallback, obey: ExecuteCallback
+        self, batch: FrameBatch, publish: PublishBatchCallback, obey: ExecuteCallback
     ) -> int:
-        """Publish a run of frames that the reader has collected. See `dispatch_frames`."""
-        known = self._headers.get(run.shape)
-        if known is None:
-            return self.dispatch_frames(run.frames(), publish, obey)
-        publish(known, run.bodies, run.digits if known.uses_sequences else [], [])
-        return len(run.bodies)
+        """Publish frames that the reader has collected. See `dispatch_frames`."""
+        if batch.shapes is not self._shapes.shapes:  # forgotten since the frames were split
+            return self.dispatch_frames(batch.frames(), publish, obey)
+        headers, bodies, digits = self.headers, batch.bodies, batch.digits
+        for start, end, keys in _interleaved_ranges(headers, batch.keys, len(bodies)):
+            header = headers[batch.keys if isinstance(batch.keys, int) else batch.keys[start]]
+            numbers = digits[start:end] if header.uses_sequences else []
+            publish(header, keys, bodies[start:end], numbers, [])
+        return len(bodies)
+
+
+def _can_interleave(first: PublishHeader, second: PublishHeader) -> bool:
+    """Return whether messages with two headers may be in one batch."""
+    return first.interleave_key is not None and first.interleave_key is second.interleave_key
+
+
+def _interleaved_ranges(
+    headers: Sequence[PublishHeader], keys: int | Sequence[int], count: int
+) -> Iterable[tuple[int, int, Sequence[int] | None]]:
+    """Yield the ranges of messages that may be in one batch: begin, end, keys if they differ."""
+    if isinstance(keys, int):
+        yield 0, count, None
+        return
+    kinds = {headers[key].interleave_key for key in set(keys)}
+    if len(kinds) == 1 and None not in kinds:
+        yield 0, count, keys
+        return
+    start = 0
+    for _, rows in groupby(keys, lambda key: headers[key].interleave_key or key):
+        some = [*rows]
+        yield start, start + len(some), some if some.count(some[0]) < len(some) else None
+        start += len(some)

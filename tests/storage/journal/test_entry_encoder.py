@@ -5,7 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from amperage.wire.frame_slices import Places, cut_run
+from amperage.wire.frame_slices import Places
+from amperage.wire.frame_splitter import HeaderShapes, split_known
 from amperage.wire.framing import frame
 from server.storage.journal.format.layout import RECORD, RECORD_SIZE, crc32c
 from server.storage.journal.format.records import records_check
@@ -19,7 +20,7 @@ BEGIN, CLIENT, SEQUENCE = 4096, 77, 9
 
 def in_stream(bodies: list[bytes]) -> Places:
     stream = b"".join(frame(HEADER, body) for body in bodies)
-    return cut_run(stream, 0, HEADER, None, 1000)[0]
+    return split_known(stream, 0, HeaderShapes([HEADER]), 1000)[0]
 
 
 def content(bodies: Places | list[bytes], checksums: list[int]) -> EntryColumns:

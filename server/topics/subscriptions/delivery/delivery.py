@@ -78,26 +78,36 @@ class DirectDelivery:
         topic: the topic's name as subscribers see it.
         sub_ids: the ids of the subscriptions that get the messages, in order of creation.
         presentation: the form of their messages.
+
+    Attributes:
+        outbox: see above.
+        header_start: the header of messages up to the length of the body.
+        header_end: its end, behind all other keys.
     """
 
     __slots__ = (
-        "_header_end",
-        "_header_start",
         "_make_frames",
         "_optional_keys",
-        "_outbox",
         "_present_bodies",
+        "header_end",
+        "header_start",
+        "outbox",
     )
 
     def __init__(
         self, outbox: FrameWriter, topic: str, sub_ids: Sequence[str], presentation: Presentation
     ) -> None:
-        self._outbox = outbox
+        self.outbox = outbox
         self._present_bodies = presentation.present_bodies if presentation.changes_bodies else None
         self._optional_keys = presentation.optional_keys if presentation.has_optional_keys else None
         self._make_frames = presentation.frames
-        self._header_start = header_start(topic)
-        self._header_end = presentation.header_end(sub_ids)
+        self.header_start = header_start(topic)
+        self.header_end = presentation.header_end(sub_ids)
+
+    @property
+    def is_plain(self) -> bool:
+        """True if bodies are sent verbatim, and headers have no keys but the envelope's."""
+        return self._present_bodies is None and self._optional_keys is None
 
     def deliver(self, bodies: Sequence[bytes], envelope: Envelope) -> None:
         """Frame messages and write them to the connection's outbox."""
@@ -109,20 +119,20 @@ class DirectDelivery:
         if len(bodies) == 1 and not isinstance(bodies, Places) and len(bodies[0]) >= LARGE_BODY:
             self._deliver_large(bodies[0], header_keys)
             return
-        data = framed(bodies, self._header_start, header_keys + self._header_end)
-        self._outbox.write_run(data, len(bodies))
+        data = framed(bodies, self.header_start, header_keys + self.header_end)
+        self.outbox.write_run(data, len(bodies))
 
     def _deliver_large(self, body: bytes, keys: bytes) -> None:
         """Write a message to the outbox in two parts, the second of which is the body itself."""
         size = len(body)
-        header = self._header_start + b',"l":%d' % size + keys + self._header_end
-        self._outbox.write_run(frame_head(header, size), 0)
-        self._outbox.write(body)
+        header = self.header_start + b',"l":%d' % size + keys + self.header_end
+        self.outbox.write_run(frame_head(header, size), 0)
+        self.outbox.write(body)
 
     def deliver_run(self, batch: MessageBatch) -> None:
         """Frame messages that have bookmarks of their own, and write them to the outbox."""
-        self._outbox.write_run(
-            self._make_frames(batch, self._header_start, self._header_end), len(batch)
+        self.outbox.write_run(
+            self._make_frames(batch, self.header_start, self.header_end), len(batch)
         )
 
 
