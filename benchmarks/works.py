@@ -30,6 +30,14 @@ _RECORDS: Final = """
   </SOW>
 """
 
+_TOPICS_20: Final = "".join(
+    f"<Topic><Name>orders/{number}</Name><MessageType>json</MessageType><Key>/id</Key>"
+    f"<FileName>{{directory}}/{number}.sow</FileName></Topic>"
+    for number in range(20)
+)
+_MIXED_RECORDS: Final = f"<SOW>{_TOPICS_20}</SOW>"
+"""Records of 20 topics."""
+
 _MAX_SECONDS: Final = 300
 """How long a run may take, with 100,000 subscriptions before it."""
 _FAN_OUT: Final = ("-subs", "10", "-window", "4096")
@@ -38,6 +46,7 @@ _ALONE: Final = ("-subs", "0")
 _PERSISTED: Final = (*_ALONE, "-ack", "persisted")
 MIXED: Final = ("-topics", "100", "-mixed", "1")
 """Mixed traffic: each message to one of 100 topics, with a quarter to 1.75 times the size."""
+_MIXED_20: Final = ("-topics", "20", "-mixed", "1")
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +123,12 @@ WORKS: Final[Mapping[str, Work]] = {
         Work("log-1k", "in the log, persisted acks, 1 KB", _PERSISTED, _LOG, 1024),
         Work("records", "records in a file, 256 B", _ALONE, _RECORDS),
         Work("records-1k", "records in a file, 1 KB", _ALONE, _RECORDS, 1024),
+        Work(
+            "records-mixed",
+            "records in files, 20 topics, 256 B, mixed",
+            (*_ALONE, *_MIXED_20),
+            _MIXED_RECORDS,
+        ),
         Work("records-log", "records and log, persisted acks, 256 B", _PERSISTED, _RECORDS + _LOG),
         Work(
             "records-log-1k",
@@ -121,6 +136,12 @@ WORKS: Final[Mapping[str, Work]] = {
             _PERSISTED,
             _RECORDS + _LOG,
             1024,
+        ),
+        Work(
+            "records-log-mixed",
+            "records and log, persisted acks, 20 topics, 256 B, mixed",
+            (*_PERSISTED, *_MIXED_20),
+            _MIXED_RECORDS + _LOG,
         ),
     )
 }

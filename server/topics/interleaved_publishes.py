@@ -10,22 +10,34 @@ The topic of a message is given by its key, an index in a list of topics.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from itertools import groupby
+from operator import itemgetter
+from typing import TYPE_CHECKING, Final, TypeAlias, cast
 
 from amperage.wire.frame_slices import HeaderParts, framed_by_key
+from server.storage.journal.write.blocks import of_one
+from server.storage.sow.record_batch import expiry_times
+from server.storage.sow.records import NANOSECONDS, NANOSECONDS_IN_MICROSECOND
+from server.storage.sow.store import RecordStoreError
+from server.topics.journaled_topic import rejection_of
 from server.topics.topic_journal import append_publishes, encode_messages
 
 if TYPE_CHECKING:
+    from server.storage.journal import AppendResult
+    from server.storage.sow.record_batch import SowRecordBatch
     from server.storage.sow.store import StoreCallback
-    from server.topics.journaled_topic import JournaledTopic
+    from server.topics.journaled_topic import JournaledSowTopic, JournaledTopic
     from server.topics.subscriptions.delivery.delivery import DirectDelivery, FrameWriter
     from server.topics.subscriptions.delivery.envelope import Envelope
     from server.topics.subscriptions.rejection import Rejection
     from server.topics.topic import Topic
 
+_ROW: Final = itemgetter(0)
 _MIN_COVERAGE: Final = 0.25
 """The share of the messages that connections must get on average, so that going through all of them
 for each connection pays."""
@@ -38,9 +50,10 @@ class InterleavedDelivery:
     a topic has the same deliveries, of which it makes a new list when subscriptions change.
     """
 
-    __slots__ = ("_deliveries", "_header_keys", "_parts")
+    __slots__ = ("_deliveries", "_header_keys", "_parts", "_topics")
 
     def __init__(self) -> None:
+        self._topics: Sequence[Topic] = ()  # those that the keys are of
         self._deliveries: dict[int, Sequence[DirectDelivery]] = {}  # by key
         self._parts: dict[FrameWriter, HeaderParts] = {}  # by connection
         self._header_keys = b""  # the keys that envelopes add to headers
@@ -56,30 +69,30 @@ class InterleavedDelivery:
         """Deliver messages to every subscription that they match.
 
         Args:
-            topics: the topics, by key.
-            distinct_keys: the keys of the messages, each once.
-            keys: the key of each message.
+            topics: the topics, by key; a list that is another one after any change.
+            distinct_keys: the keys of the messages to deliver, each once.
+            keys: the key of each message; those with another key are left out.
             bodies: the messages.
             envelope: the publisher's metadata of the messages.
         """
-        if self._prepare(topics, distinct_keys, envelope.header_keys):
+        if topics is not self._topics or envelope.header_keys != self._header_keys:
+            self._deliveries.clear()
+            self._parts.clear()
+            self._topics, self._header_keys = topics, envelope.header_keys
+        if self._prepare(topics, distinct_keys):
             for outbox, parts in self._parts.items():
                 frames, count = framed_by_key(bodies, keys, parts)
                 if count:
                     outbox.write_run(frames, count)
         else:
+            wanted = frozenset(distinct_keys)
             for key, body in zip(keys, bodies, strict=True):
-                topics[key].deliver((body,), envelope)
+                if key in wanted:
+                    topics[key].deliver((body,), envelope)
 
-    def _prepare(
-        self, topics: Sequence[Topic], distinct_keys: Sequence[int], header_keys: bytes
-    ) -> bool:
+    def _prepare(self, topics: Sequence[Topic], distinct_keys: Sequence[int]) -> bool:
         """Prepare for messages of some topics; return whether they can be framed together."""
-        if header_keys != self._header_keys:
-            self._deliveries.clear()
-            self._parts.clear()
-            self._header_keys = header_keys
-        covered = 0
+        covered = heard = 0
         for key in distinct_keys:
             deliveries = topics[key].plain_deliveries()
             if deliveries is None:
@@ -87,7 +100,8 @@ class InterleavedDelivery:
             if deliveries is not self._deliveries.get(key):
                 self._replace(key, deliveries)
             covered += len(deliveries)
-        return covered >= _MIN_COVERAGE * len(self._parts) * len(distinct_keys)
+            heard += bool(deliveries)
+        return covered >= _MIN_COVERAGE * len(self._parts) * heard
 
     def _replace(self, key: int, deliveries: Sequence[DirectDelivery]) -> None:
         """Replace the deliveries of messages with a key."""
@@ -102,6 +116,9 @@ class InterleavedDelivery:
         self._deliveries[key] = deliveries
 
 
+LoggedTopic: TypeAlias = "JournaledTopic | JournaledSowTopic"
+
+
 @dataclass(frozen=True, slots=True)
 class SettledTopics:
     """Calls back when everything published to some topics so far is settled.
@@ -110,7 +127,7 @@ class SettledTopics:
         topics: the topics.
     """
 
-    topics: frozenset[JournaledTopic]
+    topics: frozenset[LoggedTopic]
 
     def __call__(self, then: StoreCallback, /) -> None:
         """Call back when everything is settled."""
@@ -118,57 +135,206 @@ class SettledTopics:
         log.when_settled(partial(then, None), *(one.journal.topic for one in self.topics))
 
 
+class _RecordShare:
+    """The messages to one topic with records.
+
+    Args:
+        topic: the topic.
+        rows: the positions of the messages in the batch, ascending.
+        records: their records, see `JournaledSowTopic.draft_publishes`.
+    """
+
+    __slots__ = ("_records", "_rows", "_topic")
+
+    def __init__(
+        self, topic: JournaledSowTopic, rows: Sequence[int], records: SowRecordBatch
+    ) -> None:
+        self._topic = topic
+        self._rows = rows
+        self._records = records
+
+    def apply(
+        self, start: int, end: int, first: int, done: AppendResult, envelope: Envelope
+    ) -> Iterator[tuple[int, RecordStoreError]]:
+        """Put and announce the records of recorded messages.
+
+        Args:
+            start: the position of the first message of the batch to apply.
+            end: the position behind the last one.
+            first: the position of the first message that has been recorded in the same step.
+            done: that step.
+            envelope: the publisher's metadata of the batch.
+
+        Yields:
+            The positions of records that cannot be stored, each with the reason.
+        """
+        rows = self._rows
+        begin, stop = bisect_left(rows, start), bisect_left(rows, end)
+        if begin == stop:
+            return
+        moment = done.timestamp * NANOSECONDS_IN_MICROSECOND
+        publisher, numbers = self._topic.journal.bookmark_parts(envelope, first, done.txids)
+        records = self._records.part(begin, stop)
+        places = [row - first for row in rows[begin:stop]]
+        records = records._replace(
+            sequences=[done.txids[place] for place in places],
+            timestamp=moment,
+            expires=expiry_times(records.expires, moment),
+            publisher=publisher,
+            numbers=[numbers[place] for place in places],
+        )
+        for place, problem in self._topic.apply_run(records, envelope):
+            yield rows[begin + place], problem
+
+
 class InterleavedPublishes:
-    """Messages to several topics in the transaction log.
+    """Messages to several topics in the transaction log, with records or without.
+
+    Subscribers see the order of the log across topics. So if a topic with records has recipients,
+    and another one has, too, their messages are applied and delivered in that order. Otherwise each
+    topic with records applies all its messages at once.
 
     Args:
         topics: the topics, by key.
         distinct_keys: the keys of the messages, each once.
         keys: the key of each message.
+        bodies: the messages.
+        envelope: the publisher's metadata of the messages.
     """
 
-    __slots__ = ("_distinct_keys", "_keys", "_topics")
+    __slots__ = (
+        "_are_in_order",
+        "_bodies",
+        "_distinct_keys",
+        "_envelope",
+        "_expirations",
+        "_keys",
+        "_shares",
+        "_sow_keys",
+        "_topics",
+    )
 
     def __init__(
-        self, topics: Sequence[JournaledTopic], distinct_keys: Sequence[int], keys: Sequence[int]
+        self,
+        topics: Sequence[LoggedTopic],
+        distinct_keys: Sequence[int],
+        keys: Sequence[int],
+        bodies: Sequence[bytes],
+        envelope: Envelope,
     ) -> None:
         self._topics = topics
         self._distinct_keys = distinct_keys
         self._keys = keys
+        self._bodies = bodies
+        self._envelope = envelope
+        self._shares: dict[int, _RecordShare] = {}  # by the key of a topic with records
+        self._sow_keys: list[int] = []  # of all messages, if any has a record
+        self._expirations: list[int] = []  # likewise, their lifetimes in seconds
+        self._are_in_order = False  # whether messages are applied in the order of the log
 
-    def can_record(self, envelope: Envelope) -> bool:
-        """Return whether the messages can be recorded in one step.
+    def prepare(self) -> bool:
+        """Prepare to record the messages in one step; return whether that is possible."""
+        topics = [self._topics[key] for key in self._distinct_keys]
+        if not (
+            all(topic.accepts_interleaved for topic in topics)
+            and topics[0].journal.is_batchable(self._envelope)
+        ):
+            return False
+        tables = [topic.table for topic in topics if topic.table is not None]
+        if not tables:
+            return True
+        if len({*tables}) < len(tables):  # room is made for each topic by itself
+            return False
+        try:
+            self._draft_records()
+        except RecordStoreError:
+            return False
+        heard = [topic for topic in topics if topic.has_recipients]
+        self._are_in_order = len(heard) > 1 and any(one.table is not None for one in heard)
+        return True
 
-        Args:
-            envelope: the publisher's metadata of the messages.
+    def _draft_records(self) -> None:
+        """Draft the records of the messages.
+
+        Raises:
+            RecordStoreError: there is no room for all of them.
         """
-        topics = self._topics
-        is_accepted = all(topics[key].accepts_interleaved for key in self._distinct_keys)
-        return is_accepted and topics[self._keys[0]].journal.is_batchable(envelope)
+        bodies, count = self._bodies, len(self._bodies)
+        rows_by_key: dict[int, list[int]] = {key: [] for key in self._distinct_keys}
+        for row, key in enumerate(self._keys):
+            rows_by_key[key].append(row)
+        self._sow_keys, self._expirations = [0] * count, [0] * count
+        for key, rows in rows_by_key.items():
+            topic = self._topics[key]
+            if topic.table is None:
+                continue
+            records = topic.draft_publishes([bodies[row] for row in rows], self._envelope)
+            self._shares[key] = _RecordShare(topic, rows, records)
+            for place, row in enumerate(rows):
+                self._sow_keys[row] = records.keys[place]
+                self._expirations[row] = -(-of_one(records.expires, place) // NANOSECONDS)
 
-    def publish(
-        self, bodies: Sequence[bytes], envelope: Envelope, delivery: InterleavedDelivery
-    ) -> Sequence[Rejection]:
-        """Record messages and deliver them, if `can_record`. See `Topic.publish`."""
-        topics, keys = self._topics, self._keys
-        distinct = self._distinct_keys
-        handles = {key: topics[key].journal.publish_handles(envelope) for key in distinct}
-        has_recipients = any(topics[key].has_recipients for key in distinct)
-        entries = encode_messages(bodies, envelope, 0)
-        log = topics[keys[0]].journal.log
+    def publish(self, delivery: InterleavedDelivery) -> Sequence[Rejection]:
+        """Record messages, apply and deliver them, after `prepare`. See `Topic.publish`."""
+        topics, bodies, envelope = self._topics, self._bodies, self._envelope
+        handles = {
+            key: topics[key].journal.publish_handles(envelope) for key in self._distinct_keys
+        }
+        expirations = self._expirations if any(self._expirations) else 0
+        entries = encode_messages(bodies, envelope, expirations)
+        log = topics[self._keys[0]].journal.log
         rejections: list[Rejection] = []
         start = 0
-        while start < len(bodies):
-            done = append_publishes(log, handles, keys, envelope, entries, start)
-            end = done.end
-            if has_recipients and end > start:
-                here = slice(start, end)
-                delivery.deliver(topics, distinct, keys[here], bodies[here], envelope)
-            if done.problem is not None:
-                rejections.append(topics[keys[end]].reject(end, done.problem, envelope))
-                end += 1
-            start = end
+        with ExitStack() as stack:
+            for key in self._shares:
+                table = topics[key].table
+                assert table is not None  # noqa: S101 - for the type checker
+                stack.enter_context(table.store.pause_cleaning())
+            while start < len(bodies):
+                done = append_publishes(
+                    log, handles, self._keys, envelope, entries, start, self._sow_keys
+                )
+                end = done.end
+                if done.txids:
+                    self._apply(start, done, delivery, rejections)
+                if done.problem is not None:
+                    rejections.append(topics[self._keys[end]].reject(end, done.problem, envelope))
+                    end += 1
+                start = end
+        for key in self._shares:
+            topics[key].finish_batch()
         return rejections
+
+    def _apply(
+        self,
+        start: int,
+        done: AppendResult,
+        delivery: InterleavedDelivery,
+        rejections: list[Rejection],
+    ) -> None:
+        """Apply and deliver messages that have been recorded in one step."""
+        topics, envelope = self._topics, self._envelope
+        bodies, keys = self._bodies[start : done.end], self._keys[start : done.end]
+        failures: list[tuple[int, RecordStoreError]] = []
+        heard = [key for key in self._distinct_keys if topics[key].has_recipients]
+        for key, share in self._shares.items():
+            if not (self._are_in_order and key in heard):
+                failures += share.apply(start, done.end, start, done, envelope)
+        if not self._are_in_order:
+            if any(key not in self._shares for key in heard):
+                plain = [key for key in self._distinct_keys if key not in self._shares]
+                delivery.deliver(cast("Sequence[Topic]", topics), plain, keys, bodies, envelope)
+        else:
+            at = start
+            for key, rows in groupby(keys):
+                end = at + sum(1 for _ in rows)
+                if key in self._shares:
+                    if key in heard:
+                        failures += self._shares[key].apply(at, end, start, done, envelope)
+                elif key in heard:
+                    cast("Topic", topics[key]).deliver(bodies[at - start : end - start], envelope)
+                at = end
+        rejections += [rejection_of(row, problem) for row, problem in sorted(failures, key=_ROW)]
 
     def settled_topics(self) -> SettledTopics:
         """Return what calls back when the messages are settled."""

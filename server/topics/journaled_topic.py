@@ -135,7 +135,7 @@ class JournaledTopic(Topic):
     def reject(self, position: int, problem: Exception, envelope: Envelope) -> Rejection:
         """Return the rejection of a message that cannot be recorded, and note its number."""
         self.journal.record_refusal(envelope, position)
-        return _rejection(position, problem)
+        return rejection_of(position, problem)
 
     def _publish_one_by_one(
         self, bodies: Sequence[bytes], envelope: Envelope
@@ -147,7 +147,7 @@ class JournaledTopic(Topic):
                 self.journal.refuse_duplicate(own)
                 self.journal.append(own, body, key=own.sow_key, expiration=own.expiration or 0)
             except DuplicateError as error:
-                rejections.append(_rejection(position, error))
+                rejections.append(rejection_of(position, error))
             except (RejectedSequenceError, JournalUnavailableError) as error:
                 rejections.append(self.reject(position, error, envelope))
             else:
@@ -236,9 +236,12 @@ class JournaledSowTopic(SowTopic):
         functions: the functions that filters may call.
         stores: is notified of every change.
         journal: records its messages.
+
+    Attributes:
+        journal: see above.
     """
 
-    __slots__ = ("_applier", "_journal")
+    __slots__ = ("_applier", "journal")
 
     is_journaled = True
 
@@ -251,7 +254,7 @@ class JournaledSowTopic(SowTopic):
         journal: TopicJournal,
     ) -> None:
         super().__init__(sow, name, functions, stores)
-        self._journal = journal
+        self.journal = journal
         self._applier = ReplicatedRecordApplier(sow, name, journal, self)
 
     def _is_batchable(self, bodies: Sequence[bytes], envelope: Envelope) -> bool:
@@ -259,8 +262,37 @@ class JournaledSowTopic(SowTopic):
         return (
             len(bodies) > 1
             and super()._is_batchable(bodies, envelope)
-            and self._journal.is_batchable(envelope)
+            and self.journal.is_batchable(envelope)
         )
+
+    @property
+    def accepts_interleaved(self) -> bool:
+        """True if its messages may be recorded together with those of other topics."""
+        return self._stores_verbatim and not self.journal.has_feeds
+
+    def draft_publishes(self, bodies: Sequence[bytes], envelope: Envelope) -> SowRecordBatch:
+        """Return the records of messages that are recorded together with those of other topics.
+
+        Args:
+            bodies: the messages.
+            envelope: the publisher's metadata of the messages.
+
+        Returns:
+            The records, for which there is room, with lifetimes in place of expiry times, and
+            without places in the order of changes.
+
+        Raises:
+            RecordStoreError: there is no room for all of them.
+        """
+        sow = self._sow
+        sow.table.ensure_space_for_run(self.name, bodies, ())
+        keys = sow.key_numbers(bodies, self.name)
+        return SowRecordBatch(self.name, keys, bodies, (), 0, self._expiry_times(envelope, 0))
+
+    def reject(self, position: int, problem: Exception, envelope: Envelope) -> Rejection:
+        """Return the rejection of a message that cannot be recorded, and note its number."""
+        self.journal.record_refusal(envelope, position)
+        return rejection_of(position, problem)
 
     def _publish_run(self, bodies: Sequence[bytes], envelope: Envelope) -> Sequence[Rejection]:
         """Record messages together, then apply and announce them."""
@@ -279,7 +311,7 @@ class JournaledSowTopic(SowTopic):
         self, bodies: Sequence[bytes], envelope: Envelope, rejections: list[Rejection]
     ) -> None:
         """Append, apply and announce a run, in batches of messages with the same timestamp."""
-        sow, journal = self._sow, self._journal
+        sow, journal = self._sow, self.journal
         keys, lifetimes = sow.key_numbers(bodies, self.name), self._expiry_times(envelope, 0)
         entries = encode_messages(bodies, envelope, map_column(lifetimes, _in_seconds))
         start = 0
@@ -300,10 +332,9 @@ class JournaledSowTopic(SowTopic):
                     envelope.correlation_ids[start:end],
                 )
                 for place, problem in self.apply_run(run, envelope):
-                    rejections.append(_rejection(start + place, problem))
+                    rejections.append(rejection_of(start + place, problem))
             if done.problem is not None:
-                journal.record_refusal(envelope, end)
-                rejections.append(_rejection(end, done.problem))
+                rejections.append(self.reject(end, done.problem, envelope))
                 end += 1
             start = end
 
@@ -317,7 +348,7 @@ class JournaledSowTopic(SowTopic):
         )
 
     def _store_message(self, body: bytes, envelope: Envelope) -> RecordChange:
-        self._journal.refuse_duplicate(envelope)
+        self.journal.refuse_duplicate(envelope)
         sow = self._sow
         record = sow.prepare_record(
             body,
@@ -330,7 +361,7 @@ class JournaledSowTopic(SowTopic):
             context=envelope.context(self.name, body) if sow.needs_context else None,
         )
         sow.table.ensure_space((record,))  # applying must not fail once the message is in the log
-        txid, moment = self._journal.append(
+        txid, moment = self.journal.append(
             envelope,
             record.body,
             JournalEntryKind.DELTA_PUBLISH if envelope.is_delta else JournalEntryKind.PUBLISH,
@@ -342,7 +373,7 @@ class JournaledSowTopic(SowTopic):
 
     def _make_rejection(self, position: int, error: Exception, envelope: Envelope) -> Rejection:
         if not isinstance(error, DuplicateError):
-            self._journal.record_refusal(envelope, position)
+            self.journal.record_refusal(envelope, position)
         return super()._make_rejection(position, error, envelope)
 
     def republish(self, record: Record, publisher: ClientIdentity, now: float) -> None:
@@ -363,27 +394,25 @@ class JournaledSowTopic(SowTopic):
         self._sow.table.ensure_space((draft,))
         left = _in_seconds(draft.expires - draft.timestamp)
         lifetime = max(left, 1) if draft.expires else 0
-        txid, moment = self._journal.append(
-            envelope, draft.body, key=draft.key, expiration=lifetime
-        )
+        txid, moment = self.journal.append(envelope, draft.body, key=draft.key, expiration=lifetime)
         self.announce(self._apply_draft(draft, txid, moment, envelope.bookmark), envelope, MATCH)
         self._sow_registry.mark_changed(self._sow)
 
     @property
     def accepts_metadata(self) -> bool:
         """See `RecordTopic.accepts_metadata`; queues need messages with marks one by one."""
-        return super().accepts_metadata and not self._journal.has_feeds
+        return super().accepts_metadata and not self.journal.has_feeds
 
     def report_double_publish(
         self, marks: Sequence[tuple[int, int]], publishers: tuple[str, str]
     ) -> None:
         """Notify queues of messages that were published at another instance, too."""
-        self._journal.report_double_publish(marks, publishers)
+        self.journal.report_double_publish(marks, publishers)
 
     @property
     def has_recipients(self) -> bool:
         """True if messages published here have any recipient."""
-        return self.has_subscriptions or self.has_followers or self._journal.has_feeds
+        return self.has_subscriptions or self.has_followers or self.journal.has_feeds
 
     @property
     def table(self) -> RecordTable:
@@ -392,7 +421,7 @@ class JournaledSowTopic(SowTopic):
 
     def journal_handles(self, origin: JournalOrigin) -> tuple[TopicHandle, OriginHandle]:
         """Return the handles that the journal needs for messages of other instances."""
-        return self._journal.journal_handles(origin)
+        return self.journal.journal_handles(origin)
 
     def process_batch(self, arrivals: ReplicatedBatch) -> None:
         """Record, apply and announce some received entries of another instance."""
@@ -429,17 +458,18 @@ class JournaledSowTopic(SowTopic):
         The command may have arrived from another instance since it was found to be new, so this
         checks for a duplicate again.
         """
-        self._journal.refuse_duplicate(envelope)
+        self.journal.refuse_duplicate(envelope)
         self._sow.table.ensure_space_to_remove(records)
         keys = json_text([record.key for record in records])
-        return self._journal.append(envelope, keys, JournalEntryKind.SOW_DELETE)
+        return self.journal.append(envelope, keys, JournalEntryKind.SOW_DELETE)
 
     def when_stored(self, then: StoreCallback) -> None:
         """Call back when everything published so far is settled."""
-        self._journal.when_settled(partial(then, None))
+        self.journal.when_settled(partial(then, None))
 
 
-def _rejection(position: int, problem: Exception) -> Rejection:
+def rejection_of(position: int, problem: Exception) -> Rejection:
+    """Return the rejection of a message with a problem that has been recorded or noted."""
     return Rejection(position, REASONS[type(problem)], str(problem))
 
 

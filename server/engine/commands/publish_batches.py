@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from server.engine.commands.publish_target import PublishTarget
     from server.engine.session import Session
     from server.storage.sow.store import RecordStoreError
-    from server.topics.journaled_topic import JournaledTopic
+    from server.topics.journaled_topic import JournaledSowTopic, JournaledTopic
     from server.topics.topic import Topic
 
 
@@ -151,12 +151,11 @@ class PublishBatcher:
             return
         envelope = Envelope(session, session.last_input_s)
         envelope.sequences = numbers_of(sequences)
-        publishes = InterleavedPublishes(
-            cast("Sequence[JournaledTopic]", cache.topics), distinct_keys, keys
-        )
-        if publishes.can_record(envelope):
+        logged_topics = cast("Sequence[JournaledTopic | JournaledSowTopic]", cache.topics)
+        publishes = InterleavedPublishes(logged_topics, distinct_keys, keys, bodies, envelope)
+        if publishes.prepare():
             self.has_journaled = True
-            rejections = publishes.publish(bodies, envelope, self._delivery)
+            rejections = publishes.publish(self._delivery)
             headers = [cache.headers[key] for key in keys] if rejections else (header,)
             self._send_acks(headers, sequences, rejections, publishes.settled_topics())
             return

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Final
 from amperage.wire.header_template import MessageMetadata, split_at_sequence, split_at_values
 from server.engine.commands.acks import SequencedAcks
 from server.engine.commands.publish_target import PublishTarget
-from server.topics.journaled_topic import JournaledTopic
+from server.topics.journaled_topic import JournaledSowTopic, JournaledTopic
 from server.topics.topic import Topic
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ def make_publish_header(
     conflates = "persisted" in acks and has_log
     uses_sequences = is_numbered and (bool(acks) or topic.is_journaled)
     key = None
-    if isinstance(topic, JournaledTopic) and not is_marked:
+    if isinstance(topic, JournaledTopic | JournaledSowTopic) and not is_marked:
         key = intern(f"{','.join(acks)} {uses_sequences}")
     elif type(topic) is Topic and not acks and not is_marked:
         key = UNRECORDED
@@ -124,7 +124,7 @@ class PublishHeaderCache:
 
     Attributes:
         headers: the meaning of each header, by its key.
-        topics: the target of each, likewise.
+        topics: the target of each, likewise; another list when that of a key has changed.
     """
 
     __slots__ = ("_outlines", "_shapes", "headers", "topics")
@@ -167,7 +167,9 @@ class PublishHeaderCache:
             self.headers.append(publish)
             self.topics.append(publish.topic)
         else:
-            self.headers[key], self.topics[key] = publish, publish.topic
+            self.headers[key] = publish
+            self.topics = [*self.topics]
+            self.topics[key] = publish.topic
 
     def clear(self) -> None:
         """Forget all headers."""
