@@ -38,7 +38,8 @@ class DoExecuteSystem(Step):
 
     def __init__(self, options: StepOptions) -> None:
         super().__init__(options)
-        self._command, self._variable_names = shell_command(required(options, "Command"))
+        command = required(options, "Command")
+        self._command, self._variable_names = shell_command(command.parts, command.tail)
         self._limit_s = parse_interval(options.get("Timeout") or _DEFAULT_LIMIT) / _NANOSECONDS
         self._process: subprocess.Popen[bytes] | None = None
 

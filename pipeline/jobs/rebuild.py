@@ -141,7 +141,7 @@ def _rebuild(spec: InstanceSpec, topic: TopicSpec, log: JournalSnapshot, run: Jo
     progress.end()
     _expire(opened_topic.sow, last)
     records = len(opened_topic.sow.table)
-    opened_topic.commit()
+    opened_topic.commit(None)
     committer.wait_for_jobs()
     opened_topic.close()
     if damage:

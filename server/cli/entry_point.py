@@ -8,24 +8,19 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import wraps
-from typing import Final, Protocol, TextIO
+from typing import Final, ParamSpec, TextIO
 
 from server.app.stdio import discard_standard_output, open_standard_streams, say
 
 INTERRUPTED: Final = 130
 
 
-class MainFunction(Protocol):
-    """The main function of a command."""
-
-    def __call__(self, arguments: Sequence[str] | None = None) -> int:
-        """Run the command with arguments, those of the process if None."""
-        ...
+_P = ParamSpec("_P")
 
 
-def command(name: str, *, failed: int = 1) -> Callable[[MainFunction], MainFunction]:
+def command(name: str, *, failed: int = 1) -> Callable[[Callable[_P, int]], Callable[_P, int]]:
     """Return a decorator for main functions that handles errors of output and interrupts.
 
     Args:
@@ -33,13 +28,13 @@ def command(name: str, *, failed: int = 1) -> Callable[[MainFunction], MainFunct
         failed: its exit status when it cannot print.
     """
 
-    def decorate(main: MainFunction) -> MainFunction:
+    def decorate(main: Callable[_P, int]) -> Callable[_P, int]:
         @wraps(main)
-        def run(arguments: Sequence[str] | None = None) -> int:
+        def run(*arguments: _P.args, **options: _P.kwargs) -> int:
             _open_missing_streams()
             try:
                 try:
-                    status = main(arguments)
+                    status = main(*arguments, **options)
                 finally:  # help and version, too, end in an exception
                     sys.stdout.flush()
             except BrokenPipeError:

@@ -10,7 +10,7 @@ disconnected, and no client can prevent others from logging on.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from server.util.limits import (
     LOGON_TIMEOUT_S,
@@ -58,30 +58,19 @@ class PreLogonLimits:
         self._connections.pop(connection, None)
 
 
-class PreLogonSession(Protocol):
-    """A session whose client has not logged on."""
-
-    def disconnect_for_limit(self, problem: str) -> None:
-        """Disconnect it.
-
-        Args:
-            problem: the limit that it has exceeded.
-        """
-
-
 class PreLogonConnection:
     """One connection before its logon, with its timeout and its memory.
 
     Args:
         limits: counts all such connections.
-        session: the connection's session.
+        disconnect: disconnects the peer; takes the limit that it has exceeded.
     """
 
-    __slots__ = ("_cancel_timeout", "_limits", "_session", "_unfinished_bytes")
+    __slots__ = ("_cancel_timeout", "_disconnect", "_limits", "_unfinished_bytes")
 
-    def __init__(self, limits: PreLogonLimits, session: PreLogonSession) -> None:
+    def __init__(self, limits: PreLogonLimits, disconnect: Callable[[str], None]) -> None:
         self._limits = limits
-        self._session = session
+        self._disconnect = disconnect
         self._unfinished_bytes = 0
         self._cancel_timeout: Callable[[], None] = _nothing
         self.start_timeout()
@@ -106,11 +95,11 @@ class PreLogonConnection:
         self._limits.unfinished_bytes += size - self._unfinished_bytes
         self._unfinished_bytes = size
         if size > MAX_FRAME_SIZE_BEFORE_LOGON:
-            self._session.disconnect_for_limit(
+            self._disconnect(
                 f"a frame before the logon is over the limit of {MAX_FRAME_SIZE_BEFORE_LOGON} bytes"
             )
         elif self._limits.unfinished_bytes > MAX_UNFINISHED_BYTES_BEFORE_LOGON and size:
-            self._session.disconnect_for_limit(
+            self._disconnect(
                 "frames that are not complete, of all connections that have not logged on, are over"
                 f" the limit of {MAX_UNFINISHED_BYTES_BEFORE_LOGON} bytes"
             )
@@ -129,7 +118,7 @@ class PreLogonConnection:
         Args:
             problem: the limit that has been reached.
         """
-        self._session.disconnect_for_limit(problem)
+        self._disconnect(problem)
         self._limits.flush()
 
     def _on_timeout(self) -> None:

@@ -195,7 +195,7 @@ class Session:
             self, is_filtered=bool(connection_context.transport_filters)
         )
         self.pre_logon_connection: PreLogonConnection | None = PreLogonConnection(
-            engine.pre_logon_limits, self
+            engine.pre_logon_limits, self.disconnect_for_limit
         )
         self._filters_are_header_only = all(
             transport_filter.header_only

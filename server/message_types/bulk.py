@@ -1,10 +1,11 @@
 """Batch interfaces of message types: read fields of many bodies into columns, or decide filters.
 
 The fastest form creates no object for a body or a value: bodies are passed joined, and become
-columns in their memory layout. A type that supports it has a `column_reader`. A type that reads
-many bodies faster than one by one has a `bulk_extractor`, and one that decides filters in this way
-a `bulk_decider`. None of these is a part of `MessageType`, so that types from libraries need not
-have them. For any bodies, their results agree with the values that the type's `extractor` reads.
+columns in their memory layout: that is what a `column_reader` does. A `bulk_extractor` reads many
+bodies faster than one by one, and a `bulk_decider` decides filters in this way. A type that
+supports all of it is a `BulkMessageType`. `MessageType` has none of them, so that types from
+libraries need not have them. For any bodies, their results agree with the values that the type's
+`extractor` reads.
 """
 
 from __future__ import annotations
@@ -66,30 +67,6 @@ def join(bodies: Sequence[bytes]) -> JoinedBodies:
     return JoinedBodies(b"\0".join((*bodies, b"")), array("q", list(ends)[1:]))
 
 
-@runtime_checkable
-class ColumnMessageType(Protocol):
-    """A message type that reads joined bodies into columns."""
-
-    def column_reader(self, paths: Sequence[Path]) -> ColumnReader | None:
-        """Compile a function that reads `paths`; None if it has none with these options."""
-
-
-@runtime_checkable
-class BulkMessageType(Protocol):
-    """A message type that reads many bodies at once."""
-
-    def bulk_extractor(self, paths: Sequence[Path]) -> BulkExtractor:
-        """Compile a function that reads `paths` from bodies; see `MessageType.extractor`."""
-
-
-def bulk_extractor(message_type: MessageType, paths: Sequence[Path]) -> BulkExtractor:
-    """Compile a function that reads `paths` from many bodies of a type."""
-    if isinstance(message_type, BulkMessageType):
-        return message_type.bulk_extractor(paths)
-    extract = message_type.extractor(paths)
-    return lambda bodies: list(zip(*map(extract, bodies), strict=True))
-
-
 class LiteralTest(NamedTuple):
     """A test of a field against literals, in which no value is NULL.
 
@@ -112,9 +89,23 @@ its end, and the filters as bits, the first one as the lowest; UNDECIDED if that
 Bodies that no filter matches are left out. Never raises."""
 
 
+MAX_BULK_FILTERS: Final = 60
+"""Maximum number of filters that are decided together."""
+
+
 @runtime_checkable
-class BulkFilterMessageType(Protocol):
-    """A message type that decides filters for many bodies at once."""
+class BulkMessageType(Protocol):
+    """A message type that reads many bodies at once."""
+
+    def bulk_extractor(self, paths: Sequence[Path]) -> BulkExtractor:
+        """Compile a function that reads `paths` from bodies; see `MessageType.extractor`."""
+
+    def column_reader(self, paths: Sequence[Path]) -> ColumnReader | None:
+        """Compile a function that reads `paths` from joined bodies into columns.
+
+        Returns:
+            None if it has none with these options.
+        """
 
     def bulk_decider(self, filters: Sequence[Sequence[LiteralTest]]) -> BulkDecider | None:
         """Make a decider for filters, each of which is true if all its tests hold.
@@ -124,5 +115,9 @@ class BulkFilterMessageType(Protocol):
         """
 
 
-MAX_BULK_FILTERS: Final = 60
-"""Maximum number of filters that are decided together."""
+def bulk_extractor(message_type: MessageType, paths: Sequence[Path]) -> BulkExtractor:
+    """Compile a function that reads `paths` from many bodies of a type."""
+    if isinstance(message_type, BulkMessageType):
+        return message_type.bulk_extractor(paths)
+    extract = message_type.extractor(paths)
+    return lambda bodies: list(zip(*map(extract, bodies), strict=True))

@@ -69,11 +69,11 @@ class JsonType(RawTreeType):
         return lambda bodies: list(zip(*map(extract, bodies), strict=True))
 
     def bulk_decider(self, filters: Sequence[Sequence[LiteralTest]]) -> BulkDecider | None:
-        """Make a decider for filters, see `BulkFilterMessageType.bulk_decider`."""
+        """Make a decider for filters, see `BulkMessageType.bulk_decider`."""
         return first_wins_tests(filters).decide if self._first_wins else None
 
     def column_reader(self, paths: Sequence[Path]) -> ColumnReader | None:
-        """Compile a reader of `paths` into columns, see `ColumnMessageType.column_reader`."""
+        """Compile a reader of `paths` into columns, see `BulkMessageType.column_reader`."""
         if not self._first_wins:
             return None
         read_columns = first_wins_reader(paths).read_columns

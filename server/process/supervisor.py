@@ -18,7 +18,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from server.util.clock import Timer
+    from server.util.clock import Clock
 
 _SECOND: Final = 1_000_000  # systemd counts in microseconds
 _STEP_SECONDS: Final = 600
@@ -66,7 +66,7 @@ class Supervisor:
         ):
             self._report_status(f"{self._step}: {self._progress_count:,} so far")
 
-    def report_ready(self, instance: str, clock: Timer) -> None:
+    def report_ready(self, instance: str, clock: Clock) -> None:
         """Report the end of the start, and send heartbeats of the engine's loop from now on.
 
         Args:
@@ -81,7 +81,7 @@ class Supervisor:
         """Report that the instance begins to stop."""
         self._notify("STOPPING=1\nSTATUS=stopping")
 
-    def _send_heartbeat(self, clock: Timer) -> None:
+    def _send_heartbeat(self, clock: Clock) -> None:
         self._notify("WATCHDOG=1")
         clock.call_later(self._heartbeat_interval_s, lambda: self._send_heartbeat(clock))
 

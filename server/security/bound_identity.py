@@ -10,7 +10,7 @@ to know.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from server.expressions import to_text
 from server.expressions.rewrite import rewrite
@@ -18,19 +18,10 @@ from server.expressions.tree import Call, Expr, Literal
 
 if TYPE_CHECKING:
     from server.security.permissions import Permit
+    from server.topics.subscriptions.client import ClientIdentity
 
 _MAX_KEPT: Final = 1_000
 """Limit of a client's cache of permits with filters; beyond it, the cache is cleared."""
-
-
-class PermitHolder(Protocol):
-    """The holder of a permit; the attributes are those of a session."""
-
-    user: str
-    client_name: str
-    client_version: str
-    connection_name: str
-    address: str
 
 
 class PermitBinder:
@@ -42,7 +33,7 @@ class PermitBinder:
 
     __slots__ = ("_bound", "_holder")
 
-    def __init__(self, holder: PermitHolder) -> None:
+    def __init__(self, holder: ClientIdentity) -> None:
         self._holder: Final = holder
         self._bound: Final[dict[tuple[int, str, str, str], tuple[Permit, Permit]]] = {}
 
@@ -61,7 +52,7 @@ class PermitBinder:
         return cached[1]
 
 
-def _bound(permit: Permit, expression: Expr, holder: PermitHolder) -> Permit:
+def _bound(permit: Permit, expression: Expr, holder: ClientIdentity) -> Permit:
     values = {
         "USER": holder.user,
         "CLIENT_NAME": holder.client_name,

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from server.security.async_worker import AsyncWorker
 from server.security.cookies import CookieSessions
@@ -33,13 +33,6 @@ if TYPE_CHECKING:
     from server.util.log_protocol import ServerLog
 
 
-class PermissionCache(Protocol):
-    """A cache of users' permissions."""
-
-    def forget(self, user: str | None = None) -> None:
-        """Forget the permissions of a user, or of all users, so that they are determined again."""
-
-
 @dataclass(slots=True)
 class SecuritySwitches:
     """The state of both switches, for all transports of an instance, and the modules behind them.
@@ -48,7 +41,8 @@ class SecuritySwitches:
         is_authentication_on: whether authentication is on.
         is_entitlement_on: whether entitlement is on.
         authenticators: the authentication modules, with the name of the transport.
-        entitlements: the entitlement modules, likewise.
+        forget_functions: functions with the name of a transport. Each forgets the permissions of a
+            user, or of all users for None, so that they are determined again.
         worker: runs the slow decisions of modules.
         failed_logons: counts failed logons.
         users_files: the open users files.
@@ -61,7 +55,7 @@ class SecuritySwitches:
     is_authentication_on: bool = True
     is_entitlement_on: bool = True
     authenticators: list[tuple[str, LogonAuthenticator]] = field(default_factory=list)
-    entitlements: list[tuple[str, PermissionCache]] = field(default_factory=list)
+    forget_functions: list[tuple[str, Callable[[str | None], None]]] = field(default_factory=list)
     worker: AsyncWorker = field(default_factory=AsyncWorker)
     failed_logons: FailedLogons = field(default_factory=FailedLogons)
     users_files: UsersFiles = field(default_factory=UsersFiles)
@@ -101,7 +95,7 @@ class SecuritySwitches:
             SwitchedEntitlement(entitlement, self),
         )
         self.authenticators.append((transport, wrapped[0]))
-        self.entitlements.append((transport, wrapped[1]))
+        self.forget_functions.append((transport, wrapped[1].forget))
         return wrapped
 
     def forget_logons(self) -> None:
@@ -117,9 +111,9 @@ class SecuritySwitches:
             transport: the transport; None for all.
             user: the user; None for all.
         """
-        for name, entitlement in self.entitlements:
+        for name, forget in self.forget_functions:
             if transport in (None, name):
-                entitlement.forget(user)
+                forget(user)
 
 
 @dataclass(frozen=True, slots=True)

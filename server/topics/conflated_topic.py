@@ -115,7 +115,7 @@ class ConflatedTopic:
 
     @property
     def inputs(self) -> Sequence[tuple[RecordSource, RecordFollower]]:
-        """See `DerivedRecordSource.inputs`."""
+        """Its source, with the receiver of the changes there."""
         return ((self._source, self),)
 
     def covers_topic(self, name: str) -> bool:
@@ -141,7 +141,7 @@ class ConflatedTopic:
         self._pending[identity] = _PendingCopy(due_s, change.record, envelope, reason)
 
     def populate(self) -> None:
-        """See `DerivedRecordSource.populate`."""
+        """Create its records from existing ones, unannounced. Called once, at the start."""
         now = to_nanoseconds(self._clock.now())
         for records in self._source.query(QuerySpec(), now):
             for record in records:

@@ -445,11 +445,14 @@ class JournaledSowTopic(SowTopic):
         drafts: RecordDrafts,
         appended: AppendResult,
     ) -> Sequence[BatchFailure]:
-        """Apply and announce messages of another instance, which have been recorded."""
+        """Apply and announce messages of another instance, which have been recorded.
+
+        With recipients (`has_recipients`), these messages are consecutive.
+        """
         return self._applier.apply_recorded(entries, positions, drafts, appended)
 
     def finish_batch(self) -> None:
-        """Note that records have changed."""
+        """Note that all recorded messages have been applied, and records have changed."""
         self._sow_registry.mark_changed(self._sow)
 
     def _sequence_deletion(self, records: Sequence[Record], envelope: Envelope) -> tuple[int, int]:

@@ -53,14 +53,3 @@ class RecordFollower(Protocol):
 
     def handle_change(self, change: RecordChange, envelope: Envelope, reason: str) -> None:
         """Process a change of such a record. See `RecordFanout.announce`."""
-
-
-class DerivedRecordSource(RecordSource, Protocol):
-    """A topic with records that are derived from those of other topics."""
-
-    @property
-    def inputs(self) -> Sequence[tuple[RecordSource, RecordFollower]]:
-        """Its sources, each with the receiver of the changes there."""
-
-    def populate(self) -> None:
-        """Create its records from existing ones, unannounced. Called once, at the start."""

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from server.security.permissions import UNLIMITED
 from server.storage.sow.records import NANOSECONDS_IN_MICROSECOND, to_nanoseconds
@@ -28,8 +28,10 @@ if TYPE_CHECKING:
     from server.security.permissions import Permit
     from server.storage.sow.records import RecordChange
     from server.storage.sow.topic_records import SowTopicRecords
-    from server.topics.record_source import DerivedRecordSource, RecordFollower, RecordSource
+    from server.topics.conflated_topic import ConflatedTopic
+    from server.topics.record_source import RecordFollower, RecordSource
     from server.topics.transaction_log import TransactionLog
+    from server.topics.view_topic import View
     from server.util.clock import Clock
     from server.util.log_protocol import ServerLog
     from server.util.task import EngineTask
@@ -40,11 +42,9 @@ AnnounceChanges = Callable[["str", "list[RecordChange]", Envelope, str], None]
 """Notifies subscribers of a message type of changes, and of the reason why records are gone."""
 
 
-class CommitRequest(Protocol):
-    """Requests that everything written so far be put on stable storage."""
-
-    def __call__(self, callback: StoreCallback | None = None) -> None:
-        """Return without waiting; call back, on the engine's thread, after the attempt."""
+CommitRequest: TypeAlias = "Callable[[StoreCallback | None], None]"
+"""Requests that everything written so far be put on stable storage. It returns without waiting, and
+calls back, on the engine's thread, after the attempt."""
 
 
 class TopicSelection(NamedTuple):
@@ -93,7 +93,7 @@ class SowRegistry:
         self._sources: list[RecordSource] = []
         self._has_containers = False
         self._topics: list[SowTopicRecords] = []
-        self._derived: list[DerivedRecordSource] = []
+        self._derived: list[ConflatedTopic | View] = []
         self._commit_requests: dict[SowTopicRecords, CommitRequest] = {}
         self._delta_encoders: dict[RecordSource, DeltaEncoder] = {}
         self._followers: dict[RecordSource, list[RecordFollower]] = {}
@@ -142,7 +142,7 @@ class SowRegistry:
             sow.shift_times(to_nanoseconds(seconds))
         self._expiration.shift_next_check(seconds)
 
-    def add_derived(self, topic: DerivedRecordSource) -> None:
+    def add_derived(self, topic: ConflatedTopic | View) -> None:
         """Add a topic that is derived from the records of others, which must be added before."""
         self._add_source(topic)
         self._derived.append(topic)

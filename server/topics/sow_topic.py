@@ -55,8 +55,9 @@ class RecordTopic(RecordFanout):
     __slots__ = ("_derived_scheduler", "_followers")
 
     is_persistent = True
-    accepts_slices = False
     """True if messages go to stable storage."""
+    accepts_slices = False
+    """True if bodies may be places in the bytes read from a client; here they are retained."""
     is_journaled = False
     """True if messages are in the transaction log."""
 

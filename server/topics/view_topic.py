@@ -168,7 +168,7 @@ class View:
         return Query(self.table, spec, now)
 
     def populate(self) -> None:
-        """See `DerivedRecordSource.populate`.
+        """Create its records from existing ones, unannounced. Called once, at the start.
 
         The first topic comes last: then the records joined to its own are there already.
         """

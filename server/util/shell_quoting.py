@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Final, Protocol
+from typing import Final
 
 _SINGLE: Final = "'"
 _DOUBLE: Final = '"'
@@ -36,35 +36,27 @@ _HERE_DOCUMENT: Final = re.compile(
 _WORD_BEGINS_AFTER: Final = " \t\n;&|()`"
 
 
-class CommandTemplate(Protocol):
-    """A command with variables."""
-
-    @property
-    def parts(self) -> Sequence[tuple[str, str]]:
-        """Pairs of a text and the name of the variable after it."""
-
-    @property
-    def tail(self) -> str:
-        """The text after the last variable."""
-
-
-def shell_command(template: CommandTemplate) -> tuple[str, Mapping[str, str]]:
+def shell_command(parts: Sequence[tuple[str, str]], tail: str) -> tuple[str, Mapping[str, str]]:
     """Return the command for the shell, and the environment variables that it refers to.
 
+    Args:
+        parts: the configured command: pairs of a text and the name of the variable after it.
+        tail: the text after the last variable.
+
     Returns:
-        The command, and a mapping of each environment variable's name to the name of the template
+        The command, and a mapping of each environment variable's name to the name of the
         variable that it has the value of.
     """
     names: dict[str, str] = {}
     pieces: list[str] = []
     quotes = _Quotes()
-    for number, (before, name) in enumerate(template.parts, 1):
+    for number, (before, name) in enumerate(parts, 1):
         quotes.read(before)
         variable = f"AMPERAGE_{number}"
         names[variable] = name
         pieces += (before, _REFERENCES[quotes.open_quotes].format(variable))
         quotes.skip_reference()
-    return "".join([*pieces, template.tail]), names
+    return "".join([*pieces, tail]), names
 
 
 class _Quotes:

@@ -54,7 +54,8 @@ COMMANDS = [
 
 
 def run(command: str, value: str, directory: Path) -> bytes:
-    text, names = shell_command(VariableTemplate(command))
+    template = VariableTemplate(command)
+    text, names = shell_command(template.parts, template.tail)
     environment = {name.encode(): text_to_bytes(value) for name in names}
     environment[b"PATH"] = b"/usr/bin:/bin"
     done = subprocess.run(
@@ -180,7 +181,8 @@ def test_any_value_arrives(command: str, value: str) -> None:
     ],
 )
 def test_how_a_command_refers_to_values(command: str, expected: str) -> None:
-    assert shell_command(VariableTemplate(command))[0] == expected
+    template = VariableTemplate(command)
+    assert shell_command(template.parts, template.tail)[0] == expected
 
 
 def test_a_zero_byte_fails_the_step() -> None:

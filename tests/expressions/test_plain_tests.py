@@ -18,7 +18,7 @@ from server.expressions.tree import Expr, paths
 from server.message_types.bulk import (
     MAX_BULK_FILTERS,
     UNDECIDED,
-    BulkFilterMessageType,
+    BulkMessageType,
     LiteralTest,
 )
 from server.message_types.json_type import JsonType
@@ -82,7 +82,7 @@ def those_of(tree: Expr) -> Sequence[LiteralTest]:
 
 def decided(trees: Sequence[Expr], given: Sequence[bytes]) -> list[int]:
     """The outcome for each body."""
-    assert isinstance(JSON, BulkFilterMessageType)
+    assert isinstance(JSON, BulkMessageType)
     decide = JSON.bulk_decider([those_of(tree) for tree in trees])
     assert decide is not None
     outcomes = [0] * len(given)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from server.expressions.backends.columns import Column, column_of, column_of_raw
 from server.message_types.base import BodyError, MessageTypeError, Value
-from server.message_types.bulk import ColumnMessageType, bulk_extractor, join
+from server.message_types.bulk import BulkMessageType, bulk_extractor, join
 from server.message_types.json_read import scanning_extractor
 from server.message_types.paths import Path, parse_path
 from server.message_types.registry import create
@@ -258,7 +258,7 @@ def test_many_bodies_at_once_read_as_one_by_one(bodies: list[bytes], paths: list
 
 def read_columns(bodies: Sequence[bytes], paths: Sequence[Path], joined: int = 7) -> list[Column]:
     """The columns of bodies, of which so many come at once."""
-    assert isinstance(FIRST, ColumnMessageType)
+    assert isinstance(FIRST, BulkMessageType)
     read = FIRST.column_reader(paths)
     assert read is not None
     parts = [join(bodies[start : start + joined]) for start in range(0, len(bodies), joined)]
@@ -309,7 +309,7 @@ def test_columns_read_from_joined_bodies_are_those_of_values(
 
 
 def test_joined_bodies_have_to_be_what_they_are_said_to_be() -> None:
-    assert isinstance(FIRST, ColumnMessageType)
+    assert isinstance(FIRST, BulkMessageType)
     read = FIRST.column_reader([("a",)])
     assert read is not None
     good = join([b'{"a":1}', b"{}"])

@@ -13,6 +13,9 @@ from server.security.permissions import UNLIMITED, Permit
 
 @dataclass
 class Somebody:
+    number: int = 1
+    client_hash: int = 7
+    message_type: str = "json"
     user: str = "ann"
     client_name: str = "desk"
     client_version: str = "5.3"

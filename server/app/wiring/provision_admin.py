@@ -160,7 +160,7 @@ def _make_access(
     permissions = None
     if entitlement is not None:
         permissions = AdminPermissionCache(standing[1])
-        engine.security_switches.entitlements.append((TRANSPORT, permissions))
+        engine.security_switches.forget_functions.append((TRANSPORT, permissions.forget))
     authenticator = None if authentication is None else standing[0]
     sessions = engine.security_switches.sessions
     return AccessControl(

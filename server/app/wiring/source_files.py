@@ -8,18 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from config_schema.spec import InstanceSpec
     from server.message_types.base import MessageType
-
-
-@runtime_checkable
-class _FileBasedType(Protocol):
-    @property
-    def source_files(self) -> tuple[Path, ...]:
-        """The files that the message type was made from."""
 
 
 def source_files(
@@ -32,9 +25,9 @@ def source_files(
         message_types: its message types, by name.
     """
     for name, message_type in message_types.items():
-        if isinstance(message_type, _FileBasedType):
-            for path in message_type.source_files:
-                yield path, f"the message type {name}"
+        files: tuple[Path, ...] = getattr(message_type, "source_files", ())  # of `ProtobufType`
+        for path in files:
+            yield path, f"the message type {name}"
     for module in spec.modules:
         path = Path(module.library)
         if path.is_file():  # others are names of modules of the server

@@ -218,8 +218,8 @@ class TransportTable:
             self._rate_limited_log,
         )
         if transport.is_replication:
-            engine.security_switches.entitlements.append(
-                (transport.name, ReplicationUsers(transport_context))
+            engine.security_switches.forget_functions.append(
+                (transport.name, ReplicationUsers(transport_context).forget)
             )
         return Listener(
             transport, transport_context, self._protocol_factory(transport, transport_context)

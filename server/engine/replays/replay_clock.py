@@ -23,7 +23,7 @@ _BATCH_SIZE: Final = 16
 
 
 class ReplayClock:
-    """A `Timer` that advances with the replay.
+    """A clock for conflation that advances with the replay.
 
     Args:
         clock: the real time.
@@ -41,7 +41,7 @@ class ReplayClock:
         return SteadySeconds(self._now)
 
     def call_later(self, delay: float, callback: Callable[[], None]) -> Callable[[], None]:
-        """Call back once after `delay` seconds; return a function that cancels it. See `Timer`."""
+        """Call back once after `delay` seconds; return a function that cancels it. See `Clock`."""
         call = (self._now + delay, callback)
         self._calls.append(call)
 

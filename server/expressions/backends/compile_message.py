@@ -28,7 +28,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import Final, Protocol
+from typing import Final, Protocol, TypeAlias, TypeVar
 
 from server.expressions import semantics
 from server.expressions.backends import message_tests as tests
@@ -64,28 +64,25 @@ from server.expressions.tree import (
 )
 from server.message_types.base import Value
 
-
-class Predicate(Protocol):
-    """A compiled filter."""
-
-    def __call__(self, values: tuple[Value, ...], context: MessageContext = ..., /) -> bool:
-        """Return whether a message matches: the expression is true, neither false nor NULL."""
+_Result = TypeVar("_Result", covariant=True)
 
 
-class TupleEvaluator(Protocol):
-    """Several compiled values."""
+class CompiledExpression(Protocol[_Result]):
+    """A function that evaluates an expression for one message."""
 
-    def __call__(
-        self, values: tuple[Value, ...], context: MessageContext = ..., /
-    ) -> tuple[Value, ...]:
-        """Return the values for a message, each as an `Evaluator` returns it."""
+    def __call__(self, values: tuple[Value, ...], context: MessageContext = ..., /) -> _Result:
+        """Return the result for a message, given the values in its fields."""
 
 
-class Evaluator(Protocol):
-    """A compiled value."""
+Predicate: TypeAlias = CompiledExpression[bool]
+"""A compiled filter. It returns whether a message matches: the expression is true, neither false
+nor NULL."""
 
-    def __call__(self, values: tuple[Value, ...], context: MessageContext = ..., /) -> Value:
-        """Return the value for a message: a scalar, NULL for the empty text; NaN is a double."""
+Evaluator: TypeAlias = CompiledExpression[Value]
+"""A compiled value. It returns a scalar, NULL for the empty text; NaN is a double."""
+
+TupleEvaluator: TypeAlias = CompiledExpression[tuple[Value, ...]]
+"""Several compiled values, each returned as by an `Evaluator`."""
 
 
 def compile_filter(

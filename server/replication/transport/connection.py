@@ -213,7 +213,11 @@ class AcceptedReplicationConnection(ReplicationConnection):
         )
 
     def disconnect_for_limit(self, problem: str) -> None:
-        """See `PreLogonSession`."""
+        """Disconnect an instance that has not completed its handshake.
+
+        Args:
+            problem: the limit that it has exceeded.
+        """
         if self._link is not None:
             self._link.refuse(problem)
 
@@ -248,7 +252,9 @@ class AcceptedReplicationConnection(ReplicationConnection):
             return
         transport_context.connections.add(self)
         super()._create_link()
-        self._pre_logon = PreLogonConnection(transport_context.engine.pre_logon_limits, self)
+        self._pre_logon = PreLogonConnection(
+            transport_context.engine.pre_logon_limits, self.disconnect_for_limit
+        )
 
     def _end_pre_logon(self) -> None:
         if self._pre_logon is not None:
@@ -463,7 +469,7 @@ class AcceptedReplicationConnection(ReplicationConnection):
 
 
 class ReplicationUsers:
-    """The users that replicate to one transport; see `PermissionCache`.
+    """The users that replicate to one transport; see `SecuritySwitches.forget_functions`.
 
     Args:
         transport_context: the context of the transport.

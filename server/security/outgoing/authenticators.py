@@ -120,7 +120,9 @@ class CommandCredentials:
     def __init__(self, user: str, command: str, max_bytes: int) -> None:
         self._user = user
         self._max_bytes = max_bytes
-        self._command, names = shell_command(_CommandTemplate(command))
+        pieces = _USER_VARIABLE.split(command)
+        parts = list(zip(pieces[:-1:2], pieces[1::2], strict=True))
+        self._command, names = shell_command(parts, pieces[-1])
         self._variables = dict.fromkeys(names, user)
 
     async def credentials(self) -> tuple[str, str]:
@@ -170,15 +172,6 @@ class CommandCredentials:
         while chunk := await process.stdout.read(1 << 16):
             output = (output + chunk)[: self._max_bytes]
         return output
-
-
-class _CommandTemplate:
-    """A command with a variable; see `server.util.shell_quoting.CommandTemplate`."""
-
-    def __init__(self, command: str) -> None:
-        pieces = _USER_VARIABLE.split(command)
-        self.parts = tuple(zip(pieces[:-1:2], pieces[1::2], strict=True))
-        self.tail = pieces[-1]
 
 
 def _configured(use: ModuleUse) -> CredentialSource:

@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from itertools import chain, groupby
 from operator import itemgetter
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from server.replication.core import RecorderResult
 from server.replication.core.columns import by_value
@@ -30,13 +30,11 @@ if TYPE_CHECKING:
         FieldColumn,
         Handles,
         Journal,
-        JournalOrigin,
-        OriginHandle,
-        TopicHandle,
     )
     from server.storage.sow.record_batch import SowRecordBatch
     from server.storage.sow.record_table import RecordTable
     from server.storage.sow.records import Record
+    from server.topics.journaled_topic import JournaledSowTopic, JournaledTopic
 
 
 class BatchRejectedError(Exception):
@@ -93,38 +91,8 @@ BatchFailure: TypeAlias = tuple[int, Exception]
 """The position of a message that has been recorded but could not be applied, and the reason."""
 
 
-class BatchParticipant(Protocol):
-    """A topic with messages that are recorded together with those of other topics."""
-
-    @property
-    def has_recipients(self) -> bool:
-        """True if its messages have any recipient."""
-
-    @property
-    def table(self) -> RecordTable | None:
-        """Its records; None if it has none."""
-
-    def journal_handles(self, origin: JournalOrigin) -> tuple[TopicHandle, OriginHandle]:
-        """Return the handles that a journal needs for its messages."""
-
-    def draft_records(self, entries: EntryContents, positions: Sequence[int]) -> RecordDrafts:
-        """Draft the records of messages.
-
-        Raises:
-            BatchRejectedError: see there.
-        """
-
-    def apply_recorded(
-        self,
-        entries: EntryContents,
-        positions: Sequence[int],
-        drafts: RecordDrafts,
-        appended: AppendResult,
-    ) -> Sequence[BatchFailure]:
-        """Apply and announce recorded messages; if the topic is heard, they are consecutive."""
-
-    def finish_batch(self) -> None:
-        """Note that all recorded messages have been applied."""
+BatchParticipant: TypeAlias = "JournaledTopic | JournaledSowTopic"
+"""A topic with messages that are recorded together with those of other topics."""
 
 
 class _TopicShare:

@@ -16,9 +16,9 @@ Expiration.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import groupby
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
@@ -37,29 +37,11 @@ from server.topics.topic_journal import split_key
 
 if TYPE_CHECKING:
     from server.storage.journal import AppendResult, EntryColumns, FieldColumn
-    from server.storage.sow.records import RecordChange
     from server.storage.sow.topic_records import SowTopicRecords
     from server.topics.replicated.batch import EntryContents, ReplicatedBatch
     from server.topics.replicated.multi_topic import BatchFailure
-    from server.topics.subscriptions.delivery.envelope import Envelope
+    from server.topics.sow_topic import SowTopic
     from server.topics.topic_journal import TopicJournal
-
-
-class RecordWriter(Protocol):
-    """Puts records, and announces changes; see `SowTopic`."""
-
-    def apply_run(
-        self, run: SowRecordBatch, envelope: Envelope
-    ) -> Sequence[tuple[int, RecordStoreError]]:
-        """Put the records of a run; return the places of those that cannot be stored."""
-
-    def apply_each(
-        self, records: Iterable[Record], envelope: Envelope
-    ) -> Sequence[tuple[int, RecordStoreError]]:
-        """Put records one by one."""
-
-    def announce(self, change: RecordChange, envelope: Envelope, reason: str) -> None:
-        """Announce a change."""
 
 
 class ReplicatedRecordApplier:
@@ -75,7 +57,7 @@ class ReplicatedRecordApplier:
     __slots__ = ("_computes_keys", "_journal", "_name", "_sow", "_writer")
 
     def __init__(
-        self, sow: SowTopicRecords, name: str, journal: TopicJournal, writer: RecordWriter
+        self, sow: SowTopicRecords, name: str, journal: TopicJournal, writer: SowTopic
     ) -> None:
         self._sow: Final = sow
         self._name: Final = name

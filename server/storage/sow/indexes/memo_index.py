@@ -26,7 +26,7 @@ from server.expressions.backends.columns import (
     text_array,
 )
 from server.message_types.base import MessageType, Value
-from server.message_types.bulk import BulkExtractor, ColumnMessageType, ColumnReader, bulk_extractor
+from server.message_types.bulk import BulkExtractor, BulkMessageType, ColumnReader, bulk_extractor
 from server.message_types.paths import Path
 from server.storage.sow.store import RecordStore
 
@@ -197,9 +197,7 @@ class MemoIndexes:
 
 
 def _column_reader(message_type: MessageType, fields: Sequence[Path]) -> ColumnReader | None:
-    return (
-        message_type.column_reader(fields) if isinstance(message_type, ColumnMessageType) else None
-    )
+    return message_type.column_reader(fields) if isinstance(message_type, BulkMessageType) else None
 
 
 def _spread(values: Sequence[Value], presence: Sequence[int]) -> list[Value]:

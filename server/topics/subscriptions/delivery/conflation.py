@@ -24,9 +24,10 @@ from typing import TYPE_CHECKING, Final, Protocol, Self
 from server.topics.subscriptions.delivery.focus_state import FocusKey, FocusState
 
 if TYPE_CHECKING:
+    from server.engine.replays.replay_clock import ReplayClock
     from server.message_types.base import Extractor, MessageType
     from server.message_types.paths import Path
-    from server.util.clock import Timer
+    from server.util.clock import Clock
     from server.util.task import EngineTask
 
 AUTOMATIC_INTERVAL: Final = 0.1
@@ -93,7 +94,7 @@ class Conflater:
         self,
         terms: ConflationTerms,
         message_type: MessageType,
-        clock: Timer,
+        clock: Clock | ReplayClock,
         is_behind: Callable[[], bool],
         flush: Callable[[], None],
         charge_memory: Callable[[int], None],

@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
 from server.expressions.backends.plain_tests import plain_tests
-from server.message_types.bulk import MAX_BULK_FILTERS, UNDECIDED, BulkFilterMessageType
+from server.message_types.bulk import MAX_BULK_FILTERS, UNDECIDED, BulkMessageType
 
 if TYPE_CHECKING:
     from server.message_types.base import MessageType
@@ -95,9 +95,7 @@ class BatchMatcher:
 
     def _prepare(self, filters: Sequence[Filter]) -> None:
         self._filters_by_bits.clear()
-        if len(filters) > MAX_BULK_FILTERS or not isinstance(
-            self._message_type, BulkFilterMessageType
-        ):
+        if len(filters) > MAX_BULK_FILTERS or not isinstance(self._message_type, BulkMessageType):
             return
         tests: list[Sequence[LiteralTest]] = []
         for filter_ in filters:
