@@ -13,15 +13,20 @@ from typing import Final
 
 from amperage.client import NOW, Client, ClientError, CommandError, Message
 from amperage.wire.bookmarks import is_now
-from pipeline.amps.connection import NOT_FOUND, UNREACHABLE_ERRORS, data_loss, explained, session
+from pipeline.amps.connection import (
+    NOT_FOUND,
+    UNREACHABLE_ERRORS,
+    RetryPause,
+    data_loss,
+    explained,
+    session,
+)
 from pipeline.amps.limits import BatchLimits
 from pipeline.amps.log_measure import LogMeasure, measure
 from pipeline.amps.offsets import LogOffset, bookmark_of, measured, ranges_of
 from pipeline.amps.options import AmpsOptions
 from pipeline.amps.replay import replayed
 
-_RETRY_PAUSE_S: Final = 0.2
-"""Seconds between two attempts to reach an unavailable server."""
 _MIN_IDLE_WAIT_S: Final = 0.03
 """Seconds to wait if there is nothing, before returning to Spark, which asks again."""
 _MAX_IDLE_WAIT_S: Final = 0.25
@@ -51,7 +56,7 @@ class BatchPlanner:
         """The places in the log for bookmarks that are times."""
         self._stops_at_end = False
         self._end_position: str | None = None
-        self._unreachable_since_s: float | None = None
+        self._retry_pause = RetryPause(options)
         self._last_advance_s = time.monotonic()
         self._idle_wait_s = _MIN_IDLE_WAIT_S
         self._planned_measure: LogMeasure | None = None
@@ -81,7 +86,7 @@ class BatchPlanner:
                 return start
             except ClientError as error:
                 raise explained(self._options, error, bookmark_of(start)) from None
-            self._unreachable_since_s = None
+            self._retry_pause.reset()
             if end is not start:
                 self._last_advance_s, self._idle_wait_s = time.monotonic(), _MIN_IDLE_WAIT_S
                 return end
@@ -205,8 +210,4 @@ class BatchPlanner:
     def _handle_disconnect(self, error: ClientError) -> None:
         """Close, and wait before the next attempt, or give up."""
         self.close()
-        now = time.monotonic()
-        self._unreachable_since_s = self._unreachable_since_s or now
-        if now - self._unreachable_since_s > self._options.timeout:
-            raise explained(self._options, error) from None
-        time.sleep(_RETRY_PAUSE_S)
+        self._retry_pause.wait(error)

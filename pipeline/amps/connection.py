@@ -146,6 +146,30 @@ def log_on(
             time.sleep(_RETRY_PAUSE_S)
 
 
+class RetryPause:
+    """The pause between two attempts to reach a server, until it is unavailable for too long."""
+
+    def __init__(self, options: AmpsOptions) -> None:
+        self._options = options
+        self._unreachable_since_s: float | None = None
+
+    def reset(self) -> None:
+        """Note that the server has been reached."""
+        self._unreachable_since_s = None
+
+    def wait(self, error: ClientError) -> None:
+        """Wait before the next attempt, after one has failed with an error.
+
+        Raises:
+            PipelineError: the server has been unavailable for longer than the option `timeout`.
+        """
+        now = time.monotonic()
+        self._unreachable_since_s = self._unreachable_since_s or now
+        if now - self._unreachable_since_s > self._options.timeout:
+            raise explained(self._options, error) from None
+        time.sleep(_RETRY_PAUSE_S)
+
+
 def _log_on_at(client: Client, server: ServerUri, logon_options: str | None) -> Header:
     client.connect(server)
     return client.logon(options=logon_options)

@@ -16,7 +16,7 @@ from itertools import islice
 from typing import Final
 
 from amperage.client import Client, ClientError, CommandError, Message, MessageStream, TimedOutError
-from pipeline.amps.connection import NOT_FOUND, UNREACHABLE_ERRORS, explained, session
+from pipeline.amps.connection import NOT_FOUND, UNREACHABLE_ERRORS, RetryPause, explained, session
 from pipeline.amps.options import AmpsOptions
 from pipeline.amps.replay import replayed
 from pipeline.errors import option_error
@@ -27,8 +27,6 @@ _MAX_BATCH_BYTES: Final = 8 << 20
 """Bytes of bodies per micro-batch, which are sent to the tasks."""
 _MAX_COMMAND_BOOKMARKS: Final = 80
 """Bookmarks per command."""
-_RETRY_PAUSE_S: Final = 0.2
-"""Seconds between two attempts to reach an unavailable server."""
 _EMPTY_QUEUE_WAIT_S: Final = 1.0
 """Seconds without a message after which the queue is taken to be empty."""
 _MIN_RENEWAL_INTERVAL_S, _MAX_RENEWAL_INTERVAL_S = 0.2, 60.0
@@ -52,7 +50,7 @@ class QueueConsumer:
         self._buffered_messages: list[Message] = []
         self._acked_bookmarks: frozenset[str] = frozenset()
         self._lease_renewal = _LeaseRenewal(options.read_topic)
-        self._unreachable_since_s: float | None = None
+        self._retry_pause = RetryPause(options)
 
     def close(self) -> None:
         """Return all unacknowledged messages to the queue."""
@@ -134,7 +132,7 @@ class QueueConsumer:
                 ]
                 for batch in _command_batches(again):
                     self._open_client().acknowledge(self._options.read_topic, batch)
-            self._unreachable_since_s = None
+            self._retry_pause.reset()
             if self._buffered_messages or time.monotonic() >= deadline:
                 break
         size = count = 0
@@ -180,11 +178,7 @@ class QueueConsumer:
     def _handle_disconnect(self, error: ClientError) -> None:
         """Disconnect, and wait before the next attempt, or give up."""
         self._disconnect()
-        now = time.monotonic()
-        self._unreachable_since_s = self._unreachable_since_s or now
-        if now - self._unreachable_since_s > self._options.timeout:
-            raise explained(self._options, error) from None
-        time.sleep(_RETRY_PAUSE_S)
+        self._retry_pause.wait(error)
 
 
 class _LeaseRenewal:

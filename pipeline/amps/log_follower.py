@@ -10,7 +10,6 @@ there, in any order. That is checked first.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import replace
@@ -18,15 +17,13 @@ from typing import Final
 
 from amperage.client import NOW, Client, ClientError, Message, MessageStream, TimedOutError
 from amperage.client.block_client import BlockClient
-from pipeline.amps.connection import UNREACHABLE_ERRORS, explained, require_log, session
+from pipeline.amps.connection import UNREACHABLE_ERRORS, RetryPause, explained, require_log, session
 from pipeline.amps.log_measure import LogMeasure, measure
 from pipeline.amps.offsets import LastMessages, MessageEnd, digest_of
 from pipeline.amps.options import AmpsOptions
 from pipeline.amps.replay import replayed
 from pipeline.errors import PipelineError
 
-_RETRY_PAUSE_S: Final = 0.2
-"""Seconds between two attempts to reach an unavailable server."""
 _MIN_COMPARED_MESSAGES: Final = 1000
 """Messages (up to twice as many) that must be contiguous at another server."""
 _REPLAY_WAIT_S: Final = 1.0
@@ -53,7 +50,7 @@ class LogFollower:
         self._unread_messages: list[Message] = []
         self._last_messages = LastMessages(_MIN_COMPARED_MESSAGES)
         self._is_replay_complete = False
-        self._unreachable_since_s: float | None = None
+        self._retry_pause = RetryPause(options)
 
     def stop_at_end(self) -> None:
         """Stop at the end that the log has at the next subscription."""
@@ -123,7 +120,7 @@ class LogFollower:
                 messages = self._next_messages(
                     place, None if max_messages is None else max_messages - yielded, read
                 )
-                self._unreachable_since_s = None
+                self._retry_pause.reset()
             except UNREACHABLE_ERRORS as error:
                 self._handle_disconnect(error)
                 if self._stops_at_end:
@@ -209,11 +206,7 @@ class LogFollower:
     def _handle_disconnect(self, error: ClientError) -> None:
         """Close, and wait before the next attempt, or give up."""
         self.close()
-        now = time.monotonic()
-        self._unreachable_since_s = self._unreachable_since_s or now
-        if now - self._unreachable_since_s > self._options.timeout:
-            raise explained(self._options, error) from None
-        time.sleep(_RETRY_PAUSE_S)
+        self._retry_pause.wait(error)
 
 
 def _up_to_now(place: str) -> str:
