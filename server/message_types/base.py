@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Protocol, TypeAlias, Union
 from server.message_types.paths import Path
 
 if TYPE_CHECKING:
+    from server.message_types.options import MessageTypeOptions
+    from server.message_types.registry import Find
     from server.message_types.select_list import FieldSelection
 
 Value: TypeAlias = Union[bool, int, float, str, list["Value"], None]  # noqa: UP007 - "X | Y" takes no forward reference
@@ -64,6 +66,20 @@ class MessageTypeError(ValueError):
 
 class BodyError(ValueError):
     """A body that has to be rebuilt (merged, selected, enriched) cannot be parsed."""
+
+
+class TypeWithoutOptions:
+    """The base of message types that have no options.
+
+    Args:
+        name: the name of the type.
+        options: the configured options; any is an error.
+        _find: returns other types, which such a type does not use.
+    """
+
+    def __init__(self, name: str, options: MessageTypeOptions, _find: Find) -> None:
+        options.reject_unknown()
+        self.name = name
 
 
 class MessageType(Protocol):

@@ -11,7 +11,7 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING, TypeAlias, cast
 
-from server.message_types.base import BodyError, Capabilities
+from server.message_types.base import BodyError, Capabilities, TypeWithoutOptions
 from server.message_types.bflat_fields import (
     WIDTHS,
     BFlatCode,
@@ -29,9 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from server.message_types.base import Extractor, FieldValue, Value
-    from server.message_types.options import MessageTypeOptions
     from server.message_types.paths import Path
-    from server.message_types.registry import Find
     from server.message_types.select_list import FieldSelection
     from server.message_types.trees import Tree
 
@@ -47,14 +45,10 @@ _STRING = int(BFlatCode.STRING)
 """A plain integer: a comparison with a member of an enumeration is slow in the hot loop."""
 
 
-class BFlatType:
+class BFlatType(TypeWithoutOptions):
     """`bflat`; it has no options."""
 
     capabilities = Capabilities()
-
-    def __init__(self, name: str, options: MessageTypeOptions, _find: Find) -> None:
-        options.reject_unknown()
-        self.name = name
 
     def extractor(self, paths: Sequence[Path]) -> Extractor:
         """Compile a reader of `paths`, see `MessageType.extractor`."""

@@ -4,26 +4,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from server.message_types.base import Capabilities
+from server.message_types.base import Capabilities, TypeWithoutOptions
 from server.message_types.literal import LiteralType
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from server.message_types.base import Extractor
-    from server.message_types.options import MessageTypeOptions
     from server.message_types.paths import Path
-    from server.message_types.registry import Find
 
 
-class BinaryType(LiteralType):
+class BinaryType(TypeWithoutOptions, LiteralType):
     """`binary`; it has no options and its bodies have no fields."""
 
     capabilities = Capabilities(fields=False, delta=False, build=False, select=False)
-
-    def __init__(self, name: str, options: MessageTypeOptions, _find: Find) -> None:
-        options.reject_unknown()
-        self.name = name
 
     def extractor(self, paths: Sequence[Path]) -> Extractor:
         """Return a reader for which every path is NULL."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING
 
-from server.message_types.base import BodyError, Capabilities
+from server.message_types.base import BodyError, Capabilities, TypeWithoutOptions
 from server.message_types.bson_elements import (
     LENGTH,
     SCALARS,
@@ -31,10 +31,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from server.message_types.base import Extractor, Value
-    from server.message_types.options import MessageTypeOptions
     from server.message_types.paths import Path
     from server.message_types.raw_trees import RawNode, RawTree
-    from server.message_types.registry import Find
     from server.message_types.trees import Tree
     from server.message_types.wanted_fields import WantedFields
 
@@ -46,17 +44,13 @@ _NULLS = (bytes([BsonKind.NULL]), b"%c%b" % encode(""))
 _WHOLE_NUMBERS = (BsonKind.INT32, BsonKind.INT64)
 
 
-class BsonType(RawTreeType):
+class BsonType(TypeWithoutOptions, RawTreeType):
     """`bson`; it has no options.
 
     Leaves of its trees are the kind's byte and the value's bytes.
     """
 
     capabilities = Capabilities()
-
-    def __init__(self, name: str, options: MessageTypeOptions, _find: Find) -> None:
-        options.reject_unknown()
-        self.name = name
 
     def extractor(self, paths: Sequence[Path]) -> Extractor:
         """Compile a reader of `paths`, see `MessageType.extractor`."""

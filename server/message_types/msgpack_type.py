@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, cast
 
 import msgspec
 
-from server.message_types.base import BodyError, Capabilities
+from server.message_types.base import BodyError, Capabilities, TypeWithoutOptions
 from server.message_types.msgpack_items import (
     HEADS,
     INTEGERS,
@@ -39,24 +39,18 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from server.message_types.base import Extractor, Value
-    from server.message_types.options import MessageTypeOptions
     from server.message_types.paths import Path
     from server.message_types.raw_trees import RawNode, RawTree
-    from server.message_types.registry import Find
     from server.message_types.trees import Tree
     from server.message_types.wanted_fields import WantedFields
 
 _COMPARABLE = (*INTEGERS, MsgpackKind.FLOAT, MsgpackKind.STR)
 
 
-class MsgpackType(RawTreeType):
+class MsgpackType(TypeWithoutOptions, RawTreeType):
     """`msgpack`; it has no options. Leaves of its trees are whole items."""
 
     capabilities = Capabilities()
-
-    def __init__(self, name: str, options: MessageTypeOptions, _find: Find) -> None:
-        options.reject_unknown()
-        self.name = name
 
     def extractor(self, paths: Sequence[Path]) -> Extractor:
         """Compile a reader of `paths`, see `MessageType.extractor`."""

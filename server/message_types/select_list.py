@@ -45,27 +45,25 @@ class FieldSelection:
 
     def includes(self, path: Path) -> bool:
         """Return whether the value at `path` is sent; subscripts are ignored."""
-        node = self
-        for step in path:
-            if isinstance(step, int):
-                continue
-            child = node.children.get(step)
-            if child is None:
-                break
-            node = child
+        node, _ = self._find_rules(path)
         return node.include
 
     def includes_whole(self, path: Path) -> bool:
         """Return whether the value at `path` is sent with all fields below it."""
+        node, has_rules = self._find_rules(path)
+        return node.is_whole if has_rules else node.include
+
+    def _find_rules(self, path: Path) -> tuple[FieldSelection, bool]:
+        """Return the rules for a path: its own, else (False) those of the nearest step above."""
         node = self
         for step in path:
             if isinstance(step, int):
                 continue
             child = node.children.get(step)
             if child is None:
-                return node.include
+                return node, False
             node = child
-        return node.is_whole
+        return node, True
 
     @property
     def is_whole(self) -> bool:

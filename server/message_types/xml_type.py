@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from lxml import etree
 
-from server.message_types.base import BodyError, Capabilities
+from server.message_types.base import BodyError, Capabilities, TypeWithoutOptions
 from server.message_types.select_list import FieldSelection, selection_of
 from server.message_types.xml_tree import (
     MAX_DEPTH,
@@ -30,21 +30,15 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from server.message_types.base import Extractor, FieldValue, Value
-    from server.message_types.options import MessageTypeOptions
     from server.message_types.paths import Path
-    from server.message_types.registry import Find
 
 _NO_FIELDS = FieldSelection(include=False)
 
 
-class XmlType:
+class XmlType(TypeWithoutOptions):
     """`xml`; it has no options."""
 
     capabilities = Capabilities(typed=False)
-
-    def __init__(self, name: str, options: MessageTypeOptions, _find: Find) -> None:
-        options.reject_unknown()
-        self.name = name
 
     def extractor(self, paths: Sequence[Path]) -> Extractor:
         """Compile a reader of `paths`, see `MessageType.extractor`."""
