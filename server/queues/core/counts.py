@@ -23,6 +23,12 @@ class DeliveryAttempts:
         self.last_consumer = ""
         self.last_leased = 0
 
+    def add_delivery(self, consumer: str, leased_at: int) -> None:
+        """Count a delivery to a consumer, given its name and the time in microseconds."""
+        self.deliveries += 1
+        self.last_consumer = consumer
+        self.last_leased = leased_at
+
 
 @dataclass(slots=True)
 class QueueCounters:

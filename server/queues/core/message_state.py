@@ -328,9 +328,7 @@ class MessageLifecycle:
         """
         settings = self.settings
         attempts = self.get_or_create_attempts(place)
-        attempts.deliveries += 1
-        attempts.last_consumer = lease.slot.consumer.name
-        attempts.last_leased = lease.leased_at
+        attempts.add_delivery(lease.slot.consumer.name, lease.leased_at)
         reasons: list[str] = []
         expires = self.entries.expires_at(place)
         if expires and expires <= now:

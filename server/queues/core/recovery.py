@@ -43,10 +43,7 @@ def replay(lifecycle: MessageLifecycle, event: QueueEvent) -> None:
                     lifecycle.delay(place, event.retry_at[index])
         case Leased():
             for _, place in lifecycle.find_places(event.bookmarks):
-                attempts = lifecycle.get_or_create_attempts(place)
-                attempts.deliveries += 1
-                attempts.last_consumer = event.consumer
-                attempts.last_leased = event.at
+                lifecycle.get_or_create_attempts(place).add_delivery(event.consumer, event.at)
         case Transferred():
             for bookmark, transfer_count in zip(event.bookmarks, event.turns, strict=False):
                 lifecycle.apply_claim(

@@ -79,10 +79,7 @@ class RemoteEvents:
                         lifecycle.delay(place, now + delay)
             case Leased():
                 for _, place in lifecycle.find_places(event.bookmarks):
-                    attempts = lifecycle.get_or_create_attempts(place)
-                    attempts.deliveries += 1
-                    attempts.last_consumer = event.consumer
-                    attempts.last_leased = now
+                    lifecycle.get_or_create_attempts(place).add_delivery(event.consumer, now)
             case Transferred():
                 for bookmark, transfer_count in zip(event.bookmarks, event.turns, strict=False):
                     self._apply_claim(

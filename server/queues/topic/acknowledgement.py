@@ -160,15 +160,9 @@ class QueueAckHandler:
             UnmatchedError: messages cannot be read at the moment.
             Exception: the exception that the filter raised.
         """
-        matcher = self._make_matcher(_fail)
-        matcher.add(ConsumerFilter(to_text(expr), expr))
-        txids = self._core.lifecycle.entries.txids
+        select = self._make_selector(expr)
         for places in _batches(everything(self._core)):
-            matched = matcher.match(txids(places))
-            matching_places = [
-                place for place, filters in zip(places, matched, strict=True) if filters
-            ]
-            yield MessageSearchBatch(len(places), matching_places)
+            yield MessageSearchBatch(len(places), select(places))
 
     def restrict_to_filter(
         self, permitted: Expr, batches: Iterator[MessageSearchBatch]
@@ -179,15 +173,22 @@ class QueueAckHandler:
             UnmatchedError: messages cannot be read at the moment.
             Exception: the exception that the filter raised.
         """
-        matcher = self._make_matcher(_fail)
-        matcher.add(ConsumerFilter(to_text(permitted), permitted))
-        txids = self._core.lifecycle.entries.txids
+        select = self._make_selector(permitted)
         for batch in batches:
-            matched = matcher.match(txids(batch.places)) if batch.places else ()
-            permitted_places = [
-                place for place, filters in zip(batch.places, matched, strict=True) if filters
-            ]
+            permitted_places = select(batch.places)
             yield MessageSearchBatch(len(permitted_places), permitted_places)
+
+    def _make_selector(self, expr: Expr) -> Callable[[Sequence[int]], list[int]]:
+        """Return a function that selects those of some messages that match a filter."""
+        matcher = self._make_matcher(_fail)
+        matcher.add(ConsumerFilter(to_text(expr), expr))
+        txids = self._core.lifecycle.entries.txids
+
+        def select(places: Sequence[int]) -> list[int]:
+            matched = matcher.match(txids(places)) if places else ()
+            return [place for place, filters in zip(places, matched, strict=True) if filters]
+
+        return select
 
     def find_by_sow_keys(self, keys: Iterable[str]) -> Iterator[MessageSearchBatch]:
         """Find the messages that have one of some SOW keys, in batches."""
