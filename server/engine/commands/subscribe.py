@@ -306,7 +306,14 @@ def prepare(
     if page is not None:
         selector = single_topic(session, selector)
     if selector.is_regex:
-        _check_patterns(session, sub_id)
+        _check_limit(
+            session,
+            sub_id,
+            MAX_PATTERNS,
+            lambda subscription: subscription.selector.is_regex,
+            f"a connection may have {MAX_PATTERNS} subscriptions to regular expressions: join"
+            " them as alternatives, or use more connections",
+        )
     check_replacement(selector, page, aggregation, previous)
     asks_for_replay = header.bookmark is not None and header.command == "subscribe"
     if asks_for_replay and not is_closed and is_replayed(session, selector):
@@ -320,7 +327,14 @@ def prepare(
     max_backlog = read_max_backlog(options)
     subscribe_options = read_subscribe_options(header, options, session, with_records=with_records)
     if subscribe_options.conflation is not None:
-        _check_conflated(session, sub_id)
+        _check_limit(
+            session,
+            sub_id,
+            MAX_CONFLATED_SUBSCRIPTIONS,
+            lambda subscription: subscription.conflater is not None,
+            f"a connection may have {MAX_CONFLATED_SUBSCRIPTIONS} conflated subscriptions:"
+            " join them, or use more connections",
+        )
     _check_select_lists(session, sub_id, subscribe_options.presentation.select)
     if aggregation is not None:
         check_lasting(session, selector)
@@ -390,47 +404,26 @@ def read_sub_id(session: Session, header: Header, options: Mapping[str, str]) ->
     return sub_id
 
 
-def _check_patterns(session: Session, sub_id: str) -> None:
-    """Refuse another subscription to a regular expression beyond the limit.
+def _check_limit(
+    session: Session,
+    sub_id: str,
+    limit: int,
+    is_counted: Callable[[Subscription], bool],
+    problem: str,
+) -> None:
+    """Refuse another subscription of a kind, which `is_counted` defines, beyond its limit.
 
     Raises:
         CommandRefusedError: the connection has reached the limit.
     """
     subscriptions = session.subscriptions
-    if len(subscriptions) < MAX_PATTERNS:
+    if len(subscriptions) < limit:
         return
     others = (
         subscription for subscription in subscriptions.values() if subscription.sub_id != sub_id
     )
-    if sum(subscription.selector.is_regex for subscription in others) >= MAX_PATTERNS:
-        raise CommandRefusedError(
-            "limit exceeded",
-            f"a connection may have {MAX_PATTERNS} subscriptions to regular expressions: join"
-            " them as alternatives, or use more connections",
-        )
-
-
-def _check_conflated(session: Session, sub_id: str) -> None:
-    """Refuse another conflated subscription beyond the limit.
-
-    Raises:
-        CommandRefusedError: the connection has reached the limit.
-    """
-    subscriptions = session.subscriptions
-    if len(subscriptions) < MAX_CONFLATED_SUBSCRIPTIONS:
-        return
-    others = (
-        subscription for subscription in subscriptions.values() if subscription.sub_id != sub_id
-    )
-    if (
-        sum(subscription.conflater is not None for subscription in others)
-        >= MAX_CONFLATED_SUBSCRIPTIONS
-    ):
-        raise CommandRefusedError(
-            "limit exceeded",
-            f"a connection may have {MAX_CONFLATED_SUBSCRIPTIONS} conflated subscriptions:"
-            " join them, or use more connections",
-        )
+    if sum(map(is_counted, others)) >= limit:
+        raise CommandRefusedError("limit exceeded", problem)
 
 
 def _check_select_lists(session: Session, sub_id: str, select: SelectList | None) -> None:
