@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from server.util.clock import no_timer
 from server.util.limits import (
     LOGON_TIMEOUT_S,
     MAX_FRAME_SIZE_BEFORE_LOGON,
@@ -72,7 +73,7 @@ class PreLogonConnection:
         self._limits = limits
         self._disconnect = disconnect
         self._unfinished_bytes = 0
-        self._cancel_timeout: Callable[[], None] = _nothing
+        self._cancel_timeout: Callable[[], None] = no_timer
         self.start_timeout()
         limits.add_connection(self)
 
@@ -84,7 +85,7 @@ class PreLogonConnection:
     def stop_timeout(self) -> None:
         """Stop the logon timeout: the peer has sent its credentials, and waits for a decision."""
         self._cancel_timeout()
-        self._cancel_timeout = _nothing
+        self._cancel_timeout = no_timer
 
     def update_unfinished_bytes(self, size: int) -> None:
         """Record the size of the incomplete frame; disconnect the peer above a limit.
@@ -107,7 +108,7 @@ class PreLogonConnection:
     def end(self) -> None:
         """End: the client has logged on or disconnected."""
         self._cancel_timeout()
-        self._cancel_timeout = _nothing
+        self._cancel_timeout = no_timer
         self._limits.remove_connection(self)
         self._limits.unfinished_bytes -= self._unfinished_bytes
         self._unfinished_bytes = 0
@@ -123,7 +124,3 @@ class PreLogonConnection:
 
     def _on_timeout(self) -> None:
         self.disconnect_for_limit(f"no logon within {LOGON_TIMEOUT_S:.0f} seconds")
-
-
-def _nothing() -> None:
-    """Do nothing: there is no timer to cancel."""

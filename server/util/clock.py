@@ -63,3 +63,7 @@ class Clock(Protocol):
         Returns:
             A function after which it is not called any more.
         """
+
+
+def no_timer() -> None:
+    """Cancel nothing: takes the place of a function that cancels a timer while none is set."""

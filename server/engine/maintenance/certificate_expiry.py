@@ -11,6 +11,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from server.security.certificates import ends_of
+from server.util.clock import no_timer
 from server.util.safe_open import MAX_CERTIFICATE_FILE_SIZE, read_regular
 
 if TYPE_CHECKING:
@@ -63,7 +64,7 @@ class CertificateCheck:
         self._tls_uses: Final = list(uses_of_tls(spec))
         self._clock: Final = clock
         self._log: Final = log
-        self._cancel_timer: Callable[[], None] = lambda: None
+        self._cancel_timer: Callable[[], None] = no_timer
 
     def start(self) -> None:
         """Log broken TLS versions, and begin to check certificates."""

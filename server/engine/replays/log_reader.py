@@ -19,6 +19,7 @@ from server.engine.replays.logged_topics import ReplayTopics
 from server.engine.replays.rate_limiter import ReplayRateLimiter
 from server.engine.replays.read_retry import RETRY_SECONDS, ReadRetry
 from server.storage.journal import JournalUnreadableError
+from server.util.clock import no_timer
 
 if TYPE_CHECKING:
     from server.engine.replays.replay import Replay
@@ -75,7 +76,7 @@ class ReplayLogReader:
         self._unsent_entries: deque[JournalEntry] = deque()
         self._is_position_reported = True  # all replays know the position
         self._is_running = False  # a step is scheduled, or a timer or callback will schedule one
-        self._cancel_timer: Callable[[], None] = _nothing
+        self._cancel_timer: Callable[[], None] = no_timer
 
     @property
     def is_caught_up(self) -> bool:
@@ -247,7 +248,3 @@ class ReplayLogReader:
     def _run_from_timer(self) -> None:
         self.run()
         self._engine.flush()
-
-
-def _nothing() -> None:
-    """Do nothing: there is no timer."""

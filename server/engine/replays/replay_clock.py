@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from server.util.clock import SteadySeconds
+from server.util.clock import SteadySeconds, no_timer
 
 if TYPE_CHECKING:
     from server.util.clock import Clock
@@ -34,7 +34,7 @@ class ReplayClock:
         self._now = 0.0
         self._reached_at = clock.steady()  # when `_now` was reached
         self._calls: list[_Call] = []
-        self._cancel_timer: Callable[[], None] = _nothing
+        self._cancel_timer: Callable[[], None] = no_timer
 
     def steady(self) -> SteadySeconds:
         """Return the time of the messages, which does not go back."""
@@ -86,7 +86,3 @@ class ReplayClock:
 
 def _due(call: _Call) -> float:
     return call[0]
-
-
-def _nothing() -> None:
-    """Do nothing: there is no timer."""

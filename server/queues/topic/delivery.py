@@ -18,6 +18,7 @@ from server.queues.topic.stalled_consumers import StalledConsumers
 from server.storage.journal import JournalUnreadableError
 from server.topics.subscriptions.delivery.delivery import deliver_run
 from server.topics.subscriptions.limits.failures import give_up_on
+from server.util.clock import no_timer
 
 if TYPE_CHECKING:
     from server.queues.core import Consumer, Queue, QueueDelivery
@@ -81,7 +82,7 @@ class QueueDeliveryTask:
         self._is_awake = False
         self._is_stalled = False
         self._timer_at: int | None = None
-        self._cancel_timer: Callable[[], None] = _nothing
+        self._cancel_timer: Callable[[], None] = no_timer
 
     def wake(self) -> None:
         """Schedule a delivery slice, unless deliveries are paused."""
@@ -229,7 +230,7 @@ class QueueDeliveryTask:
 
     def _on_timer(self) -> None:
         self._timer_at = None
-        self._cancel_timer = _nothing
+        self._cancel_timer = no_timer
         self._is_stalled = False
         self.wake()
 
@@ -249,7 +250,3 @@ def _part(delivery: QueueDelivery, start: int, stop: int) -> QueueDelivery:
         txids=delivery.txids[start:stop],
         places=delivery.places[start:stop],
     )
-
-
-def _nothing() -> None:
-    """Cancel no timer: the default while none is set."""
