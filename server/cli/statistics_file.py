@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, Final, TypeAlias
 from urllib.parse import quote
 
+from server.statistics.layout import quoted
 from server.statistics.timestamps import from_text, to_local_text, to_text
 from server.storage.journal.format.layout import decode_text, encode_text
 from server.util.json_lines import base64_field, plain_field
@@ -103,11 +104,11 @@ class StatisticsFile:
         Raises:
             StatisticsFileError: it cannot be read; also while rows are.
         """
-        names, _ = self.query(f"SELECT * FROM {_quoted(base)} LIMIT 0")
+        names, _ = self.query(f"SELECT * FROM {quoted(base)} LIMIT 0")
         if names[:2] != ["timestamp", "static_id"]:
             return None
         order = "timestamp >= ? ORDER BY timestamp, static_id"
-        return self.query(f"SELECT * FROM {_quoted(base)} WHERE {order}", timestamp)
+        return self.query(f"SELECT * FROM {quoted(base)} WHERE {order}", timestamp)
 
     def table_sizes(self) -> Iterator[tuple[str, int, int | None]]:
         """Yield each table with its rows and bytes, indexes included, then the totals.
@@ -122,7 +123,7 @@ class StatisticsFile:
         for (table,) in self.query(
             "SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY 1"
         )[1]:
-            [(rows,)] = self.query(f"SELECT count(*) FROM {_quoted(str(table))}")[1]
+            [(rows,)] = self.query(f"SELECT count(*) FROM {quoted(str(table))}")[1]
             count += rows
             size += sizes.get(table, 0)
             yield table, rows, sizes.get(table)
@@ -184,10 +185,10 @@ class StatisticsFile:
         }
         for base in sorted(bases - tables):
             parts = [f"{base}{end}" for end in _ENDS if f"{base}{end}" in tables]
-            joined = " JOIN ".join(map(_quoted, parts))
+            joined = " JOIN ".join(map(quoted, parts))
             if len(parts) == len(_ENDS):
-                joined += " ON " + " = ".join(f"{_quoted(table)}.static_id" for table in parts)
-            self._connection.execute(f"CREATE TEMP VIEW {_quoted(base)} AS SELECT * FROM {joined}")
+                joined += " ON " + " = ".join(f"{quoted(table)}.static_id" for table in parts)
+            self._connection.execute(f"CREATE TEMP VIEW {quoted(base)} AS SELECT * FROM {joined}")
         return sorted(bases)
 
 
@@ -250,10 +251,6 @@ def _distinct(names: list[str]) -> Iterator[str]:
             candidate = f"{name}:{number}"
         taken.add(candidate)
         yield candidate
-
-
-def _quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'
 
 
 def _open(name: str) -> sqlite3.Connection:

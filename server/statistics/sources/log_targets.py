@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import syslog
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, TypeAlias
 
 from server.log.targets import ConsoleTarget, FileTarget, SyslogTarget
 from server.statistics.host import free_percent
@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from server.log.targets import LogTarget
     from server.statistics.schema import Resource, StatisticValue
 
+_TargetEntry: TypeAlias = "tuple[ConsoleTarget | SyslogTarget, tuple[StatisticValue, ...]]"
+"""A target with its static values."""
+
 
 def logging_sources(targets: Sequence[LogTarget]) -> list[StatisticsSource]:
     """Return the sources of the log's figures.
@@ -22,29 +25,34 @@ def logging_sources(targets: Sequence[LogTarget]) -> list[StatisticsSource]:
     Args:
         targets: in the order of the configuration, in which they are numbered.
     """
-    consoles: dict[str, ConsoleTarget] = {}
+    consoles: dict[str, _TargetEntry] = {}
     files: dict[str, FileTarget] = {}
-    loggers: dict[str, SyslogTarget] = {}
+    loggers: dict[str, _TargetEntry] = {}
     for number, target in enumerate(targets, 1):
         if isinstance(target, ConsoleTarget):
-            consoles[str(number)] = target
+            consoles[str(number)] = target, (*_selection(target), target.spec.protocol)
         elif isinstance(target, FileTarget):
             files[str(number)] = target
         elif isinstance(target, SyslogTarget):
-            loggers[str(number)] = target
-    return [ConsolesSource(consoles), FilesSource(files), SyslogSource(loggers)]
+            loggers[str(number)] = target, _syslog(target)
+    return [
+        FixedTargetsSource(CONSOLE_LOGGERS, consoles),
+        FilesSource(files),
+        FixedTargetsSource(SYSLOG_LOGGERS, loggers),
+    ]
 
 
-class ConsolesSource:
-    """Targets that write to the standard streams."""
+class FixedTargetsSource:
+    """Targets with static values that never change: standard streams, or the system logger.
 
-    resource: Resource = CONSOLE_LOGGERS
+    Args:
+        resource: the resource.
+        targets: by number, the targets with their static values.
+    """
 
-    def __init__(self, targets: dict[str, ConsoleTarget]) -> None:
-        self._targets = {
-            number: (target, (*_selection(target), target.spec.protocol))
-            for number, target in targets.items()
-        }
+    def __init__(self, resource: Resource, targets: Mapping[str, _TargetEntry]) -> None:
+        self.resource = resource
+        self._targets = targets
 
     def entries(self) -> Iterator[StatisticsEntry]:
         """See `StatisticsSource.entries`."""
@@ -69,20 +77,6 @@ class FilesSource:
                 self._static_values[number] = static_values
             dynamic_values = target.bytes_written, free_percent(target.path)
             yield StatisticsEntry(number, self._static_values[number], dynamic_values)
-
-
-class SyslogSource:
-    """Targets that write to the system logger."""
-
-    resource: Resource = SYSLOG_LOGGERS
-
-    def __init__(self, targets: dict[str, SyslogTarget]) -> None:
-        self._targets = {number: (target, _syslog(target)) for number, target in targets.items()}
-
-    def entries(self) -> Iterator[StatisticsEntry]:
-        """See `StatisticsSource.entries`."""
-        for number, (target, static_values) in self._targets.items():
-            yield StatisticsEntry(number, static_values, (target.bytes_written,))
 
 
 def _selection(target: LogTarget) -> tuple[str, str, str]:
