@@ -26,6 +26,7 @@ from amperage.wire.compression import Compression
 from amperage.wire.framing import MAX_AMPS_FRAME_SIZE, FrameError, frame
 from amperage.wire.legacy.caller import LegacyCaller
 from amperage.wire.legacy.dialects import DIALECTS
+from amperage.wire.websocket_forms import is_utf8
 
 _LENGTH: Final = Struct(">I")
 _DATA: Final = (Opcode.TEXT, Opcode.BINARY, Opcode.CONT)
@@ -166,7 +167,7 @@ class WebsocketChannel:
             start = position + 4
             position = start + _LENGTH.unpack_from(frames, position)[0]
             message = frames[start:position]
-            if _is_utf8(message):
+            if is_utf8(message):
                 self._protocol.send_text(message)
             else:
                 self._protocol.send_binary(message)
@@ -199,11 +200,3 @@ def _basic(uri: ServerUri) -> str | None:
         return None
     token = base64.b64encode(f"{uri.user}:{uri.password}".encode()).decode("ascii")
     return f"Basic {token}"
-
-
-def _is_utf8(message: bytes) -> bool:
-    try:
-        message.decode()
-    except UnicodeDecodeError:
-        return False
-    return True

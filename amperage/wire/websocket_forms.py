@@ -101,7 +101,7 @@ class WholeForm:
         """Yield a message for each frame. See `WebsocketForm.write`."""
         for start, end in contents(frames):
             content = frames[start:end]
-            yield content, as_text and _is_utf8(content)
+            yield content, as_text and is_utf8(content)
 
 
 class SplitForm:
@@ -179,7 +179,7 @@ class SplitForm:
             yield self._body_message(frames[body_start:position])
 
     def _body_message(self, body: bytes) -> WebsocketMessage:
-        return body, self._text_bodies and _is_utf8(body)
+        return body, self._text_bodies and is_utf8(body)
 
 
 class StreamForm:
@@ -252,7 +252,8 @@ def _read_count(content: bytes, *, is_text: bool) -> int:
     return count
 
 
-def _is_utf8(message: bytes) -> bool:
+def is_utf8(message: bytes) -> bool:
+    """Return whether a message is text in UTF-8."""
     if message.isascii():
         return True
     try:
