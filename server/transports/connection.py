@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Final, Protocol, cast
+from typing import TYPE_CHECKING, Final, cast
 
 from server.engine.connection_context import ConnectionHandle
 from server.engine.scheduler import LONG_READ_SIZE
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from server.engine.connection_context import ConnectionContext
     from server.engine.engine import Engine
     from server.engine.session import Session
+    from server.replication.transport.connection import AcceptedReplicationConnection
     from server.transports.descriptor_reserve import DescriptorReserve
     from server.util.rate_limited_log import RateLimitedLog
 
@@ -32,13 +33,6 @@ HANDSHAKE_TIMEOUT_S: Final = 10.0
 """Timeout for the handshake of TLS or HTTP."""
 
 _MAPPED_IPV4: Final = "::ffff:"
-
-
-class AcceptedConnection(Protocol):
-    """An accepted connection."""
-
-    def disconnect(self, reason: str) -> None:
-        """Close the connection for the given reason."""
 
 
 @dataclass(slots=True, eq=False)
@@ -61,7 +55,9 @@ class TransportContext:
     descriptor_reserve: DescriptorReserve
     rate_limited_log: RateLimitedLog
     is_open: bool = False
-    connections: set[AcceptedConnection] = field(default_factory=set)
+    connections: set[TransportConnection | AcceptedReplicationConnection] = field(
+        default_factory=set
+    )
 
 
 class TransportConnection(asyncio.Protocol):
