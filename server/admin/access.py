@@ -27,7 +27,7 @@ from server.security.cookies import COOKIE, DEFAULT_SECONDS, CookieSessions, coo
 from server.security.deferred import mapped
 from server.security.permissions import UNKNOWN_USER_PERMIT, Permission
 from server.security.proof_header import proof
-from server.util.rate_limited_log import RateLimitedLog, host_of, on_running_loop
+from server.util.rate_limited_log import RateLimitedLog, RunningLoopTimer, host_of
 
 if TYPE_CHECKING:
     from config_schema.spec import AdminSpec
@@ -100,7 +100,7 @@ class AccessControl:
         self._admin = admin
         self._engine_calls = engine_calls
         self._audit = audit
-        self._rate_limited_log = RateLimitedLog(log, on_running_loop)
+        self._rate_limited_log = RateLimitedLog(log, RunningLoopTimer())
         self._credential_cache = CredentialCache()
         age = _MAX_AGE.search(admin.session_options)
         sessions.lifetime_s = int(age[1]) if age else DEFAULT_SECONDS

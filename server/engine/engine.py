@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from amperage.wire.frame_batches import FrameBatchReader
 from amperage.wire.framing import AmpsFrameParts, FrameSource
@@ -39,6 +39,7 @@ from server.util.clock import Clock
 from server.util.histogram import Histogram
 from server.util.limits import MAX_FILTER_TERMS, MAX_FILTER_VALUES
 from server.util.log_protocol import ServerLog
+from server.util.rate_limited_log import RateLimitedLog
 
 if TYPE_CHECKING:
     from config_schema.spec import ViewSpec
@@ -47,6 +48,9 @@ if TYPE_CHECKING:
     from server.topics.settings import EngineSettings
     from server.topics.subscriptions.delivery.envelope import Envelope
     from server.topics.transaction_log import TransactionLog
+
+_READ_ERROR_INTERVAL_S: Final = 30.0
+"""Minimum interval of log entries about failures to read the transaction log."""
 
 
 class Engine:
@@ -81,6 +85,8 @@ class Engine:
         internal_publishes: counts messages that the server publishes itself: events, and messages
             of actions.
         persist_latencies: the time from a publish until it was settled, in microseconds.
+        read_error_log: logs failures to read the transaction log: many readers may fail at once,
+            and often.
     """
 
     tail: ReplayTail
@@ -110,6 +116,9 @@ class Engine:
         )
         self.internal_publishes = event_types.published_counter
         self.persist_latencies = Histogram()
+        self.read_error_log = RateLimitedLog(
+            log, clock, burst=1, window_s=_READ_ERROR_INTERVAL_S, summary=None
+        )
         self.client_status = ClientStatus(self.topics, event_types, clock, self.hooks)
         self.audit = Audit(self.topics, event_types, clock, log)
         self.sow_stats = SowStats(self.topics, event_types, self.sow_registry, clock, self.flush)

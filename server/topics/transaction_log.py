@@ -95,8 +95,6 @@ class TransactionLog:
             without it.
         rejected_sequences: the missing messages to report to publishers.
         durable_txid: the last entry on stable storage, as far as this thread has been notified.
-        unreadable_logged_s: the time of the last log message about unreadable entries, in seconds
-            since the Unix epoch: many readers may hit them at once, and often.
     """
 
     def __init__(
@@ -110,7 +108,6 @@ class TransactionLog:
         self.publish_tracker: PublishTracker | None = None  # set before the first entry is recorded
         self.rejected_sequences: Final = RejectedSequences(journal, lambda: self.publish_tracker)
         self.durable_txid = journal.durable_txid
-        self.unreadable_logged_s = 0.0
         self.instance: Final = instance
         self._topic_specs = topic_specs
         self._worker = worker

@@ -10,12 +10,14 @@ from __future__ import annotations
 import resource
 from typing import TYPE_CHECKING, Final
 
+from server.util.rate_limited_log import RateLimitedLog
+
 if TYPE_CHECKING:
     from server.util.clock import Clock
     from server.util.log_protocol import ServerLog
 
 _MAX_RESERVED: Final = 64
-_LOG_INTERVAL_SECONDS: Final = 10.0
+_LOG_INTERVAL_S: Final = 10.0
 
 
 class DescriptorReserve:
@@ -27,9 +29,7 @@ class DescriptorReserve:
     """
 
     def __init__(self, clock: Clock, log: ServerLog) -> None:
-        self._clock = clock
-        self._log = log
-        self._last_logged_s = 0.0
+        self._log = RateLimitedLog(log, clock, burst=1, window_s=_LOG_INTERVAL_S, summary=None)
 
     def has_room(self, descriptor: int) -> bool:
         """Return whether a connection with this descriptor leaves enough others free."""
@@ -38,8 +38,5 @@ class DescriptorReserve:
             return True
         if descriptor < allowed - min(_MAX_RESERVED, allowed // 4):
             return True
-        now = self._clock.steady()
-        if now - self._last_logged_s >= _LOG_INTERVAL_SECONDS:
-            self._last_logged_s = now
-            self._log.emit("11-0020", limit=allowed)
+        self._log.emit("11-0020", limit=allowed)
         return False

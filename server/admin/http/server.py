@@ -15,9 +15,9 @@ from server.admin.http.send_budget import SendBudget
 from server.transports.descriptor_reserve import DescriptorReserve
 from server.transports.tls_acceptor import TlsAcceptor
 from server.util.log_protocol import ServerLog
-from server.util.rate_limited_log import RateLimitedLog, host_of, on_running_loop
+from server.util.rate_limited_log import RateLimitedLog, RunningLoopTimer, host_of
 
-_LOG_INTERVAL_SECONDS: Final = 10.0
+_LOG_INTERVAL_S: Final = 10.0
 _UNAVAILABLE_RESPONSE: Final = (
     b"HTTP/1.1 503 Service Unavailable\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
 )
@@ -53,13 +53,15 @@ class HttpServer:
         self.handler = handler
         self.headers = headers
         self.log = log
-        self.rate_limited_log = RateLimitedLog(log, on_running_loop)
+        self.rate_limited_log = RateLimitedLog(log, RunningLoopTimer())
         self._descriptors = descriptors
         self.limits = limits or HttpLimits()
         self.send_budget = SendBudget()
         self._acceptors: list[asyncio.Server | TlsAcceptor] = []
         self._connections: OrderedDict[HttpConnection, asyncio.Task[None]] = OrderedDict()
-        self._limit_logged_at = -_LOG_INTERVAL_SECONDS
+        self._limit_log = RateLimitedLog(
+            log, RunningLoopTimer(), burst=1, window_s=_LOG_INTERVAL_S, summary=None
+        )
 
     async def serve(self, sockets: Sequence[socket.socket], context: ssl.SSLContext | None) -> None:
         """Accept connections from now on.
@@ -131,10 +133,7 @@ class HttpServer:
         """
         if len(self._connections) < self.limits.max_connections:
             return True
-        now = asyncio.get_running_loop().time()
-        if now - self._limit_logged_at >= _LOG_INTERVAL_SECONDS:
-            self._limit_logged_at = now
-            self.log.emit("19-0010", most=self.limits.max_connections)
+        self._limit_log.emit("19-0010", most=self.limits.max_connections)
         oldest = next(
             (connection for connection in self._connections if connection.is_waiting_for_peer), None
         )

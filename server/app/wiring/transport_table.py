@@ -66,7 +66,7 @@ class TransportTable:
         self._engine = engine
         self._shared_pool = _pool(limits_of(spec.limits))
         self._descriptors = DescriptorReserve(engine.clock, engine.log)
-        self._rate_limited_log = RateLimitedLog(engine.log, engine.clock.call_later)
+        self._rate_limited_log = RateLimitedLog(engine.log, engine.clock)
         self._links: LinkRegistry | None = None
         self._replication_connector: ReplicationConnector | None = None
         self._protocols = {protocol.name: protocol for protocol in spec.protocols}

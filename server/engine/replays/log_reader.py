@@ -72,7 +72,7 @@ class ReplayLogReader:
         self._cursor = self._log.journal.replay(
             span, self._topics.wants_topic, self._topics.entry_kinds, self._horizon
         )
-        self._read_retry = ReadRetry(self._engine, self._log)
+        self._read_retry = ReadRetry(self._engine)
         self._unsent_entries: deque[JournalEntry] = deque()
         self._is_position_reported = True  # all replays know the position
         self._is_running = False  # a step is scheduled, or a timer or callback will schedule one

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from server.engine.engine import Engine
     from server.storage.journal import JournalUnreadableError
-    from server.topics.transaction_log import TransactionLog
 
 RETRY_SECONDS: Final = 0.25
 """Delay before a retry."""
@@ -20,20 +19,16 @@ RETRY_SECONDS: Final = 0.25
 _MAX_SECONDS: Final = 30.0
 """Time after which a reader gives up."""
 
-_LOG_INTERVAL_SECONDS: Final = 30.0
-
 
 class ReadRetry:
     """The retry state of one reader.
 
     Args:
-        engine: has the event log and the clock.
-        log: the transaction log.
+        engine: has the log of read errors and the clock.
     """
 
-    def __init__(self, engine: Engine, log: TransactionLog) -> None:
+    def __init__(self, engine: Engine) -> None:
         self._engine = engine
-        self._log = log
         self._failing_since_s: float | None = None
 
     def record_success(self) -> None:
@@ -42,10 +37,8 @@ class ReadRetry:
 
     def record_failure(self, error: JournalUnreadableError) -> bool:
         """Note a failed attempt, and return whether the reader should give up."""
+        self._engine.read_error_log.emit("1D-0013", text=str(error))
         now = self._engine.clock.steady()
-        if now - self._log.unreadable_logged_s >= _LOG_INTERVAL_SECONDS:
-            self._log.unreadable_logged_s = now
-            self._engine.log.emit("1D-0013", text=error)
         if self._failing_since_s is None:
             self._failing_since_s = now
         return now - self._failing_since_s >= _MAX_SECONDS

@@ -43,7 +43,7 @@ class ReplayTail:
         self.horizon = horizon
         self._log = log
         self._engine = engine
-        self._read_retry = ReadRetry(engine, log)
+        self._read_retry = ReadRetry(engine)
         self._topics = ReplayTopics(engine)
         self._replays: set[Replay] = set()
         self._cursor: JournalCursor = self._read_from(0)

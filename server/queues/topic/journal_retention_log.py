@@ -11,6 +11,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
 from server.queues.topic.descriptions import bookmark_of, describe_obstacles
+from server.util.rate_limited_log import RateLimitedLog
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -36,7 +37,9 @@ class QueueRetentionLog:
         self._core: Final = core
         self._name: Final = name
         self._services: Final = services
-        self._silent_until = 0.0
+        self._log: Final = RateLimitedLog(
+            services.events, services.clock, burst=1, window_s=_LOG_INTERVAL_S, summary=None
+        )
 
     def log_retained_journal(self, path: Path, end: int) -> None:
         """Log why a journal due for removal stays, at most once an hour.
@@ -45,13 +48,12 @@ class QueueRetentionLog:
             path: the journal.
             end: the txid after its last entry.
         """
-        entries, now = self._core.lifecycle.entries, self._services.clock.steady()
+        entries = self._core.lifecycle.entries
         place = entries.head
-        if now < self._silent_until or place == entries.end or entries.txid(place) >= end:
+        if self._log.is_suppressed("1D-0018") or place == entries.end or entries.txid(place) >= end:
             return
-        self._silent_until = now + _LOG_INTERVAL_S
-        moment = int(now * _MICROSECONDS)
-        self._services.events.emit(
+        moment = int(self._services.clock.steady() * _MICROSECONDS)
+        self._log.emit(
             "1D-0018",
             path=path,
             queue=self._name,

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from server.storage.journal import JournalTopic
+from server.util.rate_limited_log import LogWindow, RateLimitedLog
 
 if TYPE_CHECKING:
     from server.topics.replicated.batch import EntryContents, ReplicatedBatch
@@ -16,28 +14,12 @@ if TYPE_CHECKING:
     from server.util.log_protocol import ServerLog
 
 _LOG_INTERVAL_S: Final = 60.0
-"""Interval between two log messages about the same subject."""
-
-_MAX_SUBJECTS: Final = 1000
-"""The most subjects rate-limited separately; those beyond share one per message type."""
+"""Interval between two log messages about the same topic of a source."""
 
 _REFUSED: Final = "1D-0022"
 _UNAPPLIED: Final = "1D-0023"
 _STALLED: Final = "1D-0024"
 _RESUMED: Final = "1D-0025"
-
-
-@dataclass(slots=True)
-class _Subject:
-    """A rate-limited subject.
-
-    Attributes:
-        count: entries concerned that have not been reported.
-        last_fields: the log fields of the last of them.
-    """
-
-    count: int = 0
-    last_fields: dict[str, object] = field(default_factory=dict)
 
 
 class ApplyErrorLog:
@@ -49,9 +31,15 @@ class ApplyErrorLog:
     """
 
     def __init__(self, clock: Clock, log: ServerLog) -> None:
-        self._clock: Final = clock
         self._log: Final = log
-        self._subjects: dict[tuple[str, str, JournalTopic], _Subject] = {}
+        self._rate_limited_log: Final = RateLimitedLog(
+            log,
+            clock,
+            burst=1,
+            window_s=_LOG_INTERVAL_S,
+            summary=_log_further_entries,
+            is_continued=True,
+        )
         self._stalled_sources: set[str] = set()
 
     def report_batch(self, arrivals: ReplicatedBatch, source: str) -> None:
@@ -89,30 +77,23 @@ class ApplyErrorLog:
             return
         position, problem = failures[-1]
         topic = entries.columns.properties_of(position).topic
-        key = message_id, source, topic
-        if key not in self._subjects and len(self._subjects) >= _MAX_SUBJECTS:
-            key = message_id, source, JournalTopic(topic.message_type, "")
-        subject = self._subjects.get(key)
-        is_new = subject is None
-        if subject is None:
-            subject = self._subjects[key] = _Subject()
-        subject.count += len(failures)
-        subject.last_fields = {
+        fields = {
+            "count": len(failures),
             "source": source,
             "topic": topic.name,
             "message_type": topic.message_type,
             "bookmark": entries.bookmark(position),
             "problem": str(problem) or repr(problem),
         }
-        if is_new:
-            self._emit(key)
+        self._rate_limited_log.emit_events(
+            message_id,
+            (source, topic),
+            fields,
+            group=(source, topic.message_type),
+            events=len(failures),
+        )
 
-    def _emit(self, key: tuple[str, str, JournalTopic]) -> None:
-        """Report the pending count of a subject, or remove the subject if that is 0."""
-        subject = self._subjects[key]
-        if not subject.count:
-            del self._subjects[key]
-            return
-        self._log.emit(key[0], count=subject.count, **subject.last_fields)
-        subject.count = 0
-        self._clock.call_later(_LOG_INTERVAL_S, partial(self._emit, key))
+
+def _log_further_entries(log: ServerLog, window: LogWindow) -> None:
+    """Log the number of further entries, with the last of them."""
+    log.emit(window.message_id, **window.fields | {"count": window.suppressed_count})

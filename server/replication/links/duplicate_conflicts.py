@@ -10,9 +10,9 @@ conflict of a publisher is logged, and then, as long as there are more, their nu
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from datetime import timedelta
 from typing import TYPE_CHECKING, Final
+
+from server.util.rate_limited_log import LogWindow, RateLimitedLog
 
 if TYPE_CHECKING:
     from server.replication.core import DuplicateConflict
@@ -22,21 +22,9 @@ if TYPE_CHECKING:
 CONFLICT_LOG_INTERVAL_S: Final = 60.0
 """Interval at which the number of further conflicts is logged."""
 
-MAX_LOGGED_PUBLISHERS: Final = 1000
-"""Publishers counted separately; those beyond that share one count for each source."""
-
-
-@dataclass(slots=True)
-class _Count:
-    """Conflicts of one publisher that have not been logged."""
-
-    since_s: float
-    count: int = 0
-    last: DuplicateConflict | None = None
-
 
 class DuplicateConflictLog:
-    """Counts conflicts, and logs them, rate-limited.
+    """Counts conflicts, and logs them, rate-limited by publisher.
 
     Args:
         clock: the time, and timers.
@@ -48,9 +36,14 @@ class DuplicateConflictLog:
 
     def __init__(self, clock: Clock, log: ServerLog) -> None:
         self.count = 0
-        self._clock: Final = clock
-        self._log: Final = log
-        self._counts: dict[tuple[str, int], _Count] = {}
+        self._log: Final = RateLimitedLog(
+            log,
+            clock,
+            burst=1,
+            window_s=CONFLICT_LOG_INTERVAL_S,
+            summary=_log_further_conflicts,
+            is_continued=True,
+        )
 
     def record_conflicts(self, source: str, conflicts: Sequence[DuplicateConflict]) -> None:
         """Count messages that were not recorded, because others have the same bookmarks.
@@ -61,41 +54,15 @@ class DuplicateConflictLog:
         """
         self.count += len(conflicts)
         for conflict in conflicts:
-            key = source, conflict.client
-            if len(self._counts) >= MAX_LOGGED_PUBLISHERS and key not in self._counts:
-                key = source, 0
-            pending = self._counts.get(key)
-            if pending is None:
-                self._start_interval(key, conflict)
-            else:
-                pending.count += 1
-                pending.last = conflict
+            fields: dict[str, object] = {
+                "other": source,
+                "topic": conflict.topic.name,
+                "identity": conflict.client,
+                "sequence": conflict.sequence,
+            }
+            self._log.emit_events("1E-0006", (source, conflict.client), fields, group=source)
 
-    def _start_interval(self, key: tuple[str, int], conflict: DuplicateConflict) -> None:
-        self._counts[key] = _Count(self._clock.steady())
-        self._log.emit(
-            "1E-0006",
-            other=key[0],
-            topic=conflict.topic.name,
-            identity=conflict.client,
-            sequence=conflict.sequence,
-        )
-        self._clock.call_later(CONFLICT_LOG_INTERVAL_S, lambda: self._log_summary(key))
 
-    def _log_summary(self, key: tuple[str, int]) -> None:
-        """Log the number of further conflicts; if there are none, the next one is logged anew."""
-        pending = self._counts.pop(key)
-        if pending.last is None:
-            return
-        now = self._clock.steady()
-        self._counts[key] = _Count(now)
-        self._log.emit(
-            "1E-0010",
-            other=key[0],
-            count=pending.count,
-            topic=pending.last.topic.name,
-            identity=pending.last.client,
-            sequence=pending.last.sequence,
-            age=timedelta(seconds=max(int(now - pending.since_s), 0)),
-        )
-        self._clock.call_later(CONFLICT_LOG_INTERVAL_S, lambda: self._log_summary(key))
+def _log_further_conflicts(log: ServerLog, window: LogWindow) -> None:
+    """Log the number of further conflicts, with the last of them."""
+    log.emit("1E-0010", count=window.suppressed_count, age=window.age, **window.fields)

@@ -52,6 +52,7 @@ from server.replication.links.link import (
 from server.replication.links.link_peer import LinkPeer, link_peer_of
 from server.replication.links.link_stage import LinkStage, Shortfall
 from server.replication.links.peer_access import PeerAccess, queue_of
+from server.util.rate_limited_log import RateLimitedLog, host_of
 
 if TYPE_CHECKING:
     from config_schema.topology import InstanceDescription
@@ -63,9 +64,6 @@ if TYPE_CHECKING:
     from server.storage.journal import JournalTopic
     from server.util.clock import Clock
     from server.util.log_protocol import ServerLog
-
-_LOG_INTERVAL_S: Final = 60.0
-_MAX_LOG_KEYS: Final = 1000
 
 
 PeerMessageHandler: TypeAlias = Callable[[str, bytes], None]
@@ -94,6 +92,7 @@ class LinkRegistry:
         self.log: Final = log
         self.conflict_log: Final = DuplicateConflictLog(clock, log)
         self.flap_log: Final = LinkFlapLog(clock, log)
+        self._problem_log: Final = RateLimitedLog(log, clock, burst=1, summary=None)
         self._clock = clock
         self._public_description: Final = without_paths(replication.description)
         self._peer_access: Final = PeerAccess(replication.destinations)
@@ -104,7 +103,6 @@ class LinkRegistry:
         self._default_handler: Callable[[str, str, str, bytes], None] = _ignore
         self.register_handler(peer_identity.SUBJECT, replication.peer_identities.receive_notice)
         self._router: Final = MeshRouter(replication.instance, replication.nonce)
-        self._logged_at_s: dict[tuple[object, ...], float] = {}
         self._last_tick_s = scheduler.elapsed()
         self._is_ticking = True
         replication.set_wake_callback(self._wake_links)
@@ -378,16 +376,7 @@ class LinkRegistry:
         destination = self.replication.destinations.get(str(fields.get("destination", "")))
         if destination is not None:
             destination.set_link_problem(fields.get("reason", fields.get("problem", "")))
-        now = self.scheduler.elapsed()
-        key = (message, subject.rpartition(":")[0] or subject, *aspects)
-        logged_at = self._logged_at_s.pop(key, None)
-        if logged_at is not None and now - logged_at < _LOG_INTERVAL_S:
-            self._logged_at_s[key] = logged_at
-            return
-        if len(self._logged_at_s) >= _MAX_LOG_KEYS:
-            del self._logged_at_s[next(iter(self._logged_at_s))]
-        self._logged_at_s[key] = now
-        self.log.emit(message, **fields)
+        self._problem_log.emit(message, (host_of(subject) or subject, *aspects), **fields)
 
     # handshake
 

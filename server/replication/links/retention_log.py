@@ -10,6 +10,8 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
+from server.util.rate_limited_log import RateLimitedLog
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -37,9 +39,9 @@ class DestinationRetentionLog:
     ) -> None:
         self._name: Final = name
         self._replication: Final = replication
-        self._clock: Final = clock
-        self._log: Final = log
-        self._silent_until_s = 0.0
+        self._log: Final = RateLimitedLog(
+            log, clock, burst=1, window_s=_LOG_INTERVAL_S, summary=None
+        )
 
     def log_retained_journal(self, path: Path, end: int) -> None:
         """Log why a journal file due for removal stays; once an hour at most.
@@ -48,15 +50,13 @@ class DestinationRetentionLog:
             path: the journal file.
             end: the txid that follows its last entry.
         """
-        now = self._clock.steady()
-        if now < self._silent_until_s:
+        if self._log.is_suppressed("21-0021"):
             return
         lags = [
             lag for lag in self._replication.destination_lags() if lag.destination == self._name
         ]
         if not lags or lags[0].settled_txid + 1 >= end:
             return
-        self._silent_until_s = now + _LOG_INTERVAL_S
         age = max(self._replication.elapsed_us - lags[0].since_us, 0) // _MICROSECONDS
         is_connected = self._replication.destinations[self._name].is_connected
         self._log.emit(

@@ -25,7 +25,7 @@ from server.security.permissions import (
     ConstantPermissions,
     Permit,
 )
-from server.util.rate_limited_log import RateLimitedLog, on_running_loop
+from server.util.rate_limited_log import RateLimitedLog, RunningLoopTimer
 
 if TYPE_CHECKING:
     from config_schema.spec import Options
@@ -82,16 +82,16 @@ class HttpEntitlementServices:
                 settings.tls.context()
             if self.documents is None:
                 self.documents = DocumentParser(functions)
-            complaints = self.rate_limited_log_for(log)
+            rate_limited_log = self.rate_limited_log_for(log)
             service = self.services[settings] = PermissionService(
-                settings, self.documents, worker, complaints
+                settings, self.documents, worker, rate_limited_log
             )
         return service
 
     def rate_limited_log_for(self, log: ServerLog) -> RateLimitedLog:
         """Return the rate-limited log for entries that any client can cause by logging on."""
         if self.rate_limited_log is None:
-            self.rate_limited_log = RateLimitedLog(log, on_running_loop)
+            self.rate_limited_log = RateLimitedLog(log, RunningLoopTimer())
         return self.rate_limited_log
 
     def store_for(self, name: str) -> PermissionStore:

@@ -73,7 +73,7 @@ class Audit:
         self._event_topic = EventTopic(topics, types, AUDIT, "Audit")
         self._clock = clock
         self._log = log
-        self._rate_limited_log = RateLimitedLog(log, clock.call_later)
+        self._rate_limited_log = RateLimitedLog(log, clock)
 
     def report_logon(self, party: AuditParty, reason: str) -> None:
         """Report a logon.

@@ -6,12 +6,12 @@ from amperage.wire.bookmarks import client_hash
 from server.replication.core import DuplicateConflict
 from server.replication.links.duplicate_conflicts import (
     CONFLICT_LOG_INTERVAL_S,
-    MAX_LOGGED_PUBLISHERS,
     DuplicateConflictLog,
 )
 from server.storage.journal import JournalTopic
 from server.storage.journal.format.entry import NO_ORIGIN
 from server.storage.journal.format.layout import crc32c
+from server.util.rate_limited_log import MAX_CAUSES
 from tests.engine.support import RecordingLog, SimulatedClock
 from tests.replication.links.support import ORDERS, Instance, Network, destination
 
@@ -79,10 +79,10 @@ def test_of_very_many_publishers_the_last_ones_are_not_told_apart() -> None:
     clock, log = SimulatedClock(), RecordingLog()
     conflicts = DuplicateConflictLog(clock, log)
     conflicts.record_conflicts(
-        "B", [conflict(client, 1) for client in range(1, 10 * MAX_LOGGED_PUBLISHERS + 1)]
+        "B", [conflict(client, 1) for client in range(1, 10 * MAX_CAUSES + 1)]
     )
-    assert len(log.entries) <= MAX_LOGGED_PUBLISHERS + 1
-    assert conflicts.count == 10 * MAX_LOGGED_PUBLISHERS
+    assert len(log.entries) <= MAX_CAUSES + 1
+    assert conflicts.count == 10 * MAX_CAUSES
     clock.advance(CONFLICT_LOG_INTERVAL_S)
     counts = [fields["count"] for one, fields in log.entries if one == "1E-0010"]
-    assert counts == [9 * MAX_LOGGED_PUBLISHERS - 1]
+    assert counts == [9 * MAX_CAUSES - 1]
