@@ -102,7 +102,7 @@ def ceiling(directory: Path, size: int) -> float:
 def replay_rate(directory: Path) -> float:
     """Entries a second that a replay of everything hands out."""
     journal = open_journal(directory)
-    cursor = journal.replay(journal.resolve(parse_bookmark(EPOCH)))
+    cursor = journal.replay(journal.resolve_bookmark(parse_bookmark(EPOCH)))
     started = time.perf_counter()
     count = 0
     while not cursor.is_caught_up:

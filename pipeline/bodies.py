@@ -23,7 +23,7 @@ from pyspark.sql.types import BinaryType, DataType, LongType, StringType, Struct
 from pipeline.arrow import check_names
 from pipeline.errors import PipelineError
 from pipeline.json_bodies import JsonWriter
-from pipeline.rows import BODY, METADATA
+from pipeline.rows import BODY, MESSAGE_METADATA
 from pipeline.spark_types import field_type
 
 _HEADERS: Final = ("topic", "sow_key", "correlation_id", "expiration")
@@ -62,7 +62,7 @@ class BodyFormat:
         self, schema: StructType, message_type: str | None, *, deletes: bool = False
     ) -> None:
         check_names(schema)
-        known = dict.fromkeys((*METADATA, *_HEADERS))
+        known = dict.fromkeys((*MESSAGE_METADATA, *_HEADERS))
         is_whole = BODY in schema.names
         is_keys = deletes and "sow_key" in schema.names and set(schema.names) <= known.keys()
         prefix = "" if is_whole or is_keys else "_"

@@ -14,7 +14,7 @@ from pyspark.sql.types import BinaryType, StringType, StructField, StructType
 
 from pipeline.errors import PipelineError, option_error
 from pipeline.files import FOLDER, read_state
-from pipeline.journal.columns import METADATA
+from pipeline.journal.columns import ENTRY_METADATA
 from pipeline.journal.log import snapshot
 from pipeline.journal.plan import PlannedLog, topics_of
 from pipeline.rows import BODY
@@ -136,11 +136,13 @@ class EntrySource:
             schema = StructType(
                 [
                     StructField(BODY, BinaryType()),
-                    *(StructField(name, METADATA[name]) for name in names_to_read),
+                    *(StructField(name, ENTRY_METADATA[name]) for name in names_to_read),
                 ]
             )
             return reader.schema(schema).load(str(self.path))
-        schema = StructType([StructField(f"_{name}", METADATA[name]) for name in names_to_read])
+        schema = StructType(
+            [StructField(f"_{name}", ENTRY_METADATA[name]) for name in names_to_read]
+        )
         return reader.schema(schema).load(str(self.path)).toDF(*names_to_read)
 
     def _export_frame(self, spark: SparkSession, names: tuple[str, ...]) -> DataFrame:
@@ -160,7 +162,7 @@ class EntrySource:
                 f"{self.path}: has fields of messages (export --columns), and whole messages are"
                 " wanted; export without --columns, or name the journals"
             )
-        fields = [StructField(name, kind) for name, kind in METADATA.items()]
+        fields = [StructField(name, kind) for name, kind in ENTRY_METADATA.items()]
         schema = StructType(
             [StructField(BODY, BinaryType()), *fields, StructField("date", StringType())]
         )

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 BatchHandler = Callable[["DataFrame", int], None]
 
-_MARK: Final = "py4j.protocol.Py4JJavaError: "
+_PREFIX: Final = "py4j.protocol.Py4JJavaError: "
 _MAX_ERROR_LENGTH: Final = 1500
 """Characters that the stack of any Java thread can process."""
 
@@ -53,4 +53,4 @@ def _brief(text: str) -> str:
     They begin with the text by which Spark recognizes errors of Java.
     """
     lines = [line for line in text.splitlines() if line and not line[0].isspace()]
-    return _MARK + "\n".join(lines)[:_MAX_ERROR_LENGTH]
+    return _PREFIX + "\n".join(lines)[:_MAX_ERROR_LENGTH]

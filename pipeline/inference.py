@@ -19,7 +19,7 @@ from pyspark.sql.types import (
 )
 
 from pipeline.errors import PipelineError
-from pipeline.rows import BODY, METADATA
+from pipeline.rows import BODY, MESSAGE_METADATA
 from server.message_types.base import BodyError
 from server.message_types.pretty import TreeDecoder
 from server.message_types.registry import MessageTypes
@@ -90,12 +90,12 @@ def infer_schema(
             " give one with .schema()"
         )
     for name in inferred.names:
-        if name == BODY or (name.startswith("_") and name[1:] in METADATA):
+        if name == BODY or (name.startswith("_") and name[1:] in MESSAGE_METADATA):
             raise PipelineError(
                 f"option sample: the messages have a field {name!r}, and that is the name of a"
                 " metadata column; give a schema without it with .schema()"
             )
-    return _settled(inferred)
+    return _replace_null_types(inferred)
 
 
 def _type_of(value: object) -> DataType:
@@ -141,7 +141,7 @@ def _joined(kind: DataType, other_kind: DataType, where: str) -> DataType:
     )
 
 
-def _settled(kind: StructType) -> StructType:
+def _replace_null_types(kind: StructType) -> StructType:
     return StructType([StructField(field.name, _without_null(field.dataType)) for field in kind])
 
 
@@ -151,5 +151,5 @@ def _without_null(kind: DataType) -> DataType:
     if isinstance(kind, ArrayType):
         return ArrayType(_without_null(kind.elementType))
     if isinstance(kind, StructType):
-        return _settled(kind)
+        return _replace_null_types(kind)
     return kind

@@ -21,7 +21,7 @@ from pipeline.filters import OPTION, write_filters
 from pipeline.journal.source import AmpsJournalDataSource
 
 _PUSH_DOWN: Final = "spark.sql.python.filterPushdown.enabled"
-_MARK: Final = "told filters: "
+_PREFIX: Final = "told filters: "
 
 
 class _FiltersError(Exception):
@@ -33,11 +33,11 @@ class _FilterReader(DataSourceReader):
 
     def pushFilters(self, filters: list[Filter]) -> list[Filter]:  # noqa: N802 - Spark's name
         """Raise an error with the filters. Spark calls this if there are any."""
-        raise _FiltersError(_MARK + write_filters(filters))
+        raise _FiltersError(_PREFIX + write_filters(filters))
 
     def partitions(self) -> Sequence[InputPartition]:
         """Raise an error without filters. Spark calls this if there were none."""
-        raise _FiltersError(_MARK + write_filters(()))
+        raise _FiltersError(_PREFIX + write_filters(()))
 
     def read(self, partition: InputPartition) -> Iterator[tuple[Any, ...]]:
         """Raise NotImplementedError; never called."""
@@ -90,8 +90,8 @@ def _filters(spark: SparkSession, where: str | Column, schema: StructType) -> st
     try:
         spark.read.format(FilterListener.name()).schema(schema).load().where(where).collect()
     except PySparkException as error:
-        _, mark, document = str(error).partition(_MARK)
-        if not mark:
+        _, prefix, document = str(error).partition(_PREFIX)
+        if not prefix:
             raise
         return dumps(JSONDecoder().raw_decode(document)[0])
     finally:

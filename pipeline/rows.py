@@ -4,7 +4,7 @@ A schema has one of two forms.
 
 bodies    a column `body`, text or binary, and any of the metadata columns `topic`, `sow_key`,
           `bookmark`, `timestamp` and `correlation_id`. This is the default of a source; the other
-          columns of `METADATA` are included only if a schema names them.
+          columns of `MESSAGE_METADATA` are included only if a schema names them.
 fields    every column is a field of the body. Metadata columns may be among them with an underscore
           before their name, so that a field called `topic` can be read as well: `_topic`.
 
@@ -53,7 +53,7 @@ _SHOWN: Final[dict[str, DataType]] = {
     "timestamp": TimestampType(),
     "correlation_id": StringType(),
 }
-METADATA: Final[dict[str, DataType]] = _SHOWN | {
+MESSAGE_METADATA: Final[dict[str, DataType]] = _SHOWN | {
     "message_type": StringType(),
     "client": StringType(),
     "sequence": LongType(),
@@ -117,7 +117,7 @@ class RowFormat:
         self._schema = to_arrow_schema(schema, timezone="UTC")
         self.has_bodies = BODY in schema.names
         prefix = "" if self.has_bodies else "_"
-        kinds = {**METADATA, **_OF_RECORDS} if has_deletions else METADATA
+        kinds = {**MESSAGE_METADATA, **_OF_RECORDS} if has_deletions else MESSAGE_METADATA
         known = {f"{prefix}{name}": name for name in kinds}
         if has_deletions and not {BODY, "command"}.issubset(schema.names):
             raise PipelineError(
@@ -211,7 +211,7 @@ class RowFormat:
 
 def is_body_field(name: str, has_bodies: bool) -> bool:
     """Return whether a column is a field of the body."""
-    return not has_bodies and not (name.startswith("_") and name[1:] in METADATA)
+    return not has_bodies and not (name.startswith("_") and name[1:] in MESSAGE_METADATA)
 
 
 def _whole(field: pa.Field, bodies: PackedBodies) -> pa.Array:

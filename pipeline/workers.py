@@ -11,7 +11,7 @@ from functools import cache
 
 
 @cache
-def settle() -> None:
+def freeze_objects() -> None:
     """Freeze the objects created so far; called at the begin of each task, acts once."""
     gc.collect()
     gc.freeze()

@@ -123,8 +123,8 @@ class AsyncClient(AsyncCommands):
     def _write(self) -> int:
         return self._connection.write_output()
 
-    async def _wait_until_written(self, mark: int) -> None:
-        await self._connection.wait_until_written(mark, self._timeout)
+    async def _wait_until_written(self, position: int) -> None:
+        await self._connection.wait_until_written(position, self._timeout)
 
     def _set_silence_timeout(self, allowed: float) -> None:
         self._connection.set_silence_timeout(allowed)

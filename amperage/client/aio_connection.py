@@ -21,11 +21,11 @@ from typing import Any
 
 from amperage.client.backpressure import StreamBacklog
 from amperage.client.channels import channel_for
-from amperage.client.errors import ClientError, ConnectionLostError, TimedOutError, again
+from amperage.client.errors import ClientError, ConnectionLostError, TimedOutError, copy_error
 from amperage.client.limits import MAX_MISSED_HEARTBEATS
 from amperage.client.logon import LogonDialogue
 from amperage.client.protocol import ClientProtocol
-from amperage.client.sockets import apply_options, connect_error, no_connection
+from amperage.client.sockets import apply_options, connect_error, premature_end_error
 from amperage.client.time_limit import TimeLimit
 from amperage.client.uri import ServerUri
 from amperage.client.waiters import Waiters
@@ -122,15 +122,15 @@ class AioConnection(asyncio.Protocol):
                 is_urgent=True,
             )
         if self._end_error is not None:
-            raise no_connection(self._uri, self._end_error)
+            raise premature_end_error(self._uri, self._end_error)
 
     async def log_on(self, dialogue: LogonDialogue, timeout: float) -> Header:
         """Open the session with as many rounds as the dialogue needs; return the last answer."""
         while dialogue.answer is None:
             await asyncio.to_thread(dialogue.prepare)
             request = dialogue.send_logon()
-            if mark := self.write_output():
-                await self.wait_until_written(mark, timeout)
+            if position := self.write_output():
+                await self.wait_until_written(position, timeout)
             await self._waiters.wait_until(
                 lambda: request.is_done,  # noqa: B023 - called before the next round
                 TimeLimit(timeout),
@@ -139,10 +139,10 @@ class AioConnection(asyncio.Protocol):
             )
             dialogue.process_answer(request)
         if self._end_error is not None:  # after the answer
-            raise again(self._end_error)
+            raise copy_error(self._end_error)
         return dialogue.answer
 
-    async def wait_until_written(self, _mark: int, timeout: float) -> None:
+    async def wait_until_written(self, _position: int, timeout: float) -> None:
         """Wait until the transport's write buffer has room; see `write_output`.
 
         Raises:
@@ -158,7 +158,8 @@ class AioConnection(asyncio.Protocol):
         """Write the output, without waiting if the transport's write buffer is full.
 
         Returns:
-            The mark to pass to `wait_until_written`; 0 if the transport's write buffer has room.
+            The output position to pass to `wait_until_written`; 0 if the transport's write buffer
+            has room.
         """
         if self._transport is None or self._is_ended:
             return 0

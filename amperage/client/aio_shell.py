@@ -20,7 +20,7 @@ from amperage.client.command_shell import CommandShell
 from amperage.client.errors import (
     NotConnectedError,
     TimedOutError,
-    again,
+    copy_error,
 )
 from amperage.client.message import Message
 from amperage.client.pending_requests import PendingRequest, StreamInbox
@@ -59,11 +59,12 @@ class AsyncShell(CommandShell):
         """Write the output, without waiting.
 
         Returns:
-            The mark to pass to `_wait_until_written`; 0 if the transport's write buffer has room.
+            The output position to pass to `_wait_until_written`; 0 if the transport's write buffer
+            has room.
         """
 
     @abstractmethod
-    async def _wait_until_written(self, mark: int) -> None:
+    async def _wait_until_written(self, position: int) -> None:
         """Wait until the transport's write buffer has room."""
 
     async def publish(
@@ -88,9 +89,9 @@ class AsyncShell(CommandShell):
             sow_key=sow_key,
             sequence=sequence,
         )
-        mark = self._write()
-        if mark:
-            await self._wait_until_written(mark)
+        position = self._write()
+        if position:
+            await self._wait_until_written(position)
 
     # Waiting
 
@@ -119,9 +120,9 @@ class AsyncShell(CommandShell):
     async def _send_command(self, command: Callable[[ClientProtocol], _T]) -> _T:
         """Pass a command to the protocol, write it, and return the protocol's result."""
         result = command(self._protocol)
-        mark = self._write()
-        if mark:
-            await self._wait_until_written(mark)
+        position = self._write()
+        if position:
+            await self._wait_until_written(position)
         return result
 
     async def _execute_command(
@@ -134,7 +135,7 @@ class AsyncShell(CommandShell):
             lambda: request.is_done, limit, f"the answer to {request.command_name}"
         )
         if request.error is not None:
-            raise again(request.error)
+            raise copy_error(request.error)
         return request
 
     async def _wait_for_message(self, has_news: Callable[[], bool], limit: TimeLimit) -> None:
@@ -158,8 +159,8 @@ class AsyncShell(CommandShell):
 
     async def _wait_for_store(self, numbering: PublishSequence, limit: TimeLimit) -> None:
         """Wait until all published messages are answered, or can no longer be answered."""
-        settled = self._store_settled_condition(numbering)
-        await self._wait_until(settled.is_met, limit, settled.description)
+        answered = self._store_answered_condition(numbering)
+        await self._wait_until(answered.is_met, limit, answered.description)
 
     # Acknowledgements of queue messages
 

@@ -178,8 +178,8 @@ class Client(BlockingCommands):
     def _write(self) -> int:
         return self._connection.write_output()
 
-    def _wait_until_written(self, mark: int) -> None:
-        self._connection.wait_until_written(mark, self._timeout)
+    def _wait_until_written(self, position: int) -> None:
+        self._connection.wait_until_written(position, self._timeout)
 
     def _set_silence_timeout(self, allowed: float) -> None:
         with self._guard.exclusive():

@@ -28,11 +28,11 @@ from amperage.client.errors import (
     ClientError,
     NotConnectedError,
     TimedOutError,
-    again,
+    copy_error,
 )
 from amperage.client.limits import MAX_MISSED_HEARTBEATS
 from amperage.client.protocol import ClientProtocol
-from amperage.client.sockets import no_connection, open_socket
+from amperage.client.sockets import open_socket, premature_end_error
 from amperage.client.state_lock import ClientLock
 from amperage.client.uri import ServerUri
 
@@ -154,7 +154,7 @@ class BlockingConnection:
         """Write as much output as the socket accepts.
 
         Returns:
-            The mark to pass to `wait_until_written`; 0 if everything has been written.
+            The output position to pass to `wait_until_written`; 0 if everything has been written.
         """
         self._write_socket()
         due = self._protocol.acks_due
@@ -197,8 +197,8 @@ class BlockingConnection:
         self._is_end_requested = True
         self._wake_up()
 
-    def wait_until_written(self, mark: int, timeout: float) -> None:
-        """Wait until all output up to a mark has been written; see `write_output`.
+    def wait_until_written(self, position: int, timeout: float) -> None:
+        """Wait until all output up to a position has been written; see `write_output`.
 
         Raises:
             TimedOutError: the server did not read in time.
@@ -206,10 +206,10 @@ class BlockingConnection:
         deadline = time.monotonic() + timeout
         while True:
             with self._guard.exclusive():
-                if self._is_ended or self._sent_bytes >= mark:
+                if self._is_ended or self._sent_bytes >= position:
                     return
                 self._write_socket()
-                if self._is_ended or self._sent_bytes >= mark:
+                if self._is_ended or self._sent_bytes >= position:
                     return
                 left = deadline - time.monotonic()
                 if left <= 0 or self._guard.is_reader_thread:
@@ -389,14 +389,14 @@ class BlockingConnection:
     def _end_reason_error(self) -> ClientError:
         if self._end_error is None:
             return NotConnectedError("the client is closed")
-        return again(self._end_error)
+        return copy_error(self._end_error)
 
     def _open_channel(self, channel: Channel, uri: ServerUri, timeout: float) -> None:
         self._encoded_output += channel.open()
         try:
             self.run_until(lambda: channel.is_open, timeout, "its answer")
         except ClientError as error:
-            failure = no_connection(uri, error)
+            failure = premature_end_error(uri, error)
             with self._guard.exclusive():
                 self._end(failure)
             self.close_sockets()

@@ -18,7 +18,7 @@ from amperage.client.commands import MESSAGES_PER_WRITE
 from amperage.client.errors import (
     NotConnectedError,
     TimedOutError,
-    again,
+    copy_error,
 )
 from amperage.client.message import Message
 from amperage.client.pending_requests import PendingRequest, StreamInbox
@@ -56,12 +56,12 @@ class BlockingShell(CommandShell):
         """Write as much output as the socket accepts. The caller holds the lock.
 
         Returns:
-            The mark to pass to `_wait_until_written`; 0 if everything was written.
+            The output position to pass to `_wait_until_written`; 0 if everything was written.
         """
 
     @abstractmethod
-    def _wait_until_written(self, mark: int) -> None:
-        """Wait until all output up to a mark is written. The caller does not hold the lock."""
+    def _wait_until_written(self, position: int) -> None:
+        """Wait until all output up to a position is written. The caller does not hold the lock."""
 
     def publish(
         self,
@@ -101,9 +101,9 @@ class BlockingShell(CommandShell):
                 sow_key=sow_key,
                 sequence=sequence,
             )
-            mark = self._write()
-        if mark:
-            self._wait_until_written(mark)
+            position = self._write()
+        if position:
+            self._wait_until_written(position)
 
     def publish_columns(
         self,
@@ -159,9 +159,9 @@ class BlockingShell(CommandShell):
         """Pass a command to the protocol, write it, and return the protocol's result."""
         with self._guard.exclusive():
             result = command(self._protocol)
-            mark = self._write()
-        if mark:
-            self._wait_until_written(mark)
+            position = self._write()
+        if position:
+            self._wait_until_written(position)
         return result
 
     def _execute_command(
@@ -172,7 +172,7 @@ class BlockingShell(CommandShell):
         request = self._send_command(command)
         self._wait_until(lambda: request.is_done, limit, f"the answer to {request.command_name}")
         if request.error is not None:
-            raise again(request.error)
+            raise copy_error(request.error)
         return request
 
     def _wait_for_message(self, has_news: Callable[[], bool], limit: TimeLimit) -> None:
@@ -196,8 +196,8 @@ class BlockingShell(CommandShell):
 
     def _wait_for_store(self, numbering: PublishSequence, limit: TimeLimit) -> None:
         """Wait until all published messages are answered, or can no longer be answered."""
-        settled = self._store_settled_condition(numbering)
-        self._wait_until(settled.is_met, limit, settled.description)
+        answered = self._store_answered_condition(numbering)
+        self._wait_until(answered.is_met, limit, answered.description)
 
     # Acknowledgements of queue messages
 

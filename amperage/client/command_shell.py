@@ -54,7 +54,7 @@ class CommandShell(ABC):
             timeout if isinstance(timeout, TimeLimit) else TimeLimit(self._resolve_timeout(timeout))
         )
 
-    def _store_settled_condition(self, numbering: PublishSequence) -> WaitCondition:
+    def _store_answered_condition(self, numbering: PublishSequence) -> WaitCondition:
         """Return the condition that all published messages are answered, or no longer can be."""
         protocol = self._protocol
         last_sequence = numbering.store.last_sequence

@@ -155,7 +155,7 @@ class SubscriptionExistsError(CommandError):
 _Error = TypeVar("_Error", bound=ClientError)
 
 
-def again(first: _Error) -> _Error:
+def copy_error(first: _Error) -> _Error:
     """Copy an error, to raise it more than once, in several threads or one after the other.
 
     Without the copy, an exception raised twice would accumulate both tracebacks.

@@ -23,7 +23,7 @@ from amperage.client.bookmarks import BookmarkStorage, BookmarkStore
 from amperage.client.command_shell import not_connected
 from amperage.client.commands import LogonParameters
 from amperage.client.commands import logon_options as checked_logon_options
-from amperage.client.errors import TimedOutError, again
+from amperage.client.errors import TimedOutError, copy_error
 from amperage.client.file_publish_store import check_client_name
 from amperage.client.ha_arguments import SessionOptions, check_ha_arguments
 from amperage.client.limits import DEFAULT_HEARTBEAT, DEFAULT_TIMEOUT, MAX_MISSED_HEARTBEATS
@@ -151,7 +151,7 @@ class HAClient(BlockingCommands):
             "a session",
         )
         if protocol.is_closed:
-            raise again(protocol.end_reason_error)
+            raise copy_error(protocol.end_reason_error)
 
     def close(self) -> None:
         """Close the connection and end all streams.
@@ -192,7 +192,7 @@ class HAClient(BlockingCommands):
         protocol = self._protocol
         self._wait_for_store(protocol.publish_sequence, self._time_limit(timeout))
         if protocol.is_closed:
-            raise again(protocol.end_reason_error)
+            raise copy_error(protocol.end_reason_error)
         protocol.refusals.raise_if_any()
 
     # Reconnection
@@ -225,10 +225,10 @@ class HAClient(BlockingCommands):
         connection = self._current_session()[0].connection
         return 0 if connection is None else connection.write_output()
 
-    def _wait_until_written(self, mark: int) -> None:
+    def _wait_until_written(self, position: int) -> None:
         reconnect_thread = self._current_session()[0]
         if reconnect_thread.connection is not None:
-            reconnect_thread.connection.wait_until_written(mark, self._timeout)
+            reconnect_thread.connection.wait_until_written(position, self._timeout)
 
     def _set_silence_timeout(self, allowed: float) -> None:
         self._current_session()[0].set_silence_timeout(allowed)

@@ -21,7 +21,7 @@ from amperage.client.bookmarks import BookmarkStorage, BookmarkStore
 from amperage.client.command_shell import not_connected
 from amperage.client.commands import LogonParameters
 from amperage.client.commands import logon_options as checked_logon_options
-from amperage.client.errors import TimedOutError, again
+from amperage.client.errors import TimedOutError, copy_error
 from amperage.client.file_publish_store import check_client_name
 from amperage.client.ha_arguments import SessionOptions, check_ha_arguments
 from amperage.client.limits import DEFAULT_HEARTBEAT, DEFAULT_TIMEOUT, MAX_MISSED_HEARTBEATS
@@ -140,7 +140,7 @@ class AsyncHAClient(AsyncCommands):
             "a session",
         )
         if protocol.is_closed:
-            raise again(protocol.end_reason_error)
+            raise copy_error(protocol.end_reason_error)
 
     async def close(self) -> None:
         """Close the connection and end all streams. Messages in the publish store stay there."""
@@ -167,7 +167,7 @@ class AsyncHAClient(AsyncCommands):
         protocol = self._protocol
         await self._wait_for_store(protocol.publish_sequence, self._time_limit(timeout))
         if protocol.is_closed:
-            raise again(protocol.end_reason_error)
+            raise copy_error(protocol.end_reason_error)
         protocol.refusals.raise_if_any()
 
     # Reconnection
@@ -200,10 +200,10 @@ class AsyncHAClient(AsyncCommands):
         connection = self._current_session()[0].connection
         return 0 if connection is None else connection.write_output()
 
-    async def _wait_until_written(self, mark: int) -> None:
+    async def _wait_until_written(self, position: int) -> None:
         reconnect_task = self._current_session()[0]
         if reconnect_task.connection is not None:
-            await reconnect_task.connection.wait_until_written(mark, self._timeout)
+            await reconnect_task.connection.wait_until_written(position, self._timeout)
 
     def _set_silence_timeout(self, allowed: float) -> None:
         self._current_session()[0].set_silence_timeout(allowed)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from amperage.client.authentication import Authenticator, Credentials, MutualAuthenticator
 from amperage.client.commands import LogonParameters
-from amperage.client.errors import LogonError, again
+from amperage.client.errors import LogonError, copy_error
 from amperage.client.limits import MAX_LOGON_ROUNDS
 from amperage.client.pending_requests import PendingRequest
 from amperage.client.protocol import ClientProtocol
@@ -75,7 +75,7 @@ class LogonDialogue:
             CredentialsError: the authenticator rejects the server's proof of its identity.
         """
         if request.error is not None:
-            raise again(request.error)
+            raise copy_error(request.error)
         answer = request.acks["processed"]
         shown = Credentials(answer.user_id, answer.password)
         if answer.status == "retry":

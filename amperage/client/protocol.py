@@ -35,8 +35,8 @@ from amperage.client.errors import (
     ConnectionLostError,
     NotConnectedError,
     ProtocolError,
-    again,
     command_error,
+    copy_error,
 )
 from amperage.client.message import Message, split_batch
 from amperage.client.pending_requests import PendingRequest, StreamInbox
@@ -217,7 +217,7 @@ class ClientProtocol(Commands):
 
     def _check_open(self) -> None:
         if self._close_error is not None:
-            raise again(self._close_error)
+            raise copy_error(self._close_error)
 
     def _check_numbering_ready(self) -> None:
         """Raise an error before the logon, whose answer has the last number the server knows."""

@@ -25,8 +25,8 @@ SyncPolicy = Literal["never", "always"]
 """When writes are forced to the disk: "never" leaves that to the operating system, so that records
 survive a crash of the process; with "always", they also survive a failure of the machine."""
 
-_MARK: Final = b"\xabREC"
-_HEAD: Final = Struct("<4sII")  # mark, length of the content, checksum of length and content
+_MAGIC: Final = b"\xabREC"
+_HEAD: Final = Struct("<4sII")  # magic, length of the content, checksum of length and content
 _LENGTH: Final = Struct("<I")
 _MAX_RECORD_SIZE: Final = 256 * 1024 * 1024
 
@@ -198,7 +198,7 @@ class RecordLog:
 
 def _framed(content: bytes) -> bytes:
     length = _LENGTH.pack(len(content))
-    return _HEAD.pack(_MARK, len(content), zlib.crc32(content, zlib.crc32(length))) + content
+    return _HEAD.pack(_MAGIC, len(content), zlib.crc32(content, zlib.crc32(length))) + content
 
 
 def _record_end(data: bytes, position: int) -> int | None:
@@ -206,9 +206,9 @@ def _record_end(data: bytes, position: int) -> int | None:
     start = position + _HEAD.size
     if start > len(data):
         return None
-    mark, length, checksum = _HEAD.unpack_from(data, position)
+    magic, length, checksum = _HEAD.unpack_from(data, position)
     end = start + length
-    if mark != _MARK or not 0 < length <= _MAX_RECORD_SIZE or end > len(data):
+    if magic != _MAGIC or not 0 < length <= _MAX_RECORD_SIZE or end > len(data):
         return None
     computed_checksum = zlib.crc32(data[start:end], zlib.crc32(_LENGTH.pack(length)))
     return end if computed_checksum == checksum else None
@@ -216,11 +216,11 @@ def _record_end(data: bytes, position: int) -> int | None:
 
 def _has_record_behind(data: bytes, position: int) -> bool:
     """Return whether there is an intact record anywhere after a position."""
-    position_found = data.find(_MARK, position + 1)
+    position_found = data.find(_MAGIC, position + 1)
     while position_found >= 0:
         if _record_end(data, position_found) is not None:
             return True
-        position_found = data.find(_MARK, position_found + 1)
+        position_found = data.find(_MAGIC, position_found + 1)
     return False
 
 

@@ -35,11 +35,11 @@ from amperage.client.protocol import ClientProtocol
 from amperage.client.publish_store import PublishStorage
 from amperage.client.queue_acks import UnconfirmedAcks
 from amperage.client.resubscription import (
-    again,
     changed,
     is_change,
     places_none,
     replaces,
+    resubscribe_command,
     returns_leases,
 )
 from amperage.client.sequence_numbers import AsyncRefusalListener, PublishSequence, numbers_in
@@ -218,7 +218,7 @@ class RecoveringProtocol(ClientProtocol):
         if opening is None or opening.command == "sow" or places_none(opening.header):
             return
         trail = self._trails.get(inbox.id)
-        header = again(
+        header = resubscribe_command(
             opening.header,
             bookmark=None if trail is None else trail.resume_from,
             after_query=trail is not None and trail.has_records,

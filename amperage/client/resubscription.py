@@ -57,7 +57,7 @@ def changed(definition: Header, change: Header) -> Header:
     return replace(definition, short_options=",".join(remaining_options) or None, long_options=None)
 
 
-def again(definition: Header, *, bookmark: str | None, after_query: bool) -> Header:
+def resubscribe_command(definition: Header, *, bookmark: str | None, after_query: bool) -> Header:
     """Return the command that creates a subscription again.
 
     Args:

@@ -12,7 +12,7 @@ from functools import partial
 from typing import Final
 
 from amperage.client.commands import encoded, publish_header
-from amperage.client.errors import CommandError, MessagesRefusedError, again, command_error
+from amperage.client.errors import CommandError, MessagesRefusedError, command_error, copy_error
 from amperage.client.handler_calls import HandlerCalls
 from amperage.client.publish_store import PublishStorage, StoredMessage
 from amperage.wire.header import Header
@@ -53,7 +53,7 @@ class RefusalCount:
         count, first = self._count, self._first
         self._count, self._first = 0, None
         if first is not None:
-            raise MessagesRefusedError(count, again(first))
+            raise MessagesRefusedError(count, copy_error(first))
 
 
 class PublishSequence:

@@ -82,7 +82,7 @@ def connect_error(uri: ServerUri, error: OSError) -> ConnectError:
     return _unable(uri, _cause(error))
 
 
-def no_connection(uri: ServerUri, error: ClientError) -> ConnectError:
+def premature_end_error(uri: ServerUri, error: ClientError) -> ConnectError:
     """Return the error for a connection that has ended before it was open."""
     if isinstance(error, ConnectError):
         return error

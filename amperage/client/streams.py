@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from contextlib import suppress
 
-from amperage.client.errors import ClientError, again
+from amperage.client.errors import ClientError, copy_error
 from amperage.client.message import Message
 from amperage.client.pending_requests import StreamInbox
 
@@ -87,5 +87,5 @@ class BaseStream(ABC):
         if not inbox.is_ended or inbox.messages:
             return False
         if inbox.error is not None:
-            raise again(inbox.error)
+            raise copy_error(inbox.error)
         return True

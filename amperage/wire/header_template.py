@@ -82,13 +82,13 @@ def split_at_values(header: bytes) -> tuple[HeaderOutline, bytes, MessageMetadat
             return None
         found[name] = value
         outline += (name, parts[place + _GROUPS])
-    mark, key, lifetime = found.get(b"x"), found.get(b"k"), found.get(b"e")
-    marks = MessageMetadata(
-        None if mark is None else mark.decode(),
+    correlation_id, key, lifetime = found.get(b"x"), found.get(b"k"), found.get(b"e")
+    metadata = MessageMetadata(
+        None if correlation_id is None else correlation_id.decode(),
         None if key is None else key.decode(),
         None if lifetime is None else int(lifetime),
     )
-    return tuple(outline), found.get(b"s", b""), marks
+    return tuple(outline), found.get(b"s", b""), metadata
 
 
 HeaderShape: TypeAlias = bytes | tuple[bytes, bytes]

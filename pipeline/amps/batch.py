@@ -22,7 +22,7 @@ from pipeline.message_columns import gathered
 from pipeline.pushdown import push_down
 from pipeline.rows import RowFormat
 from pipeline.tolerance import PERMISSIVE
-from pipeline.workers import settle
+from pipeline.workers import freeze_objects
 
 ROWS_PER_BATCH = 10_000
 
@@ -80,7 +80,7 @@ class AmpsReader(DataSourceReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Execute the query of a partition and yield its records in batches."""
         assert isinstance(partition, AmpsPartition)  # noqa: S101 - see partitions
-        settle()
+        freeze_objects()
         rows = RowFormat(self._schema, self._options.message_type, self._options.tolerance)
         with connected(self._options, "read", patient=True) as client:
             blocks = self._query(client, partition.filter, self._options.top_n)

@@ -55,7 +55,7 @@ _BY_REASON: Final = {
 UNREACHABLE_ERRORS: Final = (ConnectError, ConnectionLostError, TimedOutError)
 """Errors that a client raises when the server is unreachable or the connection is lost."""
 
-_RETRY_PAUSE_S: Final = 0.2
+_RETRY_INTERVAL_S: Final = 0.2
 """Seconds between two attempts to reach a server."""
 
 
@@ -143,7 +143,7 @@ def log_on(
         except UNREACHABLE_ERRORS:
             if time.monotonic() >= deadline:
                 raise
-            time.sleep(_RETRY_PAUSE_S)
+            time.sleep(_RETRY_INTERVAL_S)
 
 
 class RetryPause:

@@ -33,7 +33,7 @@ from pipeline.amps.options import AmpsOptions
 from pipeline.amps.selection import command_options
 from pipeline.errors import PipelineError, option_error
 from pipeline.rows import RowFormat
-from pipeline.workers import settle
+from pipeline.workers import freeze_objects
 
 QueueOffset: TypeAlias = dict[str, Any]
 
@@ -134,7 +134,7 @@ class AmpsQueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
             PipelineError: the log does not have all of them any more.
         """
         assert isinstance(partition, QueuePartition)  # noqa: S101 - see partitions
-        settle()
+        freeze_objects()
         if partition.rows is not None:
             yield partition.rows
             return

@@ -18,7 +18,7 @@ from pipeline.amps.selection import command_options
 from pipeline.errors import PipelineError, option_error
 from pipeline.message_columns import MessageColumns, gathered
 from pipeline.rows import RowFormat
-from pipeline.workers import settle
+from pipeline.workers import freeze_objects
 
 _BATCH_SIZE: Final = 10_000
 _OTHER_MESSAGES: Final = ("conflation", "rate", "live", "pause")
@@ -77,7 +77,7 @@ class RangeReader:
             PipelineError: the log does not have all its messages any more.
         """
         assert isinstance(partition, AmpsRange)  # noqa: S101 - nothing else is handed out
-        settle()
+        freeze_objects()
         if partition.rows is not None:
             yield partition.rows
             return

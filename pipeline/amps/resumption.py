@@ -73,9 +73,9 @@ class ContentResumption:
         published.row_topics.update(topics)
         columns = [headers[name] for name in _COMPARED if name in headers]
         values = zip(*columns, strict=True) if columns else repeat(())
-        marks = map(_mark, outgoing.bodies, values)
-        rows = enumerate(zip(topics, marks, strict=True))
-        return [place for place, (topic, mark) in rows if not published.match_row(topic, mark)]
+        fingerprints = map(_fingerprint, outgoing.bodies, values)
+        rows = enumerate(zip(topics, fingerprints, strict=True))
+        return [place for place, (topic, row) in rows if not published.match_row(topic, row)]
 
 
 class PublishedMessages:
@@ -117,7 +117,7 @@ class PublishedMessages:
         else:
             self._stored_topics[options.topic] = topics
 
-    def match_row(self, topic: str, mark: bytes) -> bool:
+    def match_row(self, topic: str, fingerprint: bytes) -> bool:
         """Match a row with a message that the server has; return False if no equal one is left.
 
         Raises:
@@ -128,8 +128,8 @@ class PublishedMessages:
             went_to = frozenset(where for where, _ in self._read_hashes(topic))
             self._stored_topics[topic] = went_to
         for where in went_to - self.row_topics or went_to:
-            if self._unmatched[where, mark]:
-                self._unmatched[where, mark] -= 1
+            if self._unmatched[where, fingerprint]:
+                self._unmatched[where, fingerprint] -= 1
                 return True
         return False
 
@@ -153,9 +153,9 @@ class PublishedMessages:
                 client_part, number, *_ = (message.bookmark or "").split("|")
                 if client_part == publisher and 0 < int(number) - before <= self._count:
                     values = [getattr(message.header, name) for name in self._header_names]
-                    yield message.topic or "", _mark(message.body, values)
+                    yield message.topic or "", _fingerprint(message.body, values)
 
 
-def _mark(body: bytes, values: Sequence[str | None]) -> bytes:
+def _fingerprint(body: bytes, values: Sequence[str | None]) -> bytes:
     head = "\0".join("" if value is None else value for value in values)
     return blake2b(head.encode() + b"\0" + body, digest_size=_MARK_SIZE).digest()

@@ -50,7 +50,7 @@ from pipeline.amps.sink import (
 )
 from pipeline.bodies import BodyFormat, OutgoingMessages
 from pipeline.errors import PipelineError, option_error
-from pipeline.workers import settle
+from pipeline.workers import freeze_objects
 
 _QUERY: Final = "sql.streaming.queryId"
 _BATCH: Final = "streaming.sql.batchId"
@@ -168,7 +168,7 @@ def send(
     Raises:
         PipelineError: the server has been unavailable for too long, or has no such topics.
     """
-    settle()
+    freeze_objects()
     rows = _format(options, schema)
     count = 0
     messages: Iterator[OutgoingMessages] = map(rows.messages, batches)

@@ -15,7 +15,7 @@ from pyspark.sql.types import BinaryType, DataType, StructField, StructType
 
 from pipeline.errors import PipelineError
 from pipeline.filters import OPTION, write_filters
-from pipeline.journal.columns import METADATA
+from pipeline.journal.columns import ENTRY_METADATA
 from pipeline.rows import BODY, default_schema
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ FOLDERS: Final = ("topic", "date")
 _WHOLE: Final = StructType(
     [
         StructField(BODY, BinaryType()),
-        *(StructField(name, kind) for name, kind in METADATA.items()),
+        *(StructField(name, kind) for name, kind in ENTRY_METADATA.items()),
     ]
 )
 """The schema of journal entries with all metadata."""

@@ -39,7 +39,7 @@ _MAX_LINEAR_MEMBERS: Final = 8
 
 _PAST_LONG: Final = np.uint64(2**63)
 
-METADATA: Final[Mapping[str, DataType]] = {
+ENTRY_METADATA: Final[Mapping[str, DataType]] = {
     "topic": StringType(),
     "message_type": StringType(),
     "command": StringType(),
@@ -102,7 +102,7 @@ def is_among(numbers: RecordArray, members: Collection[int]) -> RowMask:
 
 
 def metadata_mask(predicate: ColumnPredicate, block: JournalBlock) -> RowMask:
-    """Return the mask of a block's entries for which a predicate on a METADATA column is true."""
+    """Return the mask of a block's entries that match a predicate on a metadata column."""
     return predicate.match_mask(metadata_column(predicate.column, block))
 
 

@@ -22,7 +22,7 @@ from server.storage.journal import BookmarkError, LogSpan, parse_bookmark
 from server.storage.journal.files import FileTable, JournalFile, SourceCache
 from server.storage.journal.format.layout import RECORD_SIZE
 from server.storage.journal.format.records import FileDefinitions, columns
-from server.storage.journal.read.bookmarks import resolve
+from server.storage.journal.read.bookmarks import resolve_bookmark
 from server.storage.journal.read.lookup import EntryLookup
 
 _NO_CACHE: Final = 0
@@ -66,7 +66,7 @@ class PlannedLog:
         if not bookmark:
             return _EVERYTHING
         try:
-            span = resolve(parse_bookmark(bookmark), self, "fail", self.last_txid)
+            span = resolve_bookmark(parse_bookmark(bookmark), self, "fail", self.last_txid)
         except BookmarkError as problem:
             raise option_error("bookmark", bookmark, str(problem)) from problem
         return self._by_txids(span) if self._has_steps else span

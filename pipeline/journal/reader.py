@@ -27,7 +27,7 @@ from pipeline.journal.partitions import JournalBlock, JournalNames, JournalParti
 from pipeline.journal.predicates import ColumnPredicate
 from pipeline.journal.schema import JournalSchema
 from pipeline.tolerance import tolerated
-from pipeline.workers import settle
+from pipeline.workers import freeze_objects
 
 _ADVICE = (
     ", or say with the options topic and message_type which messages are wanted; of message types"
@@ -81,7 +81,7 @@ class JournalPartitionReader:
         Raises:
             PipelineError: the file is gone or damaged, or a message does not fit the schema.
         """
-        settle()
+        freeze_objects()
         tests = [*self._metadata_predicates, *partition.bounds]
         record_tests = [predicate for predicate in tests if is_record_test(predicate)]
         other_tests = [predicate for predicate in tests if not is_record_test(predicate)]

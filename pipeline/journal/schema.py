@@ -17,7 +17,7 @@ from pyspark.sql.types import BinaryType, DataType, StringType, StructField, Str
 
 from pipeline.arrow import check_names
 from pipeline.errors import PipelineError
-from pipeline.journal.columns import METADATA
+from pipeline.journal.columns import ENTRY_METADATA
 from pipeline.journal.predicates import ColumnPredicate, accept, without_implied
 from pipeline.rows import BODY, TEXT_TYPES
 from pipeline.tolerance import STRICT, Tolerance
@@ -30,7 +30,7 @@ def default_schema(message_types: Iterable[str]) -> StructType:
         message_types: the message types; bodies are strings if all of these are texts.
     """
     body = StringType() if set(message_types) <= set(TEXT_TYPES) else BinaryType()
-    fields = [StructField(name, kind) for name, kind in METADATA.items()]
+    fields = [StructField(name, kind) for name, kind in ENTRY_METADATA.items()]
     return StructType([StructField(BODY, body), *fields])
 
 
@@ -58,7 +58,7 @@ class JournalSchema:
         self.arrow_schema: pa.Schema = to_arrow_schema(schema, timezone="UTC")
         self.has_bodies = BODY in schema.names
         prefix = "" if self.has_bodies else "_"
-        known = {f"{prefix}{name}": name for name in METADATA}
+        known = {f"{prefix}{name}": name for name in ENTRY_METADATA}
         self.metadata = {name: known[name] for name in schema.names if name in known}
         self.corrupt_column = None if self.has_bodies else tolerance.corrupt_column(schema)
         rest = [
@@ -76,7 +76,7 @@ class JournalSchema:
                     )
             rest = []
         for name, what in self.metadata.items():
-            _check(schema[name], METADATA[what])
+            _check(schema[name], ENTRY_METADATA[what])
         self.fields = StructType(rest)
         self._whole_columns = {BODY if self.has_bodies else self.corrupt_column}
 

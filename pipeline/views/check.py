@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 _MAX_ATTEMPTS: Final = 3
-_RETRY_PAUSE_S: Final = 1.0
+_RETRY_INTERVAL_S: Final = 1.0
 """Seconds between two attempts."""
 
 
@@ -74,7 +74,7 @@ def _check(spark: SparkSession, spec: InstanceSpec, server: str, view: TopicRef)
     for _ in range(_MAX_ATTEMPTS - 1):
         if not verdict.differences:
             break
-        time.sleep(_RETRY_PAUSE_S)
+        time.sleep(_RETRY_INTERVAL_S)
         verdict = _compare(spark, spec, server, view)
     return verdict
 

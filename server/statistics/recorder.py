@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 _T = TypeVar("_T")
 
-RETRY_SECONDS: Final = 60.0
+RETRY_INTERVAL_S: Final = 60.0
 """Between two attempts to write to the file again."""
 
 _PRIMARY: Final = 0xFF
@@ -73,7 +73,7 @@ class StatisticsRecorder:
         self._set_database(self._open())
 
     @property
-    def is_in_place(self) -> bool:
+    def uses_configured_path(self) -> bool:
         """Whether samples are recorded in the configured place."""
         return self.database.path == self.path
 
@@ -92,7 +92,7 @@ class StatisticsRecorder:
         self, entries: Mapping[str, list[StatisticsEntry]], snapshot: StatisticsSnapshot
     ) -> None:
         """Write a sample: to the file if that is possible now, otherwise to memory."""
-        if not self.is_in_place and self._clock() >= self._retry_at:
+        if not self.uses_configured_path and self._clock() >= self._retry_at:
             self._resume_file()
         elif not self.database.is_in_place:
             self._use_database(self._open())
@@ -125,7 +125,7 @@ class StatisticsRecorder:
 
     def close(self) -> None:
         """Close the file, after an attempt to move samples in memory to it."""
-        if not self.is_in_place:
+        if not self.uses_configured_path:
             self._resume_file()
         self.database.close()
 
@@ -157,12 +157,12 @@ class StatisticsRecorder:
                 self._log.emit("1B-0003", path=self.path, what=error, aside=aside)
                 return self._open()
         self._log.emit("1B-0001", path=self.path, what=error)
-        self._retry_at = self._clock() + RETRY_SECONDS
+        self._retry_at = self._clock() + RETRY_INTERVAL_S
         return StatisticsDatabase(MEMORY, indexed=self._indexed)
 
     def _resume_file(self) -> None:
         """Resume writing to the file, if it is possible."""
-        self._retry_at = self._clock() + RETRY_SECONDS
+        self._retry_at = self._clock() + RETRY_INTERVAL_S
         try:
             database = StatisticsDatabase(self.path, indexed=self._indexed)
         except (sqlite3.Error, ForeignDatabaseError, DatabaseVersionError):

@@ -27,7 +27,7 @@ _BATCH_SIZE: Final = 50
 """Records that are removed in one time slice."""
 _MIN_DELAY: Final = 0.001
 """Seconds; records that expire within this delay of each other are removed together."""
-_RETRY_SECONDS: Final = 1.0
+_RETRY_INTERVAL_S: Final = 1.0
 """Delay before expiration is retried after a store could not write it."""
 
 
@@ -77,7 +77,7 @@ class Expiration:
             sow, now = self._due_topics[0], self._now()
             if not self._expire_batch(sow, now):
                 self._due_topics.popleft()
-                self._schedule_at(WallSeconds(now + _RETRY_SECONDS))
+                self._schedule_at(WallSeconds(now + _RETRY_INTERVAL_S))
             elif not self._is_due(sow, now):
                 self._due_topics.popleft()
                 self.schedule_check(sow)

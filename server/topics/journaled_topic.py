@@ -155,14 +155,14 @@ class JournaledTopic(Topic):
         return rejections
 
     def report_double_publish(
-        self, marks: Sequence[tuple[int, int]], publishers: tuple[str, str]
+        self, bookmarks: Sequence[tuple[int, int]], publishers: tuple[str, str]
     ) -> None:
         """Notify queues of messages that were published at another instance, too."""
-        self.journal.report_double_publish(marks, publishers)
+        self.journal.report_double_publish(bookmarks, publishers)
 
     @property
     def accepts_metadata(self) -> bool:
-        """See `Topic.accepts_metadata`; queues need messages with marks one by one."""
+        """See `Topic.accepts_metadata`; queues need messages with metadata one by one."""
         return not self.journal.has_feeds
 
     @property
@@ -222,7 +222,7 @@ class JournaledTopic(Topic):
         else:
             self.deliver(bodies[start:end], entries.common_envelope(start, timestamp))
 
-    def when_stored(self, then: StoreCallback) -> None:
+    def when_settled(self, then: StoreCallback) -> None:
         """Call back when everything published so far is settled."""
         self.journal.when_settled(partial(then, None))
 
@@ -400,14 +400,14 @@ class JournaledSowTopic(SowTopic):
 
     @property
     def accepts_metadata(self) -> bool:
-        """See `RecordTopic.accepts_metadata`; queues need messages with marks one by one."""
+        """See `RecordTopic.accepts_metadata`; queues need messages with metadata one by one."""
         return super().accepts_metadata and not self.journal.has_feeds
 
     def report_double_publish(
-        self, marks: Sequence[tuple[int, int]], publishers: tuple[str, str]
+        self, bookmarks: Sequence[tuple[int, int]], publishers: tuple[str, str]
     ) -> None:
         """Notify queues of messages that were published at another instance, too."""
-        self.journal.report_double_publish(marks, publishers)
+        self.journal.report_double_publish(metadata, publishers)
 
     @property
     def has_recipients(self) -> bool:
@@ -466,7 +466,7 @@ class JournaledSowTopic(SowTopic):
         keys = json_text([record.key for record in records])
         return self.journal.append(envelope, keys, JournalEntryKind.SOW_DELETE)
 
-    def when_stored(self, then: StoreCallback) -> None:
+    def when_settled(self, then: StoreCallback) -> None:
         """Call back when everything published so far is settled."""
         self.journal.when_settled(partial(then, None))
 

@@ -48,7 +48,7 @@ class LogFeed(Protocol):
         """Process messages that have not been applied or delivered yet."""
 
     def report_double_publish(
-        self, marks: Sequence[tuple[int, int]], publishers: tuple[str, str]
+        self, bookmarks: Sequence[tuple[int, int]], publishers: tuple[str, str]
     ) -> None:
         """Note messages that were published at two instances, by their bookmarks."""
 

@@ -279,7 +279,7 @@ class SowRegistry:
 
         self._commit_requests[sow](on_attempt)
 
-    def when_stored(self, topics: Iterable[SowTopicRecords], callback: StoreCallback) -> None:
+    def when_settled(self, topics: Iterable[SowTopicRecords], callback: StoreCallback) -> None:
         """Call back after putting data written to some topics on stable storage, or failing to.
 
         Args:

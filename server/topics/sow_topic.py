@@ -103,7 +103,7 @@ class DerivedTopic(RecordTopic):
         detail = f"the records of topic {self.name!r} are made from those of another one"
         return [Rejection(position, "invalid topic", detail) for position in range(len(bodies))]
 
-    def when_stored(self, then: StoreCallback) -> None:
+    def when_settled(self, then: StoreCallback) -> None:
         """Call back at once: nothing has to be stored."""
         then(None)
 
@@ -299,6 +299,6 @@ class SowTopic(RecordTopic):
             context=envelope.context(self.name, body) if sow.needs_context else None,
         )
 
-    def when_stored(self, then: StoreCallback) -> None:
+    def when_settled(self, then: StoreCallback) -> None:
         """Call back after putting everything published so far on stable storage, or failing to."""
-        self._sow_registry.when_stored((self._sow,), then)
+        self._sow_registry.when_settled((self._sow,), then)

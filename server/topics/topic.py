@@ -156,7 +156,7 @@ class Topic(SubscriberSet):
         self._filters.count_messages(1)
         return [*unfiltered_recipients, *self._recipients_of(self._filters.match(body, context))]
 
-    def when_stored(self, then: StoreCallback) -> None:
+    def when_settled(self, then: StoreCallback) -> None:
         """Call back at once: nothing has to be stored."""
         then(None)
 

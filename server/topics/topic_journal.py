@@ -70,10 +70,10 @@ def encode_messages(
         expirations: lifetimes in seconds, 0 for ever.
     """
     seconds = map_column(expirations, lambda one: min(max(one, 0), _MAX_SECONDS))
-    marks = envelope.correlation_ids
-    if not marks:
+    correlation_ids = envelope.correlation_ids
+    if not correlation_ids:
         return RecordedForm(bodies, 0, seconds)
-    extras = [pack_extras(encode_text(mark), b"") if mark else b"" for mark in marks]
+    extras = [pack_extras(encode_text(text), b"") if text else b"" for text in correlation_ids]
     data = [body + own for body, own in zip(bodies, extras, strict=True)]
     return RecordedForm(data, [*map(len, extras)], seconds)
 
@@ -234,11 +234,11 @@ class TopicJournal:
             )
 
     def report_double_publish(
-        self, marks: Sequence[tuple[int, int]], publishers: tuple[str, str]
+        self, bookmarks: Sequence[tuple[int, int]], publishers: tuple[str, str]
     ) -> None:
         """See `LogFeed.report_double_publish`."""
         for feed in self._feeds:
-            feed.report_double_publish(marks, publishers)
+            feed.report_double_publish(bookmarks, publishers)
 
     def _notify_feeds(self, recorded: RecordedBatch) -> None:
         for feed in self._feeds:
@@ -310,8 +310,8 @@ class TopicJournal:
         publish_tracker = self.log.publish_tracker
         topic, origin = self.publish_handles(envelope)
         number, given = split_key(key)
-        mark = envelope.correlation_id if correlation_id is None else correlation_id
-        marked = encode_text(mark) if mark else b""
+        text = envelope.correlation_id if correlation_id is None else correlation_id
+        encoded_id = encode_text(text) if text else b""
         client = 0 if publisher is None else publisher.client_hash
         rejected_sequences = self.log.rejected_sequences
         is_watched = envelope.sequence > 0 and rejected_sequences.has_any
@@ -327,13 +327,13 @@ class TopicJournal:
             number,
             min(max(expiration, 0), _MAX_SECONDS),
             origin,
-            marked,
+            encoded_id,
             given,
         )
         if is_watched:
             rejected_sequences.record_arrivals(client, (envelope.sequence,))
         if publish_tracker is not None:
-            extras = pack_extras(marked, given) if marked or given else b""
+            extras = pack_extras(encoded_id, given) if encoded_id or given else b""
             publish_tracker.register_entry(
                 client,
                 before,

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
 _T = TypeVar("_T")
 
-LogPosition: TypeAlias = LogSpan | BookmarkError
+BookmarkResolution: TypeAlias = LogSpan | BookmarkError
 """A part of the log, or the reason why there is none."""
 
 _RESERVED: Final = "/AMPS/"
@@ -175,13 +175,13 @@ class TransactionLog:
             client, last_sequence, self.settled_txid()
         )
 
-    def has_reached(self, mark: tuple[int, int]) -> bool:
+    def has_reached(self, bookmark: tuple[int, int]) -> bool:
         """Return whether a publisher has reached a bookmark: its message will not come any more.
 
         Args:
-            mark: the bookmark as two numbers. Identities made by the server count in txids.
+            bookmark: the bookmark as two numbers. Identities made by the server count in txids.
         """
-        client, sequence = mark
+        client, sequence = bookmark
         last_sequence = self.journal.last_sequence(client)
         if last_sequence:
             may_arrive = self.publish_tracker is not None and self.publish_tracker.may_still_arrive(
@@ -360,7 +360,7 @@ class TransactionLog:
         client: int,
         request: BookmarkRequest,
         not_found: MissingBookmarkPolicy,
-        callback: Callable[[LogPosition], None],
+        callback: Callable[[BookmarkResolution], None],
     ) -> None:
         """Resolve a bookmark to a part of the log.
 
@@ -376,7 +376,7 @@ class TransactionLog:
         """
         now = self.journal.last_txid
         if request.needs_no_lookup:
-            callback(self.journal.resolve(request, not_found, now))
+            callback(self.journal.resolve_bookmark(request, not_found, now))
         else:
             self._search_bookmark(client, request, not_found, now, callback)
 
@@ -386,7 +386,7 @@ class TransactionLog:
         request: BookmarkRequest,
         not_found: MissingBookmarkPolicy,
         now: int,
-        callback: Callable[[LogPosition], None],
+        callback: Callable[[BookmarkResolution], None],
     ) -> None:
         """Search for a bookmark on the worker thread; retain all files until `callback` returns.
 
@@ -403,7 +403,7 @@ class TransactionLog:
                 lambda: first_txid, f"search for a bookmark of session {client}"
             )
 
-            def on_resolved(position: LogPosition) -> None:
+            def on_resolved(position: BookmarkResolution) -> None:
                 try:
                     callback(position)
                 finally:
@@ -452,9 +452,9 @@ class TransactionLog:
 
     def _resolve_in_steps(
         self, request: BookmarkRequest, not_found: MissingBookmarkPolicy, now: int
-    ) -> Generator[None, None, LogPosition]:
+    ) -> Generator[None, None, BookmarkResolution]:
         try:
-            return (yield from self.journal.resolve_in_steps(request, not_found, now))
+            return (yield from self.journal.resolve_bookmark_in_steps(request, not_found, now))
         except BookmarkError as error:
             return error
         except JournalUnreadableError as error:

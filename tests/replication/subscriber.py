@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from amperage.client.bookmarks import BookmarkTrail
 from amperage.wire.bookmarks import NOW, client_hash
-from server.storage.journal.read.bookmarks import parse_bookmark, resolve
+from server.storage.journal.read.bookmarks import parse_bookmark, resolve_bookmark
 from tests.replication.basics import MILLISECOND
 from tests.replication.violation import Violation
 
@@ -82,7 +82,7 @@ class Subscriber:
             if self.trail.start == NOW:
                 self.before = set(self.world.published)
         request = parse_bookmark(self.trail.resume_from)
-        span = resolve(request, NamedLog(home.log), "now", home.log.last_txid)
+        span = resolve_bookmark(request, NamedLog(home.log), "now", home.log.last_txid)
         self._position = min(span.after_txid, home.log.durable)
         self._be_told_places()
 

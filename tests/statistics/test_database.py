@@ -65,7 +65,7 @@ def test_a_file_of_an_earlier_version_gets_what_it_lacks(tmp_path: Path) -> None
     with recorded(path, log) as writing:
         later = writing.write(clients.sample(10, {"1": 7}))
         history = writing.recording.history
-        assert writing.recording.is_in_place
+        assert writing.recording.uses_configured_path
         found = {name: history.values(CLIENTS, "1", name) for name in ("messages_out", "bytes_in")}
         transport = history.values(CLIENTS, "1", "transport", later.timestamp)
         snapshot = history.snapshot(earlier.timestamp)

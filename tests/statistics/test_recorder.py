@@ -18,7 +18,7 @@ import pytest
 
 from server.statistics.history import lifetimes
 from server.statistics.layout import SAMPLES
-from server.statistics.recorder import RETRY_SECONDS, StatisticsRecorder
+from server.statistics.recorder import RETRY_INTERVAL_S, StatisticsRecorder
 from server.statistics.resources import CLIENTS
 from tests.engine.support import RecordingLog
 from tests.support.modes import bound_by_modes
@@ -57,7 +57,7 @@ class Recorded:
         with closing(sqlite3.connect(self.path)) as connection:
             assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
         again = StatisticsRecorder(str(self.path), self.log)
-        assert again.is_in_place
+        assert again.uses_configured_path
         found = again.history.values(CLIENTS, "1", "bytes_in")
         assert found == list(zip(self.stamps, range(len(self.stamps)), strict=True))
         again.close()
@@ -77,14 +77,14 @@ def test_a_locked_file_is_made_up_for_later(tmp_path: Path) -> None:
         recorded.write()
         recorded.write()
         assert recorded.ids == ["1B-0001"]
-        recorded.now += RETRY_SECONDS
+        recorded.now += RETRY_INTERVAL_S
         recorded.write()  # it is tried in vain
-        assert not recorded.recording.is_in_place
+        assert not recorded.recording.uses_configured_path
     recorded.write()
-    assert not recorded.recording.is_in_place
-    recorded.now += RETRY_SECONDS
+    assert not recorded.recording.uses_configured_path
+    recorded.now += RETRY_INTERVAL_S
     recorded.write()
-    assert recorded.recording.is_in_place
+    assert recorded.recording.uses_configured_path
     assert recorded.ids == ["1B-0001", "1B-0002"]
     assert recorded.log.entries[-1][1]["count"] == 4
     recorded.write()
@@ -102,13 +102,13 @@ def test_a_file_that_is_read_only_is_made_up_for_when_it_is_not(tmp_path: Path) 
         recorded = Recorded(path)
         recorded.stamps = list(before.stamps)
         recorded.write()
-        recorded.now += RETRY_SECONDS
+        recorded.now += RETRY_INTERVAL_S
         recorded.write()
         assert recorded.ids == ["1B-0001"]
         assert str(recorded.log.entries[0][1]["what"]) == "Permission denied"
         assert path.read_bytes() == content
         path.chmod(0o644)
-        recorded.now += RETRY_SECONDS
+        recorded.now += RETRY_INTERVAL_S
         recorded.write()
         assert recorded.ids == ["1B-0001", "1B-0002"]
     recorded.check_all_is_there()
@@ -190,7 +190,7 @@ def test_what_is_no_database_is_not_touched(tmp_path: Path) -> None:
     assert path.read_text() == text
     assert recorded.recording.history.timestamps() == recorded.stamps
     path.unlink()
-    recorded.now += RETRY_SECONDS
+    recorded.now += RETRY_INTERVAL_S
     recorded.write()
     assert recorded.ids == ["1B-0001", "1B-0002"]
     recorded.check_all_is_there()

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from server.engine.session import Session
     from server.storage.journal import LogSpan
     from server.topics.sow_registry import TopicSelection
-    from server.topics.transaction_log import LogPosition, TransactionLog
+    from server.topics.transaction_log import BookmarkResolution, TransactionLog
 
 _NANOSECONDS: Final = 1000  # in a microsecond
 
@@ -79,7 +79,7 @@ def _look_up(
             "invalid bookmark", f"{text!r}: expected one point in time, no range"
         )
 
-    def on_resolved(position: LogPosition) -> None:
+    def on_resolved(position: BookmarkResolution) -> None:
         if not session.is_open:
             return
         if isinstance(position, BookmarkError):

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from server.expressions.topic_names import TopicSelector
     from server.storage.journal import BookmarkRequest
     from server.topics.subscriptions.subscription import PageTerms
-    from server.topics.transaction_log import LogPosition
+    from server.topics.transaction_log import BookmarkResolution
 
 _NOT_FOUND: Final = ("epoch", "now", "fail")
 _NOT_LIVE: Final = ("rate", "rate_max_gap", "pause", "resume")
@@ -220,7 +220,7 @@ def begin(
     assert log is not None  # noqa: S101 - see is_replayed
     assert isinstance(replay, Replay)  # noqa: S101 - see make_subscription
 
-    def on_resolved(position: LogPosition) -> None:
+    def on_resolved(position: BookmarkResolution) -> None:
         if session.subscriptions.get(subscription.sub_id) is not subscription:
             return  # it has ended, or has been replaced
         if isinstance(position, BookmarkError):

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from amperage.wire.header import Header
 from server.engine.commands.acks import acknowledge, wants
-from server.engine.commands.publish import acknowledge_stored
+from server.engine.commands.publish import acknowledge_settled
 
 if TYPE_CHECKING:
     from server.engine.session import Session
@@ -29,19 +29,19 @@ def handle(session: Session, header: Header, _body: bytes) -> None:
     report = session.silent_refusals.take_report() if _asks_for_refusals(header) else {}
     acknowledge(session, header, "completed", **report)
     if wants(header, "persisted"):
-        acknowledge_stored(session, header, partial(_when_stored, session))
+        acknowledge_settled(session, header, partial(_when_settled, session))
 
 
 def _asks_for_refusals(header: Header) -> bool:
     return wants(header, "completed") and "refusals" in (header.options or "").split(",")
 
 
-def _when_stored(session: Session, callback: StoreCallback) -> None:
+def _when_settled(session: Session, callback: StoreCallback) -> None:
     """Call back when all messages so far are on stable storage, or some may not get there."""
     sow_registry, log = session.engine.sow_registry, session.engine.transaction_log
     queues = session.engine.topics.queues
     if log is None:
-        sow_registry.when_stored(sow_registry.topics, callback)
+        sow_registry.when_settled(sow_registry.topics, callback)
         return
 
     def records_settled(problem: RecordStoreError | None) -> None:
@@ -51,4 +51,4 @@ def _when_stored(session: Session, callback: StoreCallback) -> None:
             queues.when_recorded(partial(log.when_settled, partial(callback, problem)))
 
     unrecorded = [sow for sow in sow_registry.topics if not sow_registry.is_journaled(sow)]
-    sow_registry.when_stored(unrecorded, records_settled)
+    sow_registry.when_settled(unrecorded, records_settled)

@@ -82,7 +82,7 @@ class _PendingAckBatch(_PendingAck):
     """Commands that are combined, and wait as one.
 
     Attributes:
-        durability_waits: functions that call back when some of them are stored.
+        durability_waits: functions that call back when some of them are pending_ack.
     """
 
     __slots__ = ("durability_waits",)
@@ -109,43 +109,43 @@ class PersistedAcks:
         self._is_send_scheduled = False
 
     def acknowledge_command(
-        self, header: Header, when_stored: DurabilityWait, *, is_certain: bool = False
+        self, header: Header, when_settled: DurabilityWait, *, is_certain: bool = False
     ) -> None:
-        """Acknowledge a command when it is stored.
+        """Acknowledge a command when it is pending_ack.
 
         Args:
             header: the command's header.
-            when_stored: calls back when it is stored.
+            when_settled: calls back when it is pending_ack.
             is_certain: whether the callback never reports a problem.
         """
         if header.sequence is None:
             own = success(header, "persisted")
             self._add_pending(
-                _PendingAck(self._session.last_input_steady_s, (), own, header), when_stored
+                _PendingAck(self._session.last_input_steady_s, (), own, header), when_settled
             )
         else:
             self.acknowledge_sequences(
-                (b"%d" % header.sequence,), when_stored, is_certain=is_certain
+                (b"%d" % header.sequence,), when_settled, is_certain=is_certain
             )
 
     def acknowledge_sequences(
-        self, sequences: Sequence[bytes], when_stored: DurabilityWait, *, is_certain: bool = False
+        self, sequences: Sequence[bytes], when_settled: DurabilityWait, *, is_certain: bool = False
     ) -> None:
-        """Acknowledge commands, and all before them, when they are stored.
+        """Acknowledge commands, and all before them, when they are pending_ack.
 
         Args:
             sequences: their sequence numbers, in digits.
-            when_stored: calls back when they are stored.
+            when_settled: calls back when they are pending_ack.
             is_certain: whether the callback never reports a problem; then the last number suffices.
         """
         if is_certain:
             sequences = (sequences[-1],)
             if len(self._pending_acks) >= _MAX_APART:
-                self._add_to_batch(sequences, when_stored)
+                self._add_to_batch(sequences, when_settled)
                 return
-        self._add_pending(_PendingAck(self._session.last_input_steady_s, sequences), when_stored)
+        self._add_pending(_PendingAck(self._session.last_input_steady_s, sequences), when_settled)
 
-    def _add_to_batch(self, sequences: Sequence[bytes], when_stored: DurabilityWait) -> None:
+    def _add_to_batch(self, sequences: Sequence[bytes], when_settled: DurabilityWait) -> None:
         """Add commands to the combined entry, as many commands are waiting."""
         open_batch = self._open_batch
         if open_batch is None:
@@ -154,7 +154,7 @@ class PersistedAcks:
             )
             self._pending_acks.append(open_batch)
         open_batch.sequences = sequences
-        open_batch.durability_waits[when_stored] = None
+        open_batch.durability_waits[when_settled] = None
 
     def _close_batch(self) -> None:
         """Close the combined entry to further commands, and begin to wait for those in it."""
@@ -174,30 +174,30 @@ class PersistedAcks:
         if self._session.is_open:
             self._session.send(ack)
 
-    def report_duplicate(self, ack: Header, when_stored: DurabilityWait) -> None:
+    def report_duplicate(self, ack: Header, when_settled: DurabilityWait) -> None:
         """Report that a command repeats an earlier one, once all before it is acknowledged.
 
         Args:
             ack: the failure ack.
-            when_stored: calls back when the first command with its number is stored.
+            when_settled: calls back when the first command with its number is pending_ack.
         """
-        self._add_pending(_PendingAck(self._session.last_input_steady_s, (), ack), when_stored)
+        self._add_pending(_PendingAck(self._session.last_input_steady_s, (), ack), when_settled)
 
-    def _add_pending(self, waiting: _PendingAck, when_stored: DurabilityWait) -> None:
+    def _add_pending(self, waiting: _PendingAck, when_settled: DurabilityWait) -> None:
         if self._open_batch is not None:
             self._close_batch()
         self._pending_acks.append(waiting)
-        when_stored(partial(self._on_resolved, waiting))
+        when_settled(partial(self._on_resolved, waiting))
 
-    def _on_resolved(self, settled: _PendingAck, problem: RecordStoreError | None) -> None:
-        settled.is_resolved = True
+    def _on_resolved(self, pending_ack: _PendingAck, problem: RecordStoreError | None) -> None:
+        pending_ack.is_resolved = True
         engine = self._session.engine
         if problem is None:
-            seconds = max(engine.clock.steady_unpaused() - settled.received_steady_s, 0.0)
+            seconds = max(engine.clock.steady_unpaused() - pending_ack.received_steady_s, 0.0)
             engine.persist_latencies.add(int(seconds * _MICROSECONDS))
         else:
-            settled.is_reported = True
-            self._report_problem(settled, problem)
+            pending_ack.is_reported = True
+            self._report_problem(pending_ack, problem)
         pending_acks = self._pending_acks
         while pending_acks and pending_acks[0].is_resolved:
             first = pending_acks.popleft()
@@ -217,19 +217,19 @@ class PersistedAcks:
                 self._session.options.ack_conflation_s, self._on_conflation_timer
             )
 
-    def _report_problem(self, settled: _PendingAck, problem: RecordStoreError) -> None:
+    def _report_problem(self, pending_ack: _PendingAck, problem: RecordStoreError) -> None:
         log = self._session.engine.transaction_log
         if log is not None:
-            for digits in settled.sequences:
+            for digits in pending_ack.sequences:
                 log.rejected_sequences.record_failure(self._session.client_hash, int(digits))
         self._send_success()
         if not self._session.is_open:
             return
-        if settled.command_header is not None:
+        if pending_ack.command_header is not None:
             self._session.send(
-                failure(settled.command_header, "persisted", NOT_STORED, str(problem))
+                failure(pending_ack.command_header, "persisted", NOT_STORED, str(problem))
             )
-        fail_sequences(self._session, settled.sequences, str(problem))
+        fail_sequences(self._session, pending_ack.sequences, str(problem))
 
     def _on_conflation_timer(self) -> None:
         self._is_send_scheduled = False

@@ -59,13 +59,15 @@ def handle(session: Session, header: Header, body: bytes) -> None:
         for ack in ("processed", "completed"):
             acknowledge(session, header, ack, sequence=header.sequence)
         if wants(header, "persisted"):
-            acknowledge_stored(session, header, target.when_stored, is_certain=target.is_journaled)
+            acknowledge_settled(
+                session, header, target.when_settled, is_certain=target.is_journaled
+            )
 
 
-def acknowledge_stored(
+def acknowledge_settled(
     session: Session,
     header: Header,
-    when_stored: DurabilityWait,
+    when_settled: DurabilityWait,
     *,
     is_certain: bool = False,
 ) -> None:
@@ -74,13 +76,13 @@ def acknowledge_stored(
     Args:
         session: the connection that sent it.
         header: its header.
-        when_stored: calls back when it is stored.
+        when_settled: calls back when it is settled.
         is_certain: whether the callback never reports a problem.
     """
     if session.engine.transaction_log is None:
-        when_stored(partial(acknowledge_late, session, header))
+        when_settled(partial(acknowledge_late, session, header))
     else:
-        session.persisted_acks.acknowledge_command(header, when_stored, is_certain=is_certain)
+        session.persisted_acks.acknowledge_command(header, when_settled, is_certain=is_certain)
 
 
 def lifetime(expiration: int | None) -> int | None:

@@ -19,7 +19,7 @@ from server.engine.commands.acks import SequencedAcks, fail_sequences
 from server.engine.commands.failure_acks import refuse
 from server.engine.commands.publish import lifetime
 from server.engine.commands.publish_fast_path import (
-    NO_MARKS,
+    NO_METADATA,
     UNRECORDED,
     PublishHeader,
     PublishHeaderCache,
@@ -65,7 +65,7 @@ class PublishBatcher:
         self.has_journaled = False
         self._session = session
         self._topics_generation = 0
-        self._envelope: Envelope | None = None  # of batches without marks that are not recorded
+        self._envelope: Envelope | None = None  # of batches without metadata that are not recorded
         self._delivery = InterleavedDelivery()
 
     def refresh(self) -> None:
@@ -80,22 +80,22 @@ class PublishBatcher:
 
         Args:
             data: the bytes of a header that requests nothing but the delivery of its body, with
-                its marks, and acks with its sequence number.
+                its metadata, and acks with its sequence number.
             header: the decoded header.
             topic: the target of the bodies.
             acks: the types of ack that it requests; none without a sequence number.
         """
         self._drop_stale_headers()
         sequence = header.sequence
-        marks = MessageMetadata(header.correlation_id, header.sow_key, header.expiration)
+        metadata = MessageMetadata(header.correlation_id, header.sow_key, header.expiration)
         publish = make_publish_header(
             topic,
             acks,
             is_numbered=sequence is not None,
             has_log=self._session.engine.transaction_log is not None,
-            is_marked=marks != NO_MARKS,
+            has_metadata=metadata != NO_METADATA,
         )
-        self.header_cache.add_header(data, sequence, marks, publish)
+        self.header_cache.add_header(data, sequence, metadata, publish)
 
     def publish(
         self,
@@ -103,7 +103,7 @@ class PublishBatcher:
         keys: Sequence[int] | None,
         bodies: Sequence[bytes],
         sequences: Sequence[bytes],
-        marks: Sequence[MessageMetadata],
+        metadata: Sequence[MessageMetadata],
     ) -> None:
         """Publish a batch, and send its acks. See `PublishBatchCallback`."""
         session = self._session
@@ -112,9 +112,9 @@ class PublishBatcher:
             self._publish_interleaved(header, keys, bodies, sequences)
             return
         topic = header.topic
-        if marks:
-            rejections = self._publish_with_metadata(topic, bodies, sequences, marks)
-            self._send_acks((header,), sequences, rejections, topic.when_stored)
+        if metadata:
+            rejections = self._publish_with_metadata(topic, bodies, sequences, metadata)
+            self._send_acks((header,), sequences, rejections, topic.when_settled)
             return
         if not topic.accepts_slices:
             bodies = list(bodies)  # the topic reads each by itself, and retains some
@@ -126,7 +126,7 @@ class PublishBatcher:
             sequences = list(sequences)  # some may wait, and must not retain the read buffer
             envelope = self._unrecorded_envelope()
         rejections = topic.publish(bodies, envelope)
-        self._send_acks((header,), sequences, rejections, topic.when_stored)
+        self._send_acks((header,), sequences, rejections, topic.when_settled)
 
     def _unrecorded_envelope(self) -> Envelope:
         """Return the envelope of messages that are not recorded, the same within a slice."""
@@ -170,22 +170,24 @@ class PublishBatcher:
         topic: PublishTarget,
         bodies: Sequence[bytes],
         sequences: Sequence[bytes],
-        marks: Sequence[MessageMetadata],
+        metadata: Sequence[MessageMetadata],
     ) -> Sequence[Rejection]:
-        """Publish messages with different marks; those with SOW keys one by one."""
+        """Publish messages with different metadata; those with SOW keys one by one."""
         session = self._session
         self.has_journaled = self.has_journaled or topic.is_journaled
-        said = marks[0]  # all have the same kinds
-        if topic.accepts_metadata and said.sow_key is None and len(marks) > 1:
+        first = metadata[0]  # all have the same kinds
+        if topic.accepts_metadata and first.sow_key is None and len(metadata) > 1:
             envelope = Envelope(session, session.last_input_s)
             envelope.sequences = numbers_of(sequences)
-            if said.correlation_id is not None:
-                envelope.correlation_ids = [mark or "" for mark, _, _ in marks]
-            if said.expiration is not None:
-                envelope.lifetimes = [lifetime(seconds) or 0 for _, _, seconds in marks]
+            if first.correlation_id is not None:
+                envelope.correlation_ids = [
+                    correlation_id or "" for correlation_id, _, _ in metadata
+                ]
+            if first.expiration is not None:
+                envelope.lifetimes = [lifetime(seconds) or 0 for _, _, seconds in metadata]
             return topic.publish(bodies, envelope)
         rejections: list[Rejection] = []
-        for position, (correlation_id, sow_key, expiration) in enumerate(marks):
+        for position, (correlation_id, sow_key, expiration) in enumerate(metadata):
             envelope = Envelope(
                 session,
                 session.last_input_s,
@@ -205,7 +207,7 @@ class PublishBatcher:
         headers: Sequence[PublishHeader],
         sequences: Sequence[bytes],
         rejections: Sequence[Rejection],
-        when_stored: DurabilityWait,
+        when_settled: DurabilityWait,
     ) -> None:
         """Acknowledge the messages of a batch, and refuse those that have been rejected.
 
@@ -213,27 +215,29 @@ class PublishBatcher:
             headers: the meaning of each header, or the one that all have.
             sequences: the numbers of the messages, if these are used.
             rejections: the rejected messages.
-            when_stored: calls back when the others are stored.
+            when_settled: calls back when the others are stored.
         """
         session, header = self._session, headers[0]
-        unsaid = sequences
+        trailing = sequences
         if rejections:
-            sequences, unsaid = self._refuse_rejected(headers, rejections, sequences, when_stored)
+            sequences, trailing = self._refuse_rejected(
+                headers, rejections, sequences, when_settled
+            )
         if header.immediate_acks is not None:
             header.immediate_acks.send(session.outbox, sequences)
-        if header.conflates_acks and unsaid:
+        if header.conflates_acks and trailing:
             session.persisted_acks.acknowledge_sequences(
-                unsaid, when_stored, is_certain=header.topic.is_journaled
+                trailing, when_settled, is_certain=header.topic.is_journaled
             )
         elif header.deferred_acks is not None and sequences:
-            when_stored(partial(self._send_deferred_acks, header.deferred_acks, sequences))
+            when_settled(partial(self._send_deferred_acks, header.deferred_acks, sequences))
 
     def _refuse_rejected(
         self,
         headers: Sequence[PublishHeader],
         rejections: Iterable[Rejection],
         sequences: Sequence[bytes],
-        when_stored: DurabilityWait,
+        when_settled: DurabilityWait,
     ) -> tuple[Sequence[bytes], Sequence[bytes]]:
         """Refuse the rejected messages of a batch.
 
@@ -248,7 +252,7 @@ class PublishBatcher:
             accepted += before
             begin = rejection.position + 1
             if rejected.conflates_acks and before:  # a duplicate is reported behind them
-                self._session.persisted_acks.acknowledge_sequences(before, when_stored)
+                self._session.persisted_acks.acknowledge_sequences(before, when_settled)
             header = Header(
                 command="publish",
                 topic=rejected.topic.name,
@@ -256,8 +260,8 @@ class PublishBatcher:
                 sequence=int(sequences[rejection.position]) if sequences else None,
             )
             refuse(self._session, header, rejection.reason, rejection.detail)
-        unsaid = sequences[begin:]
-        return [*accepted, *unsaid], unsaid
+        trailing = sequences[begin:]
+        return [*accepted, *trailing], trailing
 
     def _send_deferred_acks(
         self, acks: SequencedAcks, sequences: Sequence[bytes], problem: RecordStoreError | None

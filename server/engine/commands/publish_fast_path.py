@@ -4,8 +4,8 @@ Most publishers send one header over and over, or headers that differ only by a 
 header that requests nothing but "publish to this topic" (and "acknowledge it") is remembered.
 Consecutive frames with it form a batch, which goes to the topic in one call. Frames to several
 topics form a batch as well, if all of these only deliver, or are in the transaction log and the
-acks are of one kind. A header with marks of its message is remembered, too: of the next ones, only
-the sequence number and the marks are parsed.
+acks are of one kind. A header with metadata of its message is remembered, too: of the next ones,
+only the sequence number and the metadata are parsed.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class PublishHeader:
             are none.
         conflates_acks: whether these are conflated instead, see `PersistedAcks`.
         uses_sequences: whether the numbers of messages are used.
-        has_metadata: whether each message has marks.
+        has_metadata: whether each message has metadata.
         interleave_key: the same object for headers whose messages may be in one batch; None if
             they are to be in batches of their own.
     """
@@ -64,7 +64,7 @@ def make_publish_header(
     *,
     is_numbered: bool,
     has_log: bool,
-    is_marked: bool = False,
+    has_metadata: bool = False,
 ) -> PublishHeader:
     """Return the meaning of a header.
 
@@ -73,14 +73,14 @@ def make_publish_header(
         acks: the types of ack that it requests.
         is_numbered: whether it has a sequence number.
         has_log: whether there is a transaction log, where `persisted` acks are conflated.
-        is_marked: whether it has marks of its message.
+        has_metadata: whether it has metadata of its message.
     """
     conflates = "persisted" in acks and has_log
     uses_sequences = is_numbered and (bool(acks) or topic.is_journaled)
     key = None
-    if isinstance(topic, JournaledTopic | JournaledSowTopic) and not is_marked:
+    if isinstance(topic, JournaledTopic | JournaledSowTopic) and not has_metadata:
         key = intern(f"{','.join(acks)} {uses_sequences}")
-    elif type(topic) is Topic and not acks and not is_marked:
+    elif type(topic) is Topic and not acks and not has_metadata:
         key = UNRECORDED
     late = [ack for ack in acks if ack == "persisted" and (topic.is_persistent or conflates)]
     prompt = [ack for ack in acks if ack not in late]
@@ -91,14 +91,14 @@ def make_publish_header(
         SequencedAcks(late) if late and not conflates else None,
         conflates,
         uses_sequences,
-        is_marked,
+        has_metadata,
         key,
     )
 
 
 UNRECORDED: Final = "unrecorded"
 """The `PublishHeader.interleave_key` of topics that only deliver, without acks."""
-NO_MARKS: Final = MessageMetadata(None, None, None)
+NO_METADATA: Final = MessageMetadata(None, None, None)
 
 PublishBatchCallback = Callable[
     [
@@ -111,7 +111,7 @@ PublishBatchCallback = Callable[
     None,
 ]
 """Publishes a batch: the meaning of its first header; the key of each header, if they differ; the
-messages; their numbers, if these are used; and the marks of each message, if there are any."""
+messages; their numbers, if these are used; and the metadata of each message, if there are any."""
 ExecuteCallback = Callable[[bytes, bytes], bool]
 """Executes a header and its body; returns whether more may be executed now."""
 
@@ -120,7 +120,7 @@ class PublishHeaderCache:
     """The headers that one session remembers.
 
     Args:
-        shapes: gets the shapes of headers without marks; the key of a header is its index there.
+        shapes: gets the shapes of headers without metadata; the key of a header is its index there.
 
     Attributes:
         headers: the meaning of each header, by its key.
@@ -136,14 +136,14 @@ class PublishHeaderCache:
         self.topics: list[PublishTarget] = []
 
     def add_header(
-        self, header: bytes, sequence: int | None, marks: MessageMetadata, publish: PublishHeader
+        self, header: bytes, sequence: int | None, metadata: MessageMetadata, publish: PublishHeader
     ) -> None:
         """Remember a header, so that frames with it are messages to a topic.
 
         Args:
             header: the header's bytes.
             sequence: its sequence number; later headers may have another one.
-            marks: the marks of its message; later headers may have other values.
+            metadata: the metadata of its message; later headers may have other values.
             publish: the meaning of the header.
         """
         if len(header) > _MAX_REMEMBERED_LENGTH:
@@ -153,7 +153,7 @@ class PublishHeaderCache:
         if publish.has_metadata:
             found = split_at_values(header)
             digits = b"" if sequence is None else b"%d" % sequence
-            if found is not None and found[1:] == (digits, marks):
+            if found is not None and found[1:] == (digits, metadata):
                 self._outlines[found[0]] = publish
             return
         shape: HeaderShape = header
@@ -178,18 +178,18 @@ class PublishHeaderCache:
         self.headers, self.topics = [], []
 
     def dispatch_frames(
-        self, frames: Iterable[Frame], publish: PublishBatchCallback, obey: ExecuteCallback
+        self, frames: Iterable[Frame], publish: PublishBatchCallback, execute: ExecuteCallback
     ) -> int:
         """Publish frames with remembered headers in batches, and execute all others in their place.
 
         Args:
             frames: the frames received, in their order.
             publish: publishes batches.
-            obey: executes frames with unknown headers; headers that it remembers apply to
+            execute: executes frames with unknown headers; headers that it remembers apply to
                 the frames behind.
 
         Returns:
-            The number of frames executed: not all if `obey` has returned False.
+            The number of frames executed: not all if `execute` has returned False.
         """
         index, headers, done = self._shapes.index, self.headers, 0
         last: PublishHeader | None = None
@@ -197,26 +197,26 @@ class PublishHeaderCache:
         keys: list[int] = []  # of each header, if they differ
         bodies: list[bytes] = []
         sequences: list[bytes] = []
-        marks: list[MessageMetadata] = []
+        metadata: list[MessageMetadata] = []
         for header, body in frames:
-            key, digits, said = index(header), b"", NO_MARKS
+            key, digits, message_metadata = index(header), b"", NO_METADATA
             known: PublishHeader | None = None
             if key >= 0:
                 known = headers[key]
             else:
-                known, key, digits, said = self._find_by_shape(header)
+                known, key, digits, message_metadata = self._find_by_shape(header)
             if known is not last:
                 if last is not None:
                     if known is not None and _can_interleave(last, known):
                         keys = keys or [last_key] * len(bodies)
                     else:
-                        publish(last, keys or None, bodies, sequences, marks)
+                        publish(last, keys or None, bodies, sequences, metadata)
                         done += len(bodies)
-                        keys, bodies, sequences, marks = [], [], [], []
+                        keys, bodies, sequences, metadata = [], [], [], []
                 last, last_key = known, key
             if known is None:
                 done += 1
-                if not obey(header, body):
+                if not execute(header, body):
                     return done
                 headers = self.headers  # it may have cleared the cache
                 continue
@@ -226,9 +226,9 @@ class PublishHeaderCache:
             if known.uses_sequences:
                 sequences.append(digits)
             if known.has_metadata:
-                marks.append(said)
+                metadata.append(message_metadata)
         if last is not None:
-            publish(last, keys or None, bodies, sequences, marks)
+            publish(last, keys or None, bodies, sequences, metadata)
             done += len(bodies)
         return done
 
@@ -238,25 +238,25 @@ class PublishHeaderCache:
         """Find a header by all but its values.
 
         Returns:
-            Its meaning, its key (-1 if it has marks), its number and its marks.
+            Its meaning, its key (-1 if it has metadata), its number and its metadata.
         """
         left, digits, right = split_at_sequence(header)
         key = self._shapes.index((left, right))
         if key >= 0:
-            return self.headers[key], key, digits, NO_MARKS
+            return self.headers[key], key, digits, NO_METADATA
         if self._outlines and len(header) <= _MAX_REMEMBERED_LENGTH:
             found = split_at_values(header)
             if found is not None:
-                outline, digits, said = found
-                return self._outlines.get(outline), -1, digits, said
-        return None, -1, digits, NO_MARKS
+                outline, digits, message_metadata = found
+                return self._outlines.get(outline), -1, digits, message_metadata
+        return None, -1, digits, NO_METADATA
 
     def dispatch_batch(
-        self, batch: FrameBatch, publish: PublishBatchCallback, obey: ExecuteCallback
+        self, batch: FrameBatch, publish: PublishBatchCallback, execute: ExecuteCallback
     ) -> int:
         """Publish frames that the reader has collected. See `dispatch_frames`."""
         if batch.shapes is not self._shapes.shapes:  # forgotten since the frames were split
-            return self.dispatch_frames(batch.frames(), publish, obey)
+            return self.dispatch_frames(batch.frames(), publish, execute)
         headers, bodies, digits = self.headers, batch.bodies, batch.digits
         for start, end, keys in _interleaved_ranges(headers, batch.keys, len(bodies)):
             header = headers[batch.keys if isinstance(batch.keys, int) else batch.keys[start]]

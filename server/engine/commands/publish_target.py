@@ -68,7 +68,7 @@ class FilteredTopic:
         is_journaled: whether messages are recorded in the transaction log.
         accepts_slices: False: each body is tested by itself.
         accepts_metadata: False: a batch of messages may be divided.
-        when_stored: calls back when everything published so far is settled.
+        when_settled: calls back when everything published so far is settled.
     """
 
     def __init__(
@@ -85,7 +85,7 @@ class FilteredTopic:
         self.is_journaled: Final = topic.is_journaled
         self.accepts_slices: Final = False
         self.accepts_metadata: Final = False
-        self.when_stored: Final = topic.when_stored
+        self.when_settled: Final = topic.when_settled
         self._effort: Final = SearchAllowance()
         self._extract: Final = message_type.extractor(paths(permitted))
         read = with_inferred_types(permitted, message_type)

@@ -16,7 +16,7 @@ from server.engine.commands.failure_acks import refuse_duplicate
 from server.engine.commands.parsing.options import option_refusal, split_options
 from server.engine.commands.parsing.query_parameters import read_keys
 from server.engine.commands.parsing.topic_selection import read_filter
-from server.engine.commands.publish import acknowledge_stored
+from server.engine.commands.publish import acknowledge_settled
 from server.expressions.regex.budget import TooCostlyError
 from server.queues.core import AckOutcome, UnmatchedError, parse_bookmarks
 from server.queues.topic.acknowledgement import AckTerms, QueueAckResult
@@ -257,4 +257,4 @@ def _answer(session: Session, header: Header, queue: QueueTopic, result: QueueAc
         records_deleted=result.affected_count,
     )
     if wants(header, "persisted"):
-        acknowledge_stored(session, header, queue.when_stored)
+        acknowledge_settled(session, header, queue.when_settled)

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from amperage.wire.header import Header
     from server.engine.commands.continuation import CommandSteps
     from server.engine.session import Session
-    from server.topics.transaction_log import LogPosition, TransactionLog
+    from server.topics.transaction_log import BookmarkResolution, TransactionLog
 
 _MAX_PARTS: Final = 1_000
 _MAX_DIGITS: Final = 18
@@ -71,11 +71,11 @@ def count(session: Session, header: Header, options: Mapping[str, str]) -> Comma
         raise CommandRefusedError(
             "invalid option", "top_n is a number of messages to count: 1 or more"
         )
-    pending: AnswerFuture[LogPosition] = AnswerFuture()
+    pending: AnswerFuture[BookmarkResolution] = AnswerFuture()
     log.resolve_bookmark(
         session.number, read_bookmark(header), read_not_found(options), pending.set_result
     )
-    position: LogPosition = yield from decided(pending)  # type: ignore[arg-type]  # mypy takes apart the union
+    position: BookmarkResolution = yield from decided(pending)  # type: ignore[arg-type]  # mypy takes apart the union
     if isinstance(position, BookmarkError):
         raise CommandRefusedError("bookmark not found", str(position))
     acknowledge(session, header, "processed")

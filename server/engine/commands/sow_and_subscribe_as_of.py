@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from server.storage.sow.history import HistoryPoint
     from server.topics.sow_registry import TopicSelection
     from server.topics.subscriptions.subscription import Subscription
-    from server.topics.transaction_log import LogPosition
+    from server.topics.transaction_log import BookmarkResolution
 
 _DELTA: Final = "sow_and_delta_subscribe"
 
@@ -105,7 +105,7 @@ def handle(session: Session, header: Header, options: Mapping[str, str]) -> None
     subscription = make_subscription(session, header, options, selector, sub_id, terms.keys, page)
     place_at_once(session, header, subscription)
 
-    def on_resolved(position: LogPosition) -> None:
+    def on_resolved(position: BookmarkResolution) -> None:
         if session.subscriptions.get(sub_id) is not subscription:
             return  # it has ended, or has been replaced
         if isinstance(position, BookmarkError):

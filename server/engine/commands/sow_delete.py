@@ -32,7 +32,7 @@ from server.engine.commands.parsing.topic_selection import (
     records_of,
     require_topic,
 )
-from server.engine.commands.publish import acknowledge_stored
+from server.engine.commands.publish import acknowledge_settled
 from server.engine.commands.publish_target import NOT_ENTITLED
 from server.engine.commands.queue_acks import acknowledge_messages, queue_named
 from server.engine.queries.redacted_query import RedactedQuery
@@ -202,8 +202,8 @@ def handle(session: Session, header: Header, body: bytes) -> CommandSteps:
         )
     _acknowledge(session, header, candidates, deletion.deleted_count)
     if wants(header, "persisted"):
-        store_waits = [topic.when_stored for topic in deletion.changed_topics]
-        acknowledge_stored(session, header, partial(when_all_settled, store_waits))
+        store_waits = [topic.when_settled for topic in deletion.changed_topics]
+        acknowledge_settled(session, header, partial(when_all_settled, store_waits))
 
 
 def _find(

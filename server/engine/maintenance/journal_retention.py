@@ -198,19 +198,19 @@ class JournalRetention:
             Whether that succeeded; if not, the store logs the reason.
         """
         sow_registry = self._sow_registry
-        settled: asyncio.Future[RecordStoreError | None] = (
+        outcome: asyncio.Future[RecordStoreError | None] = (
             asyncio.get_running_loop().create_future()
         )
 
-        def settle(error: RecordStoreError | None) -> None:
-            if not settled.done():
-                settled.set_result(error)
+        def set_outcome(error: RecordStoreError | None) -> None:
+            if not outcome.done():
+                outcome.set_result(error)
 
         topics = [sow for sow in sow_registry.topics if sow_registry.is_journaled(sow)]
-        sow_registry.when_stored(topics, settle)
+        sow_registry.when_settled(topics, set_outcome)
         try:
             async with asyncio.timeout(_SETTLE_SECONDS):
-                return await settled is None
+                return await outcome is None
         except TimeoutError:
             return False
 

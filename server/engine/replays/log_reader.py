@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 
 from server.engine.replays.logged_topics import ReplayTopics
 from server.engine.replays.rate_limiter import ReplayRateLimiter
-from server.engine.replays.read_retry import RETRY_SECONDS, ReadRetry
+from server.engine.replays.read_retry import RETRY_INTERVAL_S, ReadRetry
 from server.storage.journal import JournalUnreadableError
 from server.util.clock import no_timer
 
@@ -127,7 +127,7 @@ class ReplayLogReader:
         if not self._read_retry.record_failure(error):
             for replay in list(self._replays):  # messages that it holds back have a limit
                 replay.on_position_reached(self._cursor.position)
-            self._run_later(RETRY_SECONDS)
+            self._run_later(RETRY_INTERVAL_S)
             return
         for replay in list(self._replays):
             replay.on_read_failed(error)

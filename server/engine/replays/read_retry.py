@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from server.engine.engine import Engine
     from server.storage.journal import JournalUnreadableError
 
-RETRY_SECONDS: Final = 0.25
+RETRY_INTERVAL_S: Final = 0.25
 """Delay before a retry."""
 
 _MAX_SECONDS: Final = 30.0

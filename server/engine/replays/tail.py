@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Final
 
 from server.engine.replays.logged_topics import ReplayTopics
-from server.engine.replays.read_retry import RETRY_SECONDS, ReadRetry
+from server.engine.replays.read_retry import RETRY_INTERVAL_S, ReadRetry
 from server.storage.journal import JournalUnreadableError, LogSpan
 
 if TYPE_CHECKING:
@@ -133,7 +133,7 @@ class ReplayTail:
             self._read_retry.record_success()
             self._is_running = False
         else:  # until then it counts as running
-            self._engine.clock.call_later(RETRY_SECONDS, self._run_from_timer)
+            self._engine.clock.call_later(RETRY_INTERVAL_S, self._run_from_timer)
         return False
 
     def _run_from_timer(self) -> None:

@@ -29,7 +29,7 @@ class TooCostlyError(Exception):
         )
 
 
-def searches_in(size: int) -> int:
+def search_cost(size: int) -> int:
     """Return the number of long searches that one in a text counts for.
 
     Args:

@@ -39,7 +39,7 @@ from server.expressions.regex.bounded_search import (
     SearchLimitError,
     is_bounded,
 )
-from server.expressions.regex.budget import SearchCounter, searches_in
+from server.expressions.regex.budget import SearchCounter, search_cost
 from server.expressions.tree import Expr, Pattern, walk
 from server.util.encoding import bytes_to_text, text_to_bytes
 
@@ -183,10 +183,10 @@ class Regex:
 
     def _charge_search(self, octets: bytes) -> None:
         if self._search_counter is not None:
-            self._search_counter.spend(searches_in(len(octets)))
+            self._search_counter.spend(search_cost(len(octets)))
 
     def _is_hurried(self, octets: bytes) -> bool:
-        return self._search_counter is not None and self._search_counter.remaining < searches_in(
+        return self._search_counter is not None and self._search_counter.remaining < search_cost(
             len(octets)
         )
 
@@ -333,7 +333,7 @@ def _compile(
         raise RegexPatternError(f"not a regular expression that PCRE2 accepts: {reason}") from None
 
 
-def searches(expr: Expr) -> int:
+def count_regexes(expr: Expr) -> int:
     """Return the number of patterns of an expression that need the regular expression engine."""
     return sum(
         not (node.is_quoted or _LITERAL.fullmatch(node.text))

@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 
 _BATCH_SIZE: Final = 128
 """Messages read per time slice."""
-_RETRY_SECONDS: Final = 1.0
+_RETRY_INTERVAL_S: Final = 1.0
 """Delay before a failed read of the log is retried."""
 _MICROSECONDS: Final = 1_000_000
 _LAST_TXID: Final = (1 << 63) - 1
@@ -232,7 +232,7 @@ class QueueBrowser:
             self._notify_removals()
         except JournalUnreadableError:
             self._is_awake = False
-            self._services.clock.call_later(_RETRY_SECONDS, self._wake)
+            self._services.clock.call_later(_RETRY_INTERVAL_S, self._wake)
             return False
         self._is_awake = bool(self._pending or self._pending_removals)
         return self._is_awake

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 _BATCH_SIZE: Final = 32
 """Letters published per time slice."""
-_RETRY_SECONDS: Final = 1.0
+_RETRY_INTERVAL_S: Final = 1.0
 """Delay before a failed read or write of the log is retried."""
 _LAST_TXID: Final = (1 << 63) - 1
 _TEMPORARY_REASON: Final = "not stored"
@@ -298,4 +298,4 @@ class DeadLetterPublisher:
                 "1D-0019", queue=self._queue, topic=self._topic, problem=problem
             )
         self._is_awake = False
-        self._services.clock.call_later(_RETRY_SECONDS, self._wake)
+        self._services.clock.call_later(_RETRY_INTERVAL_S, self._wake)

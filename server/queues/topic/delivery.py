@@ -37,7 +37,7 @@ _SEND_BATCH_SIZE: Final = 256
 """Messages delivered per time slice."""
 _MATCH_BATCH_SIZE: Final = 512
 """Messages matched against the filters of consumers per time slice."""
-_RETRY_SECONDS: Final = 1.0
+_RETRY_INTERVAL_S: Final = 1.0
 """Delay before a failed read of the log is retried."""
 _MIN_DELAY: Final = 0.001
 _PUBLISHER_AND_KEYS: Final = attrgetter("batch.client", "batch.keys")
@@ -99,7 +99,7 @@ class QueueDeliveryTask:
         """Log an unreadable log, and pause all deliveries for a while."""
         self._services.events.emit("1D-0015", queue=self._name, problem=problem)
         self._is_stalled = True
-        self._start_timer(_RETRY_SECONDS)
+        self._start_timer(_RETRY_INTERVAL_S)
 
     # slices
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from server.queues.topic.dead_letters import DeadLetterPublisher
     from server.storage.journal import TopicHandle
 
-_RETRY_SECONDS: Final = 1.0
+_RETRY_INTERVAL_S: Final = 1.0
 """Delay before a refused append to the log is retried."""
 
 NO_PUBLISHER: Final = (0, 0)
@@ -131,7 +131,7 @@ class QueueJournal:
     def _retry_later(self) -> None:
         if not self._is_retry_scheduled:
             self._is_retry_scheduled = True
-            self._services.clock.call_later(_RETRY_SECONDS, self._retry)
+            self._services.clock.call_later(_RETRY_INTERVAL_S, self._retry)
 
     def _retry(self) -> None:
         self._is_retry_scheduled = False

@@ -238,7 +238,7 @@ class QueueTopic(Topic):
         )
         return target.publish(bodies, envelope)
 
-    def when_stored(self, callback: StoreCallback) -> None:
+    def when_settled(self, callback: StoreCallback) -> None:
         """Call `callback` when all messages and acknowledgements received so far are settled."""
         self._services.log.when_settled(lambda: callback(None), *self._recorded_topics)
 

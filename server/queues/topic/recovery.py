@@ -142,7 +142,7 @@ def _configured_start(recovery_point: str, journal: Journal) -> int:
     if recovery_point == "epoch":
         return 1
     request = replace(parse_bookmark(recovery_point), includes_start=True)
-    return journal.resolve(request, "epoch").after_txid + 1
+    return journal.resolve_bookmark(request, "epoch").after_txid + 1
 
 
 class _Fold:

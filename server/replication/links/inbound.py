@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from server.replication.links.interfaces import NEVER, RETRY_SECONDS
+from server.replication.links.interfaces import NEVER, RETRY_INTERVAL_S
 from server.replication.links.link_events import LinkDirection, LinkEvent
 
 if TYPE_CHECKING:
@@ -115,7 +115,7 @@ class InboundReplication:
         """Continue with a batch accepted in part by the log; return whether it is complete."""
         self._record_conflicts(self._receiver.resume_batch())
         if self.is_stalled:
-            self._link.wake_after(RETRY_SECONDS)
+            self._link.wake_after(RETRY_INTERVAL_S)
             return False
         return True
 

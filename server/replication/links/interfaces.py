@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final, Protocol
 
-RETRY_SECONDS: Final = 0.25
+RETRY_INTERVAL_S: Final = 0.25
 """Delay before the log is tried again after it could not be read, or accepted nothing."""
 
 NEVER: Final = float("-inf")

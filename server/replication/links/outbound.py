@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from msgspec.structs import replace
 
 from server.replication.core import PositionResponse
-from server.replication.links.interfaces import NEVER, RETRY_SECONDS
+from server.replication.links.interfaces import NEVER, RETRY_INTERVAL_S
 from server.replication.links.link_events import LinkDirection, LinkEvent, link_name
 from server.storage.journal import JournalUnreadableError
 from server.storage.journal.format.layout import CLIENT, SEQUENCE
@@ -137,8 +137,8 @@ class OutboundReplication:
         try:
             frame = destination.sender.next_frame(link.replication.now_us, flush=self.is_flushing)
         except JournalUnreadableError as problem:
-            self._next_read_s = link.elapsed() + RETRY_SECONDS
-            link.wake_after(RETRY_SECONDS)
+            self._next_read_s = link.elapsed() + RETRY_INTERVAL_S
+            link.wake_after(RETRY_INTERVAL_S)
             link.log_problem("1D-0013", text=str(problem))
             return False
         self.is_flushing = False

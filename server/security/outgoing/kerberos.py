@@ -42,7 +42,7 @@ class KerberosCredentials:
         loop = asyncio.get_running_loop()
         outcome: asyncio.Future[tuple[str, str]] = loop.create_future()
 
-        def settle(result: tuple[str, str] | GssError) -> None:
+        def set_outcome(result: tuple[str, str] | GssError) -> None:
             if outcome.done():
                 return
             if isinstance(result, GssError):
@@ -57,7 +57,7 @@ class KerberosCredentials:
                 result = problem
             self._lock.release()
             if not loop.is_closed():
-                loop.call_soon_threadsafe(settle, result)
+                loop.call_soon_threadsafe(set_outcome, result)
 
         # A daemon thread, so that process exit does not wait for the KDC.
         threading.Thread(target=work, name="kerberos", daemon=True).start()

@@ -70,11 +70,11 @@ class PasswordChecks:
         Returns:
             Whether it matches; None if it cannot be checked.
         """
-        mark = self._cache_key(credentials.user, credentials.password)
-        if self._verified.get(mark) == expected:
-            self._verified.move_to_end(mark)
+        cache_key = self._cache_key(credentials.user, credentials.password)
+        if self._verified.get(cache_key) == expected:
+            self._verified.move_to_end(cache_key)
             return True
-        key = mark, expected
+        key = cache_key, expected
         pending = self._pending.get(key)
         if pending is None:
             pending = self._pending[key] = self._submit(credentials, expected, fail)
@@ -104,8 +104,8 @@ class PasswordChecks:
         self._pending.pop(key, None)
         if not matches:
             return
-        mark, expected = key
-        self._verified[mark] = expected
+        cache_key, expected = key
+        self._verified[cache_key] = expected
         if len(self._verified) > _MAX_REMEMBERED:
             self._verified.popitem(last=False)
 

@@ -14,7 +14,7 @@ Its use, and the whole public interface:
     ...                                                          # on_durable(txid), on a thread
 
     request = parse_bookmark("[20260101T000000:934814|44321|)")  # BookmarkError: a reason
-    cursor = journal.replay(journal.resolve(request, "now"), topic_predicate=matcher)
+    cursor = journal.replay(journal.resolve_bookmark(request, "now"), topic_predicate=matcher)
     while not cursor.is_caught_up:
         send(cursor.read(256))                                   # a slice, at the reader's pace
     ...                                                          # live from cursor.position + 1
@@ -23,8 +23,9 @@ Its use, and the whole public interface:
     journal.close()
 
 Threads: `append`, `topic`, `origin` and `last_sequence` belong to the engine's thread. Cursors,
-`find`, `first_since` and `resolve` may be used on any thread, one at a time each. `on_durable` and
-`notice` are called on the journal's own threads, and must only notify other threads.
+`find`, `first_since` and `resolve_bookmark` may be used on any thread, one at a time each.
+`on_durable` and `notice` are called on the journal's own threads, and must only notify other
+threads.
 
 The packages, from the bytes up: `format/` (records, pages, file names, files beside the journals),
 `storage` and `files` (file I/O, the table of files), `log_end` (the end of the log after a crash),

@@ -40,8 +40,8 @@ from server.storage.journal.read.bookmarks import (
     BookmarkRequest,
     LogSpan,
     MissingBookmarkPolicy,
-    resolve,
-    resolving,
+    resolve_bookmark,
+    resolve_bookmark_in_steps,
 )
 from server.storage.journal.read.cursor import JournalCursor, TopicPredicate
 from server.storage.journal.read.lookup import EntryLookup
@@ -453,7 +453,7 @@ class Journal:
         """Return the txid of the first entry at a time (microseconds) or later, else the next."""
         return self._lookup.first_since(timestamp)
 
-    def resolve(
+    def resolve_bookmark(
         self,
         request: BookmarkRequest,
         not_found: MissingBookmarkPolicy = "now",
@@ -469,13 +469,13 @@ class Journal:
         Raises:
             BookmarkError: no start is in the log, and `not_found` is "fail".
         """
-        return resolve(request, self, not_found, self.last_txid if now is None else now)
+        return resolve_bookmark(request, self, not_found, self.last_txid if now is None else now)
 
-    def resolve_in_steps(
+    def resolve_bookmark_in_steps(
         self, request: BookmarkRequest, not_found: MissingBookmarkPolicy, now: int
     ) -> Generator[None, None, LogSpan]:
-        """Resolve as `resolve` does, in steps, one for each name; safe to use from any thread."""
-        return resolving(request, self, not_found, now)
+        """Resolve a bookmark in steps, one for each name in it; safe to use from any thread."""
+        return resolve_bookmark_in_steps(request, self, not_found, now)
 
     def replay(
         self,
@@ -487,7 +487,7 @@ class Journal:
         """Read a part of the log.
 
         Args:
-            span: the part; see `resolve`.
+            span: the part; see `resolve_bookmark`.
             topic_predicate: predicate: true for topics with entries to read; None for all.
             kinds: the kinds of entries to return.
             horizon: returns the last txid that may be read, which is on stable storage; None for

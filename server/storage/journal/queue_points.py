@@ -75,7 +75,7 @@ def pack_queues(cache: QueuePointTable, now: int) -> bytes:
 def _pack_point(point: QueuePoint) -> bytes:
     texts = [encode_text(one) for one in (point.message_type, point.name, point.recovery_point)]
     lengths = [len(text) for text in texts]
-    acks = [(*mark, came) for mark, came in point.early_acks]
+    acks = [(*bookmark, came) for bookmark, came in point.early_acks]
     head = _POINT.pack(*lengths, 0, len(acks), point.begin_txid, point.needed_from_txid)
     return head + b"".join(texts) + np.array(acks, _ROW).tobytes()
 

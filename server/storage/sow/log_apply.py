@@ -73,7 +73,7 @@ def _run_of(sow: SowTopicRecords, entry_range: RawEntryRange) -> SowRecordBatch:
     columns = entry_range.to_array()
     moments = columns["timestamp"] * NANOSECONDS_IN_MICROSECOND
     lifetimes = columns["expiration"].astype(np.int64) * NANOSECONDS
-    bodies, correlation_ids = _with_marks(entry_range)
+    bodies, correlation_ids = _with_correlation_ids(entry_range)
     return SowRecordBatch(
         sow.name,
         columns["sow_key"].tolist(),
@@ -87,7 +87,7 @@ def _run_of(sow: SowTopicRecords, entry_range: RawEntryRange) -> SowRecordBatch:
     )
 
 
-def _with_marks(entry_range: RawEntryRange) -> tuple[Sequence[bytes], Sequence[str]]:
+def _with_correlation_ids(entry_range: RawEntryRange) -> tuple[Sequence[bytes], Sequence[str]]:
     """Return the bodies of entries, and their correlation ids, empty if there are none."""
     data, lengths = entry_range.split_bodies(), entry_range.to_array()["extras_length"]
     if not lengths.any():
@@ -95,7 +95,7 @@ def _with_marks(entry_range: RawEntryRange) -> tuple[Sequence[bytes], Sequence[s
     parts = [
         split_extras(body, length) for body, length in zip(data, lengths.tolist(), strict=True)
     ]
-    return [body for body, _, _ in parts], [decode_text(mark) for _, mark, _ in parts]
+    return [body for body, _, _ in parts], [decode_text(text) for _, text, _ in parts]
 
 
 def _field(column: npt.NDArray[np.generic]) -> FieldColumn:
@@ -149,7 +149,7 @@ class LogRekeyer:
     def _recorded_and_current_keys(self, entry_range: RawEntryRange) -> dict[int, tuple[str, str]]:
         """Return, for each entry with a record, its recorded key and its present key."""
         columns, names = entry_range.to_array(), entry_range.definitions.topics
-        bodies, _ = _with_marks(entry_range)
+        bodies, _ = _with_correlation_ids(entry_range)
         is_keyed = np.isin(columns["kind"], _PUBLISHES) & (columns["sow_key"] != 0)
         keys: dict[int, tuple[str, str]] = {}
         for number in set(columns["topic"][is_keyed].tolist()):

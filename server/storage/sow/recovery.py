@@ -263,11 +263,11 @@ def _from_log(
     sow: SowTopicRecords,
     journal: Journal,
     find_topic: TopicLookup,
-    settled: set[str],
+    known: set[str],
     unknown: set[str],
     past: Iterable[PastVersion],
 ) -> dict[str, Record | None]:
-    """Return the states in the log of records that are not settled; None for absent ones.
+    """Return the states in the log of records whose state is not known; None for absent ones.
 
     The file may have forgotten a record that a lost entry has deleted. So a record that the log
     has, and that the store neither has nor knows to have been deleted before, is one of those;
@@ -285,7 +285,7 @@ def _from_log(
         if find_topic(entry.topic.message_type, entry.topic.name) is not sow:
             continue
         for identity, state in _states(sow, entry):
-            if identity in settled or is_superseded(entry, states.get(identity)):
+            if identity in known or is_superseded(entry, states.get(identity)):
                 continue
             if identity in unknown:
                 states[identity] = state

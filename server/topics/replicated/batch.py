@@ -85,8 +85,8 @@ class EntryContents:
         """Return the correlation ids of some messages; empty if none of them has any."""
         if not self.any_extras(positions):
             return ()
-        marks = [self.correlation_id(position) for position in positions]
-        return marks if any(marks) else ()
+        correlation_ids = [self.correlation_id(position) for position in positions]
+        return correlation_ids if any(correlation_ids) else ()
 
     def envelope(self, position: int, timestamp: int) -> ReplicatedEnvelope:
         """Return a message's metadata.

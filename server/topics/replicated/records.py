@@ -190,8 +190,10 @@ class ReplicatedRecordApplier:
                     key = key_of(body, None)
                 else:
                     sow.learn_key(body, key)
-                mark, bookmark = entries.correlation_id(position), entries.bookmark(position)
-                drafts.append(Record(key, body, name, 0, lifetime * NANOSECONDS, 0, mark, bookmark))
+                correlation_id = entries.correlation_id(position)
+                bookmark = entries.bookmark(position)
+                lifetime_ns = lifetime * NANOSECONDS
+                drafts.append(Record(key, body, name, 0, lifetime_ns, 0, correlation_id, bookmark))
         except (BodyError, KeyRefusedError, RecordStoreError) as error:
             return drafts, error
         return drafts, None

@@ -129,7 +129,7 @@ REPLAYS: list[tuple[str, str]] = [
 
 @pytest.mark.parametrize(("bookmark", "expected"), REPLAYS)
 def test_what_a_bookmark_replays(log: Bench, bookmark: str, expected: str) -> None:
-    span = log.journal.resolve(parse_bookmark(bookmark))
+    span = log.journal.resolve_bookmark(parse_bookmark(bookmark))
     bodies = [entry.body.decode() for entry in read_all(log.journal, span, 3)]
     assert "".join(bodies) == expected
     log.journal.close()
@@ -140,14 +140,14 @@ def test_where_to_begin_when_a_bookmark_is_unknown(
     log: Bench, not_found: MissingBookmarkPolicy, expected: int
 ) -> None:
     request = parse_bookmark("5|5|,6|6|")
-    assert len(read_all(log.journal, log.journal.resolve(request, not_found))) == expected
+    assert len(read_all(log.journal, log.journal.resolve_bookmark(request, not_found))) == expected
     with pytest.raises(BookmarkError, match="not found"):
-        log.journal.resolve(request, "fail")
+        log.journal.resolve_bookmark(request, "fail")
     log.journal.close()
 
 
 def test_a_range_that_ends_in_the_future_ends_with_the_first_later_message(log: Bench) -> None:
-    span = log.journal.resolve(parse_bookmark("[20250615T150652:20250615T150654)"))
+    span = log.journal.resolve_bookmark(parse_bookmark("[20250615T150652:20250615T150654)"))
     cursor = log.journal.replay(span)
     topic = log.journal.topic_handle("json", "orders")
     assert cursor.read() == []
@@ -161,7 +161,7 @@ def test_a_range_that_ends_in_the_future_ends_with_the_first_later_message(log: 
 
 
 def test_a_range_may_end_with_a_message_that_is_still_to_come(log: Bench) -> None:
-    span = log.journal.resolve(parse_bookmark("[2|5|:1|7|]"))
+    span = log.journal.resolve_bookmark(parse_bookmark("[2|5|:1|7|]"))
     cursor = log.journal.replay(span)
     topic = log.journal.topic_handle("json", "orders")
     assert [entry.body for entry in cursor.read()] == [b"9"]

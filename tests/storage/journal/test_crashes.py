@@ -143,6 +143,6 @@ def test_a_killed_process_loses_nothing_that_it_acknowledged(tmp_path: Path, log
                 assert journal.last_sequence(client) == max(own, default=0)
             if found:
                 entry = chance.choice(found)
-                span = journal.resolve(parse_bookmark(entry.bookmark), "fail")
+                span = journal.resolve_bookmark(parse_bookmark(entry.bookmark), "fail")
                 assert span.after_txid == entry.txid
             assert "DAMAGED" not in bench.events()

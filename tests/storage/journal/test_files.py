@@ -272,7 +272,10 @@ def test_empty_files_are_ready_in_advance(tmp_path: Path) -> None:
     assert len(list(tmp_path.glob("*.journal"))) == 3
     with opened(tmp_path, preallocated=3) as bench:
         fill(bench)
-        assert bench.journal.resolve(parse_bookmark("0")).after_txid == bench.journal.first_txid - 1
+        assert (
+            bench.journal.resolve_bookmark(parse_bookmark("0")).after_txid
+            == bench.journal.first_txid - 1
+        )
         assert [one.sequence for one in read_all(bench.journal)] == list(range(1, 101))
 
 

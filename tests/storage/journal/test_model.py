@@ -269,7 +269,7 @@ class LogMachine(RuleBasedStateMachine):
     def start_replay(self, topics: set[tuple[str, str]] | None) -> None:
         """Of the messages on a set of topics, those not delivered yet must come, in order."""
         chosen = None if topics is None else {JournalTopic(*topic) for topic in topics}
-        span = self._journal.resolve(parse_bookmark("0"))
+        span = self._journal.resolve_bookmark(parse_bookmark("0"))
         cursor = self._journal.replay(span, None if chosen is None else chosen.__contains__)
         self._cursors.append((cursor, []))
         self._wanted = getattr(self, "_wanted", {})
@@ -363,6 +363,6 @@ def test_a_restart_changes_no_bookmark(tmp_path: Path) -> None:
     assert [entry.bookmark for entry in read_all(bench.journal)] == before
     assert len(set(before)) == len(before)
     for position in range(0, len(before), 7):
-        span = bench.journal.resolve(parse_bookmark(before[position]))
+        span = bench.journal.resolve_bookmark(parse_bookmark(before[position]))
         assert [one.bookmark for one in read_all(bench.journal, span)] == before[position + 1 :]
     bench.journal.close()

@@ -278,7 +278,7 @@ def test_a_journal_says_when_publishers_should_wait(tmp_path: Path) -> None:
 def test_replay_goes_over_to_live_without_gap_or_repetition(tmp_path: Path) -> None:
     with opened(tmp_path) as bench:
         topic = bench.journal.topic_handle("json", "a")
-        cursor = bench.journal.replay(bench.journal.resolve(parse_bookmark("0")))
+        cursor = bench.journal.replay(bench.journal.resolve_bookmark(parse_bookmark("0")))
         seen = []
         for sequence in range(1, 500):
             txid = bench.journal.append(topic, 1, sequence, bytes(4_000))

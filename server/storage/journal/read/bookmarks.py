@@ -181,11 +181,11 @@ def _point(text: str, bookmark: str) -> BookmarkPoint:
     )
 
 
-def resolve(
+def resolve_bookmark(
     request: BookmarkRequest, log: BookmarkLog, not_found: MissingBookmarkPolicy, now: int
 ) -> LogSpan:
-    """Resolve a bookmark to a part of the log. See `resolving`."""
-    steps = resolving(request, log, not_found, now)
+    """Resolve a bookmark to a part of the log. See `resolve_bookmark_in_steps`."""
+    steps = resolve_bookmark_in_steps(request, log, not_found, now)
     while True:
         try:
             next(steps)
@@ -194,7 +194,7 @@ def resolve(
             return span
 
 
-def resolving(
+def resolve_bookmark_in_steps(
     request: BookmarkRequest, log: BookmarkLog, not_found: MissingBookmarkPolicy, now: int
 ) -> Generator[None, None, LogSpan]:
     """Resolve a bookmark to a part of the log, in steps: one for each name in it.

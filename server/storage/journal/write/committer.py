@@ -31,7 +31,7 @@ from server.util.histogram import Histogram
 
 MIN_COMMIT_INTERVAL_S: Final = 0.002  # seconds
 _MICROSECONDS: Final = 1e6
-_RETRY: Final = 0.25  # seconds between attempts while writes fail
+_RETRY_INTERVAL_S: Final = 0.25  # between attempts while writes fail
 
 
 class Committer:
@@ -147,7 +147,7 @@ class Committer:
                 self._writer.commit_queue.wait_for_entries()
                 sleep(max(begun + self._min_interval_s - monotonic(), 0))
             else:
-                self._stop_event.wait(_RETRY)
+                self._stop_event.wait(_RETRY_INTERVAL_S)
             begun = monotonic()
             self.commit()
 

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Final, TypeVar
 
 from server.expressions.regex.budget import LONG_SEARCHES, SearchAllowance, TooCostlyError
-from server.expressions.regex.patterns import searches
+from server.expressions.regex.patterns import count_regexes
 from server.expressions.tree import Expr
 
 _ResultT = TypeVar("_ResultT")
@@ -34,7 +34,7 @@ class AdaptiveBatchSize:
     __slots__ = ("_max_size", "needs_slices", "search_allowance", "size")
 
     def __init__(self, expr: Expr | None, limit: int) -> None:
-        searches_per_record = 0 if expr is None else searches(expr)
+        searches_per_record = 0 if expr is None else count_regexes(expr)
         self.needs_slices: Final = searches_per_record > 0
         self.search_allowance: Final = SearchAllowance()
         self._max_size: Final = max(

@@ -179,15 +179,15 @@ class SlabLog:
             bodies: the bodies of the records.
             correlation_ids: the correlation ids of the records; empty if there are none.
         """
-        lengths = [_MAX_CHARACTER_SIZE * len(mark) for mark in correlation_ids]
+        lengths = [_MAX_CHARACTER_SIZE * len(correlation_id) for correlation_id in correlation_ids]
         max_bytes = sum(map(len, bodies)) + _MAX_BATCH_ENTRY_OVERHEAD * len(bodies) + sum(lengths)
         is_near_end = self._head_slab is None or self._position + max_bytes > self._write_limit()
         is_too_long = max(lengths, default=0) > form.MAX_TEXT
         if is_near_end or is_too_long or self._guard.lost or topic != self._topic:
             ids = correlation_ids or repeat("", len(bodies))
             self.ensure_space(
-                Record(NO_KEY, body, topic, correlation_id=mark)
-                for body, mark in zip(bodies, ids, strict=True)
+                Record(NO_KEY, body, topic, correlation_id=correlation_id)
+                for body, correlation_id in zip(bodies, ids, strict=True)
             )
         else:
             self._reserved_slabs = 0

@@ -254,7 +254,7 @@ class OutboxRecordFramer:
             self._header_start,
             batch.keys if presentation.has_sow_key else (),
             bodies,
-            [correlation_key(mark) + header_keys for mark in correlation_ids]
+            [correlation_key(correlation_id) + header_keys for correlation_id in correlation_ids]
             if correlation_ids
             else header_keys,
             of_one(batch.publisher, 0),

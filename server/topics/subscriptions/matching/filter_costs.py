@@ -128,8 +128,8 @@ class CostSampler:
     """
 
     __slots__ = (
-        "_earlier_mark",
-        "_latest_mark",
+        "_earlier_count",
+        "_latest_count",
         "messages",
         "next_sample_at",
         "reading_seconds",
@@ -141,13 +141,13 @@ class CostSampler:
         self.sample_count = 0
         self.next_sample_at = 1
         self.reading_seconds = 0.0
-        self._earlier_mark = self._latest_mark = perf_counter(), 0
+        self._earlier_count = self._latest_count = perf_counter(), 0
 
     def begin_sample(self) -> CostSample:
         """Begin to sample a message, schedule the next sample, and return this one."""
         now = perf_counter()
-        if now - self._latest_mark[0] > _RATE_SECONDS:
-            self._earlier_mark, self._latest_mark = self._latest_mark, (now, self.messages)
+        if now - self._latest_count[0] > _RATE_SECONDS:
+            self._earlier_count, self._latest_count = self._latest_count, (now, self.messages)
         interval = min(self.sample_count**2, _SAMPLE_INTERVAL)
         self.next_sample_at = self.messages + 1 + int(interval * (0.5 + random.random()))  # noqa: S311 - a sample, no secret
         return CostSample()
@@ -167,8 +167,8 @@ class CostSampler:
         Args:
             now: the time by `perf_counter`.
         """
-        mark_s, messages = self._earlier_mark
-        return (self.messages - messages) / max(now - mark_s, 1.0)
+        since_s, messages = self._earlier_count
+        return (self.messages - messages) / max(now - since_s, 1.0)
 
 
 class CostSample:

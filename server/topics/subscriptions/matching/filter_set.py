@@ -33,7 +33,7 @@ from server.expressions.backends.compile_message import Predicate, compile_filte
 from server.expressions.inference import with_inferred_types
 from server.expressions.message_context import NO_CONTEXT, MessageContext
 from server.expressions.regex.budget import TooCostlyError
-from server.expressions.regex.patterns import searches
+from server.expressions.regex.patterns import count_regexes
 from server.expressions.tree import Call, Expr, Reference, walk
 from server.message_types.base import Extractor, MessageType, Value
 from server.message_types.bulk import MAX_BULK_FILTERS, BulkExtractor, bulk_extractor
@@ -393,7 +393,7 @@ class FilterSet:
             error: Exception | None = None
             if filter_ is failed:
                 error = problem
-            elif failure_counter.is_limit_reached(self._owners_of(filter_)) and searches(
+            elif failure_counter.is_limit_reached(self._owners_of(filter_)) and count_regexes(
                 filter_.expr
             ):
                 error = TooCostlyError()
