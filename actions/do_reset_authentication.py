@@ -1,4 +1,4 @@
-"""amps-action-do-reset-authentication: discards the cached results of earlier logons."""
+"""amps-action-do-reset-authentication: drops the cached results of earlier logons."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""amps-action-do-reset-entitlement: discards the cached permissions.
+"""amps-action-do-reset-entitlement: drops the cached permissions.
 
 Affected clients are disconnected, so that they have the new permissions when they connect again.
 A client without an authentication id is affected only if all clients are: an AuthenticationId that

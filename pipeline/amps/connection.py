@@ -167,7 +167,7 @@ class RetryPause:
         self._unreachable_since_s = self._unreachable_since_s or now
         if now - self._unreachable_since_s > self._options.timeout:
             raise explained(self._options, error) from None
-        time.sleep(_RETRY_PAUSE_S)
+        time.sleep(_RETRY_INTERVAL_S)
 
 
 def _log_on_at(client: Client, server: ServerUri, logon_options: str | None) -> Header:

@@ -75,7 +75,7 @@ class _BackgroundStream(io.TextIOBase):
         return True
 
     def write(self, text: str) -> int:
-        """Queue a text, or discard it if the queue is full; return its length."""
+        """Queue a text, or drop it if the queue is full; return its length."""
         octets = text.encode(self._encoding, "backslashreplace")
         with self._changed:
             if self._queued_bytes + len(octets) <= _MAX_BYTES:

@@ -26,13 +26,13 @@ def open_standard_streams() -> None:
             os.open(os.devnull, os.O_RDWR)  # gets the lowest free number, which is this one
 
 
-def discard_standard_output() -> None:
+def mute_standard_output() -> None:
     """Redirect standard output to /dev/null, so that the flush at exit does not fail again."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), _STANDARD_OUTPUT)
 
 
 def put(text: str, encoding: str | None = None) -> None:
-    """Write to standard output; discard the text once the reader (head, less) has closed the pipe.
+    """Write to standard output; drop the text once the reader (head, less) has closed the pipe.
 
     The exit code of the command is the same in both cases.
 

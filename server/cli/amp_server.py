@@ -14,7 +14,7 @@ from typing import Final
 
 from server.app.banner import BANNER
 from server.app.command_line import WRONG_USAGE, CommandLineParser, CompletionAction, file_name
-from server.app.stdio import OutputError, discard_standard_output, open_standard_streams, put, say
+from server.app.stdio import OutputError, mute_standard_output, open_standard_streams, put, say
 
 _INTERRUPTED: Final = 130
 _DIFF_FAILED: Final = 2
@@ -66,10 +66,10 @@ def _execute(arguments: Sequence[str]) -> int:
     except argparse.ArgumentError as error:
         raise _UsageError(f"{error}; see ampServer --help") from None
     except BrokenPipeError:  # while the completion script is printed
-        discard_standard_output()
+        mute_standard_output()
         return 0
     except OSError as error:
-        discard_standard_output()
+        mute_standard_output()
         raise OutputError(f"standard output cannot be written: {error.strerror}") from None
     options.configs += options.named_configs
     for argument in unknown:

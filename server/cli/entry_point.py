@@ -12,7 +12,7 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Final, ParamSpec, TextIO
 
-from server.app.stdio import discard_standard_output, open_standard_streams, say
+from server.app.stdio import mute_standard_output, open_standard_streams, say
 
 INTERRUPTED: Final = 130
 
@@ -38,14 +38,14 @@ def command(name: str, *, failed: int = 1) -> Callable[[Callable[_P, int]], Call
                 finally:  # help and version, too, end in an exception
                     sys.stdout.flush()
             except BrokenPipeError:
-                discard_standard_output()
+                mute_standard_output()
                 return 0
             except OSError as error:
                 say(f"{name}: {_failed_output(error)}: {error.strerror or error}")
-                discard_standard_output()
+                mute_standard_output()
                 return failed
             except KeyboardInterrupt:
-                discard_standard_output()
+                mute_standard_output()
                 return INTERRUPTED
             return status
 

@@ -202,7 +202,7 @@ class Engine:
         """
         self._sessions.pop(session.number, None)
         if self.transaction_log is not None:
-            self.transaction_log.rejected_sequences.begin_connection(session.client_hash)
+            self.transaction_log.refused_sequences.begin_connection(session.client_hash)
         for query in list(session.queries):
             query.cancel()
         session.outbox.close()

@@ -553,7 +553,7 @@ class Session:
             return
         self.state = SessionState.CLOSED
         self._end_pre_logon()
-        self.input.discard_input()
+        self.input.drop_input()
         self.heartbeat_timer.stop()
         self.permissions.release()
         self.engine.end_session(self, reason)

@@ -165,7 +165,7 @@ class SessionInput:
         """
         self._remaining_steps = steps
 
-    def discard_input(self) -> None:
+    def drop_input(self) -> None:
         """Release the input that waits: the session has ended."""
         self._buffer.clear()
         self._remaining_steps = None

@@ -78,7 +78,7 @@ class TypeWithoutOptions:
     """
 
     def __init__(self, name: str, options: MessageTypeOptions, _find: Find) -> None:
-        options.reject_unknown()
+        options.refuse_unknown()
         self.name = name
 
 

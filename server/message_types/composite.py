@@ -41,7 +41,7 @@ def _children(options: MessageTypeOptions, find: Find) -> list[MessageType]:
     names = options.texts("MessageType")
     if not names:
         raise MessageTypeError("MessageType", "a composite type needs at least one part")
-    options.reject_unknown()
+    options.refuse_unknown()
     return [find(name) for name in names]
 
 

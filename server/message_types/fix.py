@@ -52,7 +52,7 @@ class FixType:
         self._separator_table = bytes.maketrans(
             self._other_separators, self._separator * len(self._other_separators)
         )
-        options.reject_unknown()
+        options.refuse_unknown()
         self.name = name
 
     @property

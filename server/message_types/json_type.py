@@ -54,7 +54,7 @@ class JsonType(RawTreeType):
 
     def __init__(self, name: str, options: MessageTypeOptions, _find: Find) -> None:
         self._first_wins = options.boolean("EarlyTerminationOptimization", default=True)
-        options.reject_unknown()
+        options.refuse_unknown()
         self.name = name
 
     def extractor(self, paths: Sequence[Path]) -> Extractor:

@@ -52,7 +52,7 @@ class MessageTypeOptions:
         except UnitError as error:
             raise MessageTypeError(name, str(error)) from None
 
-    def reject_unknown(self) -> None:
+    def refuse_unknown(self) -> None:
         """Report the first option that was not read; call it after all options have been read.
 
         Raises:

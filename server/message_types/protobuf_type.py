@@ -73,7 +73,7 @@ class ProtobufType(LiteralType):
             raise MessageTypeError("ProtoPath", "at least one is required: [alias;]directory")
         proto_file = _required(options, "ProtoFile", "the .proto file that defines the message")
         type_name = _required(options, "Type", "the message with its package, such as orders.Order")
-        options.reject_unknown()
+        options.refuse_unknown()
         self.name = name
         self._class, syntax = compile_message(proto_paths, proto_file, type_name)
         self.capabilities = _CAPABILITIES[syntax]

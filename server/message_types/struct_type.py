@@ -103,7 +103,7 @@ class StructType(LiteralType):
 
     def __init__(self, name: str, options: MessageTypeOptions, _find: Find) -> None:
         self._members = _members(options.texts("Field"))
-        options.reject_unknown()
+        options.refuse_unknown()
         self.name = name
 
     def tree(self, body: bytes) -> Tree:

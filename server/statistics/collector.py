@@ -76,7 +76,7 @@ class StatisticsCollector:
         self._begin_sample()
 
     def close(self) -> None:
-        """Take no more samples, and discard an incomplete one."""
+        """Take no more samples, and drop an incomplete one."""
         if self._cancel is not None:
             self._cancel()
         self._remaining = None

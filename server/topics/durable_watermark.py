@@ -1,6 +1,6 @@
 """Watermarks: the number up to which each publisher's messages are settled.
 
-A publisher gets that number at its logon, and discards its stored messages up to that number.
+A publisher gets that number at its logon, and drops its stored messages up to that number.
 So it must not be the highest number recorded, but one that all instances have that are required to.
 For each publisher, some numbers are stored, with the txids from which on they are settled. With
 many unsettled numbers fewer are stored, and the watermark is lower than it could be. Then

@@ -24,7 +24,7 @@ from server.storage.journal.write.blocks import of_one
 from server.storage.sow.record_batch import expiry_times
 from server.storage.sow.records import NANOSECONDS, NANOSECONDS_IN_MICROSECOND
 from server.storage.sow.store import RecordStoreError
-from server.topics.journaled_topic import rejection_of
+from server.topics.journaled_topic import refusal_of
 from server.topics.topic_journal import append_publishes, encode_messages
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from server.topics.journaled_topic import JournaledSowTopic, JournaledTopic
     from server.topics.subscriptions.delivery.delivery import DirectDelivery, FrameWriter
     from server.topics.subscriptions.delivery.envelope import Envelope
-    from server.topics.subscriptions.rejection import Rejection
+    from server.topics.subscriptions.message_refusal import MessageRefusal
     from server.topics.topic import Topic
 
 _ROW: Final = itemgetter(0)
@@ -274,7 +274,7 @@ class InterleavedPublishes:
                 self._sow_keys[row] = records.keys[place]
                 self._expirations[row] = -(-of_one(records.expires, place) // NANOSECONDS)
 
-    def publish(self, delivery: InterleavedDelivery) -> Sequence[Rejection]:
+    def publish(self, delivery: InterleavedDelivery) -> Sequence[MessageRefusal]:
         """Record messages, apply and deliver them, after `prepare`. See `Topic.publish`."""
         topics, bodies, envelope = self._topics, self._bodies, self._envelope
         handles = {
@@ -283,7 +283,7 @@ class InterleavedPublishes:
         expirations = self._expirations if any(self._expirations) else 0
         entries = encode_messages(bodies, envelope, expirations)
         log = topics[self._keys[0]].journal.log
-        rejections: list[Rejection] = []
+        refusals: list[MessageRefusal] = []
         start = 0
         with ExitStack() as stack:
             for key in self._shares:
@@ -296,21 +296,23 @@ class InterleavedPublishes:
                 )
                 end = done.end
                 if done.txids:
-                    self._apply(start, done, delivery, rejections)
+                    self._apply(start, done, delivery, refusals)
                 if done.problem is not None:
-                    rejections.append(topics[self._keys[end]].reject(end, done.problem, envelope))
+                    refusals.append(
+                        topics[self._keys[end]].refuse_message(end, done.problem, envelope)
+                    )
                     end += 1
                 start = end
         for key in self._shares:
             topics[key].finish_batch()
-        return rejections
+        return refusals
 
     def _apply(
         self,
         start: int,
         done: AppendResult,
         delivery: InterleavedDelivery,
-        rejections: list[Rejection],
+        refusals: list[MessageRefusal],
     ) -> None:
         """Apply and deliver messages that have been recorded in one step."""
         topics, envelope = self._topics, self._envelope
@@ -334,7 +336,7 @@ class InterleavedPublishes:
                 elif key in heard:
                     cast("Topic", topics[key]).deliver(bodies[at - start : end - start], envelope)
                 at = end
-        rejections += [rejection_of(row, problem) for row, problem in sorted(failures, key=_ROW)]
+        refusals += [refusal_of(row, problem) for row, problem in sorted(failures, key=_ROW)]
 
     def settled_topics(self) -> SettledTopics:
         """Return what calls back when the messages are settled."""

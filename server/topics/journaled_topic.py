@@ -22,13 +22,13 @@ from server.storage.sow.records import (
     to_nanoseconds,
 )
 from server.storage.sow.store import RecordStoreError, StoreCallback
-from server.topics.rejected_sequences import RejectedSequenceError
+from server.topics.refused_sequences import RefusedSequenceError
 from server.topics.replicated.multi_topic import NO_DRAFTS, RecordDrafts
 from server.topics.replicated.records import ReplicatedRecordApplier
 from server.topics.sow_topic import REASONS, SowTopic
 from server.topics.subscriptions.delivery.envelope import Envelope
 from server.topics.subscriptions.delivery.record_delivery import MATCH
-from server.topics.subscriptions.rejection import Rejection
+from server.topics.subscriptions.message_refusal import MessageRefusal
 from server.topics.topic import Topic
 from server.topics.topic_journal import TopicJournal, encode_messages
 from server.topics.transaction_log import DuplicateError
@@ -87,7 +87,7 @@ class JournaledTopic(Topic):
         super()._detach(subscription)
         self._unbatched_subscriptions.discard(subscription)
 
-    def publish(self, bodies: Sequence[bytes], envelope: Envelope) -> Sequence[Rejection]:
+    def publish(self, bodies: Sequence[bytes], envelope: Envelope) -> Sequence[MessageRefusal]:
         """Record messages and deliver them. See `Topic.publish`."""
         if (
             len(bodies) >= _MIN_RUN
@@ -107,8 +107,8 @@ class JournaledTopic(Topic):
             or bool(subscription.subscriber.delivery_watchers(self.name))
         )
 
-    def _publish_run(self, bodies: Sequence[bytes], envelope: Envelope) -> Sequence[Rejection]:
-        rejections: list[Rejection] = []
+    def _publish_run(self, bodies: Sequence[bytes], envelope: Envelope) -> Sequence[MessageRefusal]:
+        refusals: list[MessageRefusal] = []
         entries = encode_messages(bodies, envelope, envelope.lifetimes or 0)
         start = 0
         while start < len(bodies):
@@ -120,10 +120,10 @@ class JournaledTopic(Topic):
             elif self._subscriptions and end > start:
                 self.deliver(bodies[start:end], envelope)
             if run.problem is not None:
-                rejections.append(self.reject(end, run.problem, envelope))
+                refusals.append(self.refuse_message(end, run.problem, envelope))
                 end += 1
             start = end
-        return rejections
+        return refusals
 
     @property
     def accepts_interleaved(self) -> bool:
@@ -132,27 +132,29 @@ class JournaledTopic(Topic):
             self._unbatched_subscriptions or self._filters.needs_context or self.journal.has_feeds
         )
 
-    def reject(self, position: int, problem: Exception, envelope: Envelope) -> Rejection:
-        """Return the rejection of a message that cannot be recorded, and note its number."""
+    def refuse_message(
+        self, position: int, problem: Exception, envelope: Envelope
+    ) -> MessageRefusal:
+        """Return the refusal of a message that cannot be recorded, and note its number."""
         self.journal.record_refusal(envelope, position)
-        return rejection_of(position, problem)
+        return refusal_of(position, problem)
 
     def _publish_one_by_one(
         self, bodies: Sequence[bytes], envelope: Envelope
-    ) -> Sequence[Rejection]:
-        rejections: list[Rejection] = []
+    ) -> Sequence[MessageRefusal]:
+        refusals: list[MessageRefusal] = []
         for position, body in enumerate(bodies):
             own = envelope.for_message(position)
             try:
                 self.journal.refuse_duplicate(own)
                 self.journal.append(own, body, key=own.sow_key, expiration=own.expiration or 0)
             except DuplicateError as error:
-                rejections.append(rejection_of(position, error))
-            except (RejectedSequenceError, JournalUnavailableError) as error:
-                rejections.append(self.reject(position, error, envelope))
+                refusals.append(refusal_of(position, error))
+            except (RefusedSequenceError, JournalUnavailableError) as error:
+                refusals.append(self.refuse_message(position, error, envelope))
             else:
                 self.deliver((body,), own)
-        return rejections
+        return refusals
 
     def report_double_publish(
         self, bookmarks: Sequence[tuple[int, int]], publishers: tuple[str, str]
@@ -289,26 +291,28 @@ class JournaledSowTopic(SowTopic):
         keys = sow.key_numbers(bodies, self.name)
         return SowRecordBatch(self.name, keys, bodies, (), 0, self._expiry_times(envelope, 0))
 
-    def reject(self, position: int, problem: Exception, envelope: Envelope) -> Rejection:
-        """Return the rejection of a message that cannot be recorded, and note its number."""
+    def refuse_message(
+        self, position: int, problem: Exception, envelope: Envelope
+    ) -> MessageRefusal:
+        """Return the refusal of a message that cannot be recorded, and note its number."""
         self.journal.record_refusal(envelope, position)
-        return rejection_of(position, problem)
+        return refusal_of(position, problem)
 
-    def _publish_run(self, bodies: Sequence[bytes], envelope: Envelope) -> Sequence[Rejection]:
+    def _publish_run(self, bodies: Sequence[bytes], envelope: Envelope) -> Sequence[MessageRefusal]:
         """Record messages together, then apply and announce them."""
         sow = self._sow
         try:
             sow.table.ensure_space_for_run(self.name, bodies, envelope.correlation_ids)
         except RecordStoreError:
             return self._publish_one_by_one(bodies, envelope)  # there may be room for some of them
-        rejections: list[Rejection] = []
+        refusals: list[MessageRefusal] = []
         with sow.table.store.pause_cleaning():
-            self._record_and_apply(bodies, envelope, rejections)
+            self._record_and_apply(bodies, envelope, refusals)
         self._sow_registry.mark_changed(sow)
-        return rejections
+        return refusals
 
     def _record_and_apply(
-        self, bodies: Sequence[bytes], envelope: Envelope, rejections: list[Rejection]
+        self, bodies: Sequence[bytes], envelope: Envelope, refusals: list[MessageRefusal]
     ) -> None:
         """Append, apply and announce a run, in batches of messages with the same timestamp."""
         sow, journal = self._sow, self.journal
@@ -332,9 +336,9 @@ class JournaledSowTopic(SowTopic):
                     envelope.correlation_ids[start:end],
                 )
                 for place, problem in self.apply_run(run, envelope):
-                    rejections.append(rejection_of(start + place, problem))
+                    refusals.append(refusal_of(start + place, problem))
             if done.problem is not None:
-                rejections.append(self.reject(end, done.problem, envelope))
+                refusals.append(self.refuse_message(end, done.problem, envelope))
                 end += 1
             start = end
 
@@ -371,10 +375,10 @@ class JournaledSowTopic(SowTopic):
         )
         return self._apply_draft(record, txid, moment, envelope.bookmark)
 
-    def _make_rejection(self, position: int, error: Exception, envelope: Envelope) -> Rejection:
+    def _make_refusal(self, position: int, error: Exception, envelope: Envelope) -> MessageRefusal:
         if not isinstance(error, DuplicateError):
             self.journal.record_refusal(envelope, position)
-        return super()._make_rejection(position, error, envelope)
+        return super()._make_refusal(position, error, envelope)
 
     def republish(self, record: Record, publisher: ClientIdentity, now: float) -> None:
         """Record, store and announce a record once more, unchanged.
@@ -407,7 +411,7 @@ class JournaledSowTopic(SowTopic):
         self, bookmarks: Sequence[tuple[int, int]], publishers: tuple[str, str]
     ) -> None:
         """Notify queues of messages that were published at another instance, too."""
-        self.journal.report_double_publish(metadata, publishers)
+        self.journal.report_double_publish(bookmarks, publishers)
 
     @property
     def has_recipients(self) -> bool:
@@ -434,7 +438,7 @@ class JournaledSowTopic(SowTopic):
         """Draft the records of messages of another instance.
 
         Raises:
-            BatchRejectedError: they cannot be recorded all at once.
+            BatchRefusedError: they cannot be recorded all at once.
         """
         return self._applier.draft_records(entries, positions)
 
@@ -471,9 +475,9 @@ class JournaledSowTopic(SowTopic):
         self.journal.when_settled(partial(then, None))
 
 
-def rejection_of(position: int, problem: Exception) -> Rejection:
-    """Return the rejection of a message with a problem that has been recorded or noted."""
-    return Rejection(position, REASONS[type(problem)], str(problem))
+def refusal_of(position: int, problem: Exception) -> MessageRefusal:
+    """Return the refusal of a message with a problem that has been recorded or noted."""
+    return MessageRefusal(position, REASONS[type(problem)], str(problem))
 
 
 def _in_seconds(lifetime: int) -> int:

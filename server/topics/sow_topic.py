@@ -14,10 +14,10 @@ from server.storage.sow.keys.key_source import KeyRefusedError
 from server.storage.sow.record_batch import SowRecordBatch
 from server.storage.sow.records import to_nanoseconds
 from server.storage.sow.store import RecordStoreError, RecordTooLargeError, StoreCallback
-from server.topics.rejected_sequences import RejectedSequenceError
+from server.topics.refused_sequences import RefusedSequenceError
 from server.topics.subscriptions.delivery.record_delivery import DELETED, MATCH
+from server.topics.subscriptions.message_refusal import MessageRefusal
 from server.topics.subscriptions.record_fanout import RecordFanout
-from server.topics.subscriptions.rejection import Rejection
 from server.topics.transaction_log import DUPLICATE, DuplicateError
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ REASONS: Final[dict[type[Exception], str]] = {
     RecordTooLargeError: "not stored",
     JournalUnavailableError: "not stored",
     EntryTooLargeError: "not stored",
-    RejectedSequenceError: "not stored",
+    RefusedSequenceError: "not stored",
     DuplicateError: DUPLICATE,
 }
 """Errors that can affect a single message -> the phrase for its publisher."""
@@ -98,10 +98,12 @@ class RecordTopic(RecordFanout):
 class DerivedTopic(RecordTopic):
     """A topic whose records are derived from those of another one; clients cannot publish to it."""
 
-    def publish(self, bodies: Sequence[bytes], envelope: Envelope) -> Sequence[Rejection]:  # noqa: ARG002 - see above
+    def publish(self, bodies: Sequence[bytes], envelope: Envelope) -> Sequence[MessageRefusal]:  # noqa: ARG002 - above
         """Refuse messages (AMPS User Guide, Conflated Topics; Understanding Views)."""
         detail = f"the records of topic {self.name!r} are made from those of another one"
-        return [Rejection(position, "invalid topic", detail) for position in range(len(bodies))]
+        return [
+            MessageRefusal(position, "invalid topic", detail) for position in range(len(bodies))
+        ]
 
     def when_settled(self, then: StoreCallback) -> None:
         """Call back at once: nothing has to be stored."""
@@ -136,7 +138,7 @@ class SowTopic(RecordTopic):
         """See `RecordTopic.accepts_metadata`."""
         return self._stores_verbatim
 
-    def publish(self, bodies: Sequence[bytes], envelope: Envelope) -> Sequence[Rejection]:
+    def publish(self, bodies: Sequence[bytes], envelope: Envelope) -> Sequence[MessageRefusal]:
         """Store messages, and notify subscribers of the records that change.
 
         Args:
@@ -154,7 +156,7 @@ class SowTopic(RecordTopic):
         """Return whether messages are stored unchanged, so that a batch is a run."""
         return self._stores_verbatim and not envelope.is_delta and not envelope.correlation_id
 
-    def _publish_run(self, bodies: Sequence[bytes], envelope: Envelope) -> Sequence[Rejection]:
+    def _publish_run(self, bodies: Sequence[bytes], envelope: Envelope) -> Sequence[MessageRefusal]:
         sow, moment = self._sow, to_nanoseconds(envelope.received_s)
         run = SowRecordBatch(
             self.name,
@@ -167,7 +169,7 @@ class SowTopic(RecordTopic):
         )
         problems = self.apply_run(run, envelope)
         self._sow_registry.mark_changed(sow)
-        return [self._make_rejection(place, problem, envelope) for place, problem in problems]
+        return [self._make_refusal(place, problem, envelope) for place, problem in problems]
 
     def _expiry_times(self, envelope: Envelope, now: int) -> FieldColumn:
         """Return expiry times in nanoseconds since 1970, or since another moment; 0 for never."""
@@ -230,22 +232,22 @@ class SowTopic(RecordTopic):
 
     def _publish_one_by_one(
         self, bodies: Sequence[bytes], envelope: Envelope
-    ) -> Sequence[Rejection]:
-        rejections: list[Rejection] = []
+    ) -> Sequence[MessageRefusal]:
+        refusals: list[MessageRefusal] = []
         for position, body in enumerate(bodies):
             own = envelope.for_message(position)
             try:
                 change = self._store_message(body, own)
             except tuple(REASONS) as error:
-                rejections.append(self._make_rejection(position, error, envelope))
+                refusals.append(self._make_refusal(position, error, envelope))
             else:
                 self.announce(change, own, MATCH)
         self._sow_registry.mark_changed(self._sow)
-        return rejections
+        return refusals
 
-    def _make_rejection(self, position: int, error: Exception, envelope: Envelope) -> Rejection:  # noqa: ARG002 - for recorded topics
-        """Return the rejection of a message."""
-        return Rejection(position, REASONS[type(error)], str(error))
+    def _make_refusal(self, position: int, error: Exception, envelope: Envelope) -> MessageRefusal:  # noqa: ARG002 - for recorded topics
+        """Return the refusal of a message."""
+        return MessageRefusal(position, REASONS[type(error)], str(error))
 
     @property
     def records(self) -> SowTopicRecords:

@@ -37,7 +37,7 @@ from server.topics.subscriptions.matching.equality_lookup import (
     EqualityLookup,
 )
 from server.topics.subscriptions.matching.filter_set import Filter
-from server.topics.subscriptions.rejection import Rejection
+from server.topics.subscriptions.message_refusal import MessageRefusal
 from server.topics.subscriptions.subscriber_set import SubscriberSet
 from server.topics.subscriptions.subscription import Subscription
 
@@ -103,7 +103,7 @@ class Topic(SubscriberSet):
     def _invalidate_deliveries(self) -> None:
         self._unfiltered_recipients = None
 
-    def publish(self, bodies: Sequence[bytes], envelope: Envelope) -> Sequence[Rejection]:
+    def publish(self, bodies: Sequence[bytes], envelope: Envelope) -> Sequence[MessageRefusal]:
         """Publish messages.
 
         Args:
@@ -362,6 +362,6 @@ class NullTopic(Topic):
 
     __slots__ = ()
 
-    def publish(self, bodies: Sequence[bytes], envelope: Envelope) -> Sequence[Rejection]:  # noqa: ARG002 - all are discarded
-        """Discard messages."""
+    def publish(self, bodies: Sequence[bytes], envelope: Envelope) -> Sequence[MessageRefusal]:  # noqa: ARG002 - all are dropped
+        """Drop messages."""
         return ()

@@ -113,7 +113,7 @@ class TopicJournal:
 
         Raises:
             DuplicateError: its sequence number is too low.
-            RejectedSequenceError: its sequence number is too low, and the message was refused then.
+            RefusedSequenceError: its sequence number is too low, and the message was refused then.
             JournalUnavailableError: the number is not a valid sequence number.
         """
         if envelope.sequence and envelope.publisher is not None:
@@ -124,7 +124,7 @@ class TopicJournal:
         numbers, publisher = envelope.sequences, envelope.publisher
         sequence = numbers[position] if numbers else envelope.sequence
         if sequence and publisher is not None:
-            self.log.rejected_sequences.record_refusal(publisher.client_hash, sequence)
+            self.log.refused_sequences.record_refusal(publisher.client_hash, sequence)
 
     def append_run(
         self,
@@ -194,10 +194,10 @@ class TopicJournal:
         appended = self.log.journal.append_copies(handles, content)
         start = arrivals.position
         arrivals.record_appended(appended)
-        rejected_sequences = self.log.rejected_sequences
-        if appended.txids and rejected_sequences.has_any:
+        refused_sequences = self.log.refused_sequences
+        if appended.txids and refused_sequences.has_any:
             for place in range(start, start + len(appended.txids)):
-                rejected_sequences.record_arrivals(
+                refused_sequences.record_arrivals(
                     arrivals.columns.clients[place], (arrivals.columns.sequences[place],)
                 )
         if self._feeds and appended.txids and arrivals.kind in MESSAGES:
@@ -313,10 +313,10 @@ class TopicJournal:
         text = envelope.correlation_id if correlation_id is None else correlation_id
         encoded_id = encode_text(text) if text else b""
         client = 0 if publisher is None else publisher.client_hash
-        rejected_sequences = self.log.rejected_sequences
-        is_watched = envelope.sequence > 0 and rejected_sequences.has_any
+        refused_sequences = self.log.refused_sequences
+        is_watched = envelope.sequence > 0 and refused_sequences.has_any
         if is_watched:
-            rejected_sequences.record_gaps_below(client, envelope.sequence)
+            refused_sequences.record_gaps_below(client, envelope.sequence)
         before = 0 if publish_tracker is None else journal.last_sequence(client)
         txid = journal.append(
             topic,
@@ -331,7 +331,7 @@ class TopicJournal:
             given,
         )
         if is_watched:
-            rejected_sequences.record_arrivals(client, (envelope.sequence,))
+            refused_sequences.record_arrivals(client, (envelope.sequence,))
         if publish_tracker is not None:
             extras = pack_extras(encoded_id, given) if encoded_id or given else b""
             publish_tracker.register_entry(
@@ -386,10 +386,10 @@ def append_publishes(
     publisher, numbers = envelope.publisher, envelope.sequences
     journal, publish_tracker = log.journal, log.publish_tracker
     client = 0 if publisher is None else publisher.client_hash
-    rejected_sequences = log.rejected_sequences
-    if numbers and rejected_sequences.has_any:
+    refused_sequences = log.refused_sequences
+    if numbers and refused_sequences.has_any:
         try:
-            rejected_sequences.record_gaps_below(client, numbers[-1])
+            refused_sequences.record_gaps_below(client, numbers[-1])
         except JournalUnavailableError as problem:
             return AppendResult(start, (), journal.last_timestamp, problem)
     before = 0 if publish_tracker is None else journal.last_sequence(client)
@@ -405,8 +405,8 @@ def append_publishes(
         entries.extras_length,
     )
     envelope.received_s = done.timestamp / _MICROSECONDS
-    if numbers and rejected_sequences.has_any:
-        rejected_sequences.record_arrivals(client, numbers[start : done.end])
+    if numbers and refused_sequences.has_any:
+        refused_sequences.record_arrivals(client, numbers[start : done.end])
     if publish_tracker is not None and done.txids:
         origin = _origin_of(envelope)
         for first, end, key in _uniform_ranges(handle_keys, start, done.end):

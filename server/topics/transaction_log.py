@@ -31,7 +31,7 @@ from server.storage.journal import (
 )
 from server.storage.journal.errors import reason
 from server.storage.journal.publisher_table import server_made_identity
-from server.topics.rejected_sequences import RejectedSequenceError, RejectedSequences
+from server.topics.refused_sequences import RefusedSequenceError, RefusedSequences
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -93,7 +93,7 @@ class TransactionLog:
     Attributes:
         publish_tracker: registers publishes of this instance's clients for replication; None
             without it.
-        rejected_sequences: the missing messages to report to publishers.
+        refused_sequences: the missing messages to report to publishers.
         durable_txid: the last entry on stable storage, as far as this thread has been notified.
     """
 
@@ -106,7 +106,7 @@ class TransactionLog:
     ) -> None:
         self.journal: Final = journal
         self.publish_tracker: PublishTracker | None = None  # set before the first entry is recorded
-        self.rejected_sequences: Final = RejectedSequences(journal, lambda: self.publish_tracker)
+        self.refused_sequences: Final = RefusedSequences(journal, lambda: self.publish_tracker)
         self.durable_txid = journal.durable_txid
         self.instance: Final = instance
         self._topic_specs = topic_specs
@@ -197,14 +197,14 @@ class TransactionLog:
 
         Raises:
             DuplicateError: its sequence number is too low.
-            RejectedSequenceError: its sequence number is too low, and the command was refused then.
+            RefusedSequenceError: its sequence number is too low, and the command was refused then.
             JournalUnavailableError: the number is not a valid sequence number.
         """
         if not 0 < sequence <= MAX_SEQUENCE:
             raise JournalUnavailableError(f"{sequence} is no sequence number: expected 64 bits")
         last_sequence = self.journal.last_sequence(client)
-        if sequence <= last_sequence and self.rejected_sequences.is_missing(client, sequence):
-            raise RejectedSequenceError(
+        if sequence <= last_sequence and self.refused_sequences.is_missing(client, sequence):
+            raise RefusedSequenceError(
                 f"sequence number {sequence}: was refused when it came first, or got lost; this"
                 f" publisher has got as far as {last_sequence}; send the message with a new number"
             )

@@ -81,7 +81,7 @@ class TransportConnection(asyncio.Protocol):
             transport_context.engine.log,
             self._client_name,
             self._write,
-            self._drop_slow_client,
+            self._disconnect_slow_client,
             self._notify_watchers,
         )
 
@@ -224,7 +224,7 @@ class TransportConnection(asyncio.Protocol):
         if self._session is not None:
             self._engine.hooks.notify_client_watchers(event, self._session, {})
 
-    def _drop_slow_client(self) -> None:
+    def _disconnect_slow_client(self) -> None:
         if self._session is not None:
             self._session.close("slow client")
         if self._transport is not None:

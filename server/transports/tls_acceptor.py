@@ -146,7 +146,7 @@ class TlsAcceptor:
             accepted.close()
             self._failure_handler.on_closed_without_data(address)
         elif (mismatch := _WITHOUT_TLS.get(first_bytes[0])) is not None:
-            _reject(accepted, first_bytes)
+            _refuse(accepted, first_bytes)
             self._failure_handler.on_handshake_failed(address, mismatch)
         else:
             await self._start_tls(accepted, address, deadline_s)
@@ -185,7 +185,7 @@ class TlsAcceptor:
             self._failure_handler.on_handshake_failed(address, error.strerror or str(error))
 
 
-def _reject(accepted: socket.socket, first_bytes: bytes) -> None:
+def _refuse(accepted: socket.socket, first_bytes: bytes) -> None:
     """Close a connection without TLS; answer in HTTP if the peer speaks that."""
     with suppress(OSError):
         if first_bytes[0] in _HTTP:

@@ -26,8 +26,8 @@ MIN_STEP_S: Final = 0.5
 """A difference of the wall clock below this, in seconds, does not count as a step."""
 
 
-class Clock(Protocol):
-    """Measures intervals, schedules callbacks, and has the time of the wall clock."""
+class Timer(Protocol):
+    """Measures intervals and schedules callbacks."""
 
     def steady(self) -> SteadySeconds:
         """Return the time of the steady clock, which goes on while the process is paused."""
@@ -38,6 +38,10 @@ class Clock(Protocol):
         Returns:
             A function that cancels the call; harmless once it has been made.
         """
+
+
+class Clock(Timer, Protocol):
+    """Measures intervals, schedules callbacks, and has the time of the wall clock."""
 
     def now(self) -> WallSeconds:
         """Return the wall-clock time."""

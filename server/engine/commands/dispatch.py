@@ -113,7 +113,7 @@ def _clear_reported_gaps(session: Session) -> None:
     reported_gaps, session.reported_gaps = session.reported_gaps, ()
     log = session.engine.transaction_log
     if log is not None:
-        log.rejected_sequences.record_reported(session.client_hash, reported_gaps)
+        log.refused_sequences.record_reported(session.client_hash, reported_gaps)
 
 
 def _execute_instead_of_logon(session: Session, header: Header, body: bytes) -> CommandSteps:

@@ -9,7 +9,7 @@ from amperage.wire.header import Header, command_name
 from server.engine.commands.acks import fail, failure, wants
 from server.engine.commands.errors import CommandRefusedError
 from server.storage.journal import JournalUnavailableError
-from server.topics.rejected_sequences import RejectedSequenceError
+from server.topics.refused_sequences import RefusedSequenceError
 from server.topics.sow_topic import REASONS
 from server.topics.transaction_log import DUPLICATE, DuplicateError
 
@@ -31,7 +31,7 @@ def refuse(session: Session, header: Header, reason: str, detail: str) -> None:
             fail(session, header, ack, reason, detail)
     log = session.engine.transaction_log
     if log is not None and header.sequence and session.client_hash and reason != DUPLICATE:
-        log.rejected_sequences.record_refusal(session.client_hash, header.sequence)
+        log.refused_sequences.record_refusal(session.client_hash, header.sequence)
     if wants(header, "persisted"):
         failure_ack = failure(header, "persisted", reason, detail)
         if log is None:
@@ -68,5 +68,5 @@ def refuse_duplicate(session: Session, header: Header) -> None:
     if log is not None and header.sequence:
         try:
             log.refuse_duplicate(session.client_hash, header.sequence)
-        except (DuplicateError, RejectedSequenceError, JournalUnavailableError) as error:
+        except (DuplicateError, RefusedSequenceError, JournalUnavailableError) as error:
             raise CommandRefusedError(REASONS[type(error)], str(error)) from None

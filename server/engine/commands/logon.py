@@ -44,7 +44,7 @@ def handle(session: Session, header: Header, _body: bytes) -> CommandSteps:
     have to acknowledge them: the publisher need not keep these any more. Its bookmark has the
     number after which the next ones follow. The ack is preceded by failure acks for the numbers of
     refused messages, if it is not certain that the publisher has received them
-    (`server.topics.rejected_sequences`).
+    (`server.topics.refused_sequences`).
 
     Raises:
         CommandRefusedError: the transport does not accept the message type, or the user may not log
@@ -64,7 +64,7 @@ def handle(session: Session, header: Header, _body: bytes) -> CommandSteps:
     session.log_on(client_name, message_type, header.version or "", options)
     session.register()
     if log is not None:
-        log.rejected_sequences.begin_connection(session.client_hash)
+        log.refused_sequences.begin_connection(session.client_hash)
     session.engine.log.emit(
         "1F-0004",
         connection=session.connection_name,
@@ -85,7 +85,7 @@ def handle(session: Session, header: Header, _body: bytes) -> CommandSteps:
     )
     if log is not None and wants(header, "processed"):
         yield from _report_gaps(
-            session, log.rejected_sequences.unreported_gaps(session.client_hash, settled_sequence)
+            session, log.refused_sequences.unreported_gaps(session.client_hash, settled_sequence)
         )
     acknowledge(
         session,

@@ -221,7 +221,7 @@ class PersistedAcks:
         log = self._session.engine.transaction_log
         if log is not None:
             for digits in pending_ack.sequences:
-                log.rejected_sequences.record_failure(self._session.client_hash, int(digits))
+                log.refused_sequences.record_failure(self._session.client_hash, int(digits))
         self._send_success()
         if not self._session.is_open:
             return

@@ -53,8 +53,8 @@ def handle(session: Session, header: Header, body: bytes) -> None:
         is_delta=header.command == "delta_publish",
         sequence=header.sequence or 0,
     )
-    for rejection in target.publish([body], envelope):
-        raise CommandRefusedError(rejection.reason, rejection.detail)
+    for refusal in target.publish([body], envelope):
+        raise CommandRefusedError(refusal.reason, refusal.detail)
     if header.acks is not None:
         for ack in ("processed", "completed"):
             acknowledge(session, header, ack, sequence=header.sequence)

@@ -27,7 +27,7 @@ from server.engine.commands.publish_fast_path import (
 )
 from server.topics.interleaved_publishes import InterleavedDelivery, InterleavedPublishes
 from server.topics.subscriptions.delivery.envelope import Envelope
-from server.topics.subscriptions.rejection import Rejection
+from server.topics.subscriptions.message_refusal import MessageRefusal
 
 if TYPE_CHECKING:
     from amperage.wire.frame_splitter import HeaderShapes
@@ -113,8 +113,8 @@ class PublishBatcher:
             return
         topic = header.topic
         if metadata:
-            rejections = self._publish_with_metadata(topic, bodies, sequences, metadata)
-            self._send_acks((header,), sequences, rejections, topic.when_settled)
+            refusals = self._publish_with_metadata(topic, bodies, sequences, metadata)
+            self._send_acks((header,), sequences, refusals, topic.when_settled)
             return
         if not topic.accepts_slices:
             bodies = list(bodies)  # the topic reads each by itself, and retains some
@@ -125,8 +125,8 @@ class PublishBatcher:
         else:
             sequences = list(sequences)  # some may wait, and must not retain the read buffer
             envelope = self._unrecorded_envelope()
-        rejections = topic.publish(bodies, envelope)
-        self._send_acks((header,), sequences, rejections, topic.when_settled)
+        refusals = topic.publish(bodies, envelope)
+        self._send_acks((header,), sequences, refusals, topic.when_settled)
 
     def _unrecorded_envelope(self) -> Envelope:
         """Return the envelope of messages that are not recorded, the same within a slice."""
@@ -155,9 +155,9 @@ class PublishBatcher:
         publishes = InterleavedPublishes(logged_topics, distinct_keys, keys, bodies, envelope)
         if publishes.prepare():
             self.has_journaled = True
-            rejections = publishes.publish(self._delivery)
-            headers = [cache.headers[key] for key in keys] if rejections else (header,)
-            self._send_acks(headers, sequences, rejections, publishes.settled_topics())
+            refusals = publishes.publish(self._delivery)
+            headers = [cache.headers[key] for key in keys] if refusals else (header,)
+            self._send_acks(headers, sequences, refusals, publishes.settled_topics())
             return
         start = 0
         for key, rows in groupby(keys):
@@ -171,7 +171,7 @@ class PublishBatcher:
         bodies: Sequence[bytes],
         sequences: Sequence[bytes],
         metadata: Sequence[MessageMetadata],
-    ) -> Sequence[Rejection]:
+    ) -> Sequence[MessageRefusal]:
         """Publish messages with different metadata; those with SOW keys one by one."""
         session = self._session
         self.has_journaled = self.has_journaled or topic.is_journaled
@@ -186,7 +186,7 @@ class PublishBatcher:
             if first.expiration is not None:
                 envelope.lifetimes = [lifetime(seconds) or 0 for _, _, seconds in metadata]
             return topic.publish(bodies, envelope)
-        rejections: list[Rejection] = []
+        refusals: list[MessageRefusal] = []
         for position, (correlation_id, sow_key, expiration) in enumerate(metadata):
             envelope = Envelope(
                 session,
@@ -196,33 +196,31 @@ class PublishBatcher:
                 lifetime(expiration),
                 sequence=int(sequences[position]) if sequences else 0,
             )
-            rejections += (
+            refusals += (
                 one._replace(position=position)
                 for one in topic.publish([bodies[position]], envelope)
             )
-        return rejections
+        return refusals
 
     def _send_acks(
         self,
         headers: Sequence[PublishHeader],
         sequences: Sequence[bytes],
-        rejections: Sequence[Rejection],
+        refusals: Sequence[MessageRefusal],
         when_settled: DurabilityWait,
     ) -> None:
-        """Acknowledge the messages of a batch, and refuse those that have been rejected.
+        """Acknowledge the messages of a batch, and refuse those that have been refused.
 
         Args:
             headers: the meaning of each header, or the one that all have.
             sequences: the numbers of the messages, if these are used.
-            rejections: the rejected messages.
+            refusals: the refused messages.
             when_settled: calls back when the others are stored.
         """
         session, header = self._session, headers[0]
         trailing = sequences
-        if rejections:
-            sequences, trailing = self._refuse_rejected(
-                headers, rejections, sequences, when_settled
-            )
+        if refusals:
+            sequences, trailing = self._refuse_messages(headers, refusals, sequences, when_settled)
         if header.immediate_acks is not None:
             header.immediate_acks.send(session.outbox, sequences)
         if header.conflates_acks and trailing:
@@ -232,34 +230,34 @@ class PublishBatcher:
         elif header.deferred_acks is not None and sequences:
             when_settled(partial(self._send_deferred_acks, header.deferred_acks, sequences))
 
-    def _refuse_rejected(
+    def _refuse_messages(
         self,
         headers: Sequence[PublishHeader],
-        rejections: Iterable[Rejection],
+        refusals: Iterable[MessageRefusal],
         sequences: Sequence[bytes],
         when_settled: DurabilityWait,
     ) -> tuple[Sequence[bytes], Sequence[bytes]]:
-        """Refuse the rejected messages of a batch.
+        """Send failures for the refused messages of a batch.
 
         Returns:
             The sequence numbers of the others, and those behind the last one refused.
         """
         accepted: list[bytes] = []
         begin = 0
-        for rejection in rejections:
-            rejected = headers[rejection.position if len(headers) > 1 else 0]
-            before = list(sequences[begin : rejection.position])
+        for refusal in refusals:
+            refused = headers[refusal.position if len(headers) > 1 else 0]
+            before = list(sequences[begin : refusal.position])
             accepted += before
-            begin = rejection.position + 1
-            if rejected.conflates_acks and before:  # a duplicate is reported behind them
+            begin = refusal.position + 1
+            if refused.conflates_acks and before:  # a duplicate is reported behind them
                 self._session.persisted_acks.acknowledge_sequences(before, when_settled)
             header = Header(
                 command="publish",
-                topic=rejected.topic.name,
-                acks=",".join(rejected.ack_types) or None,
-                sequence=int(sequences[rejection.position]) if sequences else None,
+                topic=refused.topic.name,
+                acks=",".join(refused.ack_types) or None,
+                sequence=int(sequences[refusal.position]) if sequences else None,
             )
-            refuse(self._session, header, rejection.reason, rejection.detail)
+            refuse(self._session, header, refusal.reason, refusal.detail)
         trailing = sequences[begin:]
         return [*accepted, *trailing], trailing
 

@@ -1,12 +1,12 @@
 """Write entitlement: the topics and messages that a connection may publish.
 
 Theory of operation. Where a permission is limited by a filter, published messages go to a
-`FilteredTopic` in front of the topic. It rejects messages that do not match, and passes the rest on
+`FilteredTopic` in front of the topic. It refuses messages that do not match, and passes the rest on
 in their order. A publisher does not see the difference. Where nothing is limited, messages go to
 the topic itself, so only users with a filter pay for it.
 
 The filter is applied to messages as they arrive: before preprocessing and enrichment, and to a
-delta itself, not to the record that results from it. A filter that cannot be decided rejects the
+delta itself, not to the record that results from it. A filter that cannot be decided refuses the
 message.
 
 Source: AMPS User Guide, Content Filtered Entitlements.
@@ -26,7 +26,7 @@ from server.expressions.regex.budget import SearchAllowance
 from server.expressions.tree import paths
 from server.security.permissions import Permission
 from server.storage.sow.record_context import asks_for_context
-from server.topics.subscriptions.rejection import Rejection
+from server.topics.subscriptions.message_refusal import MessageRefusal
 
 if TYPE_CHECKING:
     from server.engine.session import Session
@@ -93,7 +93,7 @@ class FilteredTopic:
         self._needs_context: Final = asks_for_context(permitted, functions)
         self._on_refusal: Final = on_refusal
 
-    def publish(self, bodies: Sequence[bytes], envelope: Envelope) -> Sequence[Rejection]:
+    def publish(self, bodies: Sequence[bytes], envelope: Envelope) -> Sequence[MessageRefusal]:
         """Publish the permitted messages of a batch. See `Topic.publish`."""
         refused = list(self._find_refused(bodies, envelope))
         if not refused:
@@ -115,35 +115,37 @@ class FilteredTopic:
             return f"it cannot be decided whether the user may publish it: {error}"
         return "the user may publish other messages only"
 
-    def _find_refused(self, bodies: Sequence[bytes], envelope: Envelope) -> Iterator[Rejection]:
+    def _find_refused(
+        self, bodies: Sequence[bytes], envelope: Envelope
+    ) -> Iterator[MessageRefusal]:
         context = NO_CONTEXT
         for position, body in enumerate(bodies):
             if self._needs_context:
                 context = envelope.context(self.name, body)
             problem = self.refusal_reason(body, context)
             if problem:
-                yield Rejection(position, NOT_ENTITLED, f"topic {self.name!r}: {problem}")
+                yield MessageRefusal(position, NOT_ENTITLED, f"topic {self.name!r}: {problem}")
 
     def _publish_permitted(
-        self, bodies: Sequence[bytes], envelope: Envelope, refused: Sequence[Rejection]
-    ) -> Iterator[Rejection]:
+        self, bodies: Sequence[bytes], envelope: Envelope, refused: Sequence[MessageRefusal]
+    ) -> Iterator[MessageRefusal]:
         """Publish the messages between refused ones, each in its place."""
         start = 0
-        for rejection in refused:
-            yield from self._publish_slice(bodies, envelope, start, rejection.position)
-            self._on_refusal(envelope, rejection.position)
-            yield rejection
-            start = rejection.position + 1
+        for refusal in refused:
+            yield from self._publish_slice(bodies, envelope, start, refusal.position)
+            self._on_refusal(envelope, refusal.position)
+            yield refusal
+            start = refusal.position + 1
         yield from self._publish_slice(bodies, envelope, start, len(bodies))
 
     def _publish_slice(
         self, bodies: Sequence[bytes], envelope: Envelope, start: int, end: int
-    ) -> Iterator[Rejection]:
+    ) -> Iterator[MessageRefusal]:
         if start < end:
             some = copy(envelope)
             some.sequences = envelope.sequences[start:end]
-            for rejection in self.topic.publish(bodies[start:end], some):
-                yield rejection._replace(position=rejection.position + start)
+            for refusal in self.topic.publish(bodies[start:end], some):
+                yield refusal._replace(position=refusal.position + start)
 
 
 class _CachedTarget(NamedTuple):
@@ -211,4 +213,4 @@ class PublishTargets:
         log = session.engine.transaction_log
         sequence = envelope.sequences[position] if envelope.sequences else envelope.sequence
         if log is not None and sequence:
-            log.rejected_sequences.record_refusal(session.client_hash, sequence)
+            log.refused_sequences.record_refusal(session.client_hash, sequence)

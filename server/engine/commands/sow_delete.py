@@ -46,7 +46,7 @@ from server.storage.sow.query.record_filter import RecordFilter
 from server.storage.sow.records import to_nanoseconds
 from server.storage.sow.store import RecordStoreError
 from server.storage.sow.topic_records import SowTopicRecords
-from server.topics.rejected_sequences import RejectedSequenceError
+from server.topics.refused_sequences import RefusedSequenceError
 from server.topics.sow_registry import when_all_settled
 from server.topics.sow_topic import REASONS, SowTopic
 from server.topics.subscriptions.delivery.envelope import Envelope
@@ -363,7 +363,7 @@ class _Deletion:
         envelope = Envelope(session, session.last_input_s, sequence=sequence)
         try:
             self.deleted_count += topic.delete(group.states, envelope)
-        except (DuplicateError, RejectedSequenceError) as error:
+        except (DuplicateError, RefusedSequenceError) as error:
             raise CommandRefusedError(REASONS[type(error)], str(error)) from None
         except (JournalUnavailableError, RecordStoreError) as error:
             suffix = f"; {self.deleted_count} records have been deleted before that"

@@ -38,7 +38,7 @@ _RETRY_INTERVAL_S: Final = 1.0
 """Delay before a failed read or write of the log is retried."""
 _LAST_TXID: Final = (1 << 63) - 1
 _TEMPORARY_REASON: Final = "not stored"
-"""The rejection reason of a temporary failure, which is retried."""
+"""The refusal reason of a temporary failure, which is retried."""
 _MAX_CORRELATION_ID_BYTES: Final = 65_535
 """Maximum bytes of a correlation id in the log."""
 _MAX_FIELDS: Final = 16
@@ -275,10 +275,10 @@ class DeadLetterPublisher:
         author = replace(self._author, user=message.context.user or "")
         envelope = Envelope(author, services.clock.now(), letter.to_text())
         topic = services.topics.find(self._author.message_type, self._topic or "")
-        for rejection in topic.publish((message.body,), envelope):
-            if rejection.reason == _TEMPORARY_REASON:
-                return rejection.detail
-            self._log_lost_letter(bookmark, f"{rejection.reason}: {rejection.detail}")
+        for refusal in topic.publish((message.body,), envelope):
+            if refusal.reason == _TEMPORARY_REASON:
+                return refusal.detail
+            self._log_lost_letter(bookmark, f"{refusal.reason}: {refusal.detail}")
         return None
 
     def _log_lost_letter(self, bookmark: PublisherSequence, problem: str) -> None:

@@ -91,7 +91,7 @@ class QueueJournal:
             self._retry_later()
             return
         if publisher[1]:
-            self._services.log.rejected_sequences.record_arrivals(publisher[0], (publisher[1],))
+            self._services.log.refused_sequences.record_arrivals(publisher[0], (publisher[1],))
         durable_callbacks, self._durable_callbacks = self._durable_callbacks, []
         for callback in durable_callbacks:
             self._services.log.when_durable(callback)
@@ -101,9 +101,9 @@ class QueueJournal:
         journal, publish_tracker = self._services.log.journal, self._services.log.publish_tracker
         if self._handle is None:
             self._handle = journal.topic_handle(self._message_type, self._name)
-        rejected_sequences = self._services.log.rejected_sequences
-        if sequence and rejected_sequences.has_any:
-            rejected_sequences.record_gaps_below(client, sequence)
+        refused_sequences = self._services.log.refused_sequences
+        if sequence and refused_sequences.has_any:
+            refused_sequences.record_gaps_below(client, sequence)
         previous_sequence = 0 if publish_tracker is None else journal.last_sequence(client)
         while self._unrecorded_events:
             event = self._unrecorded_events[0]

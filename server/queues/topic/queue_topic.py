@@ -66,7 +66,7 @@ if TYPE_CHECKING:
     from server.topics.subscriptions.delivery.delivery import Delivery, FrameWriter
     from server.topics.subscriptions.delivery.envelope import Envelope
     from server.topics.subscriptions.matching.filter_costs import FilterCost
-    from server.topics.subscriptions.rejection import Rejection
+    from server.topics.subscriptions.message_refusal import MessageRefusal
     from server.topics.subscriptions.subscription import Subscription
 
 _RETURN_BATCH_SIZE: Final = 256
@@ -231,7 +231,7 @@ class QueueTopic(Topic):
 
     # received messages
 
-    def publish(self, bodies: Sequence[bytes], envelope: Envelope) -> Sequence[Rejection]:
+    def publish(self, bodies: Sequence[bytes], envelope: Envelope) -> Sequence[MessageRefusal]:
         """Publish to the queue's DefaultPublishTarget."""
         target = self._services.topics.topic_behind_queue(
             self.message_type.name, self.name, self.spec.default_publish_target

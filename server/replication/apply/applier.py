@@ -7,7 +7,7 @@
 An entry is skipped, and the skip is logged, if its topic is not recorded here, if it is not
 permitted, or if it can never be recorded. An entry that cannot be recorded at the moment (a disk is
 full) waits, and so do later entries of the same instance: an acknowledgement of entries that are
-not here would let other instances discard them.
+not here would let other instances drop them.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from server.replication.core.columns import by_client, rows
 from server.storage.journal import MESSAGES, JournalEntryKind, JournalUnavailableError
 from server.topics.journaled_topic import JournaledSowTopic, JournaledTopic
 from server.topics.replicated.batch import APPLY_BATCH_SIZE, ReplicatedBatch
-from server.topics.replicated.multi_topic import BatchRejectedError, MultiTopicBatch
+from server.topics.replicated.multi_topic import BatchRefusedError, MultiTopicBatch
 
 if TYPE_CHECKING:
     from server.replication.apply.permissions import ApplyPermissions
@@ -131,9 +131,9 @@ class ReplicationApplier:
 
     def _record_arrivals(self, entries: BatchColumns) -> None:
         """Record the arrival of messages that would have been reported to publishers as missing."""
-        rejected_sequences = self._transaction_log.rejected_sequences
-        for client, positions in by_client(entries.clients) if rejected_sequences.has_any else ():
-            rejected_sequences.record_arrivals(
+        refused_sequences = self._transaction_log.refused_sequences
+        for client, positions in by_client(entries.clients) if refused_sequences.has_any else ():
+            refused_sequences.record_arrivals(
                 client, [entries.sequences[position] for position in positions]
             )
 
@@ -141,7 +141,7 @@ class ReplicationApplier:
         topic = self._find_target(named, JournalEntryKind.PUBLISH)
         if isinstance(topic, JournaledTopic | JournaledSowTopic):
             return topic
-        raise BatchRejectedError("a queue takes in nothing together with topics")
+        raise BatchRefusedError("a queue takes in nothing together with topics")
 
     def _record_by_topic(self, entries: BatchColumns, source: PeerInstance) -> RecorderResult:
         """Record entries in batches of one topic and kind."""

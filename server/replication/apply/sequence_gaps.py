@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from server.storage.journal import GapRecord, decode_note
-from server.topics.rejected_sequences import NOTE_TOPIC
+from server.topics.refused_sequences import NOTE_TOPIC
 from server.topics.topic_journal import TopicJournal
 
 if TYPE_CHECKING:
@@ -47,15 +47,15 @@ class SequenceGapApplier:
                 )
 
     def _apply_note(self, client: int, note: GapRecord) -> None:
-        rejected_sequences, dedup_window = self._log.rejected_sequences, self._dedup_window
-        rejected_sequences.apply_gap_record(client, note)
+        refused_sequences, dedup_window = self._log.refused_sequences, self._dedup_window
+        refused_sequences.apply_gap_record(client, note)
         received = [
             pair
             for missing in note.missing
             for pair in dedup_window.received_ranges(client, *missing)
         ]
         if received:
-            rejected_sequences.record_present(client, received)
+            refused_sequences.record_present(client, received)
 
     def record_lost_sequences(self, client: int, sequences: SequenceRanges) -> None:
         """Record that numbers a source could not read are lost, unless they arrived another way.
@@ -69,7 +69,7 @@ class SequenceGapApplier:
             for pair in self._dedup_window.missing_ranges(client, *sequence_range)
         ]
         if missing:
-            self._log.rejected_sequences.record_lost_sequences(client, missing)
+            self._log.refused_sequences.record_lost_sequences(client, missing)
 
     def report_double_publish(
         self, bookmarks: Sequence[tuple[int, int]], publishers: tuple[str, str]

@@ -226,7 +226,7 @@ class LinkRegistry:
         """Return the admissions of the links with an instance, None for those made here."""
         return [link.admission for link in self._links_by_peer.get(peer, ())]
 
-    def log_denied_request(self, peer: str, topic: JournalTopic) -> None:
+    def log_refused_request(self, peer: str, topic: JournalTopic) -> None:
         """Log and audit that an instance has requested a message to which it is not entitled.
 
         Args:
@@ -234,11 +234,11 @@ class LinkRegistry:
             topic: the topic of the message.
         """
         links = self._links_by_peer.get(peer, ())
-        self._log_denied_message(
+        self._log_refused_message(
             links, "ask for messages of", topic, "neither sent to it nor by it"
         )
 
-    def _log_denied_message(
+    def _log_refused_message(
         self, links: Sequence[ReplicationLink], action: str, topic: JournalTopic, reason: str
     ) -> None:
         """Log and audit a message of an instance about a topic that is not shared with it."""
@@ -256,7 +256,7 @@ class LinkRegistry:
         if queue is not None and not self._peer_access.is_topic_shared(
             peer, self._admissions(peer), queue
         ):
-            self._log_denied_message(
+            self._log_refused_message(
                 [link], "speak of queue", queue, "not replicated to it or by it"
             )
             return

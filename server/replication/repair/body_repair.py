@@ -312,7 +312,7 @@ class PeerBodyRepair:
                 if self._links.may_receive(peer, entry.topic, entry.origin.path, body):
                     data = entry.data[0][request.start : request.start + ENTRY_CHUNK_SIZE]
                 else:
-                    self._links.log_denied_request(peer, entry.topic)
+                    self._links.log_refused_request(peer, entry.topic)
             return _ENCODER.encode(
                 EntryChunk(request.client, request.sequence, request.start, data)
             )

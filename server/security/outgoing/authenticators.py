@@ -114,7 +114,7 @@ class CommandCredentials:
     Args:
         user: the user.
         command: the shell command.
-        max_bytes: size limit of its output in bytes; the rest is discarded.
+        max_bytes: size limit of its output in bytes; the rest is dropped.
     """
 
     def __init__(self, user: str, command: str, max_bytes: int) -> None:

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from server.topics.journaled_topic import JournaledSowTopic, JournaledTopic
 
 
-class BatchRejectedError(Exception):
+class BatchRefusedError(Exception):
     """Messages cannot be recorded together, because of a problem with one of them."""
 
 
@@ -169,7 +169,7 @@ class MultiTopicBatch:
         source: the hash of the instance that sent them.
 
     Raises:
-        BatchRejectedError: one of them has a problem; nothing has changed.
+        BatchRefusedError: one of them has a problem; nothing has changed.
         RecordStoreError: there is no room for all records; nothing has changed.
     """
 

@@ -31,7 +31,7 @@ from server.storage.sow.record_batch import SowRecordBatch, expiry_times
 from server.storage.sow.records import NANOSECONDS, NANOSECONDS_IN_MICROSECOND, Record, is_later
 from server.storage.sow.store import RecordStoreError
 from server.topics.replicated.batch import APPLY_BATCH_SIZE
-from server.topics.replicated.multi_topic import BatchRejectedError, RecordDrafts
+from server.topics.replicated.multi_topic import BatchRefusedError, RecordDrafts
 from server.topics.subscriptions.delivery.record_delivery import DELETED
 from server.topics.topic_journal import split_key
 
@@ -78,20 +78,20 @@ class ReplicatedRecordApplier:
         """Return drafts of messages that are recorded together with those of other topics.
 
         Raises:
-            BatchRejectedError: not all of them can be recorded at once.
+            BatchRefusedError: not all of them can be recorded at once.
         """
         drafts, problem = self._draft_batch(entries, positions)
         if problem is not None:
-            raise BatchRejectedError(str(problem))
+            raise BatchRefusedError(str(problem))
         if self._computes_keys:
             has_extras = entries.any_extras(positions)
             if has_extras and any(entries.extras(position)[1] for position in positions):
-                raise BatchRejectedError("the key of one of them is not recorded here")
+                raise BatchRefusedError("the key of one of them is not recorded here")
             return drafts
         if drafts.batch is None:
             keys = (entries.sow_key(position) for position in positions)
             if any(record.key != key for record, key in zip(drafts.records, keys, strict=True)):
-                raise BatchRejectedError("the key of one of them is another one here")
+                raise BatchRefusedError("the key of one of them is another one here")
         return drafts
 
     def apply_recorded(

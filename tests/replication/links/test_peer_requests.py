@@ -37,7 +37,7 @@ class There(LinkRegistry):
         """Nobody asks."""
         return False
 
-    def log_denied_request(self, peer: str, topic: JournalTopic) -> None:
+    def log_refused_request(self, peer: str, topic: JournalTopic) -> None:
         """Nobody asks."""
 
 

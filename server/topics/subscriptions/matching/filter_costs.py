@@ -13,7 +13,7 @@ distances from a random start, and each timed test stands for those up to the ne
 
 The first samples follow each other soon, later ones after a thousand messages and more. The
 distance is randomized, so that samples do not miss periodic messages. A sample during which the
-thread was preempted is discarded.
+thread was preempted is dropped.
 """
 
 from __future__ import annotations

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 
-class Rejection(NamedTuple):
-    """A message that its topic rejected; those before and after it are not affected.
+class MessageRefusal(NamedTuple):
+    """A message that its topic refused; those before and after it are not affected.
 
     Attributes:
         position: index of the message among those published together, from 0.

@@ -30,11 +30,11 @@ NOTE_TOPIC: Final[JournalTopic] = NO_TOPIC
 """The topic of the entries about gaps: none."""
 
 
-class RejectedSequenceError(Exception):
+class RefusedSequenceError(Exception):
     """A command was refused when it came first, and later ones have been executed."""
 
 
-class RejectedSequences:
+class RefusedSequences:
     """The refused numbers, and other missing ones, that are reported to publishers.
 
     Args:
