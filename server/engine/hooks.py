@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from server.expressions.topic_names import TopicSelector
     from server.topics.subscriptions.client import ClientIdentity
-    from server.topics.subscriptions.subscriber import DeliveryWatcher
+    from server.topics.subscriptions.delivery.delivery_hooks import DeliveryWatcher
 
 ClientWatcher = Callable[["ClientIdentity", Mapping[str, str | None]], None]
 """Takes the client, and details of the event by their names in /AMPS/ClientStatus."""

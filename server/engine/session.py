@@ -38,10 +38,10 @@ from amperage.wire.header import (
 )
 from server.engine.commands import dispatch
 from server.engine.commands.acks import failure
-from server.engine.commands.context import SessionLogonOptions
 from server.engine.commands.errors import CommandRefusedError
 from server.engine.commands.failure_acks import refuse
 from server.engine.commands.heartbeat import HeartbeatTimer
+from server.engine.commands.parsing.options import SessionLogonOptions
 from server.engine.commands.persisted_acks import PersistedAcks
 from server.engine.commands.publish_batches import PublishBatcher
 from server.engine.commands.publish_target import NOT_ENTITLED, PublishTargets
@@ -66,7 +66,7 @@ if TYPE_CHECKING:
     from server.engine.queries.execution import QueryExecution
     from server.security.authentication import LogonExchange
     from server.storage.journal.sequence_gaps import SequenceRanges
-    from server.topics.subscriptions.subscriber import DeliveryWatcher
+    from server.topics.subscriptions.delivery.delivery_hooks import DeliveryWatcher
     from server.topics.topic_table import AnyTopic
 
 

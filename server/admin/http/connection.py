@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Final
 import h11
 
 from server.admin.http.compression import encode_body
-from server.admin.http.conditional import is_unchanged
 from server.admin.http.limits import (
     LINGER_SECONDS,
     MAX_REQUEST_BODY_SIZE,
@@ -34,6 +33,7 @@ from server.admin.http.messages import (
     HttpError,
     HttpRequest,
     HttpResponse,
+    is_unchanged,
     split_target,
     text_response,
 )

@@ -6,6 +6,7 @@ Source: AMPS User Guide, Securing AMPS.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Final
 
 from config_schema.catalogue import (
@@ -21,8 +22,26 @@ from server.app.wiring.catalogue_authenticators import EXEC, MULTI
 from server.app.wiring.catalogue_directories import MULTI_AUTHENTICATION
 from server.app.wiring.catalogue_http import HTTP_ENTITLEMENT
 from server.app.wiring.catalogue_oauth import OAUTH
-from server.app.wiring.catalogue_users import USERS
 from server.security import simple_access
+from server.security.users import modules as users_module
+
+_FILE_NAME: Final = OptionRule(
+    users_module.FILE_NAME, ValueKind.TEXT, "file of the users, made by amps-users", required=True
+)
+
+USERS: Final = LibraryRule(
+    users_module.LIBRARY,
+    {
+        ModuleKind.AUTHENTICATION: ModuleRule(
+            users_module.LIBRARY, "takes the passwords of a file of users", (_FILE_NAME,)
+        ),
+        ModuleKind.ENTITLEMENT: ModuleRule(
+            users_module.LIBRARY, "allows what a file of users says", (_FILE_NAME,)
+        ),
+    },
+    (replace(_FILE_NAME, required=False),),
+)
+"""libamperage_users.so, which AMPS does not have."""
 
 _TOPICS: Final = ("AllowedTopics", "DeniedTopics")
 

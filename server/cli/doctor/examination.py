@@ -31,7 +31,7 @@ from server.cli.doctor.configuration import DoctorConfiguration
 from server.cli.doctor.directories import InstanceDirectory, instance_directories
 from server.cli.doctor.findings import Examination
 from server.cli.doctor.live_instance import InstanceIdentity
-from server.cli.doctor.process import find_lock_holder
+from server.cli.doctor.machine import find_lock_holder
 from server.cli.doctor.redaction import SecretRedactor
 from server.cli.service.installer import working_directory
 from server.log.targets.file import FORMATS

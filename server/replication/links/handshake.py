@@ -20,7 +20,6 @@ from config_schema.regex import matches
 from config_schema.selection import TopicPattern
 from config_schema.topology import InstanceDescription, TopologyFinding, check_link
 from config_schema.topology.routes import meets
-from server.replication.links.introduction import PeerIntroduction
 from server.storage.journal import JournalTopic
 from server.util.msgpack_errors import MSGPACK_ERRORS
 
@@ -29,6 +28,22 @@ if TYPE_CHECKING:
     from server.replication.core import Hello
     from server.replication.links.admission import LinkAdmission
     from server.replication.links.replication_state import ReplicationDestination
+
+
+class PeerIntroduction(InstanceDescription, frozen=True):
+    """The description of an instance that is sent when a link begins, with its runs.
+
+    Source: docs/formats/replication.md, Hello.
+
+    Attributes:
+        runs: the first txid and the number of each run that has recorded entries of its log, and of
+            the current run; empty if its version does not distinguish runs.
+        read: by name of another instance, the position up to which its log has been received: the
+            identity of the log, the txid, and the run that recorded the entry.
+    """
+
+    runs: tuple[tuple[int, int], ...] = ()
+    read: dict[str, tuple[str, int, int]] = msgspec.field(default_factory=dict)
 
 
 MAX_INSTANCE_NAME_LENGTH: Final = 255

@@ -62,8 +62,8 @@ if TYPE_CHECKING:
     from server.replication.core import PeerInstance, ReplicationReceiver
     from server.replication.links.admission import LinkAdmission
     from server.replication.links.duplicate_conflicts import DuplicateConflictLog
+    from server.replication.links.handshake import PeerIntroduction
     from server.replication.links.interfaces import LinkConnection
-    from server.replication.links.introduction import PeerIntroduction
     from server.replication.links.registry import LinkRegistry
     from server.replication.links.replication_state import ReplicationState
     from server.util.log_protocol import ServerLog

@@ -31,7 +31,7 @@ from server.replication.core import (
 )
 from server.replication.core.receive_cursor import log_of
 from server.replication.links.admin_addresses import NO_ADMIN_LOCATION, AdminLocation
-from server.replication.links.introduction import PeerIntroduction
+from server.replication.links.handshake import PeerIntroduction
 from server.replication.links.link_events import LinkDirection, LinkEvent, LinkEvents
 from server.replication.links.peer_identity import PeerIdentities
 from server.storage.journal.runs import place_number, run_at

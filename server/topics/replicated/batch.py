@@ -14,7 +14,7 @@ from server.storage.journal import MESSAGES, EntryColumns, EntryTooLargeError, J
 from server.storage.journal.format.layout import crc32c, decode_text, pack_extras, unpack_extras
 from server.storage.sow.keys.key_source import KeyRefusedError
 from server.storage.sow.store import RecordTooLargeError
-from server.topics.subscriptions.delivery.replicated_envelope import ReplicatedEnvelope
+from server.topics.subscriptions.delivery.envelope import ReplicatedEnvelope
 
 if TYPE_CHECKING:
     from server.replication.core import BatchColumns, EntryColumn

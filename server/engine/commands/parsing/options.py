@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Final, Literal
 
 from amperage.wire.header import Header
 from config_schema.units import UnitError, parse_interval
-from server.engine.commands.context import SessionLogonOptions
 from server.engine.commands.errors import CommandRefusedError
 from server.message_types.paths import PathError, parse_path
 from server.message_types.pretty import pretty_printer
@@ -161,6 +160,21 @@ REFUSED_BY_DELETES: Final[Mapping[str, str]] = {
     "expire": "only messages of queues are acknowledged",
 }
 """Options that are refused with a deletion of records, and why."""
+
+
+@dataclass(frozen=True, slots=True)
+class SessionLogonOptions:
+    """The options of a client's logon, which its session keeps.
+
+    Attributes:
+        ack_conflation_s: seconds over which `persisted` acks of publishes are merged.
+        pretty: whether binary bodies are sent in a form that people can read.
+        correlation_id: the correlation id of the logon.
+    """
+
+    ack_conflation_s: float = 1.0
+    pretty: bool = False
+    correlation_id: str = ""
 
 
 @dataclass(frozen=True, slots=True)

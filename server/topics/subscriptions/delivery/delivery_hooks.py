@@ -5,15 +5,23 @@ They replace plain ones when the deliveries of a watched topic are prepared.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
+
+from server.topics.subscriptions.client import ClientIdentity
+from server.topics.subscriptions.delivery.envelope import Envelope
 
 if TYPE_CHECKING:
     from server.engine.session import Session
     from server.topics.subscriptions.delivery.delivery import Delivery
-    from server.topics.subscriptions.delivery.envelope import Envelope
     from server.topics.subscriptions.delivery.record_delivery import RecordFramer, RecordMessage
-    from server.topics.subscriptions.subscriber import DeliveryWatcher
+
+DeliveryWatcher = Callable[[ClientIdentity, str, Sequence[bytes], Envelope], None]
+"""Processes delivered messages.
+
+It gets the recipient, the topic's name, the bodies of the messages as they were published, and
+their common properties.
+"""
 
 
 class WatchedDelivery:
