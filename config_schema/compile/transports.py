@@ -346,7 +346,7 @@ def _tls_protocols(reader: ElementReader) -> tuple[str, ...]:
     broken = [name for name in protocols if name not in DEFAULT_TLS_PROTOCOLS]
     if broken:
         reader.warning(
-            f"allows {' '.join(broken)}, which can be broken",
+            f"allows insecure TLS versions: {' '.join(broken)}",
             f"leave the element out: the default is {' '.join(DEFAULT_TLS_PROTOCOLS)}",
             tag="SecureSocketProtocols",
         )

@@ -104,7 +104,7 @@ def test_a_client_is_disconnected(admin: Admin) -> None:
         reply = admin.ask(f"{TOP}/clients/{found}/disconnect")
         assert (reply.status, "victim is disconnected" in reply.text) == (200, True)
         assert victim.is_disconnected()
-    assert admin.server.logs(f"{TOP}/clients/{found}/disconnect is requested by 127.0.0.1")
+    assert admin.server.logs(f"{TOP}/clients/{found}/disconnect requested by 127.0.0.1")
     assert admin.ask(f"{TOP}/clients/{found}/disconnect").status == 404
 
 

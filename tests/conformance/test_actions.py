@@ -273,7 +273,7 @@ def test_files_that_change(acting: RunningServer) -> None:
     assert acting.logs("list.txt was deleted")
     with (directory / "config.xml").open("a") as configuration:
         configuration.write("<!-- changed -->")
-    assert acting.logs("config.xml has been modified; the instance goes on with what it has read")
+    assert acting.logs("config.xml has been modified; the instance keeps the configuration")
 
 
 def test_a_minidump_on_sigquit(acting: RunningServer) -> None:

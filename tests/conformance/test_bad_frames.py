@@ -48,7 +48,7 @@ def test_commands_before_the_broken_frame_are_carried_out(server: RunningServer)
         offender.socket.sendall(frame({"c": "p", "t": "before"}, b"{}") + b"\xff\xff\xff\xff")
         assert bystander.receive()[1] == b"{}"
         assert offender.is_disconnected()
-    assert server.logs("client[offender] sent a frame that cannot be read")
+    assert server.logs("client[offender] sent an invalid frame")
     assert server.logs("client[offender] disconnected. Reason: unknown command")
 
 
@@ -56,7 +56,7 @@ def test_a_connection_that_ends_within_a_frame_is_logged(server: RunningServer) 
     """A truncated frame is carried out by nobody, and does not go unnoticed."""
     with server.log_on("truncated") as peer:
         peer.socket.sendall(frame({"c": "p", "t": "truncated"}, b"{}")[:-1])
-    assert server.logs("client[truncated] sent a frame that cannot be read")
+    assert server.logs("client[truncated] sent an invalid frame")
 
 
 @pytest.mark.parametrize(

@@ -103,6 +103,6 @@ def test_batches_are_as_large_as_they_may_be(server: RunningServer) -> None:
         for _ in range(3):
             records_in(peer, "sow", bs=20_000)
         peer.flush()
-    said = "client[greedy] asked for batches of 20000 records; it gets 10000"
+    said = "client[greedy] requested a batch size of 20000 records; limited to 10000"
     assert server.logs(said)
     assert server.logs(said, 1)

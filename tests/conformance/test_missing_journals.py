@@ -31,7 +31,7 @@ ELEMENTS = """
 </TransactionLog>
 """
 WARNING = (
-    "1D-0039 journal has journals of test-instance, and none of renamed, which begins an empty"
+    "1D-0039 journal contains journals of test-instance, but none of renamed, which begins an empty"
     " transaction log beside them"
 )
 LARGE = b'{"pad":"%b"}' % (b"x" * 1_000_000)
@@ -57,7 +57,7 @@ def test_a_renamed_instance_is_warned_of(tmp_path: Path) -> None:
     path = tmp_path / "renamed.xml"
     path.write_text(renamed)
     checked = amp_server("--verify-config", path, cwd=tmp_path)
-    assert "journal has journals of test-instance, and none of renamed" in checked.stderr
+    assert "journal contains journals of test-instance, but none of renamed" in checked.stderr
     assert "0 errors, 1 warning" in checked.stderr
     for again in range(2):
         with running_configuration(tmp_path, renamed, port) as server:
@@ -80,7 +80,7 @@ RECORDS = """
   <Topic><Name>^(h|events)$</Name><MessageType>json</MessageType></Topic>
 </TransactionLog>
 """
-LOST = "15-0123 SOW topic 'h' (json): h.sow was begun anew, and the transaction log begins with en"
+LOST = "15-0123 SOW topic 'h' (json): h.sow was newly created, and the transaction log begins with"
 FILE_LOSSES: dict[str, tuple[Callable[[Path], object], str, bool]] = {
     "file_is_missing": (lambda path: path.unlink(), "", True),
     "file_is_empty": (lambda path: path.write_bytes(b""), "", True),
@@ -153,7 +153,7 @@ def test_journals_that_were_removed_by_hand_are_told(tmp_path: Path) -> None:
     with running_server(tmp_path, elements=ELEMENTS) as server:
         cut, queue = said(server, "1D-0040", "1D-0041")
         assert cut.startswith("1D-0040 The transaction log begins with journal/test-instance.00000")
-        assert queue.startswith("1D-0041 Queue jobs has lost the messages that were in it from ent")
+        assert queue.startswith("1D-0041 Queue jobs has lost its messages from ent")
         with server.log_on("reader") as peer:
             assert query(peer, "jobs").messages == []
             assert len(query(peer, "others").messages) == 1

@@ -67,7 +67,7 @@ def test_one_message_keeps_its_journal_until_it_is_done(tmp_path: Path, archive:
             assert server.logs("29-0103 remove marked", 2)
             (said,) = warnings(server)
             assert re.search(
-                r"00000000\.journal is to be removed, and stays for queue work: its oldest message,"
+                r"00000000\.journal cannot be removed because of queue work: its oldest message,"
                 rf" {re.escape(forgotten[0]['bm'])}, has been there for 0:0\d:\d\d: has been leased"
                 " to worker for ",
                 said,

@@ -87,7 +87,7 @@ def test_servers_say_what_differs_and_an_action_repairs_it(parted: Cluster) -> N
         assert text == ("first" if number >= 15 else text)
     a.process.send_signal(signal.SIGUSR1)
     for server in (a, b):
-        assert server.logs("in step with"), parted.logs()
+        assert server.logs("match those of"), parted.logs()
 
 
 def test_a_minidump_says_what_differs_and_what_waits(parted: Cluster) -> None:

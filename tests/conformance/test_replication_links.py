@@ -165,7 +165,7 @@ def test_what_is_no_greeting_ends_the_connection(
 ) -> None:
     peer.send_bytes(data)
     assert peer.is_disconnected()
-    assert server.logs("1E-0003 test-instance closes a replication link, since 127.0.0.1:")
+    assert server.logs("1E-0003 test-instance closes a replication link: protocol violation by ")
 
 
 def test_a_later_version_is_told_which_one_is_spoken(

@@ -63,7 +63,7 @@ def test_a_client_that_pauses_gets_everything_from_disk(server: RunningServer) -
         publisher.flush()
         assert server.logs("client[pausing] slow consumption detected, offline messages.")
         assert [pausing.receive()[1] for _ in sent] == sent
-        assert server.logs("client[pausing] has read everything")
+        assert server.logs("client[pausing] has read all messages")
         for word in ("slow", "back"):  # actions are told, too
             assert server.logs(f"29-0103 {word}: pausing at test-instance-any-tcp-2")
         publisher.publish("paused", b"live again")

@@ -188,7 +188,7 @@ def test_a_damaged_file_is_set_aside(tmp_path: Path) -> None:
             assert query(peer, "orders").records == []
             peer.publish("orders", b'{"id":1}')
             assert len(query(peer, "orders").records) == 1
-        assert server.logs("the file was set aside as orders.sow.damaged-1")
+        assert server.logs("the file was renamed to orders.sow.damaged-1")
     assert (tmp_path / "orders.sow.damaged-1").read_bytes() == bytes(content)
 
 

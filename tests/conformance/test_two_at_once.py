@@ -57,5 +57,5 @@ def test_statistics_are_recorded_elsewhere(tmp_path: Path, first: RunningServer)
     base = first.log_file.parent
     with running_server(tmp_path, elements=STATISTICS.format(base=base)) as second:
         assert second.logs(f"{base}/stats.db: process {first.process.pid} (")
-        assert second.logs("records statistics in it. They are recorded in memory")
+        assert second.logs("records statistics in it. Recording in memory")
         assert second.stop() == 0

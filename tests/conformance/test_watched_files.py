@@ -47,6 +47,6 @@ def test_what_was_read_at_the_start_needs_a_restart(tmp_path: Path) -> None:
         (protos / "order.proto").unlink()
         assert server.logs("order.proto of the message type orders-proto has been deleted; the")
         code.write_text("def twice(number):\n    return number + number\n")
-        assert server.logs("ours.py of the module ours has been modified; the instance goes on")
+        assert server.logs("ours.py of the module ours has been modified; the instance keeps")
         assert server.logs("00-0042", 3)
         assert server.stop() == 0

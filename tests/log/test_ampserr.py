@@ -15,9 +15,9 @@ def test_one_id_is_explained(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out == (
         "AMPS Message 00-0015 [level = info]\n"
         "\n"
-        "    DESCRIPTION: State is recovered and all transports that are enabled\n"
-        "        accept connections. Scripts wait for this entry; a file that is\n"
-        "        appended to holds one per start.\n"
+        "    DESCRIPTION: State is recovered, and all enabled transports accept\n"
+        "        connections. Scripts can wait for this entry; a log file that is\n"
+        "        appended to has one per start.\n"
         "    ACTION: No action is needed.\n"
         "    TEXT: AMPS initialization completed ({seconds} seconds).\n"
         "\n"

@@ -81,7 +81,7 @@ def test_a_target_that_recovers_says_how_much_is_missing(
         log.rotate()
         log.emit("29-0103", text="back")
     assert ids(path) == ["01-0001", "29-0103"]
-    assert "01-0001 4 entries are missing from this log before this line" in path.read_text()
+    assert "01-0001 4 log entries lost before this line" in path.read_text()
     assert path.read_text().endswith("back\n")
     assert capfd.readouterr().err.count("cannot be written") == 1
 
@@ -104,7 +104,7 @@ def test_a_directory_that_disappears_is_survived(
         log.emit("29-0103", text="three")
     assert capfd.readouterr().err.count("File exists") == 1
     text = "".join(path.read_text() for path in sorted(directory.iterdir()))
-    assert "01-0001 1 entries are missing" in text
+    assert "01-0001 1 log entries lost" in text
     assert "three" in text
     assert "two" not in text
 
@@ -161,7 +161,7 @@ def test_large_entries_are_bounded_by_their_bytes(pipe: tuple[Path, int], tmp_pa
     reader.join()
     written = reader.data.count(b" 12-0001 ")
     assert written <= 64
-    assert f"01-0001 {101 - written} entries are missing".encode() in reader.data
+    assert f"01-0001 {101 - written} log entries lost".encode() in reader.data
 
 
 def test_a_stalled_target_silences_no_other(
@@ -187,7 +187,7 @@ def test_a_stalled_target_silences_no_other(
         assert ids(good).count("29-0103") == MAX_ENTRIES + 2
         reader = drain(descriptor)
     reader.join()
-    assert b"01-0001 3 entries are missing" in reader.data
+    assert b"01-0001 3 log entries lost" in reader.data
     complaints = capfd.readouterr().err
     assert complaints.count(f"{path} cannot be written: it takes no data") == 1
 
@@ -203,7 +203,7 @@ def test_only_targets_that_lost_entries_say_so(pipe: tuple[Path, int], tmp_path:
         wait_until_queued(log, tmp_path / "beside.log")
         reader = drain(descriptor)
     reader.join()
-    assert b"01-0001 1 entries" in reader.data
+    assert b"01-0001 1 log entries" in reader.data
     assert ids(tmp_path / "grave.log") == ["2C-0001"]
 
 

@@ -130,7 +130,7 @@ def test_a_daemon_that_is_missing_is_said_once_and_found_when_it_starts(
             assert log.flush()
         started = Daemon(address)
         log.emit("29-0103", text="found")
-        assert "01-0001 3 entries are missing" in started.receive()
+        assert "01-0001 3 log entries lost" in started.receive()
         assert started.receive().endswith("found")
         started.stop()
     assert capfd.readouterr().err.count("cannot be written") == 1

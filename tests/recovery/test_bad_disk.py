@@ -1,4 +1,4 @@
-"""A file cannot be put on stable storage for a while: who waits for it is told, others go on."""
+"""A file cannot be flushed to stable storage for some time: its waiters are notified."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def outcomes(peer: RawPeer, last: int) -> list[Outcome]:
         found.append((ack["s"], ack["status"]))
         if ack["status"] == "failure":
             assert ack["reason"] == "not stored"
-            assert "cannot be put on stable storage: Input/output error" in ack["detail"]
+            assert "cannot be flushed to stable storage: Input/output error" in ack["detail"]
     return found
 
 

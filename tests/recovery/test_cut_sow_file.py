@@ -120,7 +120,7 @@ def test_a_file_is_cut_while_it_is_in_use(tmp_path: Path, way: str) -> None:
                 outcomes = [publish(peer, name, last + number, 0) for number in (1, 2, 3)]
                 last += 3
                 assert outcomes[-1]["status"] == "failure" or way == "logged", outcomes
-                assert server.logs(f"SOW topic '{name}' cannot be put on stable storage: ")
+                assert server.logs(f"SOW topic '{name}' cannot be flushed to stable storage: ")
                 refused = publish(peer, name, last + 1, 0)
                 assert (refused["status"], refused["reason"]) == ("failure", "not stored")
                 assert "truncated or overwritten while it was in use" in refused["detail"]

@@ -74,5 +74,5 @@ def test_the_server_ends_where_clients_would_wait_for_ever(
         peer.send({"c": "publish", "t": "orders", "s": 1, "a": "persisted"}, b'{"id":1}')
         assert peer.is_disconnected()
         assert server.process.wait(10) == EXIT_CODE
-        assert f"01-0005 The server ends, since its thread {thread} has failed" in server.log()
+        assert f"01-0005 Fatal: thread {thread} died" in server.log()
         assert "Traceback" not in server.log()

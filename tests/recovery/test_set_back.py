@@ -73,7 +73,7 @@ def test_all_stores_are_set_back_to_the_log(tmp_path: Path) -> None:
             said = ["15-0014" in line for line in server.log().splitlines() if "(json) had" in line]
             assert said == [True] * (0 if starts else 2), "once for each topic"
             if not starts:
-                assert server.logs("3 records were set back")
+                assert server.logs("3 records were rolled back")
             server.stop(signal.SIGKILL)
     with running_server(tmp_path, elements=elements) as server:
         with server.connect() as peer:
@@ -199,7 +199,7 @@ def test_what_records_were_where_the_log_has_lost_its_beginning(tmp_path: Path, 
     for starts in range(2):
         with running_server(tmp_path, elements=elements) as server:
             assert records(server)["orders"] == (unknown if churn else before)
-            assert ("3 records stay" in server.log()) == (bool(churn) and not starts)
+            assert ("3 records keep changes" in server.log()) == (bool(churn) and not starts)
             assert ("15-0014" in server.log()) == (not starts)
             server.stop(signal.SIGKILL)
 
@@ -248,7 +248,7 @@ def test_nothing_comes_back_from_before_the_recovery_point(tmp_path: Path, point
     journal.write_bytes(safe)
     with running_server(tmp_path, elements=elements) as server, server.log_on("reader") as peer:
         assert records_of(peer, "n") == {"kept": 1, "deleted": 1}
-        assert server.logs("2 records were set back")
+        assert server.logs("2 records were rolled back")
 
 
 def test_nothing_is_undone_of_what_came_while_a_topic_was_not_in_the_log(tmp_path: Path) -> None:
@@ -270,7 +270,7 @@ def test_nothing_is_undone_of_what_came_while_a_topic_was_not_in_the_log(tmp_pat
     with running_server(tmp_path, elements=elements) as server:
         with server.log_on("p", o=QUICK_ACKS) as peer:
             assert records_of(peer, "n") == expected
-            assert not server.logs("were set back")
+            assert not server.logs("were rolled back")
             (journal,) = tmp_path.glob("journal/*0.journal")
             publish(peer, "n", 6, "made", 1)
             safe = journal.read_bytes()
@@ -279,4 +279,4 @@ def test_nothing_is_undone_of_what_came_while_a_topic_was_not_in_the_log(tmp_pat
     journal.write_bytes(safe)
     with running_server(tmp_path, elements=elements) as server, server.log_on("reader") as peer:
         assert records_of(peer, "n") == expected | {"made": 1}
-        assert server.logs("1 records were set back")
+        assert server.logs("1 records were rolled back")

@@ -143,7 +143,7 @@ def test_logons_that_are_refused_are_told(
     assert (event["transport"], event["client_name"]) == (port, "burglar")
     assert event["module"] == module
     assert (event["reason"] or "").startswith(reason)
-    assert watched.server.logs(f"25-0081 User '{user}' must not log on from 127.0.0.1:")
+    assert watched.server.logs(f"25-0081 Logon denied for user '{user}' from 127.0.0.1:")
 
 
 def test_a_handshake_that_is_refused_is_told(watched: Watched) -> None:
@@ -179,7 +179,7 @@ def test_what_is_not_entitled_is_told_with_the_rule(
     assert (event["action"], event["resource"]) == (action, resource)
     assert event["client_name"] == "curious"
     assert event["reason"].startswith("DeniedTopics ^secret")
-    said = f"must not {action} {resource}: DeniedTopics ^secret"
+    said = f" to {action} {resource}: DeniedTopics ^secret"
     assert watched.server.logs(said)
 
 
@@ -205,7 +205,7 @@ def test_what_happens_at_the_admin_interface_is_told(watched: Watched) -> None:
     assert ask(admin, path, Authorization=basic("boss")).status == 200
     event = watched.next("action", auth_id="boss")
     assert event["action"] == path
-    assert watched.server.logs(f"25-0083 {path} is done, asked for by user boss from 127.0.0.1:")
+    assert watched.server.logs(f"25-0083 {path} executed, requested by user boss from 127.0.0.1:")
     assert watched.server.log().count("25-0080 User 'boss'") == 1
 
 
@@ -230,7 +230,7 @@ def test_whoever_tries_again_and_again_fills_neither_log_nor_trail(watched: Watc
     for _ in range(10):
         watched.next("refused", auth_id="flooder")
     assert watched.next("refused")["auth_id"] == "other"
-    assert watched.server.logs("25-0082 User 'flooder'", times=10)
+    assert watched.server.logs("25-0082 Permission denied for user 'flooder'", times=10)
 
 
 def test_whoever_tries_to_log_on_again_and_again_does_not_fill_the_log(watched: Watched) -> None:

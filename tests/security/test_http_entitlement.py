@@ -379,7 +379,7 @@ def test_stores_are_shared_by_their_names(
             ack = second.log_on("second", user_id="ann", pw="1")
             if not allowed:
                 assert ack["reason"] == "not entitled"
-                assert server.logs("warning: 25-0033 user ann may do nothing")
+                assert server.logs("warning: 25-0033 user ann has no permissions")
                 return
             assert ack["status"] == "success"
             expected = "a" if same else "b"

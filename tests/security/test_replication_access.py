@@ -179,7 +179,8 @@ def test_a_word_about_what_is_not_replicated_is_refused(
         action = refused.removeprefix("to ")
         assert server.logs(f"(connected to transport replication) {refused}: ")
         assert server.logs(
-            f"25-0082 User 'feed' at 127.0.0.1:{peer.socket.getsockname()[1]} must not {action}"
+            "25-0082 Permission denied for user 'feed'"
+            f" at 127.0.0.1:{peer.socket.getsockname()[1]} to {action}"
         )
 
 
@@ -329,7 +330,7 @@ def test_permissions_that_name_instances_refuse_others(main: tuple[RunningServer
     with ReplicationPeer(port, "standby", "standby") as peer:
         as_user(peer, "site")
         assert "'site' is not entitled to be the instance standby" in peer.refusal()
-    assert server.logs("25-0081 User 'site' must not log on")
+    assert server.logs("25-0081 Logon denied for user 'site'")
 
 
 def test_an_instance_that_is_proven_takes_the_place_of_one_that_is_not(

@@ -126,7 +126,7 @@ def test_a_user_who_is_removed_goes(server: RunningServer, tmp_path: Path) -> No
         ann.flush()
     assert not may_log_on(server, "bob", "bob")
     assert may_log_on(server, "bert", "bob")
-    assert server.logs("has been read again: 4 users, 0 of them with other permissions")
+    assert server.logs("reloaded: 4 users, 0 of them with changed permissions")
 
 
 def test_a_user_whose_role_changes_comes_back_with_other_permissions(
@@ -155,12 +155,12 @@ def test_of_a_broken_file_nothing_is_taken_over(server: RunningServer, tmp_path:
     with logged_on(server, "ann") as ann:
         broken = write_users(tmp_path, USERS.replace('roles = ["trader"]', 'roles = ["trade"]'))
         assert server.logs(
-            "cannot be used as it is now, and what it said before stays in force: users.toml:11:"
+            "cannot be used, and its previous content stays in effect: users.toml:11:"
             " users.ann.roles: there is no role 'trade'; did you mean trader?"
         )
         assert may_log_on(server, "ann", "ann")
         broken.unlink()
-        assert server.logs("stays in force: users.toml: cannot be read: No such file")
+        assert server.logs("stays in effect: users.toml: cannot be read: No such file")
         assert may_log_on(server, "ann", "ann")
         ann.flush()
         write_users(tmp_path, USERS.replace("[users.ann]", "[users.anna]"))

@@ -87,7 +87,7 @@ def test_a_damaged_stream_ends_the_connection(server: RunningServer, data: bytes
     with server.connect() as peer:
         peer.socket.sendall(data)
         assert receive_all(peer) == b""
-    assert server.logs("sent a frame that cannot be read")
+    assert server.logs("sent an invalid frame")
 
 
 def peak_memory(server: RunningServer) -> int:
@@ -250,4 +250,4 @@ def test_who_has_come_to_the_wrong_port_is_recognised(
         with server.connect() as peer:
             peer.socket.sendall(sent)
             assert receive_all(peer) == b""
-    assert server.logs(f"sent a frame that cannot be read: {said}")
+    assert server.logs(f"sent an invalid frame: {said}")

@@ -106,7 +106,7 @@ def test_a_session_of_such_a_client(web: Web, kind: str) -> None:
         assert client.ask("unsubscribe", "processed", sub_id="all")["status"] == "success"
         assert client.ask("flush", "processed,completed", client_name=kind)["a"] == "processed"
         assert client.receive_header()["a"] == "completed"
-    assert web.server.logs(f"client[{kind}] asked for batches of 20000 records; it gets 10000")
+    assert web.server.logs(f"client[{kind}] requested a batch size of 20000 records; limited")
 
 
 @pytest.mark.parametrize(("mode", "expected"), [("text", str), ("binary", bytes)])

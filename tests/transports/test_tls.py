@@ -307,12 +307,12 @@ def test_a_certificate_that_changes_is_read_again(tmp_path: Path) -> None:
         connect_tls(port, old.client_context()) as before,
     ):
         certificate.write_text("no certificate")
-        assert server.logs("11-0007 Transport[secure] goes on with the certificate it has")
+        assert server.logs("11-0007 Transport[secure] keeps its previous certificate")
         with connect_tls(port, old.client_context()) as still:
             assert still.log_on()["status"] == "success"
         for source, target in zip(new.issue("localhost"), (certificate, key), strict=True):
             source.replace(target)
-        assert server.logs("11-0006 Transport[secure] has read its certificate again")
+        assert server.logs("11-0006 Transport[secure] reloaded its certificate")
         with connect_tls(port, new.client_context()) as after:
             assert after.log_on()["status"] == "success"
         assert before.log_on()["status"] == "success"
@@ -337,6 +337,6 @@ def test_an_authority_that_is_added_is_trusted_from_then_on(tmp_path: Path) -> N
         assert gets_in(port, ours, first)
         assert not gets_in(port, ours, second)
         trusted.write_bytes(first.file.read_bytes() + second.file.read_bytes())
-        assert server.logs("11-0006 Transport[secure] has read its certificate again")
+        assert server.logs("11-0006 Transport[secure] reloaded its certificate")
         assert gets_in(port, ours, second)
         assert gets_in(port, ours, first)

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from server.util.log_protocol import ServerLog
 
 _COST: Final = (
-    "what they hold is not served: messages of queues, replays and bookmarks, and the numbers that"
-    " publishers have used"
+    "their content is not available: messages of queues, replays and bookmarks, and the sequence"
+    " numbers of publishers"
 )
 
 
@@ -37,8 +37,8 @@ def warn_of_journals_of_others(spec: InstanceSpec, problems: Problems) -> None:
         problems.warning(
             spec.transaction_log,
             "TransactionLog",
-            f"{directory} has journals of {others}, and none of {spec.name}: {_COST}",
-            "give the instance its former Name, or a directory of its own",
+            f"{directory} contains journals of {others}, but none of {spec.name}: {_COST}",
+            "give the instance its previous Name, or a directory of its own",
         )
 
 

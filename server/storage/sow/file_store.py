@@ -528,7 +528,7 @@ class FileStore:
         """Commit, in as many slices as it takes.
 
         Raises:
-            RecordStoreError: the file cannot be put on stable storage.
+            RecordStoreError: the file cannot be flushed to stable storage.
         """
         outcome: list[RecordStoreError | None] = []
         self._log.commit(outcome.append)

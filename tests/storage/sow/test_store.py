@@ -193,7 +193,7 @@ def test_what_cannot_be_synchronised_is_said_and_is_part_of_the_next_commit(
     for _ in range(2):
         store.commit(told.append)
     disk.settle()
-    why = f"{tmp_path / 't.sow'} cannot be put on stable storage: Input/output error"
+    why = f"{tmp_path / 't.sow'} cannot be flushed to stable storage: Input/output error"
     assert [str(problem) for problem in told] == [why] * 2
     assert {failure.errno for failure in disk.failures} == {5}
     assert dirty_kilobytes(tmp_path / "t.sow") >= 30 * 4
@@ -227,7 +227,7 @@ def test_a_compaction_ends_where_nothing_can_be_synchronised(tmp_path: Path) -> 
     slices = store.compact()
     assert next(slices, "at its end") is None
     disk.settle()
-    with pytest.raises(RecordStoreError, match="cannot be put on stable storage"):
+    with pytest.raises(RecordStoreError, match="cannot be flushed to stable storage"):
         next(slices)
     store.close()
     disk.close()

@@ -524,7 +524,8 @@ class SlabLog:
 
 def not_stable(path: Path, error: OSError) -> RecordStoreError:
     """Return the error for writes that may be lost if the machine fails."""
-    return RecordStoreError(f"{path} cannot be put on stable storage: {error.strerror or error}")
+    reason = error.strerror or error
+    return RecordStoreError(f"{path} cannot be flushed to stable storage: {reason}")
 
 
 def _octets(text: str) -> bytes:
