@@ -341,7 +341,7 @@ def test_an_address_that_is_none_is_not_shown(tmp_path: Path, said: dict[str, ob
 def test_what_is_no_address_at_all_is_refused(tmp_path: Path) -> None:
     with taking(tmp_path) as (_, port), ReplicationPeer(port) as peer:
         peer.greet(description=description("peer", "peers", admin="localhost:8085"))
-        assert "what peer says of its configuration cannot be read" in peer.refusal()
+        assert "the configuration summary of peer cannot be read" in peer.refusal()
 
 
 def test_what_is_told_is_shown_as_text(tmp_path: Path) -> None:

@@ -96,7 +96,7 @@ REFUSED_GREETINGS = {
         {"instance": "x" * 300},
         "the Name or Group of xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx... has more than 255",
     ),
-    "no description": ({"description": b""}, "what peer says of its configuration cannot be read"),
+    "no description": ({"description": b""}, "the configuration summary of peer cannot be read"),
     "the description of another": (
         {"description": description("other", "peers")},
         "peer of the group peers describes itself as other of the group peers",
@@ -172,7 +172,7 @@ def test_a_later_version_is_told_which_one_is_spoken(
     server: RunningServer, peer: ReplicationPeer
 ) -> None:
     peer.send(HELLO, 4, "peer", ["new", "fields"])
-    assert "version 4 of the replication protocol; this program speaks 3" in peer.refusal()
+    assert "version 4 of the replication protocol; expected 3" in peer.refusal()
 
 
 def test_an_earlier_version_is_refused_and_both_ends_know_why(
@@ -188,7 +188,7 @@ LIES = {
     "acks what was not sent": [frame(RESUME, 0, None), frame(ACK, 1 << 62, [])],
     "has more than there is": [frame(RESUME, 1 << 62, None)],
     "has settled more than it stored": [frame(RESUME, 0, None), frame(ACK, 0, [[0, 5]])],
-    "says twice who it is": [frame(HELLO, 1, "peer", "peers", "log of peer", 1)],
+    "duplicate hello": [frame(HELLO, 1, "peer", "peers", "log of peer", 1)],
     "knows without having been asked": [frame(KNOWLEDGE, [], True)],
     "sends entries out of turn": [struct.pack("<IBB", 26, BATCH, 0) + bytes(24)],
     "asks twice": [frame(BEGIN, "s", 1, 0), frame(BEGIN, "s", 1, 0)],

@@ -214,7 +214,7 @@ def test_who_gets_no_answer_gives_up() -> None:
     ("answer", "failure"),
     [
         (DigestResponse(1, 1, b"12345678"), "B has sent a survey of 8 bytes"),
-        (KeyListResponse(1, [], [], is_last=True), "B has answered something else"),
+        (KeyListResponse(1, [], [], is_last=True), "B has sent an unexpected response"),
         (DigestRefusal(1, "no such topic"), "B: no such topic"),
     ],
 )

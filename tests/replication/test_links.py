@@ -432,25 +432,29 @@ LIES: dict[str, tuple[Callable[[Pair], None], Callable[[ReplicationSender], obje
     "acks lanes in disorder": (
         sending,
         lambda s: s.process_ack(Ack(1001, [(1, 999), (0, 999)])),
-        "no order",
+        "out of order",
     ),
     "acks a lane twice": (
         sending,
         lambda s: s.process_ack(Ack(1001, [(0, 1000), (0, 999)])),
-        "no order",
+        "out of order",
     ),
     "acks more than it stored": (
         sending,
         lambda s: s.process_ack(Ack(999, [(0, 1000)])),
         "not stored",
     ),
-    "acks before it is sent anything": (asked, lambda s: s.process_ack(Ack(999)), "nothing"),
+    "acks before it is sent anything": (asked, lambda s: s.process_ack(Ack(999)), "before any"),
     "has more than there is": (asked, lambda s: s.resume(PositionResponse(5000)), "entry 5000"),
-    "says twice where it is": (sending, lambda s: s.resume(PositionResponse(999)), "not asked"),
+    "says twice where it is": (
+        sending,
+        lambda s: s.resume(PositionResponse(999)),
+        "a request",
+    ),
     "tells what it has unasked": (
         sending,
         lambda s: s.process_dedup_state(DedupState([], True)),
-        "not asked",
+        "a request",
     ),
 }
 
@@ -473,15 +477,15 @@ def changed(batch: ReplicationBatch, **columns: Any) -> ReplicationBatch:
 
 
 DAMAGE: dict[str, tuple[Callable[[ReplicationBatch], ReplicationBatch], str]] = {
-    "leaves something out": (lambda b: b._replace(after=b.after + 1), "go on after 999"),
-    "repeats something": (lambda b: b._replace(after=b.after - 1), "go on after 999"),
+    "leaves something out": (lambda b: b._replace(after=b.after + 1), "follows entry 999"),
+    "repeats something": (lambda b: b._replace(after=b.after - 1), "follows entry 999"),
     "changes a body": (
         lambda b: changed(b, data=[b"[]", b"{}", b"{}"]),
         "damaged",
     ),
     "has no numbers": (
         lambda b: changed(b, sequences=[0, 1, 2]),
-        "without a number",
+        "without a sequence number",
     ),
     "has another kind": (
         lambda b: changed(b, kinds=[1, 6, 1]),
@@ -489,9 +493,9 @@ DAMAGE: dict[str, tuple[Callable[[ReplicationBatch], ReplicationBatch], str]] = 
     ),
     "is in disorder": (
         lambda b: changed(b, txids=[1001, 1000, 1002]),
-        "no order",
+        "out of order",
     ),
-    "goes too far": (lambda b: b._replace(upto=1001), "behind the end"),
+    "goes too far": (lambda b: b._replace(upto=1001), "beyond its end"),
 }
 
 

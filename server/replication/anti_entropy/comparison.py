@@ -336,7 +336,7 @@ class RecordComparison:
         if self._state_response.request_number != self._state_request_number or len(
             self._state_response.states
         ) != len(states):
-            raise ComparisonError(f"{self.peer} has answered something else")
+            raise ComparisonError(f"{self.peer} has sent an unexpected response")
         self._txids = last_txid, self._state_response.upto
         yield lambda: self._context.has_received(self.peer, self._state_response.upto)
 
@@ -389,7 +389,7 @@ class RecordComparison:
         if isinstance(response, DigestRefusal):
             raise ComparisonError(f"{self.peer}: {response.reason}")
         if not isinstance(response, kind):
-            raise ComparisonError(f"{self.peer} has answered something else")
+            raise ComparisonError(f"{self.peer} has sent an unexpected response")
         return response
 
 

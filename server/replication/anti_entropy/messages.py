@@ -275,5 +275,5 @@ def unpack(data: bytes) -> ComparisonMessage:
     if lists is not None:
         first, second = lists(message)
         if len(first) != len(second):
-            raise ComparisonMessageError(f"{len(first)} and {len(second)} of what belongs together")
+            raise ComparisonMessageError(f"{len(first)} and {len(second)} items in parallel lists")
     return message

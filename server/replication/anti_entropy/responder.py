@@ -78,7 +78,7 @@ class ComparisonResponder:
             self._start_digests(message)
             return
         if message.number != self._number or self._records is None:
-            self._send_message(DigestRefusal(message.number, "nothing is being compared"))
+            self._send_message(DigestRefusal(message.number, "no comparison is in progress"))
         elif isinstance(message, KeyListRequest):
             self._current_task = self._list_keys(self._records, frozenset(message.ranges))
         elif isinstance(message, KeyListContinuation):

@@ -141,7 +141,7 @@ class ReplicationApplier:
         topic = self._find_target(named, JournalEntryKind.PUBLISH)
         if isinstance(topic, JournaledTopic | JournaledSowTopic):
             return topic
-        raise BatchRefusedError("a queue takes in nothing together with topics")
+        raise BatchRefusedError("a batch for a queue must not contain other topics")
 
     def _record_by_topic(self, entries: BatchColumns, source: PeerInstance) -> RecorderResult:
         """Record entries in batches of one topic and kind."""

@@ -24,15 +24,15 @@ def validate_batch(batch: ReplicationBatch) -> None:
     if not first > batch.after or not (
         isinstance(entries.txids, range) or _is_ascending(entries.txids)
     ):
-        raise ReplicationProtocolError("sends entries that are in no order")
+        raise ReplicationProtocolError("batch with entries out of order")
     if not EVENTS.issuperset(set(entries.kinds)):
-        raise ReplicationProtocolError("sends entries of a kind that is not replicated")
+        raise ReplicationProtocolError("batch with entries of a kind that is not replicated")
     if min(distinct_values(entries.sequences)) < 1:
-        raise ReplicationProtocolError("sends entries without a number")
+        raise ReplicationProtocolError("batch with entries without a sequence number")
     if list(map(crc32c, entries.data)) != list(entries.checksums):
-        raise ReplicationProtocolError(f"sends entries from {first} to {last} that are damaged")
+        raise ReplicationProtocolError(f"batch with damaged entries between {first} and {last}")
     if last > batch.upto:
-        raise ReplicationProtocolError("sends entries behind the end of the batch")
+        raise ReplicationProtocolError("batch with entries beyond its end")
 
 
 def _is_ascending(numbers: EntryColumn) -> bool:

@@ -323,7 +323,7 @@ class ReplicationFrameReader:
         length, number, flags = _HEAD.unpack_from(buffer)
         if not 2 <= length <= self.max_frame_size:
             if buffer.startswith(_TLS_HANDSHAKE):
-                raise ReplicationFrameError("a TLS handshake, and this transport has no TLS")
+                raise ReplicationFrameError("a TLS handshake, but this transport has no TLS")
             raise ReplicationFrameError(
                 f"a frame of {length} bytes; expected 2 to {self.max_frame_size}"
             )
@@ -334,9 +334,7 @@ class ReplicationFrameReader:
             payload = bytes(view[_HEAD.size : end])
         del buffer[:end]
         if flags & ~_COMPRESSED:
-            raise ReplicationFrameError(
-                f"a frame with the flags {flags}; this program knows {_COMPRESSED}"
-            )
+            raise ReplicationFrameError(f"a frame with the flags {flags}; supported: {_COMPRESSED}")
         if flags:
             payload = _inflate(
                 payload, max(self.max_frame_size, _MAX_INFLATION * MAX_FRAME_SIZE_BEFORE_HELLO)
@@ -352,7 +350,7 @@ def _inflate(payload: bytes, max_size: int) -> bytes:
         raise ReplicationFrameError(f"a frame that cannot be decompressed: {problem}") from problem
     if not inflater.eof or inflater.unused_data:
         raise ReplicationFrameError(
-            f"a compressed frame that is cut off, or longer than {max_size} bytes"
+            f"a compressed frame that is truncated, or longer than {max_size} bytes"
         )
     return data
 
@@ -362,17 +360,15 @@ def _decode(number: int, payload: bytes) -> InboundFrame:
         return _unpack_batch(payload, is_late=number == _LATE_TYPE)
     decoder = _DECODERS.get(number)
     if decoder is None:
-        raise ReplicationFrameError(f"a frame of type {number}, which this program does not know")
+        raise ReplicationFrameError(f"a frame of unknown type {number}")
     try:
         return decoder.decode(payload)
     except MSGPACK_ERRORS as problem:
         if decoder.type is Hello and (version := _version(payload)) not in (None, VERSION):
             raise ReplicationFrameError(
-                f"version {version} of the replication protocol; this program speaks {VERSION}"
+                f"version {version} of the replication protocol; expected {VERSION}"
             ) from problem
-        raise ReplicationFrameError(
-            f"a frame of type {number} that is none: {problem}"
-        ) from problem
+        raise ReplicationFrameError(f"an invalid frame of type {number}: {problem}") from problem
 
 
 def _version(payload: bytes) -> int | None:
@@ -425,7 +421,7 @@ def _unpack_name(reader: _PayloadReader) -> tuple[JournalTopic, JournalOrigin]:
     topic = read_topic(reader.read_bytes(topic_length))
     origin = read_origin(reader.read_bytes(origin_length))
     if topic is None or origin is None:
-        raise ReplicationFrameError("a topic or an origin that cannot be read")
+        raise ReplicationFrameError("an invalid topic or origin")
     return topic, origin
 
 
@@ -495,7 +491,7 @@ class _PayloadReader:
             return ConstantColumn(value, count)
         if form == _CONSECUTIVE and value + count - 1 <= _MAX_UINT64:
             return range(value, value + count)
-        raise ReplicationFrameError(f"a column of the form {form}")
+        raise ReplicationFrameError(f"a column of unknown form {form}")
 
     def read_pieces(self, lengths: Sequence[int]) -> list[bytes]:
         ends = list(accumulate(lengths, initial=self._position))
@@ -505,11 +501,11 @@ class _PayloadReader:
 
     def expect_end(self) -> None:
         if self._position != len(self._payload):
-            raise ReplicationFrameError("a batch with something behind its end")
+            raise ReplicationFrameError("a batch with data after its end")
 
     def _advance(self, size: int) -> int:
         start = self._position
         if start + size > len(self._payload):
-            raise ReplicationFrameError("a batch that is cut off")
+            raise ReplicationFrameError("a truncated batch")
         self._position = start + size
         return start

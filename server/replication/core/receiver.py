@@ -247,13 +247,15 @@ class ReplicationReceiver:
             ReplicationProtocolError: it is not the expected next batch, or is invalid.
         """
         if self._source is None or self.is_stalled:
-            raise ReplicationProtocolError("sends entries out of turn")
+            raise ReplicationProtocolError("batch out of turn")
         if batch.is_late:
             if batch.upto > self._received_txid:
-                raise ReplicationProtocolError(f"sends entry {batch.upto} late before its time")
+                raise ReplicationProtocolError(
+                    f"late batch with entry {batch.upto} before its turn"
+                )
         elif batch.after != self._received_txid:
             raise ReplicationProtocolError(
-                f"sends what follows entry {batch.after}, and has to go on after"
+                f"batch that follows entry {batch.after}; expected one that follows entry"
                 f" {self._received_txid}"
             )
         validate_batch(batch)
@@ -287,9 +289,9 @@ class ReplicationReceiver:
             ReplicationProtocolError: it arrives in a wrong state, or is invalid.
         """
         if self._source is None or self.is_stalled:
-            raise ReplicationProtocolError("says what it owes out of turn")
+            raise ReplicationProtocolError("SkippedRanges out of turn")
         if any(first > last for first, last in frame.ranges):
-            raise ReplicationProtocolError("owes ranges that are none")
+            raise ReplicationProtocolError("invalid range in SkippedRanges")
         self._skipped_ranges = Ranges(frame.ranges)
         self._lost_sequences.add_skipped(frame.lost, frame.ranges, frame.unknown)
 

@@ -182,20 +182,20 @@ class ReplicationSender:
             ReplicationProtocolError: it was not requested, or the position is not in the log.
         """
         if self.state is not SenderState.AWAITING_POSITION:
-            raise ReplicationProtocolError("says where it is, and was not asked")
+            raise ReplicationProtocolError("PositionResponse without a request")
         if frame.after is None:
             self.state = SenderState.AWAITING_DEDUP_STATE
             return None
         if frame.after > self._resync_end_txid:
             raise ReplicationProtocolError(
-                f"claims to have entry {frame.after} of a log that ends with"
+                f"PositionResponse with entry {frame.after}, but the log ends with"
                 f" {self._resync_end_txid}"
             )
         if frame.ack is not None:
             _check(frame.ack, frame.after)
             self._in_flight_entries.resume(frame.after, frame.ack)
         if any(first > last for first, last in frame.owed):
-            raise ReplicationProtocolError("is owed ranges that are none")
+            raise ReplicationProtocolError("invalid skipped range in PositionResponse")
         self.skipped_entries.restore(frame.owed)
         return self._start_sending(frame.after, by_difference=False)
 
@@ -206,11 +206,11 @@ class ReplicationSender:
             ReplicationProtocolError: it was not requested, or lists too many.
         """
         if self.state is not SenderState.AWAITING_DEDUP_STATE or self.peer is None:
-            raise ReplicationProtocolError("tells what it has, and was not asked")
+            raise ReplicationProtocolError("DedupState without a request")
         self._peer_windows += frame.windows
         if len(self._peer_windows) > _MAX_WINDOW_IDENTITIES:
             raise ReplicationProtocolError(
-                f"tells of more than {_MAX_WINDOW_IDENTITIES} publishers"
+                f"DedupState with more than {_MAX_WINDOW_IDENTITIES} publishers"
             )
         if not frame.is_last:
             return None
@@ -457,7 +457,7 @@ class ReplicationSender:
             ReplicationProtocolError: it acknowledges entries that it cannot have.
         """
         if self.state is not SenderState.SENDING:
-            raise ReplicationProtocolError("acknowledges, and has been sent nothing")
+            raise ReplicationProtocolError("ack before any batch")
         _check(ack, self._sent_txid)
         while self._unstored_batches and self._unstored_batches[0][0] <= ack.stored:
             self._unstored_bytes -= self._unstored_batches.popleft()[1]
@@ -552,12 +552,12 @@ def _check(ack: Ack, max_txid: int) -> None:
     """
     if ack.stored > max_txid:
         raise ReplicationProtocolError(
-            f"acknowledges entry {ack.stored}, and was sent none behind {max_txid}"
+            f"ack of entry {ack.stored}, but none after {max_txid} was sent"
         )
     if any(lane[0] >= next_lane[0] for lane, next_lane in pairwise(ack.lanes)):
-        raise ReplicationProtocolError("acknowledges lanes that are in no order")
+        raise ReplicationProtocolError("ack with lanes out of order")
     if any(txid >= ack.stored for _, txid in ack.lanes):
-        raise ReplicationProtocolError("acknowledges what it has not stored")
+        raise ReplicationProtocolError("ack of settled entries that are not stored")
 
 
 def _positions_of(passage: RawEntryRange, txids: Container[int]) -> list[int]:

@@ -73,7 +73,7 @@ def read_description(hello: Hello) -> PeerIntroduction:
         description = _DECODER.decode(hello.description)
     except MSGPACK_ERRORS as problem:
         raise PeerDescriptionError(
-            f"what {hello.instance} says of its configuration cannot be read: {problem}"
+            f"the configuration summary of {hello.instance} cannot be read: {problem}"
         ) from problem
     if (description.name, description.group) != (hello.instance, hello.group):
         raise PeerDescriptionError(

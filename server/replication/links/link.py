@@ -168,7 +168,7 @@ class ReplicationLink:
     def connection_lost(self) -> None:
         """Close the link: the connection is lost."""
         if self.stage is LinkStage.HANDSHAKE and self.is_outgoing:
-            self._fail("1E-0004", "the connection was closed before anything was said")
+            self._fail("1E-0004", "the connection was closed before the handshake")
         self.close()
 
     @property
@@ -384,12 +384,12 @@ class ReplicationLink:
         self._last_received_s += suspended_s
         if self.stage in (LinkStage.HANDSHAKE, LinkStage.RESERVED):
             if now - self._started_s - suspended_s > LINK_HANDSHAKE_TIMEOUT_S:
-                self._fail("1E-0004", f"no greeting within {LINK_HANDSHAKE_TIMEOUT_S:.0f} seconds")
+                self._fail("1E-0004", f"no handshake within {LINK_HANDSHAKE_TIMEOUT_S:.0f} seconds")
             return
         if self._is_paused:
             self._last_received_s = now
         elif now - self._last_received_s > HEARTBEAT_TIMEOUT_S:
-            self._fail("1E-0004", f"nothing has been heard for {HEARTBEAT_TIMEOUT_S:.0f} seconds")
+            self._fail("1E-0004", f"no data received for {HEARTBEAT_TIMEOUT_S:.0f} seconds")
             return
         if self._outbound is not None:
             self._outbound.is_flushing = True
@@ -491,11 +491,11 @@ class ReplicationLink:
             case PeerMessage():
                 self._registry.dispatch_message(self, frame)
             case Hello():
-                raise ReplicationProtocolError("says twice who it is")
+                raise ReplicationProtocolError("duplicate Hello")
 
     def _process_hello(self, frame: InboundFrame) -> None:
         if not isinstance(frame, Hello):
-            raise ReplicationProtocolError(f"says {type(frame).__name__} before who it is")
+            raise ReplicationProtocolError(f"{type(frame).__name__} before Hello")
         if self.admission is None:
             self._registry.process_hello(self, frame)
             return
@@ -516,10 +516,10 @@ class ReplicationLink:
     def _begin_inbound(self, frame: PositionRequest) -> None:
         replication = self.replication
         if self._inbound is not None:
-            raise ReplicationProtocolError("asks twice where to go on")
+            raise ReplicationProtocolError("duplicate PositionRequest")
         if replication.description.listens is None:
             raise ReplicationProtocolError(
-                f"replicates to {replication.instance}, which takes nothing"
+                f"PositionRequest, but {replication.instance} has no transport for replication"
             )
         admission = self.admission
         replication.permissions.set_check(
@@ -573,13 +573,11 @@ class ReplicationLink:
     def _required_outbound(self, frame: InboundFrame) -> OutboundReplication:
         if self._outbound is None:
             raise ReplicationProtocolError(
-                f"says {type(frame).__name__}, and nothing is replicated to it"
+                f"{type(frame).__name__}, but nothing is replicated to it"
             )
         return self._outbound
 
     def _required_inbound(self, frame: InboundFrame) -> InboundReplication:
         if self._inbound is None:
-            raise ReplicationProtocolError(
-                f"says {type(frame).__name__}, and has not asked where to go on"
-            )
+            raise ReplicationProtocolError(f"{type(frame).__name__} before PositionRequest")
         return self._inbound

@@ -182,7 +182,7 @@ def _waits_for(destination: ReplicationDestination) -> str:
         cause = "a connection" if has_address else "the other instance to connect"
         return f"{cause}: {destination.link_problem}" if destination.link_problem else cause
     if sender.state is not SenderState.SENDING:
-        return f"{destination.direction.peer} to say where to go on"
+        return f"{destination.direction.peer} to send its position"
     if sender.blocked_txid:
         return f"entry {sender.blocked_txid} of the log, which cannot be read"
     if sender.bytes_in_flight:

@@ -166,6 +166,6 @@ class OutboundReplication:
 def _name_of(damaged: DamagedEntry) -> str:
     """Return a description of an entry that cannot be read."""
     if damaged.batch is None:
-        return f"entry {damaged.txid}, of which nothing is known"
+        return f"entry {damaged.txid}, with an unknown record"
     row = damaged.batch.rows[0]
     return f"entry {damaged.txid}, {row[CLIENT]}|{row[SEQUENCE]}| of {damaged.batch.topic.name}"

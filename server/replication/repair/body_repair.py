@@ -277,7 +277,7 @@ class PeerBodyRepair:
                 is_done = journal.body_repair.replace_body(damaged, data)
             except OSError as problem:
                 return reason(problem)
-            return "" if is_done else "its journal is not what it was"
+            return "" if is_done else "its journal has changed"
 
         def report(problem: str) -> None:
             self._repairing_txids.discard(damaged.txid)

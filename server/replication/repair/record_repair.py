@@ -222,9 +222,9 @@ class PeerRecordRepair:
 
     def _log_lost_gap(self, gap: RecordGap) -> None:
         entries = f"{gap.last - gap.first + 1} entries, from {gap.first} on"
-        problem = "no instance that is connected has any that fit what is left of them"
+        problem = "no connected instance has entries that fit the remaining data"
         if not (gap.before or gap.behind):
-            problem = "nothing around them is left by which another instance could find them"
+            problem = "no entries around them are left by which another instance could find them"
         self._event_log.emit("1E-0023", entries=entries, problem=problem)
 
     def _receive_message(self, peer: str, body: bytes) -> None:

@@ -318,8 +318,8 @@ class AcceptedReplicationConnection(ReplicationConnection):
             )
         transport = self._transport_context.connection_context.transport
         return (
-            f"the Destination has no InetAddr, and transport {transport} does not check who "
-            "connects: add an Authentication, or certificates"
+            f"the Destination has no InetAddr, and transport {transport} does not authenticate "
+            "peers: add an Authentication, or certificates"
         )
 
     @property

@@ -282,7 +282,7 @@ def test_silence_ends_a_link(network: Network) -> None:
     network.clock.advance(4)
     assert not ours.is_open
     assert not theirs.is_open
-    assert "nothing has been heard" in str(a.logs("1E-0004"))
+    assert "no data received" in str(a.logs("1E-0004"))
 
 
 def test_acks_come_as_often_as_the_source_wants(network: Network) -> None:
