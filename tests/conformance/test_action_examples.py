@@ -180,7 +180,7 @@ ELEMENTS = """
 def acting(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
     with running_server(tmp_path_factory.mktemp("examples"), elements=ELEMENTS) as server:
         server.process.send_signal(signal.SIGUSR1)  # nobody gets in before
-        assert server.logs("entitlement is switched off")
+        assert server.logs("entitlement switched off")
         yield server
 
 
@@ -189,11 +189,11 @@ def test_deactivate_and_reactivate_security_on_signals(acting: RunningServer) ->
     with acting.connect() as peer:
         assert peer.ask(logon)["status"] == "success"
     acting.process.send_signal(signal.SIGUSR2)
-    assert acting.logs("entitlement is switched on")
+    assert acting.logs("entitlement switched on")
     with acting.connect() as peer:
         assert peer.ask(logon)["status"] == "failure"
     acting.process.send_signal(signal.SIGUSR1)
-    assert acting.waits_for(lambda log: log.count("entitlement is switched off") == 2)
+    assert acting.waits_for(lambda log: log.count("entitlement switched off") == 2)
 
 
 def test_archive_journals_once_a_week(acting: RunningServer) -> None:

@@ -84,7 +84,7 @@ def test_a_replay_spans_archived_compressed_and_current_files(
             assert seen == list(range(1, last + 1))
         assert replay(server) == seen
         assert server.logs(
-            "journal file journal/test-instance.0000000000.journal has been archived"
+            "Journal file journal/test-instance.0000000000.journal has been archived"
         )
         assert server.stop() == 0
     with running_server(tmp_path, elements=elements(archive)) as server:

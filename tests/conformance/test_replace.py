@@ -155,7 +155,7 @@ def test_a_topic_that_the_user_may_not_read(tmp_path: Path, command: str) -> Non
         peer.publish("orders", b'{"id":1}')
         peer.flush()
         server.process.send_signal(signal.SIGUSR2)
-        assert server.logs("entitlement is switched on")
+        assert server.logs("entitlement switched on")
         header = {"c": command, "cid": "s", "sub_id": "s", "t": "orders", "a": "processed"}
         assert peer.ask(header | {"o": "replace"})["status"] == "success"
         if command == "sow_and_subscribe":

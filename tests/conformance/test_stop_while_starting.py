@@ -93,7 +93,7 @@ def test_other_signals_are_kept_until_the_start_is_done(filled: Path) -> None:
         server.process.send_signal(signal.SIGQUIT)
         wait_until_started(server)
         assert server.logs("29-0103 counted")
-        assert server.logs("entitlement is switched on")
+        assert server.logs("entitlement switched on")
         assert server.process.poll() is None
         assert server.stop() == 0
     with running_server(filled, elements=ELEMENTS) as server, server.log_on() as peer:

@@ -228,10 +228,10 @@ def _lease(peer: RawPeer) -> None:
 def _be_denied(first: Admin, peer: RawPeer) -> None:
     """Log on while entitlement is off, and try to read twice and to write once when it is on."""
     first.server.process.send_signal(signal.SIGUSR1)
-    assert first.server.logs("entitlement is switched off")
+    assert first.server.logs("entitlement switched off")
     assert peer.log_on("denied")["status"] == "success"
     first.server.process.send_signal(signal.SIGUSR2)
-    assert first.server.logs("entitlement is switched on")
+    assert first.server.logs("entitlement switched on")
     for _ in range(2):
         assert peer.subscribe("plain", "denied")["reason"] == "not entitled"
     ack = peer.ask({"c": "publish", "t": "plain", "cid": "w", "a": "processed"}, b"{}")
