@@ -354,7 +354,7 @@ DO_MODULES: Final = _table(
     ),
     ModuleRule(
         "amps-action-do-remove-journal",
-        "removes old journals that nobody needs any more",
+        "removes old journals that are not needed any more",
         (_AGE,),
         needs="TransactionLog",
     ),
@@ -405,7 +405,9 @@ DO_MODULES: Final = _table(
             does,
             (
                 _ONE_TRANSPORT,
-                _optional("AuthenticationId", ValueKind.TEXT, "whose; everybody's if left out"),
+                _optional(
+                    "AuthenticationId", ValueKind.TEXT, "of this user; of all users if left out"
+                ),
             ),
         )
         for what, does in (

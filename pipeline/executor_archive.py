@@ -47,7 +47,7 @@ def make_archive(path: Path) -> str:
         ours = distribution(_US)
     except PackageNotFoundError:
         raise PipelineError(
-            "Amperage is not installed in this environment, so that nobody knows what it needs;"
+            "Amperage is not installed in this environment, so that its dependencies are unknown;"
             " install it with pip"
         ) from None
     with (

@@ -89,7 +89,7 @@ class CompressedChannel:
         try:
             yield from self._compression.decompress(data)
         except FrameError as error:
-            raise ProtocolError(f"the server sent what is not compressed: {error}") from None
+            raise ProtocolError(f"the server sent data that are not compressed: {error}") from None
 
     def take_replies(self) -> bytes:
         """Return no bytes: this channel has no replies."""
@@ -125,7 +125,7 @@ class LegacyChannel:
             for header, body in self._caller.feed(part):
                 yield frame(header, body)
             if self._caller.error is not None:
-                raise ProtocolError(f"the server sent what is no message: {self._caller.error}")
+                raise ProtocolError(f"the server sent an invalid message: {self._caller.error}")
 
     def take_replies(self) -> bytes:
         """Return no bytes: this channel has no replies."""

@@ -266,7 +266,7 @@ class Commands(ABC):
     ) -> PendingRequest:
         """Delete records. The `stats` acknowledgement has their number."""
         if fields.get("sequence") is not None and self.numbering is not None:
-            raise ValueError("the publish store numbers what is sent; leave out sequence")
+            raise ValueError("the publish store assigns sequence numbers; leave out sequence")
         header = delete_header(topic, has_body=body is not None, **fields)
         data = b"" if body is None else body_bytes(body)
         awaited: tuple[AckType, ...] = ("processed", "stats")

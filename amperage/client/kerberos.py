@@ -60,7 +60,7 @@ class KerberosAuthenticator:
         if token and not self._is_complete:
             self._process_token(token)
         if not self._is_complete:
-            raise self._credentials_error("the server has not proved who it is")
+            raise self._credentials_error("the server has not proved its identity")
 
     @property
     def _is_complete(self) -> bool:

@@ -66,7 +66,7 @@ def compile_protocols(root: ElementReader, scope: Scope) -> tuple[ProtocolSpec, 
             reader.warn_no_effect(tags, "it is for protocols made from websocket")
         elif reader.flag("TrustedAdmin", default=False) and not _requires_logon(root):
             reader.warning(
-                "has no effect: nobody has to log on to the admin interface",
+                "has no effect: the admin interface has no logon",
                 "give the Admin section an Authentication",
                 tag="TrustedAdmin",
             )

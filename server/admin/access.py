@@ -187,7 +187,9 @@ class AccessControl:
             self._audit.record_refusal(requester.user, requester.address, path, refused[path])
             if requester.challenge and await self._lacks_permissions(requester.user):
                 raise _unauthorized(requester.challenge)
-            subject = f"User {requester.user!r}" if requester.user else "Who has not logged on"
+            subject = (
+                f"User {requester.user!r}" if requester.user else "A user who has not logged on"
+            )
             raise HttpError(403, f"{subject} may not see {path}: entitlement does not allow it.")
 
     async def hidden_paths(self, requester: Requester, paths: Iterable[str]) -> frozenset[str]:

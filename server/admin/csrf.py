@@ -156,7 +156,7 @@ class CsrfProtection:
         if self._needs_known_name and _is_of_browser(request) and not self._hosts.has_host(host):
             raise HttpError(
                 403,
-                f"A browser asks for this by the name {host!r}, which may be anybody's. Use the "
+                f"A browser asks for this by the name {host!r}, which any site may use. Use the "
                 "address, or name this in ExternalInetAddr or AccessControlAllowOrigin.",
             )
 

@@ -76,7 +76,7 @@ class EngineCalls:
                 answer.set_exception(error)
 
         self._post_call(call)
-        return await within_limit(answer, "Who decides on logons", _DECISION_TIMEOUT_S)
+        return await within_limit(answer, "The authentication module", _DECISION_TIMEOUT_S)
 
     def post(self, call: Callable[[], None]) -> None:
         """Schedule a call on the engine's thread if the engine runs, and do not wait for it."""

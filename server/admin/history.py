@@ -67,7 +67,7 @@ class HistoryPages:
         if snapshot is None:
             raise HttpError(
                 404,
-                f"No sample was taken at {to_text(timestamp)}, or it is kept no more: with t0 and "
+                f"No sample was taken at {to_text(timestamp)}, or it was removed: with t0 and "
                 f"t1 the same, expected one of /{ROOT}/{INSTANCE}/{TIMESTAMP_FIELD}.",
             )
         return SnapshotTree(snapshot)
@@ -94,7 +94,7 @@ class HistoryPages:
             )
         first_values = await self._first_values(tree, target, time_range)
         if not first_values and not tree.contains(target):
-            raise HttpError(404, f"Nothing is known of {target.path} within that time.")
+            raise HttpError(404, f"There are no samples of {target.path} within that time.")
         return HttpResponse(
             self._value_pages(tree, target, form, time_range, first_values),
             content_type=over_time.FORMS[form].content_type,

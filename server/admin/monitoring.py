@@ -221,7 +221,7 @@ def _resource(names: Iterable[str]) -> str:
 
 
 def _not_found(error: PathNotFoundError) -> HttpError:
-    hint = f"What there is: {error.path}" if error.path else f"Begin with /{ROOT}"
+    hint = f"Existing resources: {error.path}" if error.path else f"Begin with /{ROOT}"
     end = "" if error.suggestions else "."
     return HttpError(404, f"{error}{end} {hint}")
 

@@ -47,10 +47,10 @@ class RootPage:
         description = f"<p>{escape(spec.description)}</p>" if spec.description else ""
         lines = [
             f"<main><h1>{escape(spec.name)}</h1>{description}",
-            f'<ul><li><a href="/{ROOT}">What is known of the host and this instance</a></li>',
+            f'<ul><li><a href="/{ROOT}">Statistics of the host and this instance</a></li>',
             f'<li><a href="/{ROOT}.json">The same as JSON</a></li>',
             f'<li><a href="/{ROOT}/{INSTANCE}/{CONFIGURATION}">Its configuration</a></li>',
-            f'<li><a href="/{ROOT}/administrator">What can be done to it</a></li>',
+            f'<li><a href="/{ROOT}/administrator">Operations on it</a></li>',
             "</ul></main>",
         ]
         source = f'<meta name="console" content="__sql={"true" if has_queries else "false"}">'

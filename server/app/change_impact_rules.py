@@ -198,7 +198,7 @@ def _other_expiration(case: ChangeCase) -> str:
 
 
 def _queue_removed(case: ChangeCase) -> str:
-    left = "What nobody has acknowledged stays in the transaction log, and no consumer gets it."
+    left = "Unacknowledged messages stay in the transaction log, and no consumer gets them."
     return f"{left}{_refusal(case, 'queue')}"
 
 

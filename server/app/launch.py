@@ -230,7 +230,7 @@ def _warn_of_consoles(spec: InstanceSpec, problems: Problems) -> None:
             problems.warning(
                 target,
                 "Target/Protocol",
-                f"nobody sees {target.protocol} of a server in the background",
+                f"{target.protocol} of a server in the background is not visible",
                 "add a target of the protocol file or syslog",
             )
 

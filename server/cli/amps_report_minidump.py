@@ -48,7 +48,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     options = _parser().parse_args(arguments)
     if any((options.email, options.subject, options.body, options.ticket, options.compress)):
-        say(f"{_NAME}: nothing is sent to anybody; amps-doctor packs what a colleague needs")
+        say(f"{_NAME}: nothing is sent; amps-doctor packs the files for an analysis")
     status = 0
     for pattern in options.minidumps:
         for name in sorted(glob.glob(pattern)) or [pattern]:

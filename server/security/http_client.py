@@ -78,7 +78,7 @@ def parse_endpoint(url: str) -> Endpoint:
     if parts.scheme not in _PORTS or not parts.hostname:
         raise ValueError(expected)
     if parts.username is not None or parts.password is not None:
-        raise ValueError("it has a user in it, which is for a header to say")
+        raise ValueError("it contains a user, which belongs in a header")
     target = parts.path or "/"
     if parts.query:
         target = f"{target}?{parts.query}"
@@ -419,7 +419,7 @@ def _answer(endpoint: Endpoint, response: h11.Response, body: bytes) -> HttpClie
     headers = [(name.decode("ascii"), value.decode("latin-1")) for name, value in response.headers]
     answer = HttpClientResponse(response.status_code, headers, body)
     if answer.header("content-encoding") not in (None, "", "identity"):
-        raise HttpClientError(f"{endpoint}: the answer is compressed, which nobody asked for")
+        raise HttpClientError(f"{endpoint}: the answer is compressed, which was not requested")
     return answer
 
 

@@ -113,7 +113,7 @@ class ConstantPermissions:
         """See `Permissions`."""
 
 
-UNKNOWN_USER_PERMIT: Final = Permit(False, rule="no logon has said what the user may do")
+UNKNOWN_USER_PERMIT: Final = Permit(False, rule="no logon has stored permissions of the user")
 """The permit while the permissions of a user are unknown: a new logon may provide them."""
 
 ALL_PERMISSIONS: Final = ConstantPermissions(UNLIMITED)

@@ -46,7 +46,7 @@ INSTANCE: Final = Resource(
         fixed("name_hash", "the instance's name as a number, as in bookmarks"),
         fixed("pid", "the process", INTEGER),
         snapshot("uptime", "how long the instance has been running, hh:mm:ss.uuuuuu", TEXT),
-        fixed("user_id", "the user as whom the process runs"),
+        fixed("user_id", "the user that the process runs as"),
         fixed("version", "the server's version"),
     ),
 )
@@ -63,14 +63,14 @@ CLIENTS: Final = Resource(
     "client",
     "ICLIENTS",
     (
-        fixed("authenticated_id", "as whom the client has logged on"),
+        fixed("authenticated_id", "the user that the client has logged on as"),
         cumulative("bytes_in", "bytes received"),
         rate("bytes_in_per_sec", "bytes_in", "bytes received a second"),
         cumulative("bytes_out", "bytes sent"),
         rate("bytes_out_per_sec", "bytes_out", "bytes sent a second"),
         fixed("client_name", "the client's name"),
         fixed("client_name_hash", "the client's name as a number, as in bookmarks"),
-        fixed("client_version", "what the client says of its version"),
+        fixed("client_version", "the version that the client reports"),
         fixed("connect_time", "when the connection was made"),
         fixed("connection_name", "the connection's name"),
         fixed("correlation_id", "the correlation id of the logon"),
@@ -86,7 +86,7 @@ CLIENTS: Final = Resource(
         snapshot("queued_bytes_out", "bytes that the client's socket does not take yet"),
         fixed("remote_address", "the client's address and port"),
         snapshot("subscription_count", "the client's subscriptions"),
-        snapshot("tcp_zero_window_advert", "1 if the client's TCP takes nothing more"),
+        snapshot("tcp_zero_window_advert", "1 if the client's TCP window is full"),
         fixed("transport", "the transport that it came through; not in AMPS"),
         snapshot("transport_rx_queue", "bytes in the socket's receive buffer"),
         snapshot("transport_tx_queue", "bytes in the socket's send buffer"),
@@ -255,7 +255,9 @@ PROCESSORS: Final = Resource(
         rate(
             "messages_received_bytes_per_sec", "messages_received_bytes", "bytes received a second"
         ),
-        cumulative("throttle_count", "how often somebody had to wait for the engine's next turn"),
+        cumulative(
+            "throttle_count", "how often a task had to wait for the engine's next time slice"
+        ),
     ),
 )
 
@@ -279,7 +281,7 @@ QUEUES: Final = Resource(
         fixed("max_backlog", "the queue's MaxBacklog", INTEGER),
         fixed("message_type", "the message type"),
         snapshot("owned", "messages that this instance owns"),
-        snapshot("proxied_transfer", "1 if it takes over what an unreachable instance owns"),
+        snapshot("proxied_transfer", "1 if it delivers messages that an unreachable instance owns"),
         snapshot("queue_depth", "messages that have not been acknowledged"),
         snapshot("seconds_behind", "age of the oldest of these", REAL),
         fixed("target_queue_depth", "the queue's TargetQueueDepth", INTEGER),
@@ -294,7 +296,7 @@ REPLICATION: Final = Resource(
     "destination",
     "IREPLICATIONS",
     (
-        fixed("authenticated_id", "as whom this instance logs on there"),
+        fixed("authenticated_id", "the user that this instance logs on as there"),
         cumulative("bytes_out", "bytes sent"),
         rate("bytes_out_per_sec", "bytes_out", "bytes sent a second"),
         fixed("client_name", "what both ends call this direction"),
@@ -372,7 +374,7 @@ SUBSCRIPTIONS: Final = Resource(
         fixed("bookmark", "the bookmark that the client gave"),
         fixed("client_id", "the client's id in clients"),
         snapshot("cursor_id", "the replay that serves it", TEXT),
-        fixed("entitlement_filter", "what entitlement adds to the filter"),
+        fixed("entitlement_filter", "the filter that entitlement adds"),
         fixed("filter", "the filter"),
         fixed("message_type", "the message type"),
         fixed("options", "the options"),
@@ -399,7 +401,7 @@ JOURNALS: Final = Resource(
     "AMPERAGE_JOURNALS",
     (
         fixed("file_name", "the file"),
-        snapshot("held_by", "who still needs it, the first few of them", TEXT),
+        snapshot("held_by", "the parts that still need it, the first few of them", TEXT),
         snapshot("is_archived", "1 if it is in the archive"),
         snapshot("is_compressed", "1 if it is compressed"),
         snapshot("max_timestamp", "when its newest entry was recorded", TEXT),
@@ -474,11 +476,11 @@ MESH_INSTANCES: Final = Resource(  # the mesh is not in the Monitoring Guide
         snapshot("admin_addr", "where its admin interface is", TEXT),
         snapshot("admin_scheme", "http or https", TEXT),
         snapshot("group", "its group", TEXT),
-        snapshot("has_reported", "1 if it has said anything of itself"),
+        snapshot("has_reported", "1 if it has reported its state"),
         snapshot("is_reachable", "1 if links lead there"),
         snapshot("is_this", "1 if it is this one"),
         fixed("name", "its name"),
-        snapshot("seconds_ago", "how long ago it said what is known of it"),
+        snapshot("seconds_ago", "age of its last report"),
     ),
 )
 
@@ -497,7 +499,7 @@ MESH_LINKS: Final = Resource(
         rate("messages_out_per_sec", "messages_out", "messages sent a second"),
         fixed("name", "the Destination's name"),
         snapshot("replication_type", "sync if publishers wait for it, else async", TEXT),
-        snapshot("seconds_ago", "how long ago the source said this"),
+        snapshot("seconds_ago", "age of the source's report"),
         snapshot("seconds_behind", "how long what is not acknowledged has waited"),
         snapshot("since", "when it was connected, or no more, by the source's clock", TEXT),
         fixed("source_name", "the instance that sends"),

@@ -92,8 +92,8 @@ class RefusedSequences:
             return
         if self._gaps.is_over_limit(client):
             raise JournalUnavailableError(
-                "too many messages of this publisher have been refused, of which it may not know:"
-                " it is told when it logs on again, and then others are taken"
+                "too many messages of this publisher have been refused without its knowledge;"
+                " further ones are accepted after its next logon, which reports these"
             )
         missing = self._gaps.refused_before(client, sequence)
         if missing:

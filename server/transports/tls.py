@@ -45,7 +45,7 @@ _EXPLANATIONS: Final = {
     "tlsv1 alert unknown ca": "the other end does not trust the authority of our Certificate",
     "sslv3 alert bad certificate": "the other end does not accept our Certificate",
     "sslv3 alert certificate unknown": "the other end does not accept our Certificate",
-    "sslv3 alert certificate expired": "the other end says that our Certificate has expired",
+    "sslv3 alert certificate expired": "the other end reports that our Certificate has expired",
     "tlsv1 alert certificate required": "the other end wants a certificate, and we have none",
     "peer did not return a certificate": "VerifyClient wants one",
     "unsupported protocol": "no version of TLS is common to both",

@@ -242,7 +242,7 @@ def test_a_configuration_that_has_been_edited_since_the_start(
         _, shown, _ = doctor(capsys, "--config", config, "--output", archive)
     finally:
         config.write_text(text)
-    assert "the configuration that runs: is not what the file says now" in shown
+    assert "the configuration that runs: differs from the file" in shown
     files = contents(archive)
     assert "<Name>farther</Name>" in files["configuration/config.xml"]
     assert "<Name>far</Name>" in files["configuration/running.xml"]

@@ -81,7 +81,7 @@ def examine(capsys: pytest.CaptureFixture[str]) -> Callable[..., Checks]:
 def test_an_instance_that_does_not_run(config: Path, examine: Callable[..., Checks]) -> None:
     checks = examine("--config", config)
     (admin,) = (one for name, one in checks.items() if name.startswith("admin interface: http:"))
-    assert (admin["verdict"], admin["value"]) == ("wrong", "nobody listens there")
+    assert (admin["verdict"], admin["value"]) == ("wrong", "nothing listens there")
     assert checks["process: runs"]["verdict"] == "look at this"
     assert checks["configuration: verification"]["verdict"] == "OK"
     assert checks["log: ./x-%Y-%n.log"]["value"] == "no file"

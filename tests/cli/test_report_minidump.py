@@ -134,7 +134,8 @@ def test_what_is_no_minidump(
     status, shown, complaints = report(capsys, path)
     assert (status, shown) == (1, "")
     assert complaints == (
-        f"amps-report-minidump: {path} is no minidump of Amperage, whose first line names it\n"
+        f"amps-report-minidump: {path} is not a minidump of Amperage:"
+        " its first line does not name it\n"
     )
 
 
@@ -153,6 +154,6 @@ def test_options_of_amps_are_taken_and_send_nothing(
     assert status == 0
     assert "instance plant" in shown
     assert complaints == (
-        "amps-report-minidump: nothing is sent to anybody;"
-        " amps-doctor packs what a colleague needs\n"
+        "amps-report-minidump: nothing is sent;"
+        " amps-doctor packs the files for an analysis\n"
     )

@@ -82,7 +82,7 @@ def test_one_message_keeps_its_journal_until_it_is_done(tmp_path: Path, archive:
         wait_until(lambda: journals(archive) == {"00.journal.gz", "01.journal.gz"})
         tell(server, "remove", "0s")
         assert server.logs("for 0:")
-        assert "nobody subscribes to the queue" in warnings(server)[0]
+        assert "the queue has no subscribers" in warnings(server)[0]
         assert journals(archive) == {"00.journal.gz", "01.journal.gz"}
         with server.log_on("worker") as peer:
             consume(peer, "work")

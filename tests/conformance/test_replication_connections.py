@@ -271,7 +271,7 @@ def test_a_command_that_writes_no_text_gives_no_password(tmp_path: Path) -> None
     with Listening() as address:
         elements = LOADED + destination(to(address.port, elements=running(r"printf '\377'")))
         with running_server(tmp_path, elements=elements) as server:
-            assert server.logs("has written what is no text in UTF-8")
+            assert server.logs("has written text that is not UTF-8")
 
 
 GUARDS = {

@@ -412,7 +412,9 @@ def test_old_versions_of_tls_are_warned_of(tmp_path: Path) -> None:
         "</Transports></AMPSConfig>"
     )
     said = amp_server("--verify-config", "config.xml", cwd=tmp_path)
-    assert "warning: Transport/SecureSocketProtocols: allows insecure TLS" in said.stdout + said.stderr
+    assert (
+        "warning: Transport/SecureSocketProtocols: allows insecure TLS" in said.stdout + said.stderr
+    )
 
 
 def test_the_end_of_a_certificate_is_read_as_it_is(tmp_path: Path) -> None:

@@ -46,7 +46,7 @@ ANN: Final = """user 'ann' of config.xml
 transport any-tcp (127.0.0.1:9007)
   authentication  users: libamperage_users.so, takes the passwords of a file of users
                   users.toml:9: users.ann has a password
-  entitlement     users: libamperage_users.so, allows what a file of users says
+  entitlement     users: libamperage_users.so, takes permissions from a file of users
   log on          yes                users.toml:3: roles.trader: logon is true
   orders read     where /desk = 7    users.toml:5: roles.trader: topic, entry 1: read is /desk = 7
   orders write    yes                users.toml:5: roles.trader: topic, entry 1: write is true
@@ -58,7 +58,7 @@ transport any-tcp (127.0.0.1:9007)
 transport peers (127.0.0.1:9017)
   authentication  users: libamperage_users.so, takes the passwords of a file of users
                   users.toml:9: users.ann has a password
-  entitlement     users: libamperage_users.so, allows what a file of users says
+  entitlement     users: libamperage_users.so, takes permissions from a file of users
   replicate           no  no entry is about it
   orders replicate    no  no entry is about it
   trades replicate    no  no entry is about it
@@ -67,7 +67,7 @@ transport peers (127.0.0.1:9017)
 transport amps-admin (127.0.0.1:8085)
   authentication  users: libamperage_users.so, takes the passwords of a file of users
                   users.toml:9: users.ann has a password
-  entitlement     users: libamperage_users.so, allows what a file of users says
+  entitlement     users: libamperage_users.so, takes permissions from a file of users
   /amps/instance read          no  no entry is about it
   /amps/host read              no  no entry is about it
   /amps/administrator read     no  no entry is about it
@@ -123,7 +123,7 @@ def test_a_file_of_users_is_explained(tmp_path: Path) -> None:
         (
             "",
             "ann",
-            ["vouches for no name: entitlement is asked about nobody in particular"],
+            ["authenticates no name: entitlement is asked about an anonymous user"],
         ),
         (MODULES, "guest", ["users.toml:23: users.guest has no password", "'guest' cannot log on"]),
         (MODULES, "mallory", ["users.toml has no user 'mallory'", "'mallory' cannot log on"]),
@@ -207,7 +207,7 @@ FEW: Final = """
         (f"{SLOW}|^orders", LONG, f"{LONG} read no AllowedTopics: it takes too many steps to tell"),
         ("", LONG, f"{LONG} write no DeniedTopics: it takes too many steps to tell"),
         ("", "orders", "orders write yes AllowedTopics .* matches it"),
-        ("AMPS", "/AMPS/ClientStatus", "/AMPS/ClientStatus write no nobody but the server"),
+        ("AMPS", "/AMPS/ClientStatus", "/AMPS/ClientStatus write no only the server"),
         ("AMPS", "/AMPS/Audit", "/AMPS/Audit write yes AllowedTopics AMPS matches it; to delete"),
         ("AMPS", "/AMPS/devnull", "/AMPS/devnull write yes AllowedTopics AMPS matches it"),
     ],
@@ -280,7 +280,7 @@ def test_a_web_service_is_asked_where_it_says_something(tmp_path: Path) -> None:
         both, _ = explained(tmp_path, MODULE.format(port=service.port, options=""), "ann")
         assert not service.asked
     assert "orders read where /a = 1 topic, entry 1: read is /a = 1" in only
-    assert "the service says what users may do when it is shown their password" in both
+    assert "the service returns permissions only with the password of the user" in both
     assert not [line for line in both if line.startswith("orders")]
 
 

@@ -425,7 +425,7 @@ def test_without_its_file_nothing_starts(tmp_path: Path) -> None:
 def test_a_file_that_everybody_can_read_is_warned_of(tmp_path: Path) -> None:
     write_users(tmp_path).chmod(0o644)
     with running_server(tmp_path, elements=MODULES) as server:
-        assert server.logs("everybody on this machine can read it (mode 0644)")
+        assert server.logs("all users of this machine can read it (mode 0644)")
 
 
 PEERS = """<TransactionLog>

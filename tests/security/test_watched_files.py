@@ -141,7 +141,7 @@ def test_a_file_that_becomes_readable_by_all_is_warned_of(tmp_path: Path) -> Non
     with running_server(tmp_path, elements=MODULES) as server:
         file.chmod(0o644)
         assert server.logs(
-            "25-0062 file of users: users.toml: everybody on this machine can read it"
+            "25-0062 file of users: users.toml: all users of this machine can read it"
         )
         file.chmod(0o600)
         assert server.logs("25-0060", 2)

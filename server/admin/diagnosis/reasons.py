@@ -105,8 +105,8 @@ def _not_logged_on(facts: DiagnosisFacts) -> Iterator[Reason]:
         seconds = span(client.collected_at - client.connected_at)
         yield Reason(
             "no logon",
-            f"It has been connected for {seconds}, and has not said who it is.",
-            "Whoever does not log on in time is disconnected.",
+            f"It has been connected for {seconds}, and has not logged on.",
+            "Connections that do not log on in time are closed.",
         )
 
 
@@ -116,14 +116,14 @@ def _stopped_reading(facts: DiagnosisFacts) -> Iterator[Reason]:
         return
     wait = span(client.socket_stats.unsent_age_s)
     window_note = (
-        ", and its own system says that it has no room" * client.socket_stats.is_window_closed
+        ", and its own system reports a full receive window" * client.socket_stats.is_window_closed
     )
     yield Reason(
         "stopped reading",
         f"It reads nothing: {size(client.socket_stats.unacked_bytes)} fill its socket{window_note}."
         f" {size(client.socket_stats.unsent_bytes)} wait here, the oldest of them for {wait}.",
         "See what the client does: it may be stopped, or be busy with a message. "
-        f"{_disconnect(client)} lets go of what waits for it.",
+        f"{_disconnect(client)} drops the messages that wait for it.",
     )
 
 
@@ -307,10 +307,10 @@ def _commands(facts: DiagnosisFacts) -> Iterator[Reason]:
     elif client.socket_stats.unread_bytes >= _UNREAD_COMMANDS:
         yield Reason(
             "commands wait",
-            f"It sends more than is obeyed: {size(client.socket_stats.unread_bytes)} wait in"
+            f"It sends faster than is processed: {size(client.socket_stats.unread_bytes)} wait in"
             " its socket.",
-            "Messages that are alike but for their numbers are taken in most quickly; see whether "
-            "somebody's filters, views or the disk take the time.",
+            "Messages that differ only in their numbers are processed fastest; check whether "
+            "filters, views or the disk take the time.",
         )
 
 
@@ -323,8 +323,8 @@ def _costly_filters(facts: DiagnosisFacts) -> Iterator[Reason]:
             f"The filter of subscription {subscription.sub_id!r} takes"
             f" {percent(subscription.engine_share)} of the engine's "
             f"time, {span(subscription.seconds_per_message or 0.0)} for each message of its topic."
-            " Everybody "
-            "waits for that.",
+            " All clients "
+            "wait for that.",
             "Have it demand first that some field equals a value, which an index decides, and "
             "keep regular expressions short; /amps/instance/filters compares all.",
         )
@@ -357,7 +357,7 @@ def _entitled(facts: DiagnosisFacts) -> Iterator[Reason]:
             "entitlement",
             f"Of topic {limit.topic!r} its user may see {_visible_part(limit)}{rule_note}"
             f"{others_note}; so subscription {subscription.sub_id!r} gets nothing else.",
-            "Have whoever is in charge of permissions change them, if that is not as it is to be.",
+            "Ask the administrator of permissions to change them, if that is not intended.",
             is_trouble=False,
         )
 
@@ -382,8 +382,7 @@ def _busy_engine(facts: DiagnosisFacts) -> Iterator[Reason]:
             f"The engine itself is busy: this question waited {span(client.engine_lag_s)} for it, "
             f"and {number(client.waiting_task_count, 'other', 'others')} have something to be"
             " done.",
-            "See which clients send most, and what the log says with id 01-0010 of work that takes "
-            "long.",
+            "See which clients send most, and which slow operations the log has with id 01-0010.",
         )
 
 

@@ -16,7 +16,7 @@ from server.admin.tree import INSTANCE, ROOT, TIMESTAMP_FIELD, TREE_NODES, TreeN
 @cache
 def render() -> bytes:
     """Return the schema."""
-    lines = ["# What the tree below /amps looks like in XML.", f"start = {ROOT}"]
+    lines = ["# The form of the tree below /amps in XML.", f"start = {ROOT}"]
     for node in TREE_NODES.values():
         lines += _node_lines(node)
     return ("\n".join(lines) + "\n").encode()

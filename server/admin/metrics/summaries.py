@@ -59,7 +59,7 @@ _CLIENT_METRICS: Final = (
     _ClientMetric(
         "tcp_zero_window_advert",
         "amperage_stalled_clients",
-        "Clients whose TCP takes nothing more.",
+        "Clients whose TCP window is full.",
         sum,
     ),
 )

@@ -101,7 +101,7 @@ def _authorization(services: ActionServices) -> OperationGroup:
             reset_entitlement(services.engine)
         return f"{subject} has been reset."
 
-    description = "forget what is kept about earlier decisions"
+    description = "discard cached decisions"
     operations = (AdminOperation("reset", description, reset, ends_sessions=True),)
     return OperationGroup(
         ("authorization",), operations, lambda: {"authentication": "", "entitlement": ""}
@@ -149,7 +149,7 @@ def _minidump(services: ActionServices) -> AdminOperation:
             raise OperationError("Minidumps are disabled by MiniDumpDirectory.")
         return f"Minidump written to {path}."
 
-    return AdminOperation("minidump", "write what the process is doing to a file", write)
+    return AdminOperation("minidump", "write the state of the process to a file", write)
 
 
 def _queues(services: ActionServices) -> OperationGroup:
@@ -184,7 +184,7 @@ def _replication(services: ActionServices) -> OperationGroup:
 
     async def downgrade(name: str, _parameters: OperationParameters) -> str:
         is_new = _require_sync_destination(replication, name).downgrade(name)
-        return f"{name} is {'' if is_new else 'already '}waited for no more."
+        return f"{name} is {'' if is_new else 'already '}no longer waited for."
 
     async def upgrade(name: str, _parameters: OperationParameters) -> str:
         is_new = _require_sync_destination(replication, name).upgrade(name)
@@ -221,7 +221,7 @@ def _require_sync_destination(replication: ReplicationState | None, name: str) -
     """Return the same, if publishers can wait for the destination."""
     state = _require_destination(replication, name)
     if state.destinations[name].spec.sync_type != "sync":
-        raise OperationError(f"{name} is configured as async: nobody waits for it.")
+        raise OperationError(f"{name} is configured as async: publishers do not wait for it.")
     return state
 
 

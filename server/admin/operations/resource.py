@@ -264,7 +264,7 @@ def _list(names: Sequence[str], links: Sequence[_Link], form: str) -> HttpRespon
         [(link(entry.names), entry.names[-1], _display_text(entry)) for entry in links]
     )
     if not links:
-        lines.append("<p>There is nothing here at the moment.</p>")
+        lines.append("<p>No entries at the moment.</p>")
     lines.append("</main>")
     return _page(html_form.page(" / ".join(names), lines))
 

@@ -44,10 +44,10 @@ _PATHS: Final = ("/amps/instance", "/amps/host", "/amps/administrator", "/consol
 """Paths of the admin interface that are always reported."""
 
 _ASKED_WITH_CREDENTIALS: Final = (
-    "the service says what users may do when it is shown their password"
+    "the service returns permissions only with the password of the user"
 )
 
-_SERVER_ONLY: Final = "nobody but the server publishes to it"
+_SERVER_ONLY: Final = "only the server publishes to it"
 
 _READ: Final = "read"
 _WRITE: Final = "write"
@@ -285,7 +285,7 @@ def _authenticate(module: LogonAuthenticator, user: str) -> tuple[bool, str, str
         if admission.granted and by_certificate:
             return True, user, "asks for a certificate that names the user"
         if admission.granted and user and not admission.user:
-            return True, "", "vouches for no name: entitlement is asked about nobody in particular"
+            return True, "", "authenticates no name: entitlement is asked about an anonymous user"
         return admission.granted, admission.user, admission.reason if not admission.granted else ""
     if isinstance(inner, UsersAuthenticator):
         return inner.explain_logon(user)

@@ -51,7 +51,7 @@ _OPTION_HELP: Final = {
     "AllowSpoofing": "take the user name that the client gives for its own",
     "RequireLogon": "refuse commands before a logon",
     "RequireUsername": "refuse a logon without a user name",
-    "UserFromCertificate": "take for the user whom the client's certificate names",
+    "UserFromCertificate": "use the name in the client's certificate as the user",
 }
 
 
@@ -79,7 +79,7 @@ _MODULES: Final[Mapping[ModuleKind, Mapping[str, ModuleRule]]] = {
                 "accepts any user, and commands without a logon",
                 (_flag("AllowSpoofing", "false"), _flag("UserFromCertificate", "false")),
             ),
-            ModuleRule("amps-default-no-authentication-module", "accepts nobody"),
+            ModuleRule("amps-default-no-authentication-module", "accepts no user"),
         )
         if rule.name in AUTHENTICATION_MODULES
     },

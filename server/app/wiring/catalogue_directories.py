@@ -53,7 +53,7 @@ MULTI_AUTHENTICATION: Final = LibraryRule(
                 OptionRule(
                     "LDAP.ServiceAccountDN",
                     ValueKind.TEXT,
-                    "distinguished name of who may search there; nobody in particular if left out",
+                    "distinguished name of a user that may search there; anonymous if left out",
                 ),
                 OptionRule(
                     "LDAP.ServiceAccountPasswordFile",
@@ -83,7 +83,7 @@ MULTI_AUTHENTICATION: Final = LibraryRule(
                 OptionRule(
                     "AllowAnonymous",
                     ValueKind.BOOLEAN,
-                    "whether logons without a password are accepted, of nobody in particular",
+                    "whether logons without a password are accepted, as an anonymous user",
                     default="false",
                 ),
                 OptionRule(

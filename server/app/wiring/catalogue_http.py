@@ -29,7 +29,7 @@ _OPTIONS: Final = (
     OptionRule(
         "CredentialStore",
         ValueKind.TEXT,
-        "name of what uses of the module know of users; the ResourceURI if left out",
+        "name of the permission store that uses of the module share; the ResourceURI if left out",
     ),
     OptionRule(
         "ConnectionTimeout",
@@ -81,7 +81,7 @@ _OPTIONS: Final = (
     OptionRule(
         "EntitlementOnly",
         ValueKind.TEXT,
-        "ask without credentials about users whom another module authenticates",
+        "request permissions without credentials, for users that another module authenticates",
         check=option_check.check_switch,
     ),
     *https_options("service"),
@@ -92,7 +92,7 @@ HTTP_ENTITLEMENT: Final = LibraryRule(
     {
         ModuleKind.AUTHENTICATION: ModuleRule(
             settings.LIBRARY,
-            "asks a web service who may log on",
+            "asks a web service whether a user may log on",
             tuple(
                 replace(rule, required=True) if rule.name == "ResourceURI" else rule
                 for rule in _OPTIONS
@@ -101,7 +101,7 @@ HTTP_ENTITLEMENT: Final = LibraryRule(
         ),
         ModuleKind.ENTITLEMENT: ModuleRule(
             settings.LIBRARY,
-            "does what a web service says of users",
+            "takes permissions of users from a web service",
             _OPTIONS,
             at_least=(MinimumOptions(1, ("ResourceURI", "CredentialStore")),),
             check=option_check.check_entitlement,

@@ -21,7 +21,7 @@ from server.security.http_entitlement.option_check import check_timeout
 from server.security.oauth import module as oauth
 from server.security.oauth.tokens import ALGORITHMS
 
-_UNNAMED: Final = "who shows a code is taken for whichever user they say they are"
+_UNNAMED: Final = "clients with a code get the user name that they claim"
 
 _OAUTH_OPTIONS: Final = (
     OptionRule(
@@ -31,12 +31,14 @@ _OAUTH_OPTIONS: Final = (
         check=oauth.check_endpoint,
     ),
     OptionRule("RedirectURI", ValueKind.TEXT, "URI that the code was asked for with"),
-    OptionRule("ClientID", ValueKind.TEXT, "what the authorization server calls this instance"),
-    OptionRule("ClientSecret", ValueKind.TEXT, "what proves to it that this is the instance"),
+    OptionRule(
+        "ClientID", ValueKind.TEXT, "client id of this instance at the authorization server"
+    ),
+    OptionRule("ClientSecret", ValueKind.TEXT, "client secret of this instance"),
     OptionRule(
         "GrantType",
         ValueKind.CHOICE,
-        "what clients show",
+        "credential that clients present",
         default=oauth.DEFAULT_GRANT_TYPE,
         choices=(oauth.DEFAULT_GRANT_TYPE,),
     ),
@@ -70,12 +72,12 @@ _OAUTH_OPTIONS: Final = (
     OptionRule(
         "Issuer",
         ValueKind.TEXT,
-        "who has to have issued a token (iss)",
+        "required issuer of a token (iss)",
     ),
     OptionRule(
         "Audience",
         ValueKind.TEXT,
-        "whom a token has to be meant for (aud); one of several is enough",
+        "required audience of a token (aud); one of several is enough",
         repeatable=True,
     ),
     OptionRule(
@@ -88,7 +90,7 @@ _OAUTH_OPTIONS: Final = (
     OptionRule(
         "UserNameClaim",
         ValueKind.TEXT,
-        "what of a token is the name of the user",
+        "claim of a token that is the name of the user",
         default=oauth.DEFAULT_USER_CLAIM,
     ),
     OptionRule(
@@ -104,7 +106,7 @@ OAUTH: Final = LibraryRule(
     {
         ModuleKind.AUTHENTICATION: ModuleRule(
             oauth.LIBRARY,
-            "accepts who shows a code or a token of an OAuth authorization server",
+            "accepts users with a code or a token of an OAuth authorization server",
             tuple(
                 replace(rule, absence=_UNNAMED) if rule.name == "KeySet" else rule
                 for rule in _OAUTH_OPTIONS

@@ -36,7 +36,7 @@ USERS: Final = LibraryRule(
             users_module.LIBRARY, "takes the passwords of a file of users", (_FILE_NAME,)
         ),
         ModuleKind.ENTITLEMENT: ModuleRule(
-            users_module.LIBRARY, "allows what a file of users says", (_FILE_NAME,)
+            users_module.LIBRARY, "takes permissions from a file of users", (_FILE_NAME,)
         ),
     },
     (replace(_FILE_NAME, required=False),),

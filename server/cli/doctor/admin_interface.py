@@ -207,7 +207,7 @@ def _connection_problem(error: OSError | http.client.HTTPException) -> str:
     if isinstance(error, TimeoutError):
         return str(error) if error.args and error.errno is None else "it does not answer"
     if isinstance(error, ConnectionRefusedError):
-        return "nobody listens there"
+        return "nothing listens there"
     if isinstance(error, OSError):
         return error.strerror or str(error)
-    return f"what answers does not speak HTTP ({type(error).__name__})"
+    return f"the program that answers does not speak HTTP ({type(error).__name__})"

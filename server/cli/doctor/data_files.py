@@ -32,7 +32,7 @@ _ADVICE: Final = {
     ForeignJournalKind.FOREIGN: (
         f"give the instance directories of its own, or start it with {OPTION}"
     ),
-    ForeignJournalKind.DAMAGED: "move what is damaged throughout to another directory, and keep it",
+    ForeignJournalKind.DAMAGED: "move completely damaged files to another directory, and keep them",
     ForeignJournalKind.NEWER_VERSION: (
         "run the later version that has written them; docs/upgrading.md has the way back"
     ),
@@ -58,7 +58,7 @@ def examine(
             "listing",
             f"{len(listing):,} files",
             f"the first {_MAX_LISTED:,} are listed",
-            "remove what is needed no more",
+            "remove files that are not needed any more",
         )
     examination.facts[AREA] = listing[:_MAX_LISTED]
     _judge_foreign_files(spec, examination)

@@ -132,7 +132,7 @@ def _judge_kind(
             AREA,
             f"{title}: mounted",
             f"{mount.kind}, read-only",
-            "nothing can be written there",
+            "no file can be written there",
             f"mount {mount.point} for writing; after an error of the disk, replace that first",
         )
     elif directory.is_durable and mount.kind in _VOLATILE:
@@ -140,7 +140,7 @@ def _judge_kind(
             AREA,
             f"{title}: type",
             mount.kind,
-            "what is there is in memory, and gone with the machine's power",
+            "files there are in memory, and lost when the machine stops",
             "put it on a disk",
         )
     elif directory.is_durable and mount.kind in _REMOTE:
@@ -178,7 +178,7 @@ def _judge_access(
             AREA,
             f"{title}: may be read",
             f"not by this user ({os.geteuid()})",
-            "what is in it has not been looked at",
+            "its content has not been examined",
             "run amps-doctor as the user of the server, or as root",
         )
 

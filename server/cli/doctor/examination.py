@@ -137,7 +137,7 @@ class _ExaminationRun:
                 live_instance.AREA,
                 "address",
                 str(error),
-                "nobody can be asked",
+                "no instance can be asked",
                 "give another --url",
             )
             return
@@ -222,7 +222,7 @@ class _ExaminationRun:
                 _PROCESS,
                 "runs",
                 "no process is known to use the instance's files",
-                "the instance does not run, or as somebody whose locks cannot be seen",
+                "the instance does not run, or runs as a user whose locks cannot be seen",
                 "start it, or run amps-doctor where it runs",
             )
 
@@ -250,7 +250,7 @@ class _ExaminationRun:
                 versions.AREA,
                 "the server that runs",
                 self._identity.amps_version,
-                f"it stands for another version of AMPS than this command, {AMPS_VERSION}",
+                f"it implements another version of AMPS than this command, {AMPS_VERSION}",
                 "use the commands that came with it",
             )
 

@@ -85,7 +85,7 @@ def _refused(admin: AdminClient, error: AdminRequestError, examination: Examinat
             str(error),
             "the instance runs, and does not show anything to this user",
             "give --user with --password-file, or AMPS_ADMIN_USER and AMPS_ADMIN_PASSWORD,"
-            " of somebody who may read /amps",
+            " of a user who may read /amps",
         )
         return
     examination.add_wrong(
@@ -93,7 +93,7 @@ def _refused(admin: AdminClient, error: AdminRequestError, examination: Examinat
         admin.url,
         str(error),
         "the instance does not run, is not ready yet, or its admin interface cannot be reached",
-        error.advice or "the log says why it ended, or what it is at",
+        error.advice or "the log has the reason why it ended, or its current step",
     )
 
 
@@ -194,8 +194,8 @@ def _judge_latencies(instance: Mapping[str, Any], examination: Examination) -> N
             "pieces of work on the engine's thread",
             f"99 of 100 take up to {microseconds / 1000:.1f} ms",
             CheckVerdict.LOOK if microseconds > _LONG_TASK_US else CheckVerdict.OK,
-            "everybody waits while one piece of work is done",
-            "the log names what takes long; /amps/instance/clients/ID/explain does per client",
+            "all clients wait while one operation runs",
+            "the log names the slow operations; /amps/instance/clients/ID/explain does per client",
         )
 
 
@@ -206,9 +206,9 @@ def _judge_clients(instance: Mapping[str, Any], examination: Examination) -> Non
     examination.add_finding(
         "load",
         "clients",
-        f"{len(clients):,} connected, {len(slow):,} do not take what waits for them",
+        f"{len(clients):,} connected, {len(slow):,} do not read their waiting messages",
         CheckVerdict.LOOK if slow else CheckVerdict.OK,
-        f"what waits is kept in memory, then on disk, then they are disconnected: {names}",
+        f"messages wait in memory, then on disk, then the clients are disconnected: {names}",
         "amps/instance/clients/ID/explain says why a client is slow",
     )
 
@@ -238,7 +238,7 @@ def _configuration(admin: AdminClient, configuration: str | None, examination: E
         examination.add_attention(
             AREA,
             "the configuration that runs",
-            "is not what the file says now",
+            "differs from the file",
             "a configuration takes effect when the instance starts",
             "configuration/running.xml in the archive is what runs; restart for the file's",
         )

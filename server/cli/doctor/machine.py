@@ -151,7 +151,7 @@ def _cgroup(machine: HostMachine, examination: Examination) -> dict[str, object]
             AREA,
             "processor limit of the cgroup",
             f"{quota or 'a limit'}: reached {throttled:,} times",
-            "everybody waits for the rest of each period in which the limit is reached",
+            "all clients wait for the rest of each period in which the limit is reached",
             "raise the limit (CPUQuota=, --cpus)",
         )
     return {
@@ -184,7 +184,7 @@ def _open_files(machine: HostMachine, examination: Examination) -> dict[str, obj
             "open files",
             f"{hard:,} at most{of_used}",
             verdict,
-            "every connection and every file of records takes one; without one, nobody can connect",
+            "each connection and file of records takes one; without one, no client can connect",
             "raise the hard limit (LimitNOFILE=, ulimit -Hn)",
         )
     return {**limits, "used": used}
@@ -210,7 +210,7 @@ def _kernel(machine: HostMachine, examination: Examination) -> dict[str, object]
             "swappiness",
             f"{swappiness}{'' if has_swap else ', and there is no swap'}",
             CheckVerdict.LOOK if has_swap and swappiness > _EAGER_SWAPPING else CheckVerdict.OK,
-            "records that nobody has asked for lately are swapped out, and slow when somebody does",
+            "records that were not read lately are swapped out, and slow to read",
             "sysctl vm.swappiness=1",
         )
     if maps is not None:
@@ -241,7 +241,7 @@ def _process(machine: HostMachine, examination: Examination) -> dict[str, object
             "memory of the server",
             f"{size_text(status.get('VmRSS', 0))}, {size_text(swapped)} swapped out",
             CheckVerdict.LOOK if swapped else CheckVerdict.OK,
-            "what is swapped out is slow when it is needed",
+            "swapped-out memory is slow when it is needed",
             "give the machine more memory, or turn swap off",
         )
     return {"pid": machine.pid, "memory": status}

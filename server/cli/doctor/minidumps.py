@@ -29,7 +29,7 @@ def examine(spec: InstanceSpec, requested: Path | None, examination: Examination
             AREA,
             "directory",
             "disabled",
-            "nobody could tell what a server was doing that hung",
+            "the state of a hung server could not be examined",
             "remove MiniDumpDirectory, or name a directory",
         )
         return
@@ -44,8 +44,8 @@ def examine(spec: InstanceSpec, requested: Path | None, examination: Examination
         str(directory),
         f"{len(others)} there, {len(recent)} of the last 24 hours",
         CheckVerdict.LOOK if recent else CheckVerdict.OK,
-        "somebody or something had reason to write them",
-        "amps-report-minidump shows what they say; remove those that are needed no more",
+        "they were written on request or because the server was stuck",
+        "amps-report-minidump shows what they say; remove those that are not needed any more",
     )
     if others:
         attach(others[-1], examination)

@@ -102,7 +102,7 @@ def read_minidump(octets: bytes) -> Minidump:
     lines = octets.decode("utf-8", errors="backslashreplace").split("\n")
     first = _FIRST.fullmatch(lines[0])
     if first is None:
-        raise NoMinidumpError("is no minidump of Amperage, whose first line names it")
+        raise NoMinidumpError("is not a minidump of Amperage: its first line does not name it")
     dump = Minidump(first["version"], first["amps"], first["name"])
     head, *sections = _blocks(lines[1:])
     for name, pattern in _HEAD.items():

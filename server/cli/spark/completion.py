@@ -19,7 +19,7 @@ _FILES: Final = frozenset({"cafile", "certificate", "file", "key", "passwordfile
 _GENERAL: Final = (
     CompletionOption(
         ("--print-completion",),
-        "print what completes spark in a shell",
+        "print a completion script for a shell",
         CompletionValue("SHELL", words=SHELLS),
     ),
     CompletionOption(("--version",), "show the version"),

@@ -30,7 +30,7 @@ DEFAULT_MASK: Final = "%Y-%m-%dT%H%M%S"
 _HINTS: Final[Mapping[int, str]] = {
     errno.EACCES: "let this user write the file and its directory",
     errno.EPERM: "let this user write the file and its directory",
-    errno.ENXIO: "it is a pipe or a device that nobody serves; start its reader first",
+    errno.ENXIO: "it is a pipe or a device without a reader; start its reader first",
     errno.ENOSPC: "make room on the device, or name a file on another",
 }
 """Hints for the operator about a log file that cannot be opened."""

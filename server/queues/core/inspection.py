@@ -282,7 +282,7 @@ def obstacles(queue: Queue, place: int, now: int) -> list[Obstacle]:
     return [] if queue.dispatch.slots else [_NO_CONSUMER]
 
 
-_NO_CONSUMER = Obstacle("no consumer", "nobody subscribes to the queue")
+_NO_CONSUMER = Obstacle("no consumer", "the queue has no subscribers")
 
 
 def _lease_obstacle(queue: Queue, place: int, now: int) -> Obstacle:

@@ -55,7 +55,7 @@ def _lines(topic: QueueTopic, now: int) -> Iterator[str]:
     first = first_available(queue)
     if first not in (None, head):
         why = describe_obstacles(queue, first, now)
-        yield f"  the first that nobody has, {bookmark_of(queue, first)}: {why}"
+        yield f"  the first that no consumer has, {bookmark_of(queue, first)}: {why}"
 
 
 def _sharing(topic: QueueTopic) -> str:

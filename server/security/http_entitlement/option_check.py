@@ -76,7 +76,7 @@ def check_authentication(own_options: Options, inherited: Options) -> Iterator[O
     if _is_entitlement_only(options):
         yield OptionProblem(
             "EntitlementOnly",
-            "is given: the module cannot authenticate anybody",
+            "is given: the module cannot authenticate users",
             "name another module for Authentication, or load the library once more without it",
         )
     yield from _check_request_options(own_options, options)

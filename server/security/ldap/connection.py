@@ -39,7 +39,7 @@ class LdapConnection(asyncio.Protocol):
         """See `asyncio.Protocol`."""
         self._received += data
         if len(self._received) > _MAX_BYTES:
-            self._problem = BerError(f"more than {_MAX_BYTES} bytes that nobody has asked for")
+            self._problem = BerError(f"more than {_MAX_BYTES} bytes that were not requested")
             self.close()
         self._notify()
 
@@ -127,11 +127,11 @@ class LdapConnection(asyncio.Protocol):
         """Receive the next message, which must answer the last request."""
         message = messages.read_message(await self._receive_message())
         if message.number == 0:
-            raise EOFError(f"it says goodbye, {messages.read_result(message)}")
+            raise EOFError(f"it closes the connection, {messages.read_result(message)}")
         if message.number != self._number:
             raise BerError(f"message {message.number} where {self._number} was expected")
         if message.tag not in expected:
-            raise BerError(f"tag {message.tag:#04x}, which does not answer what was asked")
+            raise BerError(f"tag {message.tag:#04x}, which does not match the request")
         return message
 
     async def _receive_message(self) -> bytes:

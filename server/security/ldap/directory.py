@@ -126,7 +126,7 @@ class LdapDirectory:
                     f"{where} has not answered within {SECONDS:.0f} seconds"
                 ) from None
             except BerError as problem:
-                raise DirectoryError(f"{where} sends what is no LDAP: {problem}") from None
+                raise DirectoryError(f"{where} sends data that are not LDAP: {problem}") from None
             except ssl.SSLCertVerificationError as problem:
                 raise DirectoryError(
                     f"the certificate of {where} is not accepted: {problem.verify_message}"
@@ -222,7 +222,7 @@ class LdapDirectory:
         if len(entries) > 1:
             raise DirectoryLogonError(f"several entries {below} have that {names}")
         if result.code not in self._success_codes:
-            hint = "" if spec.base else ". LDAP.BaseDN says where users are"
+            hint = "" if spec.base else ". LDAP.BaseDN is the place of users"
             raise DirectoryError(f"the search {below} ends with {result}{hint}")
         if not entries:
             raise DirectoryLogonError(f"no entry {below} has that {names}")

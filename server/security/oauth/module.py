@@ -291,7 +291,7 @@ def check(own_options: Options, inherited: Options) -> Iterator[OptionProblem]:
     options = Options((*own_options, *(option for option in inherited if option.name not in names)))
     for name in ("Issuer", "Audience"):
         if not all(text.strip() for text in options.all(name)):
-            yield OptionProblem(name, "is empty: a token would have to be of nobody, or for nobody")
+            yield OptionProblem(name, "is empty: a token would need an empty issuer or audience")
     source = options.get("KeySet")
     if source and "://" not in source:
         try:

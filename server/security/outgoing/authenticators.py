@@ -138,7 +138,7 @@ class CommandCredentials:
         try:
             token = output.decode().rstrip("\r\n")
         except UnicodeDecodeError:
-            raise self._error("has written what is no text in UTF-8") from None
+            raise self._error("has written text that is not UTF-8") from None
         if not token:
             raise self._error("has written nothing")
         return self._user, token

@@ -103,7 +103,7 @@ class UsersEntitlement:
         entry = self.file.find(user)
         if entry is not None:
             return entry.permissions
-        description = f"no user {user!r}" if user else "nobody without a name"
+        description = f"no user {user!r}" if user else "no user without a name"
         return ConstantPermissions(Permit(False, rule=f"{self.file.path} has {description}"))
 
     def forget(self, user: str | None = None) -> None:

@@ -179,7 +179,7 @@ def mode_problem(mode: int) -> str:
     if not others:
         return ""
     access = "change" if others & stat.S_IWOTH else "read"
-    return f"everybody on this machine can {access} it (mode {stat.S_IMODE(mode):04o})"
+    return f"all users of this machine can {access} it (mode {stat.S_IMODE(mode):04o})"
 
 
 def read_users(octets: bytes, path: str, functions: Functions, problems: Problems) -> Users | None:

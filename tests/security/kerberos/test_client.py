@@ -54,7 +54,7 @@ def test_the_client_wants_to_know_who_the_server_is(tmp_path: Path) -> None:
         Client("c", authenticator=KerberosAuthenticator(SPN)) as c,
     ):
         c.connect(f"tcp://127.0.0.1:{server.port}/amps/json")
-        with pytest.raises(CredentialsError, match="the server has not proved who it is"):
+        with pytest.raises(CredentialsError, match="the server has not proved its identity"):
             c.logon()
 
 

@@ -180,7 +180,7 @@ def test_version_2_where_only_version_3_is_spoken(tmp_path: Path) -> None:
         ),
         ({"ServiceAccountPasswordFile": "missing.txt"}, "missing.txt: No such file"),
         ({"ServiceAccountPasswordFile": "empty.txt"}, "empty.txt: it is empty"),
-        ({"BaseDN": ""}, "LDAP.BaseDN says where users are"),
+        ({"BaseDN": ""}, "LDAP.BaseDN is the place of users"),
         ({"BaseDN": "ou=nowhere,dc=example,dc=org"}, "ends with noSuchObject (32)"),
         ({"BaseDN": "nonsense"}, "ends with invalidDNSyntax (34)"),
         ({"ServiceAccountDN": "nonsense"}, "invalidDNSyntax (34)"),

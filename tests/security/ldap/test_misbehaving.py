@@ -80,11 +80,14 @@ DONE: Final = message(2, 0x65, GOOD)
         (says(b"\x30\x84\x7f\xff\xff\xff"), "a message of 2147483653 bytes"),
         (says(b"\x30\x80"), "a length of another form than LDAP has"),
         (says(b"\x30\x03\x02\x05\x01"), "an element that ends behind what contains it"),
-        (says(message(1, 0x65, GOOD)), "tag 0x65, which does not answer what was asked"),
+        (says(message(1, 0x65, GOOD)), "tag 0x65, which does not match the request"),
         (says(message(7, 0x61, GOOD)), "message 7 where 1 was expected"),
         (says(message(1, 0x61, b"")), "nothing where tag 0x0a was expected"),
         (says(message(1, 0x61, b"\x0a\x01\x34\x04\x00\x04\x00")), "unavailable (52)"),
-        (says(message(0, 0x78, b"\x0a\x01\x34\x04\x00\x04\x00")), "it says goodbye, unavailable"),
+        (
+            says(message(0, 0x78, b"\x0a\x01\x34\x04\x00\x04\x00")),
+            "it closes the connection, unavailable",
+        ),
         (
             says(message(1, 0x61, b"\x0a\x01\x01\x04\x00\x04\x07a\nb\x1bc\xff\xfe")),
             "operationsError (1), 'a b c\ufffd\ufffd'",

@@ -116,7 +116,7 @@ WITHOUT_EFFECT_ON_REPLAYS: Final[Mapping[str, str]] = {
 WITHOUT_EFFECT_ON_COUNTS: Final[Mapping[str, str]] = {
     "none": "it is the same as no option",
     "no_sowkey": "nothing is sent",
-    "places": "the place where it ends is told in any case",
+    "places": "the position where it ends is always reported",
     "select": "what is counted are whole messages",
     "timestamp": "nothing is sent",
 }

@@ -228,7 +228,7 @@ class LogRecovery:
             )
         if header is not None and header.number != number:
             raise JournalError(
-                f"{path}: says of itself that it has number {header.number}; "
+                f"{path}: has the number {header.number}; "
                 "files of the transaction log must keep their names"
             )
         if header is not None and header.instance != self._instance:

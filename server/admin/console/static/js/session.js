@@ -24,7 +24,7 @@ export async function loadSession() {
 
 /** What the user is called in sentences. @param {Session} session */
 export function userOf(session) {
-  return session.user ? `User ${session.user}` : "Who has not logged on";
+  return session.user ? `User ${session.user}` : "A user who has not logged on";
 }
 
 /**
