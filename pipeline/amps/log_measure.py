@@ -20,7 +20,7 @@ _VALUE: Final = re.compile(r"(?:^|,)(\w+)(?:=(?:\[([^\]]*)\]|([^,\[]*)))?")
 _PASSED_ON: Final = frozenset(
     {"bookmark_not_found", "deletions", "fully_durable", "non_regex_topic"}
 )
-_NOT_LOGGED: Final = "only what is in a transaction log can be counted"
+_NOT_LOGGED: Final = "only messages of a transaction log can be counted"
 _MICROSECONDS: Final = 1e6
 _MAX_PARTS: Final = 1000
 """The maximum number of parts that the server divides a count into."""

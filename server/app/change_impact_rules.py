@@ -94,7 +94,7 @@ def _topic_added(case: ChangeCase) -> str:
     topic = case.change.after.part if case.change.after else None
     if not isinstance(topic, TopicSpec):
         return ""
-    recorded = f"what the transaction log has of it, from {_point(topic)}"
+    recorded = f"its messages in the transaction log, from {_point(topic)}"
     if topic.file_name is None:
         return (
             f"It begins with {recorded}, at every start."
@@ -102,7 +102,7 @@ def _topic_added(case: ChangeCase) -> str:
             else "It is empty after every start."
         )
     otherwise = f"with {recorded}" if _rebuilt(topic, case.new) else "with nothing"
-    return f"It begins with what is in {topic.file_name}, if that exists, or else {otherwise}."
+    return f"It begins with the content of {topic.file_name}, if that exists, or else {otherwise}."
 
 
 def _point(topic: TopicSpec) -> str:
@@ -135,7 +135,7 @@ def _pattern_note(topic: TopicSpec, instance: InstanceSpec) -> str:
 
 
 def _kind_changed(_: ChangeCase) -> str:
-    return "It is something else under the same name: what the old one has kept is not used."
+    return "It is another topic under the same name: stored data of the old one are not used."
 
 
 def _other_file(case: ChangeCase) -> str:
@@ -143,7 +143,7 @@ def _other_file(case: ChangeCase) -> str:
     if after.file_name is None or before.file_name is None:
         return ""  # covered by the change of Durability
     left = f"{before.file_name} stays and is not read any more. "
-    begins = f"The topic begins with what is in {after.file_name}"
+    begins = f"The topic begins with the content of {after.file_name}"
     if _rebuilt(after, case.new):
         content = f"from the transaction log, from {_point(after)}"
     else:
@@ -171,13 +171,13 @@ def _other_keys(case: ChangeCase) -> str:
 def _recorded(case: ChangeCase) -> str:
     if _is_recorded(case.change.after, case.old):
         return "It was recorded already, by another Topic."
-    return "It is recorded from the start on; what came before cannot be replayed."
+    return "It is recorded from the start on; earlier messages cannot be replayed."
 
 
 def _recording_ended(case: ChangeCase) -> str:
     if _is_recorded(case.change.before, case.new):
         return "It is still recorded, by another Topic."
-    effect = "It is not recorded any more: what comes cannot be replayed, nor brought back"
+    effect = "It is not recorded any more: new messages cannot be replayed, nor restored"
     return f"{effect} when the instance recovers.{_refusal(case, 'txlog')}"
 
 
@@ -221,7 +221,7 @@ def _queue_added(case: ChangeCase) -> str:
     if queue.recovery_point == "epoch":
         return (
             "It begins with all that the transaction log has of its topic, from the beginning: "
-            "set RecoveryPoint to now if consumers are to get only what comes."
+            "set RecoveryPoint to now if consumers are to get new messages only."
         )
     return f"It begins at its RecoveryPoint, {queue.recovery_point}."
 
@@ -327,7 +327,7 @@ SECURITY: Final = (
 )
 SECURITY_RULE: Final[ImpactRule] = (
     ImpactArea.SECURITY,
-    "Who may connect, or what they may do, changes: ampServer --explain-access USER shows it.",
+    "Logons or permissions change: ampServer --explain-access USER shows it.",
 )
 REORDERED: Final[ImpactRule] = (
     ImpactArea.OPERATION,
@@ -348,7 +348,7 @@ ENTRIES: Final[Mapping[tuple[str, str], ImpactRule]] = {
     ("removed", "SOW/ConflatedTopic"): (ImpactArea.CLIENTS, "Clients find nothing under its name."),
     ("added", "TransactionLog"): (
         ImpactArea.CLIENTS,
-        "Its topics are recorded from the start on; what came before cannot be replayed.",
+        "Its topics are recorded from the start on; earlier messages cannot be replayed.",
     ),
     ("removed", "TransactionLog"): (
         ImpactArea.DATA,
@@ -365,16 +365,16 @@ ENTRIES: Final[Mapping[tuple[str, str], ImpactRule]] = {
     ),
     ("added", "Replication/Destination/Topic"): (
         ImpactArea.PEERS,
-        "It is sent from where the destination has got to in the log; what is before is not.",
+        "It is sent from the position of the destination in the log on; earlier messages are not.",
     ),
     ("removed", "Replication/Destination/Topic"): (
         ImpactArea.PEERS,
-        "It is not sent any more; what the destination has of it stays there.",
+        "It is not sent any more; messages that the destination has stay there.",
     ),
     ("added", "Admin"): (ImpactArea.OPERATION, "There is an admin interface, and statistics."),
     ("removed", "Admin"): (
         ImpactArea.OPERATION,
-        "There is no admin interface any more: what monitors the instance gets no answer.",
+        "There is no admin interface any more: monitoring of the instance gets no answer.",
     ),
     ("added", "SOW/Topic/History"): (ImpactArea.CLIENTS, "Past states are kept from the start on."),
     ("removed", "SOW/Topic/History"): (ImpactArea.DATA, "Past states cannot be queried any more."),
@@ -394,26 +394,26 @@ _NEW_MESSAGES_ONLY: Final[ImpactRule] = (
 )
 _NEW_FILES: Final[ImpactRule] = (
     ImpactArea.OPERATION,
-    "A file that exists keeps its own; it counts for files that are made anew.",
+    "A file that exists keeps its own; it applies to newly created files.",
 )
 _RECONNECT: Final[ImpactRule] = (ImpactArea.CLIENTS, _address_changed)
 _VIEW: Final[ImpactRule] = (
     ImpactArea.CLIENTS,
-    "The view is computed anew at the start; its subscribers get other messages.",
+    "The view is computed again at the start; its subscribers get other messages.",
 )
 
 _QUEUE_SETTINGS: Final[Mapping[str, ImpactRule]] = {
     "RecoveryPoint": (
         ImpactArea.DATA,
-        "The queue begins anew there: messages that were acknowledged may come again.",
+        "The queue begins again there: acknowledged messages may be delivered again.",
     ),
     "UnderlyingTopic": (
         ImpactArea.DATA,
-        "The queue takes its messages from elsewhere; what is left of {old} is not delivered.",
+        "The queue takes its messages from elsewhere; remaining ones of {old} are not delivered.",
     ),
     "Semantics": (
         ImpactArea.DATA,
-        "It decides whether a message that its consumer does not acknowledge comes again.",
+        "It decides whether a message that is not acknowledged is delivered again.",
     ),
     "Filter": (ImpactArea.CLIENTS, "It decides which messages are in the queue."),
 }
@@ -422,7 +422,7 @@ SETTINGS: Final[Mapping[str, Mapping[str, ImpactRule]]] = {
     ROOT: {
         "Name": (ImpactArea.DATA, _renamed),
         "Group": (ImpactArea.PEERS, _other_group),
-        "ConfigValidation": (ImpactArea.OPERATION, "It decides what is checked before the start."),
+        "ConfigValidation": (ImpactArea.OPERATION, "It determines the checks before the start."),
         "RegexTopicSupport": (
             ImpactArea.CLIENTS,
             "It decides whether names of topics are taken for regular expressions everywhere.",
@@ -487,7 +487,7 @@ SETTINGS: Final[Mapping[str, Mapping[str, ImpactRule]]] = {
         "InetAddr": _RECONNECT,
         "FileName": _RECONNECT,
         "Type": (ImpactArea.CLIENTS, "Clients must connect in the new way."),
-        "Protocol": (ImpactArea.CLIENTS, "Clients must speak {new}; who speaks {old} is refused."),
+        "Protocol": (ImpactArea.CLIENTS, "Clients must speak {new}; clients of {old} are refused."),
         "MessageType": (
             ImpactArea.CLIENTS,
             "It decides which message types clients may use there.",
@@ -497,7 +497,7 @@ SETTINGS: Final[Mapping[str, Mapping[str, ImpactRule]]] = {
     "Admin": {
         "InetAddr": (
             ImpactArea.OPERATION,
-            "The console and what monitors the instance must ask {new}.",
+            "The console and monitoring must use {new}.",
         ),
         "FileName": (
             ImpactArea.OPERATION,
@@ -507,7 +507,7 @@ SETTINGS: Final[Mapping[str, Mapping[str, ImpactRule]]] = {
     "Replication/Destination": {
         "SyncType": (
             ImpactArea.PEERS,
-            "With sync, publishers are acknowledged only what the destination has, too.",
+            "With sync, publishers get acks only for messages that the destination has, too.",
         ),
         "Group": (
             ImpactArea.PEERS,

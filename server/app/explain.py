@@ -91,7 +91,7 @@ def explain_elements(
         return report(path, read.problems)
     if read.spec is None:
         print_problems(read.problems, Severity.ERROR)
-        say(f"{path} cannot be used: what it says is shown, and not what that amounts to")
+        say(f"{path} cannot be used: its elements are shown as written, without their effects")
     files = read.document.files if read.document else (path,)
     subject = _ExplainedConfiguration(read.root, files, read.settings, read.secrets)
     explanations: list[_Explanation] = []

@@ -153,7 +153,7 @@ def _explain_access(
 ) -> None:
     """Print the permissions of a user, or record the error that prevents it."""
     if invocation.admin_paths and (spec.admin is None or spec.admin.inet_addr is None):
-        problems.warning(spec, "Admin", "there is no admin interface, so that --path tells nothing")
+        problems.warning(spec, "Admin", "there is no admin interface, so --path has no result")
     log = EventLog([_ERRORS_TO_TERMINAL], spec.name)
     question = AccessQuery(user, invocation.topics, invocation.admin_paths)
     try:

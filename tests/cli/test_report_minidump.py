@@ -154,6 +154,5 @@ def test_options_of_amps_are_taken_and_send_nothing(
     assert status == 0
     assert "instance plant" in shown
     assert complaints == (
-        "amps-report-minidump: nothing is sent;"
-        " amps-doctor packs the files for an analysis\n"
+        "amps-report-minidump: nothing is sent; amps-doctor packs the files for an analysis\n"
     )

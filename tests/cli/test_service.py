@@ -217,7 +217,7 @@ def test_what_is_in_the_way_of_a_copy_is_left_alone(
     theirs.parent.mkdir(parents=True)
     theirs.write_text("")
     assert service("install", tmp_path) == 1
-    said = f"amps-service: {tmp_path / name} is in the way, and no copy of Amperage"
+    said = f"amps-service: {tmp_path / name} exists, and is not a copy of Amperage"
     assert capsys.readouterr().err.startswith(said)
     assert service("uninstall", tmp_path) == 0
     assert theirs.exists()
@@ -325,7 +325,7 @@ def test_what_is_somebody_elses_is_left_alone(
     theirs.parent.mkdir(parents=True)
     theirs.write_text("")
     assert service("install", tmp_path) == 1
-    assert "is there already, and no copy of Amperage: nothing was changed" in (
+    assert "exists, and is not a copy of Amperage: nothing was changed" in (
         capsys.readouterr().err
     )
     assert service("uninstall", tmp_path) == 0

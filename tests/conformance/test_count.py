@@ -207,8 +207,8 @@ def test_few_are_not_divided(server: RunningServer) -> None:
 @pytest.mark.parametrize(
     ("header", "reason"),
     [
-        ({"t": "nowhere"}, "only what is in a transaction log can be counted"),
-        ({"bm": None}, "only what is in a transaction log can be counted"),
+        ({"t": "nowhere"}, "only messages of a transaction log can be counted"),
+        ({"bm": None}, "only messages of a transaction log can be counted"),
         ({"t": "b", "user": "ann"}, "not entitled"),
         ({"bm": "7|7|", "o": "bookmark_not_found=fail"}, "bookmark not found"),
         ({"o": "live"}, "option live cannot be used here: it is no option of subscribe"),

@@ -276,7 +276,7 @@ def test_a_message_that_is_given_back_too_often_runs_actions(server: RunningServ
 
 
 def test_the_log_says_why_messages_are_not_delivered(server: RunningServer) -> None:
-    """Together with a minidump: of the oldest message, and of the first that nobody has."""
+    """Together with a minidump: of the oldest message, and of the first that no consumer has."""
     with server.log_on("p") as peer, server.log_on("busy") as busy, server.log_on("picky") as picky:
         put(peer, "told", *({"n": n} for n in range(3)))
         (mark,) = consume(busy, "told", "1", 1)

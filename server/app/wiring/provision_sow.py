@@ -58,7 +58,7 @@ def rekey_all_records(
         try:
             done = rekey_records(sow, settle, check)
         except RecordStoreError as error:
-            text = f"SOW topic {sow.name}: SOW keys not made anew: {error}"
+            text = f"SOW topic {sow.name}: SOW keys not computed again: {error}"
             raise ProvisionError(sow.spec, text) from None
         about = {"topic": sow.name, "message_type": sow.type_name}
         if done.moved_count:

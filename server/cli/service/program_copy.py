@@ -66,7 +66,7 @@ def copy_installation(target: Path, *, known_as: Path) -> None:
     """
     if target.exists() and not is_copy(target) and (not target.is_dir() or any(target.iterdir())):
         raise ProgramCopyError(
-            f"{target} is there already, and no copy of Amperage: nothing was changed"
+            f"{target} exists, and is not a copy of Amperage: nothing was changed"
         )
     new, old = _neighbour_paths(target)
     for left in (new, old):
@@ -138,9 +138,7 @@ def _clear(left: Path) -> None:
     if not left.exists():
         return
     if not is_copy(left) and (not left.is_dir() or any(left.iterdir())):
-        raise ProgramCopyError(
-            f"{left} is in the way, and no copy of Amperage: nothing was changed"
-        )
+        raise ProgramCopyError(f"{left} exists, and is not a copy of Amperage: nothing was changed")
     _remove(left)
 
 

@@ -135,7 +135,7 @@ def query_and_subscribe(session: Session, header: Header, options: Mapping[str, 
     """
     if header.bookmark is not None:
         raise CommandRefusedError(
-            "invalid command", "what begins at a bookmark cannot be aggregated, only what is now"
+            "invalid command", "a replay from a bookmark cannot be aggregated, only current records"
         )
     if "select" in options:
         raise option_refusal("select", "the projection says which fields messages have")

@@ -55,7 +55,7 @@ def count(session: Session, header: Header, options: Mapping[str, str]) -> Comma
     require_topic(session, Permission.READ_TOPIC, selector)
     log = session.engine.transaction_log
     if header.bookmark is None or log is None or not is_replayed(session, selector):
-        raise option_refusal("count", "only what is in a transaction log can be counted")
+        raise option_refusal("count", "only messages of a transaction log can be counted")
     check_count_options(header, options)
     sink = MessageSizeSink()
     subscription = Subscription(

@@ -224,7 +224,7 @@ class QueueAckHandler:
         self._queue_journal.write(terms.publisher_sequence)
         self._on_change()
         if not self._queue_journal.is_up_to_date:
-            raise JournalUnavailableError("the transaction log takes nothing at the moment")
+            raise JournalUnavailableError("the transaction log cannot be written at the moment")
 
 
 def _batches(items: Iterator[_Item]) -> Iterator[Sequence[_Item]]:

@@ -109,7 +109,7 @@ WITHOUT_EFFECT_ON_REPLAYS: Final[Mapping[str, str]] = {
     "none": "it is the same as no option",
     "bookmark": "messages of a replay always have their bookmarks",
     "max_backlog": "only messages of queues are leased, and a replay is none of a queue",
-    "oof": "a replay sends what was published; it does not follow records",
+    "oof": "a replay sends published messages; it does not follow records",
     "send_empties": "a replay sends every message",
     "send_keys": "a message always has the fields that its SOW key is made from",
 }
@@ -117,7 +117,7 @@ WITHOUT_EFFECT_ON_COUNTS: Final[Mapping[str, str]] = {
     "none": "it is the same as no option",
     "no_sowkey": "nothing is sent",
     "places": "the position where it ends is always reported",
-    "select": "what is counted are whole messages",
+    "select": "whole messages are counted",
     "timestamp": "nothing is sent",
 }
 WITHOUT_EFFECT_ON_QUERIES: Final[Mapping[str, str]] = {
