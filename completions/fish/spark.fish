@@ -1,6 +1,6 @@
 # Completes spark in fish; made by spark --print-completion fish.
 complete -c spark -n '__fish_use_subcommand' -f
-complete -c spark -n '__fish_use_subcommand' -l print-completion -x -a 'bash fish zsh' -d 'print what completes spark in a shell'
+complete -c spark -n '__fish_use_subcommand' -l print-completion -x -a 'bash fish zsh' -d 'print a completion script for a shell'
 complete -c spark -n '__fish_use_subcommand' -l version -d 'show the version'
 complete -c spark -n '__fish_use_subcommand' -s h -l help -d 'show the commands'
 complete -c spark -f -n __fish_use_subcommand -a help -d 'Shows what a command does.'
