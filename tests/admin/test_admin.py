@@ -92,7 +92,7 @@ REFUSED: Final = {
     "/amps/instance/pid?t0=20240101&t1=20230101": (400, "later"),
     "/amps/instance?t0=20240101": (400, "t0 and t1"),
     "/amps/instance?t0=20240101&t1=20240101": (404, "/amps/instance/timestamp"),
-    "/amps/instance/clients/77/bytes_in?t0=20240101": (404, "Nothing is known"),
+    "/amps/instance/clients/77/bytes_in?t0=20240101": (404, "There are no samples"),
     "/amps/instance/queues/nowhere/details": (404, "/amps/instance/queues"),
 }
 

@@ -30,7 +30,7 @@ BAD_OPTIONS: Final = {
     "half": ("<TokenEndpoint>http://h/</TokenEndpoint>", "it goes together with TokenEndpoint"),
     "keys alone": ("<KeySet>keys.json</KeySet>", "it goes together with KeySet"),
     "no URL": (CODES.replace("{url}", "ftp://h"), "TokenEndpoint: cannot be used: expected a URL"),
-    "a user": (CODES.replace("{url}", "http://u:hidden@h"), "it has a user in it"),
+    "a user": (CODES.replace("{url}", "http://u:hidden@h"), "it contains a user"),
     "no URL of keys": (TOKENS.format(source="http:x"), "KeySet: cannot be used: expected a URL"),
     "no time": (TOKENS.format(source="k") + "<RequestTimeout>0</RequestTimeout>", "RequestTimeout"),
     "no header": (
@@ -74,10 +74,10 @@ def test_files_are_looked_at_when_a_configuration_is_verified(tmp_path: Path) ->
 def test_who_uses_codes_alone_is_warned(tmp_path: Path) -> None:
     elements = module(CODES.format(url="http://localhost:1"))
     with running_server(tmp_path, elements=elements) as server:
-        assert server.logs("taken for whichever user they say they are")
+        assert server.logs("get the user name that they claim")
     (tmp_path / "keys.json").write_bytes(key_set(RSA))
     with running_server(tmp_path, elements=module(TOKENS.format(source="keys.json"))) as server:
-        assert "whichever user" not in server.log()
+        assert "that they claim" not in server.log()
 
 
 BAD_VALUES: Final = {
