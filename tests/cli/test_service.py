@@ -325,9 +325,7 @@ def test_what_is_somebody_elses_is_left_alone(
     theirs.parent.mkdir(parents=True)
     theirs.write_text("")
     assert service("install", tmp_path) == 1
-    assert "exists, and is not a copy of Amperage: nothing was changed" in (
-        capsys.readouterr().err
-    )
+    assert "exists, and is not a copy of Amperage: nothing was changed" in (capsys.readouterr().err)
     assert service("uninstall", tmp_path) == 0
     assert theirs.exists()
 
