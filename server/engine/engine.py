@@ -61,6 +61,8 @@ class Engine:
         log: the log for its events.
         clock: the time of day, and timers.
         elapsed: returns seconds since some moment, never going back: measures the length of work.
+        processor_time: returns the seconds for which this thread has run; None to measure the cost
+            of work by `elapsed`, too.
 
     Attributes:
         sow_registry: the topics that have records.
@@ -93,13 +95,18 @@ class Engine:
     fully_durable_tail: ReplayTail
 
     def __init__(
-        self, settings: EngineSettings, log: ServerLog, clock: Clock, elapsed: Callable[[], float]
+        self,
+        settings: EngineSettings,
+        log: ServerLog,
+        clock: Clock,
+        elapsed: Callable[[], float],
+        processor_time: Callable[[], float] | None = None,
     ) -> None:
         self.settings = settings
         self.log = log
         self.clock = clock
         self.outboxes = Outboxes(elapsed)
-        self.scheduler = Scheduler(clock, elapsed, self.outboxes, log)
+        self.scheduler = Scheduler(clock, elapsed, self.outboxes, log, processor_time or elapsed)
         self.sow_registry = SowRegistry(
             clock, log, self._announce_changes, self.scheduler.start_task, self.flush
         )

@@ -112,22 +112,30 @@ class Scheduler:
         elapsed: returns seconds since some moment, never going back: measures the length of work.
         outboxes: the output buffers, which are flushed between slices.
         log: the log for work that takes long.
+        processor_time: returns the seconds for which this thread has run.
 
     Attributes:
         elapsed: returns seconds since some moment, never going back.
+        processor_time: see above.
         longest_task: the work that has taken longest.
         task_durations: the durations of pieces of work, in microseconds.
         postponed_reads: reads of connections that had to wait for a round.
     """
 
     def __init__(
-        self, clock: Clock, elapsed: Callable[[], float], outboxes: Outboxes, log: ServerLog
+        self,
+        clock: Clock,
+        elapsed: Callable[[], float],
+        outboxes: Outboxes,
+        log: ServerLog,
+        processor_time: Callable[[], float],
     ) -> None:
         self.longest_task: Final = LongestTask()
         self.task_durations: Final = Histogram()
         self.postponed_reads = 0
         self._log = log
         self.elapsed: Final = elapsed
+        self.processor_time: Final = processor_time
         self._clock = clock
         self._outboxes = outboxes
         self._tasks: deque[EngineTask] = deque()
@@ -317,8 +325,9 @@ class BatchSizeEstimator:
     """Limits how many messages of one connection are executed between two checks of the clock.
 
     The cost of a message is estimated from the messages before it. The estimate rises at once and
-    falls gradually, so that cheap messages do not hide expensive ones among them. Batches do not
-    shrink towards the end of a slice: it may be overrun by a fraction.
+    falls gradually, so that cheap messages do not hide expensive ones among them. It is processor
+    time: waits for other threads or programs would make batches small, and small batches cost more.
+    Batches do not shrink towards the end of a slice: it may be overrun by a fraction.
     """
 
     __slots__ = ("_seconds_per_message",)

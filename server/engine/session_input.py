@@ -179,6 +179,7 @@ class SessionInput:
             self._batch_size_estimator,
         )
         publish_batcher, elapsed = session.publish_batcher, scheduler.elapsed
+        processor_time = scheduler.processor_time
         now = elapsed()
         while True:
             if self._remaining_steps is not None:
@@ -198,6 +199,7 @@ class SessionInput:
             if self._suspend_if_overloaded():
                 return False
             publish_batcher.refresh()
+            started_s = processor_time()
             executed = buffer.execute_frames(
                 batch_size_estimator.estimate_batch_size(scheduler.time_left(now)),
                 publish_batcher,
@@ -207,8 +209,8 @@ class SessionInput:
             if not session.is_open:
                 session.closed_totals.messages_in += executed
                 return False
-            started_s, now = now, elapsed()
-            batch_size_estimator.record_batch(executed, now - started_s)
+            batch_size_estimator.record_batch(executed, processor_time() - started_s)
+            now = elapsed()
             if scheduler.time_left(now) <= 0:
                 return self._has_input
 

@@ -131,6 +131,7 @@ class Instance:
             log,
             self._clock,
             time.perf_counter,
+            time.thread_time,
         )
         self._engine.security_switches.reset = partial(reset_entitlement, self._engine)
         try:

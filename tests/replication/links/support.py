@@ -260,7 +260,7 @@ class Instance:
         )
         outboxes = Outboxes(self.clock.now)
         self.elapsed: Callable[[], float] = self.clock.now
-        self.turns = Scheduler(self.clock, self._elapsed, outboxes, self.log)
+        self.turns = Scheduler(self.clock, self._elapsed, outboxes, self.log, self._elapsed)
         self.links = LinkRegistry(self.replication, self.turns, self.clock, self.log)
         for event in LinkEvent:
             self.replication.events.watch(event, self._watcher(event))

@@ -40,7 +40,9 @@ class Instance(Member):
         core = self.core
         core.keep(topic_spec("/id", name="records"))
         engine = core.engine
-        turns = Scheduler(core.clock, core.clock.now, Outboxes(core.clock.now), core.log)
+        turns = Scheduler(
+            core.clock, core.clock.now, Outboxes(core.clock.now), core.log, core.clock.now
+        )
         self.links = LinkRegistry(self.replication, turns, core.clock, core.log)
         repairs = RecordRepublisher(RepairPublisher(engine.topics, core.clock), core.log)
         self.comparing = AntiEntropyCoordinator(
