@@ -1,9 +1,9 @@
 """Consecutive publishes of one client to several topics.
 
 Publishers that send to many topics seldom send two messages to the same one in a row. So the log
-takes the messages of all topics in one step, and each connection gets its messages of all topics in
-one write, in their order. `server/topics/replicated/multi_topic.py` does the same for messages of
-other instances.
+takes the messages of all topics in one step, each topic with records takes all its messages at
+once, and each connection gets its messages of all topics in one write, in their order.
+`server/topics/replicated/multi_topic.py` does the same for messages of other instances.
 
 The topic of a message is given by its key, an index in a list of topics.
 """
@@ -25,6 +25,7 @@ from server.storage.sow.record_batch import expiry_times
 from server.storage.sow.records import NANOSECONDS, NANOSECONDS_IN_MICROSECOND
 from server.storage.sow.store import RecordStoreError
 from server.topics.journaled_topic import refusal_of
+from server.topics.sow_registry import when_all_settled
 from server.topics.topic_journal import append_publishes, encode_messages
 
 if TYPE_CHECKING:
@@ -32,12 +33,13 @@ if TYPE_CHECKING:
     from server.storage.sow.record_batch import SowRecordBatch
     from server.storage.sow.store import StoreCallback
     from server.topics.journaled_topic import JournaledSowTopic, JournaledTopic
+    from server.topics.sow_topic import SowTopic
     from server.topics.subscriptions.delivery.delivery import DirectDelivery, FrameWriter
     from server.topics.subscriptions.delivery.envelope import Envelope
     from server.topics.subscriptions.message_refusal import MessageRefusal
     from server.topics.topic import Topic
 
-_ROW: Final = itemgetter(0)
+_POSITION: Final = itemgetter(0)
 _MIN_COVERAGE: Final = 0.25
 """The share of the messages that connections must get on average, so that going through all of them
 for each connection pays."""
@@ -133,6 +135,61 @@ class SettledTopics:
         """Call back when everything is settled."""
         log = next(iter(self.topics)).journal.log
         log.when_settled(partial(then, None), *(one.journal.topic for one in self.topics))
+
+
+@dataclass(frozen=True, slots=True)
+class SettledRecords:
+    """Calls back when everything published so far to some topics with records is settled.
+
+    Attributes:
+        topics: the topics, none of which is in the transaction log.
+    """
+
+    topics: frozenset[SowTopic]
+
+    def __call__(self, then: StoreCallback, /) -> None:
+        """Call back when everything is on stable storage, or not all can be put there."""
+        when_all_settled([topic.when_settled for topic in self.topics], then)
+
+
+def publish_records(
+    topics: Sequence[SowTopic],
+    distinct_keys: Sequence[int],
+    keys: Sequence[int],
+    bodies: Sequence[bytes],
+    envelope: Envelope,
+) -> Sequence[MessageRefusal] | None:
+    """Publish messages to topics with records that are not in the log. See `Topic.publish`.
+
+    Each topic gets all its messages at once, which nothing shows: only recipients of several topics
+    see in which order their messages came.
+
+    Args:
+        topics: the topics, by key.
+        distinct_keys: the keys of the messages, each once.
+        keys: the key of each message.
+        bodies: the messages.
+        envelope: the publisher's metadata of the messages.
+
+    Returns:
+        The messages that are refused; None if several topics have recipients, and nothing has been
+        published.
+    """
+    if sum(topics[key].has_recipients for key in distinct_keys) > 1:
+        return None
+    refusals: list[MessageRefusal] = []
+    for key, rows in _rows_by_key(distinct_keys, keys).items():
+        own = topics[key].publish([bodies[row] for row in rows], envelope)
+        refusals += [refusal._replace(position=rows[refusal.position]) for refusal in own]
+    return sorted(refusals, key=_POSITION)
+
+
+def _rows_by_key(distinct_keys: Sequence[int], keys: Sequence[int]) -> dict[int, list[int]]:
+    """Return the positions of the messages with each key."""
+    rows_by_key: dict[int, list[int]] = {key: [] for key in distinct_keys}
+    for row, key in enumerate(keys):
+        rows_by_key[key].append(row)
+    return rows_by_key
 
 
 class _RecordShare:
@@ -260,11 +317,8 @@ class InterleavedPublishes:
             RecordStoreError: there is no room for all of them.
         """
         bodies, count = self._bodies, len(self._bodies)
-        rows_by_key: dict[int, list[int]] = {key: [] for key in self._distinct_keys}
-        for row, key in enumerate(self._keys):
-            rows_by_key[key].append(row)
         self._sow_keys, self._expirations = [0] * count, [0] * count
-        for key, rows in rows_by_key.items():
+        for key, rows in _rows_by_key(self._distinct_keys, self._keys).items():
             topic = self._topics[key]
             if topic.table is None:
                 continue
@@ -336,7 +390,7 @@ class InterleavedPublishes:
                 elif key in heard:
                     cast("Topic", topics[key]).deliver(bodies[at - start : end - start], envelope)
                 at = end
-        refusals += [refusal_of(row, problem) for row, problem in sorted(failures, key=_ROW)]
+        refusals += [refusal_of(row, problem) for row, problem in sorted(failures, key=_POSITION)]
 
     def settled_topics(self) -> SettledTopics:
         """Return what calls back when the messages are settled."""

@@ -416,7 +416,7 @@ class JournaledSowTopic(SowTopic):
     @property
     def has_recipients(self) -> bool:
         """True if messages published here have any recipient."""
-        return self.has_subscriptions or self.has_followers or self.journal.has_feeds
+        return super().has_recipients or self.journal.has_feeds
 
     @property
     def table(self) -> RecordTable:

@@ -81,6 +81,11 @@ class RecordTopic(RecordFanout):
         return bool(self._followers)
 
     @property
+    def has_recipients(self) -> bool:
+        """True if changes of its records have any recipient."""
+        return self.has_subscriptions or self.has_followers
+
+    @property
     def accepts_metadata(self) -> bool:
         """True if messages of a run may have correlation ids and lifetimes of their own."""
         return False
@@ -216,7 +221,7 @@ class SowTopic(RecordTopic):
         Returns:
             See `apply_run`.
         """
-        is_heard = self.has_subscriptions or self.has_followers
+        is_heard = self.has_recipients
         problems: list[tuple[int, RecordStoreError]] = []
         for place, record in enumerate(records):
             try:

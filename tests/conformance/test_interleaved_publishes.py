@@ -27,6 +27,20 @@ ELEMENTS: Final = """
     <Name>patterns</Name><MessageType>json</MessageType><Key>/id</Key>
     <Pattern>^mixed/pattern</Pattern><FileName>pattern.sow</FileName>
   </Topic>
+  <Topic>
+    <Name>stored/a</Name><MessageType>json</MessageType><Key>/id</Key>
+    <Durability>transient</Durability>
+  </Topic>
+  <Topic>
+    <Name>stored/b</Name><MessageType>json</MessageType><Key>/id</Key>
+    <Durability>transient</Durability>
+  </Topic>
+  <Topic>
+    <Name>stored/c</Name><MessageType>json</MessageType><Key>/id</Key><FileName>c.sow</FileName>
+  </Topic>
+  <Topic>
+    <Name>stored/d</Name><MessageType>json</MessageType><Key>/id</Key><FileName>d.sow</FileName>
+  </Topic>
   <Queue>
     <Name>jobs</Name><MessageType>json</MessageType><UnderlyingTopic>mixed/jobs</UnderlyingTopic>
   </Queue>
@@ -38,9 +52,19 @@ ELEMENTS: Final = """
 """
 server = module_server(ELEMENTS)
 
-RECORDS: Final = ("mixed/records", "mixed/kept", "mixed/pattern1", "mixed/pattern2")
-LOGGED: Final = ("mixed/a", "mixed/b", "mixed/c", *RECORDS, "mixed/jobs")
-HEARD: Final = ("^(mixed|plain)/", "^(mixed/kept|plain/x)$", "^(mixed/[ab]|plain/x)$", "plain/x")
+LOGGED_RECORDS: Final = ("mixed/records", "mixed/kept", "mixed/pattern1", "mixed/pattern2")
+STORED: Final = ("stored/a", "stored/b", "stored/c", "stored/d")
+RECORDS: Final = (*LOGGED_RECORDS, *STORED)
+LOGGED: Final = ("mixed/a", "mixed/b", "mixed/c", *LOGGED_RECORDS, "mixed/jobs")
+OTHERS: Final = (("plain/x", "plain/y"), STORED, STORED[:2], STORED[2:], ("plain/x", *STORED))
+"""Topics that are not in the log."""
+HEARD: Final = (
+    "^(mixed|plain|stored)/",
+    "^(mixed/kept|plain/x)$",
+    "^(mixed/[ab]|plain/x)$",
+    "^(stored/a|plain/x)$",
+    "plain/x",
+)
 """Topics of a subscription."""
 ACKS: Final = ("", "persisted", "processed,persisted", "processed")
 runs: Final = count()
@@ -75,7 +99,8 @@ def publishes(draw: st.DrawFn) -> list[Publish]:
     topics = draw(st.lists(st.sampled_from(LOGGED), min_size=1, unique=True))
     steps = [1, 1, 1, 1, 1, 2, 7, 0, -3]
     if draw(st.booleans()):
-        topics, steps = [*topics, "plain/x", "plain/y"], [1, 2]
+        topics = draw(st.sampled_from([topics, [], topics[:1]]))
+        topics, steps = [*topics, *draw(st.sampled_from(OTHERS))], [1, 2]
     is_numbered, sequence = draw(st.booleans()), 0
     made: list[Publish] = []
     for _ in range(draw(st.integers(1, 60))):

@@ -25,7 +25,12 @@ from server.engine.commands.publish_fast_path import (
     PublishHeaderCache,
     make_publish_header,
 )
-from server.topics.interleaved_publishes import InterleavedDelivery, InterleavedPublishes
+from server.topics.interleaved_publishes import (
+    InterleavedDelivery,
+    InterleavedPublishes,
+    SettledRecords,
+    publish_records,
+)
 from server.topics.subscriptions.delivery.envelope import Envelope
 from server.topics.subscriptions.message_refusal import MessageRefusal
 
@@ -36,6 +41,7 @@ if TYPE_CHECKING:
     from server.engine.session import Session
     from server.storage.sow.store import RecordStoreError
     from server.topics.journaled_topic import JournaledSowTopic, JournaledTopic
+    from server.topics.sow_topic import SowTopic
     from server.topics.topic import Topic
 
 
@@ -149,15 +155,27 @@ class PublishBatcher:
             topics = cast("Sequence[Topic]", cache.topics)
             self._delivery.deliver(topics, distinct_keys, keys, bodies, envelope)
             return
-        envelope = Envelope(session, session.last_input_s)
-        envelope.sequences = numbers_of(sequences)
-        logged_topics = cast("Sequence[JournaledTopic | JournaledSowTopic]", cache.topics)
-        publishes = InterleavedPublishes(logged_topics, distinct_keys, keys, bodies, envelope)
-        if publishes.prepare():
-            self.has_journaled = True
-            refusals = publishes.publish(self._delivery)
+        refusals: Sequence[MessageRefusal] | None = None
+        when_settled: DurabilityWait | None = None
+        if header.topic.is_journaled:
+            envelope = Envelope(session, session.last_input_s)
+            envelope.sequences = numbers_of(sequences)
+            logged_topics = cast("Sequence[JournaledTopic | JournaledSowTopic]", cache.topics)
+            publishes = InterleavedPublishes(logged_topics, distinct_keys, keys, bodies, envelope)
+            if publishes.prepare():
+                self.has_journaled = True
+                refusals = publishes.publish(self._delivery)
+                when_settled = publishes.settled_topics()
+        else:
+            sequences = list(sequences)  # as in `publish`
+            sow_topics = cast("Sequence[SowTopic]", cache.topics)
+            refusals = publish_records(
+                sow_topics, distinct_keys, keys, bodies, self._unrecorded_envelope()
+            )
+            when_settled = SettledRecords(frozenset(sow_topics[key] for key in distinct_keys))
+        if refusals is not None and when_settled is not None:
             headers = [cache.headers[key] for key in keys] if refusals else (header,)
-            self._send_acks(headers, sequences, refusals, publishes.settled_topics())
+            self._send_acks(headers, sequences, refusals, when_settled)
             return
         start = 0
         for key, rows in groupby(keys):

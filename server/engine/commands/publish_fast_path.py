@@ -20,6 +20,7 @@ from amperage.wire.header_template import MessageMetadata, split_at_sequence, sp
 from server.engine.commands.acks import SequencedAcks
 from server.engine.commands.publish_target import PublishTarget
 from server.topics.journaled_topic import JournaledSowTopic, JournaledTopic
+from server.topics.sow_topic import SowTopic
 from server.topics.topic import Topic
 
 if TYPE_CHECKING:
@@ -80,6 +81,8 @@ def make_publish_header(
     key = None
     if isinstance(topic, JournaledTopic | JournaledSowTopic) and not has_metadata:
         key = intern(f"{','.join(acks)} {uses_sequences}")
+    elif type(topic) is SowTopic and not has_metadata:
+        key = intern(f"records {','.join(acks)} {uses_sequences} {topic.is_persistent}")
     elif type(topic) is Topic and not acks and not has_metadata:
         key = UNRECORDED
     late = [ack for ack in acks if ack == "persisted" and (topic.is_persistent or conflates)]
