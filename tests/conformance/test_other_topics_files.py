@@ -20,9 +20,9 @@ EUROPE: Final = "<Pattern>^eu-</Pattern>"
 ALL: Final = "<Pattern>^(eu|us)-|^orders$</Pattern>"
 
 CHANGES: Final = [
-    (EUROPE, PLAIN, "has 2 records of other topics, such as 'eu-1'"),
-    (ALL, EUROPE, "has 2 records of other topics, such as 'orders'"),
-    (PLAIN, EUROPE, "has 1 records of other topics, such as 'orders'"),
+    (EUROPE, PLAIN, "contains 2 records of other topics, such as 'eu-1'"),
+    (ALL, EUROPE, "contains 2 records of other topics, such as 'orders'"),
+    (PLAIN, EUROPE, "contains 1 records of other topics, such as 'orders'"),
     (EUROPE, ALL, None),
     (PLAIN, ALL, None),
 ]
@@ -52,7 +52,7 @@ def test_records_that_are_gone_are_not_told(tmp_path: Path) -> None:
             peer.send({"c": "p", "t": topic}, b'{"id":1}')
         header = {"c": "sow_delete", "cid": "d", "t": "eu-1", "filter": "1 = 1", "a": "stats"}
         assert peer.ask(header)["records_deleted"] == 1
-    told = "has 1 records of other topics, such as 'eu-2'"
+    told = "contains 1 records of other topics, such as 'eu-2'"
     with running_server(tmp_path, elements=SOW.format(pattern=PLAIN)) as server:
         assert told in server.log()
     with running_server(tmp_path, elements=elements) as server, server.log_on("client") as peer:

@@ -133,7 +133,7 @@ def test_whoever_has_no_document_that_can_be_used_may_do_nothing(
             assert (ack["status"], ack["reason"]) == ("failure", "not entitled")
             assert peer.is_disconnected()
         assert asked(tmp_path) == [user] * count
-    pattern = f"25-0040 .*module book .*user '{user}' .*{said}"
+    pattern = f"25-0040 .*module book .*user '{user}': .*{said}"
     wait_until(lambda: re.search(pattern, server.log()) is not None)
     with server.log_on(user_id="ann") as peer:
         assert answer_of(peer, "publish", "t") == "success"

@@ -88,7 +88,7 @@ def test_a_reset_has_everybody_asked_for_again(admin: Admin, tmp_path: Path, wha
 def test_who_came_while_nobody_was_asked_for_logs_on_again(admin: Admin) -> None:
     for how, state in ((signal.SIGUSR1, "off"), (signal.SIGUSR2, "on")):
         admin.server.process.send_signal(how)
-        assert admin.server.logs(f"authentication is switched {state}", 1)
+        assert admin.server.logs(f"authentication switched {state}", 1)
         assert statuses(admin, "ann", "bad", 1) == [200 if state == "off" else 401]
 
 

@@ -21,7 +21,7 @@ DOCUMENTS: Final = {
 def switch(server: RunningServer, how: signal.Signals, state: str, times: int) -> None:
     """Switch authentication and entitlement, as the signal does by itself."""
     server.process.send_signal(how)
-    assert server.logs(f"entitlement is switched {state}", times)
+    assert server.logs(f"entitlement switched {state}", times)
 
 
 def publish(peer: RawPeer, desk: int) -> str | None:

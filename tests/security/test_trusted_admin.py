@@ -152,4 +152,4 @@ def test_where_nobody_logs_on_it_is_said_to_have_no_effect(tmp_path: Path) -> No
     )
     said = amp_server("--verify-config", "config.xml", cwd=tmp_path)
     text = said.stdout + said.stderr
-    assert text.count("Protocol/TrustedAdmin: has no effect: nobody has to log on") == 2
+    assert text.count("Protocol/TrustedAdmin: has no effect: the admin interface has no logon") == 2

@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from copy import copy
 from functools import partial
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from server.expressions.backends.compile_message import compile_filter
 from server.expressions.inference import with_inferred_types
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from server.expressions.tree import Expr
     from server.message_types.base import MessageType
     from server.security.permissions import Permit
+    from server.storage.sow.store import StoreCallback
     from server.topics.subscriptions.delivery.envelope import Envelope
     from server.topics.topic_table import AnyTopic
 
@@ -44,8 +45,39 @@ _MAX_KNOWN: Final = 1024
 """Limited topics that a connection caches."""
 
 
-PublishTarget: TypeAlias = "AnyTopic | FilteredTopic"
-"""The target of a publish: a topic, or a `FilteredTopic` in front of one."""
+class PublishTarget(Protocol):
+    """The target of a publish: a topic, or a `FilteredTopic` in front of one.
+
+    It is a protocol because compiled code reads an attribute of a class that it knows in that
+    class's own place, where the value of an interpreted subclass, such as a queue, is not.
+    """
+
+    @property
+    def name(self) -> str:
+        """The topic's name."""
+
+    @property
+    def is_persistent(self) -> bool:
+        """True if messages go to stable storage."""
+
+    @property
+    def is_journaled(self) -> bool:
+        """True if messages are recorded in the transaction log."""
+
+    @property
+    def accepts_slices(self) -> bool:
+        """True if bodies may be slices of the read buffer, as the topic retains none of them."""
+
+    @property
+    def accepts_metadata(self) -> bool:
+        """True if messages of a batch may have correlation ids and lifetimes of their own."""
+
+    def publish(self, bodies: Sequence[bytes], envelope: Envelope) -> Sequence[MessageRefusal]:
+        """Publish messages. See `Topic.publish`."""
+
+    def when_settled(self, then: StoreCallback) -> None:
+        """Call back when everything published so far is settled."""
+
 
 OnRefusal = Callable[["Envelope", int], None]
 """Called with an envelope and the position of one of its messages, which is refused."""
