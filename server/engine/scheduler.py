@@ -349,4 +349,7 @@ class BatchSizeEstimator:
 
     def record_batch(self, messages: int, seconds: float) -> None:
         """Record the cost of some messages."""
-        self._seconds_per_message = max(seconds / messages, self._seconds_per_message * self._DECAY)
+        cost = seconds / messages
+        # Of a short batch, most may be the cost of having a batch at all.
+        if seconds >= self._MIN_SECONDS or cost < self._seconds_per_message:
+            self._seconds_per_message = max(cost, self._seconds_per_message * self._DECAY)

@@ -310,7 +310,8 @@ def test_a_daemon_tells_how_its_start_went_and_lets_go_of_its_starter(tmp_path: 
     assert started.returncode == 0
     pid = int(started.stdout.rpartition("running in the background as process ")[2])
     try:
-        assert f"{path}:15: warning: Target/Protocol: stdout of a server in the background is not visible" in started.stderr
+        warning = "Target/Protocol: stdout of a server in the background is not visible"
+        assert f"{path}:15: warning: {warning}" in started.stderr
         with RawPeer(port) as peer:
             assert peer.log_on()["status"] == "success"
             streams = {os.readlink(f"/proc/{pid}/fd/{number}") for number in range(3)}
