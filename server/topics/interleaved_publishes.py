@@ -175,21 +175,16 @@ def publish_records(
         The messages that are refused; None if several topics have recipients, and nothing has been
         published.
     """
-    if sum(topics[key].has_recipients for key in distinct_keys) > 1:
+    if sum(topic.has_recipients for topic in {topics[key] for key in distinct_keys}) > 1:
         return None
+    rows_by_topic: dict[SowTopic, list[int]] = {}  # several keys may be of one topic
+    for row, key in enumerate(keys):
+        rows_by_topic.setdefault(topics[key], []).append(row)
     refusals: list[MessageRefusal] = []
-    for key, rows in _rows_by_key(distinct_keys, keys).items():
-        own = topics[key].publish([bodies[row] for row in rows], envelope)
+    for topic, rows in rows_by_topic.items():
+        own = topic.publish([bodies[row] for row in rows], envelope)
         refusals += [refusal._replace(position=rows[refusal.position]) for refusal in own]
     return sorted(refusals, key=_POSITION)
-
-
-def _rows_by_key(distinct_keys: Sequence[int], keys: Sequence[int]) -> dict[int, list[int]]:
-    """Return the positions of the messages with each key."""
-    rows_by_key: dict[int, list[int]] = {key: [] for key in distinct_keys}
-    for row, key in enumerate(keys):
-        rows_by_key[key].append(row)
-    return rows_by_key
 
 
 class _RecordShare:
@@ -300,7 +295,8 @@ class InterleavedPublishes:
         tables = [topic.table for topic in topics if topic.table is not None]
         if not tables:
             return True
-        if len({*tables}) < len(tables):  # room is made for each topic by itself
+        # Room is made for each key by itself, which may be another one of the same topic:
+        if len({*tables}) < len(tables):
             return False
         try:
             self._draft_records()
@@ -318,7 +314,10 @@ class InterleavedPublishes:
         """
         bodies, count = self._bodies, len(self._bodies)
         self._sow_keys, self._expirations = [0] * count, [0] * count
-        for key, rows in _rows_by_key(self._distinct_keys, self._keys).items():
+        rows_by_key: dict[int, list[int]] = {key: [] for key in self._distinct_keys}
+        for row, key in enumerate(self._keys):
+            rows_by_key[key].append(row)
+        for key, rows in rows_by_key.items():
             topic = self._topics[key]
             if topic.table is None:
                 continue
