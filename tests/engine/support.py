@@ -100,6 +100,10 @@ class SimulatedClock:
         self.worked += self.work_per_look
         return self.worked + self.time - self._begun
 
+    def processor_time(self) -> float:
+        """The time that work has taken: this look at it takes none."""
+        return self.worked
+
     def call_later(self, delay: float, callback: Callable[[], None]) -> Callable[[], None]:
         """Call back when the time has come."""
         self._made += 1
@@ -145,7 +149,9 @@ class Core:
             functions=BUILTINS,
             regex_topics=True,
         )
-        self.engine = Engine(settings, self.log, self.clock, self.clock.elapsed)
+        self.engine = Engine(
+            settings, self.log, self.clock, self.clock.elapsed, self.clock.processor_time
+        )
         self.entrance = ConnectionContext(
             transport="test",
             message_type=message_type,
