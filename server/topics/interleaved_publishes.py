@@ -15,7 +15,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
-from itertools import groupby
 from operator import itemgetter
 from typing import TYPE_CHECKING, Final, TypeAlias, cast
 
@@ -26,7 +25,7 @@ from server.storage.sow.records import NANOSECONDS, NANOSECONDS_IN_MICROSECOND
 from server.storage.sow.store import RecordStoreError
 from server.topics.journaled_topic import refusal_of
 from server.topics.sow_registry import when_all_settled
-from server.topics.topic_journal import append_publishes, encode_messages
+from server.topics.topic_journal import append_publishes, encode_messages, uniform_ranges
 
 if TYPE_CHECKING:
     from server.storage.journal import AppendResult
@@ -194,14 +193,17 @@ class _RecordShare:
         topic: the topic.
         rows: the positions of the messages in the batch, ascending.
         records: their records, see `JournaledSowTopic.draft_publishes`.
+
+    Attributes:
+        topic: see above.
     """
 
-    __slots__ = ("_records", "_rows", "_topic")
+    __slots__ = ("_records", "_rows", "topic")
 
     def __init__(
         self, topic: JournaledSowTopic, rows: Sequence[int], records: SowRecordBatch
     ) -> None:
-        self._topic = topic
+        self.topic = topic
         self._rows = rows
         self._records = records
 
@@ -225,7 +227,7 @@ class _RecordShare:
         if begin == stop:
             return
         moment = done.timestamp * NANOSECONDS_IN_MICROSECOND
-        publisher, numbers = self._topic.journal.bookmark_parts(envelope, first, done.txids)
+        publisher, numbers = self.topic.journal.bookmark_parts(envelope, first, done.txids)
         records = self._records.part(begin, stop)
         places = [row - first for row in rows[begin:stop]]
         records = records._replace(
@@ -235,7 +237,7 @@ class _RecordShare:
             publisher=publisher,
             numbers=[numbers[place] for place in places],
         )
-        for place, problem in self._topic.apply_run(records, envelope):
+        for place, problem in self.topic.apply_run(records, envelope):
             yield rows[begin + place], problem
 
 
@@ -339,10 +341,8 @@ class InterleavedPublishes:
         refusals: list[MessageRefusal] = []
         start = 0
         with ExitStack() as stack:
-            for key in self._shares:
-                table = topics[key].table
-                assert table is not None  # noqa: S101 - for the type checker
-                stack.enter_context(table.store.pause_cleaning())
+            for share in self._shares.values():
+                stack.enter_context(share.topic.table.store.pause_cleaning())
             while start < len(bodies):
                 done = append_publishes(
                     log, handles, self._keys, envelope, entries, start, self._sow_keys
@@ -356,8 +356,8 @@ class InterleavedPublishes:
                     )
                     end += 1
                 start = end
-        for key in self._shares:
-            topics[key].finish_batch()
+        for share in self._shares.values():
+            share.topic.finish_batch()
         return refusals
 
     def _apply(
@@ -371,7 +371,7 @@ class InterleavedPublishes:
         topics, envelope = self._topics, self._envelope
         bodies, keys = self._bodies[start : done.end], self._keys[start : done.end]
         failures: list[tuple[int, RecordStoreError]] = []
-        heard = [key for key in self._distinct_keys if topics[key].has_recipients]
+        heard = {key for key in self._distinct_keys if topics[key].has_recipients}
         for key, share in self._shares.items():
             if not (self._are_in_order and key in heard):
                 failures += share.apply(start, done.end, start, done, envelope)
@@ -380,15 +380,12 @@ class InterleavedPublishes:
                 plain = [key for key in self._distinct_keys if key not in self._shares]
                 delivery.deliver(cast("Sequence[Topic]", topics), plain, keys, bodies, envelope)
         else:
-            at = start
-            for key, rows in groupby(keys):
-                end = at + sum(1 for _ in rows)
+            for at, end, key in uniform_ranges(self._keys, start, done.end):
                 if key in self._shares:
                     if key in heard:
                         failures += self._shares[key].apply(at, end, start, done, envelope)
                 elif key in heard:
-                    cast("Topic", topics[key]).deliver(bodies[at - start : end - start], envelope)
-                at = end
+                    cast("Topic", topics[key]).deliver(self._bodies[at:end], envelope)
         refusals += [refusal_of(row, problem) for row, problem in sorted(failures, key=_POSITION)]
 
     def settled_topics(self) -> SettledTopics:

@@ -409,7 +409,7 @@ def append_publishes(
         refused_sequences.record_arrivals(client, numbers[start : done.end])
     if publish_tracker is not None and done.txids:
         origin = _origin_of(envelope)
-        for first, end, key in _uniform_ranges(handle_keys, start, done.end):
+        for first, end, key in uniform_ranges(handle_keys, start, done.end):
             here = slice(first - start, end - start)
             publish_tracker.register_batch(
                 client,
@@ -425,7 +425,7 @@ def append_publishes(
     return done
 
 
-def _uniform_ranges(column: FieldColumn, start: int, end: int) -> Iterator[tuple[int, int, int]]:
+def uniform_ranges(column: FieldColumn, start: int, end: int) -> Iterator[tuple[int, int, int]]:
     """Yield the ranges of rows with one value in a column: begin, end, value."""
     if isinstance(column, int):
         yield start, end, column

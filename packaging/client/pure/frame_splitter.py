@@ -27,7 +27,7 @@ class HeaderShapes:
         """Return -1: a shape is unknown."""
         return -1
 
-    def add(self, shape: HeaderShape) -> int:  # noqa: ARG002
+    def add(self, shape: HeaderShape) -> int:  # noqa: ARG002 - as above
         """Return -1: no shape is added."""
         return -1
 
@@ -35,8 +35,8 @@ class HeaderShapes:
 def split_known(
     chunk: bytes,  # noqa: ARG001 - as in frame_splitter.pyi
     start: int,
-    shapes: HeaderShapes,  # noqa: ARG001
-    limit: int,  # noqa: ARG001
+    shapes: HeaderShapes,  # noqa: ARG001 - as above
+    limit: int,  # noqa: ARG001 - as above
 ) -> tuple[Sequence[bytes], Sequence[bytes], int | Sequence[int], int]:
     """Return no frames, and the start."""
     return (), (), 0, start

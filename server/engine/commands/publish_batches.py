@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from functools import partial
-from itertools import groupby
 from typing import TYPE_CHECKING, cast
 
 from amperage.wire.header import Header
@@ -33,6 +32,7 @@ from server.topics.interleaved_publishes import (
 )
 from server.topics.subscriptions.delivery.envelope import Envelope
 from server.topics.subscriptions.message_refusal import MessageRefusal
+from server.topics.topic_journal import uniform_ranges
 
 if TYPE_CHECKING:
     from amperage.wire.frame_splitter import HeaderShapes
@@ -177,11 +177,8 @@ class PublishBatcher:
             headers = [cache.headers[key] for key in keys] if refusals else (header,)
             self._send_acks(headers, sequences, refusals, when_settled)
             return
-        start = 0
-        for key, rows in groupby(keys):
-            end = start + len([*rows])
+        for start, end, key in uniform_ranges(keys, 0, len(keys)):
             self.publish(cache.headers[key], None, bodies[start:end], sequences[start:end], ())
-            start = end
 
     def _publish_with_metadata(
         self,
