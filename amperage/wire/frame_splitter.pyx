@@ -88,7 +88,7 @@ cdef class HeaderShapes:
         self.indexes[shape] = index
         if 2 * len(self.shapes) > self.slot_count:
             self._make_slots(2 * self.slot_count)
-        elif is_delimited(left if right is None else right) and (right is None or b"}" not in left):
+        elif is_delimited(shape):
             self._put(index)
         return index
 
@@ -103,9 +103,7 @@ cdef class HeaderShapes:
         for index in range(count):
             self.slots[index] = -1
         for index in range(len(self.shapes)):
-            shape = self.shapes[index]
-            left, right = shape if type(shape) is tuple else (b"", shape)
-            if is_delimited(right) and b"}" not in left:
+            if is_delimited(self.shapes[index]):
                 self._put(index)
         return 0
 
@@ -153,9 +151,10 @@ cdef class HeaderShapes:
         return -1
 
 
-cdef bint is_delimited(bytes end_part):
-    """Return whether the first closing brace ends a header that ends so."""
-    return end_part.find(b"}") == PyBytes_GET_SIZE(end_part) - 1
+cdef bint is_delimited(shape):
+    """Return whether headers of a shape end with their first closing brace."""
+    left, right = shape if type(shape) is tuple else (b"", shape)
+    return b"}" not in left and right.find(b"}") == len(right) - 1
 
 
 NOTHING = places_of(b"", Table())
