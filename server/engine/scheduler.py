@@ -19,12 +19,14 @@ clients that send little, rounds are short; a publisher that sends at full speed
 sender, gets more done in long ones.
 
 A client that sends little does not queue: a short read is executed as it arrives, even during
-rounds, for a short slice. So a request beside a busy publisher waits for the end of one round.
+rounds, for a short slice. So a request beside a busy publisher waits for the end of one round. A
+connection is busy for a moment after a long read, and after any input that had to wait: a publisher
+that sends no more than a window of unacknowledged messages never has a long read.
 
-The event loop may deliver many long reads of one socket in a row before it polls the others. From
-the first long read on, time counts as part of a round: input that arrives when it is used up has to
-wait, and the round that follows gives out no more than the rest of it. While there is a queue, a
-long read goes to its end.
+The event loop may deliver many reads of a busy connection in a row before it polls the others. From
+the first one on, time counts as part of a round: input that arrives when it is used up has to wait,
+and the round that follows gives out no more than the rest of it. While there is a queue, reads of
+busy connections go to its end.
 
 Output is flushed at the end of rounds, in a slice of its own. A write costs more than most
 messages, so outboxes with little in them are held for a moment while there is more work; and when
@@ -58,6 +60,12 @@ SHORT_ROUND_SECONDS: Final = 0.000_25
 
 _SHORT_READ_SECONDS: Final = 0.1
 """How long after a short read its sender is assumed to wait for a round's end."""
+
+_BUSY_SECONDS: Final = 0.1
+"""How long a connection counts as busy after a long read, or after input that had to wait."""
+
+_MAX_BUSY_CONNECTIONS: Final = 256
+"""Connections that are remembered as busy before those that no longer are get dropped."""
 
 _HELD_SECONDS: Final = 0.002
 """How long output may wait in outboxes for more output, while there is more work."""
@@ -143,7 +151,7 @@ class Scheduler:
         self._round_end_s = 0.0
         self._is_round_clock_running = False  # a long read has begun to use up the next round
         self._is_round_scheduled = False  # there is a next round
-        self._long_reader_id = 0  # id() of the connection with the last long read
+        self._busy_until_s: dict[int, float] = {}  # by id() of a connection
         self._last_short_read_s = (
             -_SHORT_READ_SECONDS
         )  # when another connection last had a short read
@@ -176,20 +184,29 @@ class Scheduler:
         Returns:
             Whether it has to wait; then it is in the queue.
         """
-        now = self.elapsed()
-        if size < LONG_READ_SIZE:
-            if id(connection) != self._long_reader_id and not tolerates_delay:
+        now, key = self.elapsed(), id(connection)
+        is_long = size >= LONG_READ_SIZE
+        if is_long or self._busy_until_s.get(key, now) > now:
+            self._slice_end_s = now if self._must_queue_busy else self._start_round_clock(now)
+        else:
+            if not tolerates_delay:
                 self._last_short_read_s = now
             is_alone = not self._tasks
             self._slice_end_s = now + (ROUND_SECONDS if is_alone else _SHORT_SLICE_SECONDS)
-        else:
-            self._long_reader_id = id(connection)
-            self._slice_end_s = now if self._must_queue_long_reads else self._start_round_clock(now)
         has_more = self._slice_end_s <= now or self._run_slice(connection, now)
+        if is_long or has_more:
+            self._note_busy(key, now)
         if has_more:
             self.postponed_reads += 1
             self.queue_task(connection)
         return has_more
+
+    def _note_busy(self, key: int, now: float) -> None:
+        """Note that a connection is ahead of the server: its short reads wait for rounds."""
+        if len(self._busy_until_s) >= _MAX_BUSY_CONNECTIONS:
+            recent = {one: end for one, end in self._busy_until_s.items() if end > now}
+            self._busy_until_s = recent if len(recent) < _MAX_BUSY_CONNECTIONS else {}
+        self._busy_until_s[key] = now + _BUSY_SECONDS
 
     def start_task(self, task: EngineTask) -> None:
         """Run the first few slices now (all of a small query), and the others in later rounds."""
@@ -227,8 +244,8 @@ class Scheduler:
             self._schedule_round()
 
     @property
-    def _must_queue_long_reads(self) -> bool:
-        """True if other work or a full outbox goes before a long read."""
+    def _must_queue_busy(self) -> bool:
+        """True if other work or a full outbox goes before input of a busy connection."""
         return bool(self._tasks) or self._outboxes.is_write_full
 
     def _round_length(self, now: float) -> float:

@@ -123,6 +123,30 @@ def test_turns_are_short_while_others_are_heard(core: Core) -> None:
     assert 0 < 2 * beside < alone
 
 
+def test_short_reads_of_a_busy_connection_do_not_shorten_rounds(core: Core) -> None:
+    """As those of a publisher that waits for acks; a client that sends little shortens them."""
+    busy, quiet = log_on(core, "busy"), log_on(core, "quiet")
+    core.clock.work_per_look = SHORT_ROUND_SECONDS / 4
+    core.clock.worked += 10  # since any client has sent something
+    busy.send_bytes(heartbeats(300))
+    assert busy.is_paused
+
+    def done_per_read() -> int:
+        while busy.is_paused:
+            core.clock.turn()
+        numbers(busy)
+        busy.send_bytes(heartbeats(300))
+        core.clock.turn()
+        core.engine.flush()
+        return len(numbers(busy))
+
+    core.clock.worked += 0.05  # the time for which its first read shortens rounds, but for a rest
+    alone = [done_per_read() for _ in range(5)][-1]
+    quiet.send_bytes(heartbeats(1))
+    beside = done_per_read()
+    assert 0 < 2 * beside < alone
+
+
 def test_outboxes_leave_in_slices(core: Core) -> None:
     """However many connections a message is for, those first that have waited longest."""
     subscribers = [log_on(core, f"subscriber {number}") for number in range(200)]
