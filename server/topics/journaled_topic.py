@@ -21,7 +21,7 @@ from server.storage.sow.records import (
     Record,
     to_nanoseconds,
 )
-from server.storage.sow.store import RecordStoreError, StoreCallback
+from server.storage.sow.store import RecordStoreError, StoreCallback, cleaning_paused
 from server.topics.refused_sequences import RefusedSequenceError
 from server.topics.replicated.multi_topic import NO_DRAFTS, RecordDrafts
 from server.topics.replicated.records import ReplicatedRecordApplier
@@ -306,7 +306,7 @@ class JournaledSowTopic(SowTopic):
         except RecordStoreError:
             return self._publish_one_by_one(bodies, envelope)  # there may be room for some of them
         refusals: list[MessageRefusal] = []
-        with sow.table.store.pause_cleaning():
+        with cleaning_paused([sow.table.store]):
             self._record_and_apply(bodies, envelope, refusals)
         self._sow_registry.mark_changed(sow)
         return refusals

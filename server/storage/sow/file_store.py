@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence, Set
-from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -303,15 +302,14 @@ class FileStore:
             self._clean_for_space()
             raise
 
-    @contextmanager
-    def pause_cleaning(self) -> Iterator[None]:
-        """See `RecordStore.pause_cleaning`. Cleaning catches up at the end."""
+    def pause_cleaning(self) -> None:
+        """See `RecordStore.pause_cleaning`."""
         self._is_cleaning_paused = True
-        try:
-            yield
-        finally:
-            self._is_cleaning_paused = False
-            self._clean()
+
+    def resume_cleaning(self) -> None:
+        """See `RecordStore.resume_cleaning`."""
+        self._is_cleaning_paused = False
+        self._clean()
 
     def put(self, identity: str, record: Record) -> int:
         """See `RecordStore.put`."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from typing import TypeAlias
 
 from mypy_extensions import mypyc_attr
@@ -138,9 +137,11 @@ class MemoryStore:
     ) -> None:
         """See `RecordStore.ensure_space_for_run`; there is always space."""
 
-    def pause_cleaning(self) -> AbstractContextManager[None]:
+    def pause_cleaning(self) -> None:
         """See `RecordStore.pause_cleaning`."""
-        return nullcontext()
+
+    def resume_cleaning(self) -> None:
+        """See `RecordStore.resume_cleaning`."""
 
     def put(self, identity: str, record: Record) -> int:
         """See `RecordStore.put`."""

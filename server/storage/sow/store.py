@@ -13,7 +13,7 @@ All calls come from the engine's thread. Two implementations pass the same suite
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager
+from contextlib import contextmanager
 from typing import Final, NamedTuple, Protocol, TypeAlias
 
 from server.message_types.bulk import JoinedBodies
@@ -236,8 +236,11 @@ class RecordStore(Protocol):
             RecordStoreError: as for `ensure_space`.
         """
 
-    def pause_cleaning(self) -> AbstractContextManager[None]:
-        """Return a context in which only puts and deletions write, into the space made for them."""
+    def pause_cleaning(self) -> None:
+        """Let only puts and deletions write from now on, into the space made for them."""
+
+    def resume_cleaning(self) -> None:
+        """Let cleaning write again, and catch up with what was put meanwhile."""
 
     def put(self, identity: str, record: Record) -> int:
         """Insert or replace a record.
@@ -321,3 +324,15 @@ def identity_of(record: Record, *, pattern: bool) -> str:
         pattern: whether the store holds many logical topics.
     """
     return f"{record.topic}\0{record.key}" if pattern else record.key
+
+
+@contextmanager
+def cleaning_paused(stores: Sequence[RecordStore]) -> Iterator[None]:
+    """Return a context in which only puts and deletions write to some stores."""
+    for store in stores:
+        store.pause_cleaning()
+    try:
+        yield
+    finally:
+        for store in stores:
+            store.resume_cleaning()

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack
 from itertools import chain, groupby
 from operator import itemgetter
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
@@ -21,6 +20,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 from server.replication.core import RecorderResult
 from server.replication.core.columns import by_value
 from server.storage.journal import AppendResult, each
+from server.storage.sow.store import cleaning_paused
 from server.topics.replicated.batch import EntryContents
 
 if TYPE_CHECKING:
@@ -239,9 +239,7 @@ class MultiTopicBatch:
     def record(self, journal: Journal) -> RecorderResult:
         """Record, apply and announce as many messages as the journal accepts."""
         place = first = last = 0
-        with ExitStack() as stack:
-            for table in self._tables:
-                stack.enter_context(table.store.pause_cleaning())
+        with cleaning_paused([table.store for table in self._tables]):
             while place < len(self._name_numbers):
                 step = journal.append_copies(self._handles, self._content, place)
                 if step.txids:

@@ -29,7 +29,7 @@ from server.storage.journal.write.blocks import map_column, of_one
 from server.storage.sow.keys.key_source import KeyRefusedError
 from server.storage.sow.record_batch import SowRecordBatch, expiry_times
 from server.storage.sow.records import NANOSECONDS, NANOSECONDS_IN_MICROSECOND, Record, is_later
-from server.storage.sow.store import RecordStoreError
+from server.storage.sow.store import RecordStoreError, cleaning_paused
 from server.topics.replicated.batch import APPLY_BATCH_SIZE
 from server.topics.replicated.multi_topic import BatchRefusedError, RecordDrafts
 from server.topics.subscriptions.delivery.record_delivery import DELETED
@@ -118,7 +118,7 @@ class ReplicatedRecordApplier:
         if not drafts.size:
             return
         content = self._journal_content(arrivals, drafts)
-        with self._sow.table.store.pause_cleaning():
+        with cleaning_paused([self._sow.table.store]):
             appended = self._journal.append_copies(arrivals, content)
             count = len(appended.txids)
             if count:

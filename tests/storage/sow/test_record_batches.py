@@ -24,7 +24,7 @@ from server.storage.sow.records import Record
 from server.storage.sow.slab.entry_writer import clean, place_run, write_run
 from server.storage.sow.slab.map_guard import MapGuard
 from server.storage.sow.slab.slab_format import ENTRY, crc32c
-from server.storage.sow.store import PastVersion, RecordStore, RecordTooLargeError
+from server.storage.sow.store import PastVersion, RecordStore, RecordTooLargeError, cleaning_paused
 from tests.storage.sow.model import state_of
 from tests.storage.sow.support import Disk, spoiled
 from tests.support.chances import examples
@@ -234,7 +234,7 @@ def test_the_file_of_a_run_is_to_the_byte_that_of_its_messages_one_by_one(seed: 
         stream = runs(seed)
         for _ in range(6):
             run = next(stream)
-            with one.pause_cleaning(), other.pause_cleaning():
+            with cleaning_paused([one, other]):
                 assert put_all(one, run) == put_each(other, run)
         assert list(one.identities()) == list(other.identities())
         disk.settle()
@@ -306,7 +306,7 @@ def test_room_that_has_been_made_for_a_run_is_there(seed: int) -> None:
                 run = run._replace(correlation_ids=["\U0001f600" * 200] * len(run.bodies))
             store.ensure_space_for_run(run.topic, run.bodies, run.correlation_ids)
             slabs = store.statistics.slabs
-            with store.pause_cleaning():
+            with cleaning_paused([store]):
                 assert store.put_run(run, 0).end == len(run.bodies)
                 assert store.statistics.slabs == slabs
         store.close()
