@@ -82,6 +82,7 @@ COMPILED: Final = (
     "server.topics.subscriptions.matching.vectorized",
     "server.topics.subscriptions.limits.slow_clients",
     "server.topics.subscriptions.matching.equality_lookup",
+    "server.topics.interleaved_publishes",
     "server.topics.replicated.batch",
     "server.topics.journaled_topic",
     "server.topics.replicated.records",

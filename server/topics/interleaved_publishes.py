@@ -11,26 +11,21 @@ The topic of a message is given by its key, an index in a list of topics.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
-from dataclasses import dataclass
-from functools import partial
+from collections.abc import Sequence
 from operator import itemgetter
-from typing import TYPE_CHECKING, Final, TypeAlias, cast
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias, cast
 
 from amperage.wire.frame_slices import HeaderParts, framed_by_key
-from server.storage.journal.write.blocks import of_one
-from server.storage.sow.record_batch import expiry_times
+from server.storage.journal.write.blocks import of_one, part_of
+from server.storage.sow.record_batch import SowRecordBatch, expiry_times
 from server.storage.sow.records import NANOSECONDS, NANOSECONDS_IN_MICROSECOND
-from server.storage.sow.store import RecordStoreError
+from server.storage.sow.store import RecordStoreError, cleaning_paused
 from server.topics.journaled_topic import refusal_of
-from server.topics.sow_registry import when_all_settled
 from server.topics.topic_journal import append_publishes, encode_messages, uniform_ranges
+from server.topics.transaction_log import SettledTopics
 
 if TYPE_CHECKING:
     from server.storage.journal import AppendResult
-    from server.storage.sow.record_batch import SowRecordBatch
-    from server.storage.sow.store import StoreCallback
     from server.topics.journaled_topic import JournaledSowTopic, JournaledTopic
     from server.topics.sow_topic import SowTopic
     from server.topics.subscriptions.delivery.delivery import DirectDelivery, FrameWriter
@@ -120,37 +115,6 @@ class InterleavedDelivery:
 LoggedTopic: TypeAlias = "JournaledTopic | JournaledSowTopic"
 
 
-@dataclass(frozen=True, slots=True)
-class SettledTopics:
-    """Calls back when everything published to some topics so far is settled.
-
-    Attributes:
-        topics: the topics.
-    """
-
-    topics: frozenset[LoggedTopic]
-
-    def __call__(self, then: StoreCallback, /) -> None:
-        """Call back when everything is settled."""
-        log = next(iter(self.topics)).journal.log
-        log.when_settled(partial(then, None), *(one.journal.topic for one in self.topics))
-
-
-@dataclass(frozen=True, slots=True)
-class SettledRecords:
-    """Calls back when everything published so far to some topics with records is settled.
-
-    Attributes:
-        topics: the topics, none of which is in the transaction log.
-    """
-
-    topics: frozenset[SowTopic]
-
-    def __call__(self, then: StoreCallback, /) -> None:
-        """Call back when everything is on stable storage, or not all can be put there."""
-        when_all_settled([topic.when_settled for topic in self.topics], then)
-
-
 def publish_records(
     topics: Sequence[SowTopic],
     distinct_keys: Sequence[int],
@@ -186,59 +150,76 @@ def publish_records(
     return sorted(refusals, key=_POSITION)
 
 
+class _Recorded(NamedTuple):
+    """Messages that have been recorded in one step.
+
+    Attributes:
+        start: the position of the first one in the batch.
+        txids: their txids.
+        moment: their timestamp, in nanoseconds since 1970.
+        publisher: the publisher's identity in their bookmarks.
+        numbers: their numbers in bookmarks.
+    """
+
+    start: int
+    txids: Sequence[int]
+    moment: int
+    publisher: int
+    numbers: Sequence[int]
+
+
 class _RecordShare:
     """The messages to one topic with records.
 
     Args:
         topic: the topic.
         rows: the positions of the messages in the batch, ascending.
-        records: their records, see `JournaledSowTopic.draft_publishes`.
+        drafts: their records, see `JournaledSowTopic.draft_publishes`.
 
     Attributes:
         topic: see above.
     """
 
-    __slots__ = ("_records", "_rows", "topic")
+    __slots__ = ("_drafts", "_rows", "topic")
 
     def __init__(
-        self, topic: JournaledSowTopic, rows: Sequence[int], records: SowRecordBatch
+        self, topic: JournaledSowTopic, rows: Sequence[int], drafts: SowRecordBatch
     ) -> None:
         self.topic = topic
         self._rows = rows
-        self._records = records
+        self._drafts = drafts
 
     def apply(
-        self, start: int, end: int, first: int, done: AppendResult, envelope: Envelope
-    ) -> Iterator[tuple[int, RecordStoreError]]:
+        self, start: int, end: int, recorded: _Recorded, envelope: Envelope
+    ) -> Sequence[tuple[int, RecordStoreError]]:
         """Put and announce the records of recorded messages.
 
         Args:
             start: the position of the first message of the batch to apply.
             end: the position behind the last one.
-            first: the position of the first message that has been recorded in the same step.
-            done: that step.
+            recorded: the messages that have been recorded in the same step.
             envelope: the publisher's metadata of the batch.
 
-        Yields:
+        Returns:
             The positions of records that cannot be stored, each with the reason.
         """
-        rows = self._rows
+        rows, drafts, first = self._rows, self._drafts, recorded.start
         begin, stop = bisect_left(rows, start), bisect_left(rows, end)
         if begin == stop:
-            return
-        moment = done.timestamp * NANOSECONDS_IN_MICROSECOND
-        publisher, numbers = self.topic.journal.bookmark_parts(envelope, first, done.txids)
-        records = self._records.part(begin, stop)
+            return ()
         places = [row - first for row in rows[begin:stop]]
-        records = records._replace(
-            sequences=[done.txids[place] for place in places],
-            timestamp=moment,
-            expires=expiry_times(records.expires, moment),
-            publisher=publisher,
-            numbers=[numbers[place] for place in places],
+        records = SowRecordBatch(
+            drafts.topic,
+            drafts.keys[begin:stop],
+            drafts.bodies[begin:stop],
+            [recorded.txids[place] for place in places],
+            recorded.moment,
+            expiry_times(part_of(drafts.expires, begin, stop), recorded.moment),
+            recorded.publisher,
+            [recorded.numbers[place] for place in places],
         )
-        for place, problem in self.topic.apply_run(records, envelope):
-            yield rows[begin + place], problem
+        problems = self.topic.apply_run(records, envelope)
+        return [(rows[begin + place], problem) for place, problem in problems]
 
 
 class InterleavedPublishes:
@@ -262,6 +243,7 @@ class InterleavedPublishes:
         "_distinct_keys",
         "_envelope",
         "_expirations",
+        "_heard_keys",
         "_keys",
         "_shares",
         "_sow_keys",
@@ -284,11 +266,13 @@ class InterleavedPublishes:
         self._shares: dict[int, _RecordShare] = {}  # by the key of a topic with records
         self._sow_keys: list[int] = []  # of all messages, if any has a record
         self._expirations: list[int] = []  # likewise, their lifetimes in seconds
+        self._heard_keys: set[int] = set()  # of the topics with recipients
         self._are_in_order = False  # whether messages are applied in the order of the log
 
     def prepare(self) -> bool:
         """Prepare to record the messages in one step; return whether that is possible."""
         topics = [self._topics[key] for key in self._distinct_keys]
+        self._heard_keys = {key for key in self._distinct_keys if self._topics[key].has_recipients}
         if not (
             all(topic.accepts_interleaved for topic in topics)
             and topics[0].journal.is_batchable(self._envelope)
@@ -304,8 +288,9 @@ class InterleavedPublishes:
             self._draft_records()
         except RecordStoreError:
             return False
-        heard = [topic for topic in topics if topic.has_recipients]
-        self._are_in_order = len(heard) > 1 and any(one.table is not None for one in heard)
+        self._are_in_order = len(self._heard_keys) > 1 and any(
+            key in self._shares for key in self._heard_keys
+        )
         return True
 
     def _draft_records(self) -> None:
@@ -340,9 +325,7 @@ class InterleavedPublishes:
         log = topics[self._keys[0]].journal.log
         refusals: list[MessageRefusal] = []
         start = 0
-        with ExitStack() as stack:
-            for share in self._shares.values():
-                stack.enter_context(share.topic.table.store.pause_cleaning())
+        with cleaning_paused([share.topic.table.store for share in self._shares.values()]):
             while start < len(bodies):
                 done = append_publishes(
                     log, handles, self._keys, envelope, entries, start, self._sow_keys
@@ -370,11 +353,17 @@ class InterleavedPublishes:
         """Apply and deliver messages that have been recorded in one step."""
         topics, envelope = self._topics, self._envelope
         bodies, keys = self._bodies[start : done.end], self._keys[start : done.end]
+        recorded = _Recorded(
+            start,
+            done.txids,
+            done.timestamp * NANOSECONDS_IN_MICROSECOND,
+            *topics[keys[0]].journal.bookmark_parts(envelope, start, done.txids),
+        )
         failures: list[tuple[int, RecordStoreError]] = []
-        heard = {key for key in self._distinct_keys if topics[key].has_recipients}
+        heard = self._heard_keys
         for key, share in self._shares.items():
             if not (self._are_in_order and key in heard):
-                failures += share.apply(start, done.end, start, done, envelope)
+                failures += share.apply(start, done.end, recorded, envelope)
         if not self._are_in_order:
             if any(key not in self._shares for key in heard):
                 plain = [key for key in self._distinct_keys if key not in self._shares]
@@ -383,11 +372,12 @@ class InterleavedPublishes:
             for at, end, key in uniform_ranges(self._keys, start, done.end):
                 if key in self._shares:
                     if key in heard:
-                        failures += self._shares[key].apply(at, end, start, done, envelope)
+                        failures += self._shares[key].apply(at, end, recorded, envelope)
                 elif key in heard:
                     cast("Topic", topics[key]).deliver(self._bodies[at:end], envelope)
         refusals += [refusal_of(row, problem) for row, problem in sorted(failures, key=_POSITION)]
 
     def settled_topics(self) -> SettledTopics:
         """Return what calls back when the messages are settled."""
-        return SettledTopics(frozenset(self._topics[key] for key in self._distinct_keys))
+        journals = [self._topics[key].journal for key in self._distinct_keys]
+        return SettledTopics(journals[0].log, frozenset(one.topic for one in journals))

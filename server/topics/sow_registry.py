@@ -11,6 +11,7 @@ is put on stable storage within a second of the write, even if no publisher wait
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from server.storage.sow.topic_records import SowTopicRecords
     from server.topics.conflated_topic import ConflatedTopic
     from server.topics.record_source import RecordFollower, RecordSource
+    from server.topics.sow_topic import SowTopic
     from server.topics.transaction_log import TransactionLog
     from server.topics.view_topic import View
     from server.util.clock import Clock
@@ -313,6 +315,21 @@ def when_all_settled(
         callback(None)
     for wait in waits:
         wait(on_settled)
+
+
+@dataclass(slots=True, unsafe_hash=True)  # frozen ones take longer to make
+class SettledRecords:
+    """Calls back when everything published so far to some topics with records is settled.
+
+    Attributes:
+        topics: the topics, none of which is in the transaction log.
+    """
+
+    topics: frozenset[SowTopic]
+
+    def __call__(self, then: StoreCallback, /) -> None:
+        """Call back when everything is on stable storage, or not all can be put there."""
+        when_all_settled([topic.when_settled for topic in self.topics], then)
 
 
 def _ignore_failure(_problem: RecordStoreError | None) -> None:

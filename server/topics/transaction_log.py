@@ -17,6 +17,8 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias, TypeVar
 
 from amperage.wire.bookmarks import client_hash
@@ -40,6 +42,7 @@ if TYPE_CHECKING:
     from server.replication.links.replication_state import ReplicationState
     from server.replication.repair.body_repair import PeerBodyRepair
     from server.storage.journal import BookmarkRequest, Journal, JournalTopic, MissingBookmarkPolicy
+    from server.storage.sow.store import StoreCallback
     from server.topics.publish_tracker import PublishTracker
     from server.util.task import EngineTask
     from server.util.worker_thread import WorkerThread
@@ -508,6 +511,23 @@ class TransactionLog:
         for hold in self._holds.values():
             if hold.on_retention is not None and hold.needed_from() < end:
                 hold.on_retention(path, end)
+
+
+@dataclass(slots=True, unsafe_hash=True)  # frozen ones take longer to make
+class SettledTopics:
+    """Calls back when everything published to some topics so far is settled.
+
+    Attributes:
+        log: the transaction log.
+        topics: the topics, at least one.
+    """
+
+    log: TransactionLog
+    topics: frozenset[JournalTopic]
+
+    def __call__(self, then: StoreCallback, /) -> None:
+        """Call back when everything is settled; see `TransactionLog.when_settled`."""
+        self.log.when_settled(partial(then, None), *self.topics)
 
 
 def _run_due_callbacks(callbacks: deque[tuple[int, Callable[[], None]]], txid: int) -> bool:

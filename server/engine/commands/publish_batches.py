@@ -27,9 +27,9 @@ from server.engine.commands.publish_fast_path import (
 from server.topics.interleaved_publishes import (
     InterleavedDelivery,
     InterleavedPublishes,
-    SettledRecords,
     publish_records,
 )
+from server.topics.sow_registry import SettledRecords
 from server.topics.subscriptions.delivery.envelope import Envelope
 from server.topics.subscriptions.message_refusal import MessageRefusal
 from server.topics.topic_journal import uniform_ranges
