@@ -111,6 +111,9 @@ WORKS: Final[Mapping[str, Work]] = {
         Work("plain-mixed-1k", "1 to 1, 1 KB, mixed", MIXED, size=1024),
         Work("fan-out-mixed", "1 to 10, 256 B, mixed", (*_FAN_OUT, *MIXED)),
         Work("five-mixed", "five predicates, 1% match, 256 B, mixed", (*_FIVE, *MIXED)),
+        Work("filters-mixed", "100 filters, 10 connections, mixed", (*_filters(100, 10), *MIXED)),
+        Work("thousand-topics", "1 to 1, 256 B, 1,000 topics", ("-topics", "1000", "-mixed", "1")),
+        Work("publishers-mixed", "10 publishers, 256 B, mixed", ("-pubs", "10", *MIXED)),
         Work("log-mixed", "in the log, persisted acks, 256 B, mixed", (*_PERSISTED, *MIXED), _LOG),
         Work(
             "log-mixed-1k",

@@ -37,14 +37,14 @@ def framed_for(sub_id: str, body: bytes, left: bytes, keys: bytes) -> bytes:
     """
 
 def framed_for_each(
-    sub_ids: Sequence[str | None], bodies: Sequence[bytes], left: bytes, keys: bytes
+    sub_ids: Sequence[str | None], bodies: Sequence[bytes], lefts: list[bytes], keys: bytes
 ) -> list[bytes | None]:
     """Put bodies into frames, each for one subscription. See `framed_for`.
 
     Args:
         sub_ids: a list of the ids; None for a body of which no frame is wanted.
         bodies: as many bodies.
-        left: see above.
+        lefts: the header of each up to the length of the body.
         keys: see above.
 
     Returns:

@@ -256,14 +256,17 @@ def framed_for(str sub_id not None, bytes body not None, bytes left not None, by
     return framed_for_one(sub_id, PyBytes_AS_STRING(body), PyBytes_GET_SIZE(body), left, keys)
 
 
-def framed_for_each(list sub_ids not None, bodies, bytes left not None, bytes keys not None):
+def framed_for_each(list sub_ids not None, bodies, list lefts not None, bytes keys not None):
     cdef Py_ssize_t number
     cdef list frames = []
     cdef Places places = <Places> bodies if type(bodies) is Places else None
-    cdef bytes body
+    cdef bytes body, left
+    if len(lefts) < len(sub_ids):
+        raise ValueError("a header for each body")
     for sub_id in sub_ids:
         fetch(<void *> sub_id)
     for number, sub_id in enumerate(sub_ids):
+        left = lefts[number]
         if sub_id is None:
             frames.append(None)
         elif places is not None:

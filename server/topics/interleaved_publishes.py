@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from server.topics.subscriptions.delivery.delivery import DirectDelivery, FrameWriter
     from server.topics.subscriptions.delivery.envelope import Envelope
     from server.topics.subscriptions.message_refusal import MessageRefusal
+    from server.topics.subscriptions.subscription import Subscription
     from server.topics.topic import Topic
 
 _POSITION: Final = itemgetter(0)
@@ -40,17 +41,22 @@ for each connection pays."""
 
 
 class InterleavedDelivery:
-    """Delivers messages of several topics to the connections that get every message of a topic.
+    """Delivers messages of several topics to their subscribers.
 
-    The parts of their headers are prepared for each connection and topic. They are valid as long as
-    a topic has the same deliveries, of which it makes a new list when subscriptions change.
+    Connections that get every message of a topic get those of all topics in one write. The parts of
+    headers are prepared for each connection and topic. They are valid as long as a topic has the
+    same deliveries, of which it makes a new list when subscriptions change.
+
+    Subscriptions by regular expressions give many topics the same subscriptions with filters. These
+    are decided once for the messages of all of them.
     """
 
-    __slots__ = ("_deliveries", "_header_keys", "_parts", "_topics")
+    __slots__ = ("_deliveries", "_filtered", "_header_keys", "_parts", "_topics")
 
     def __init__(self) -> None:
         self._topics: Sequence[Topic] = ()  # those that the keys are of
         self._deliveries: dict[int, Sequence[DirectDelivery]] = {}  # by key
+        self._filtered: dict[int, Sequence[Subscription] | None] = {}  # likewise, with filters
         self._parts: dict[FrameWriter, HeaderParts] = {}  # by connection
         self._header_keys = b""  # the keys that envelopes add to headers
 
@@ -73,6 +79,7 @@ class InterleavedDelivery:
         """
         if topics is not self._topics or envelope.header_keys != self._header_keys:
             self._deliveries.clear()
+            self._filtered.clear()
             self._parts.clear()
             self._topics, self._header_keys = topics, envelope.header_keys
         if self._prepare(topics, distinct_keys):
@@ -80,14 +87,33 @@ class InterleavedDelivery:
                 frames, count = framed_by_key(bodies, keys, parts)
                 if count:
                     outbox.write_run(frames, count)
+            filtered_keys = [key for key in distinct_keys if self._filtered[key]]
+            if filtered_keys:
+                self._deliver_filtered(topics, frozenset(filtered_keys), keys, bodies, envelope)
         else:
             wanted = frozenset(distinct_keys)
             for key, body in zip(keys, bodies, strict=True):
                 if key in wanted:
                     topics[key].deliver((body,), envelope)
 
+    def _deliver_filtered(
+        self,
+        topics: Sequence[Topic],
+        filtered_keys: frozenset[int],
+        keys: Sequence[int],
+        bodies: Sequence[bytes],
+        envelope: Envelope,
+    ) -> None:
+        """Deliver messages to subscriptions with filters, which all their topics share."""
+        rows = [row for row, key in enumerate(keys) if key in filtered_keys]
+        if len(rows) < len(keys):
+            keys, bodies = [keys[row] for row in rows], [bodies[row] for row in rows]
+        own_topics = [topics[key] for key in keys]
+        own_topics[0].deliver_filtered(bodies, envelope, own_topics)
+
     def _prepare(self, topics: Sequence[Topic], distinct_keys: Sequence[int]) -> bool:
-        """Prepare for messages of some topics; return whether they can be framed together."""
+        """Prepare for messages of some topics; return whether they can be delivered together."""
+        shared: Sequence[Subscription] = ()  # those with filters, of all topics that have any
         covered = heard = 0
         for key in distinct_keys:
             deliveries = topics[key].plain_deliveries()
@@ -95,8 +121,19 @@ class InterleavedDelivery:
                 return False
             if deliveries is not self._deliveries.get(key):
                 self._replace(key, deliveries)
+                self._filtered[key] = topics[key].filtered_subscriptions()
             covered += len(deliveries)
             heard += bool(deliveries)
+            filtered = self._filtered[key]
+            if filtered is None:
+                return False
+            if filtered and filtered is not shared:
+                if shared and filtered != shared:
+                    return False
+                shared = self._filtered[key] = shared or filtered
+        # Connections get their messages without filters first:
+        if any(one.outbox in self._parts for one in shared):
+            return False
         return covered >= _MIN_COVERAGE * len(self._parts) * heard
 
     def _replace(self, key: int, deliveries: Sequence[DirectDelivery]) -> None:

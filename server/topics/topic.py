@@ -55,6 +55,9 @@ NULL_TOPIC: Final = "/AMPS/devnull"
 _MIN_RUN: Final = 4
 """The fewest messages for which deciding filters together pays."""
 
+_MAX_SHARED_SUBSCRIPTIONS: Final = 256
+"""The most subscriptions of topics that are decided together: they are compared."""
+
 RESERVED_TOPICS: Final = "/AMPS"
 """Name prefix of the topics that the server publishes to."""
 
@@ -123,20 +126,38 @@ class Topic(SubscriberSet):
             unfiltered_recipients = self._prepare()
         _hand_over_in_order(unfiltered_recipients, bodies, envelope)
         if self._filters:
-            self._publish_filtered(bodies, envelope)
+            self.deliver_filtered(bodies, envelope)
 
     def plain_deliveries(self) -> Sequence[DirectDelivery] | None:
         """Return the deliveries of every message, if bodies and headers are the same in each.
 
         Returns:
-            A list that is another one when subscriptions have changed; None if filters decide, a
-            delivery has to see each message, or a connection has several deliveries.
+            Those to connections without a filter, in a list that is another one when subscriptions
+            have changed; None if a delivery has to see each message, or a connection has several.
         """
-        if self._filters:
-            return None
         if self._unfiltered_recipients is None:
             self._prepare()
         return self._plain_deliveries
+
+    def filtered_subscriptions(self) -> Sequence[Subscription] | None:
+        """Return the subscriptions whose filters decide about messages, after `plain_deliveries`.
+
+        Returns:
+            Topics with the same ones can be decided together, see `deliver_filtered`; None if the
+            topic has to be decided by itself.
+        """
+        if not self._filters:
+            return ()
+        subscriptions = self._subscriptions
+        if (
+            self._mixed_unfiltered
+            or self._filters.needs_context
+            or len(subscriptions) > _MAX_SHARED_SUBSCRIPTIONS
+        ):
+            return None
+        filtered = tuple(one for one, entry in subscriptions.items() if entry.filter is not None)
+        is_watched = any(one.subscriber.delivery_watchers(self.name) for one in filtered)
+        return None if is_watched else filtered
 
     @property
     def accepts_metadata(self) -> bool:
@@ -160,30 +181,46 @@ class Topic(SubscriberSet):
         """Call back at once: nothing has to be stored."""
         then(None)
 
-    def _publish_filtered(self, bodies: Sequence[bytes], envelope: Envelope) -> None:
-        """Deliver messages to the subscriptions with matching filters."""
+    def deliver_filtered(
+        self, bodies: Sequence[bytes], envelope: Envelope, topics: Sequence[Topic] = ()
+    ) -> None:
+        """Deliver messages to the subscriptions with matching filters.
+
+        Args:
+            bodies: the messages.
+            envelope: the publisher's metadata of the messages.
+            topics: the topic of each, if they are of several, with the same
+                `filtered_subscriptions` as this one.
+        """
         filters = self._filters
         filters.count_messages(len(bodies))
         if len(bodies) < _MIN_RUN:
-            self._match_each(bodies, envelope)
+            self._match_each(bodies, envelope, topics)
             return
         start = 0
         while start < len(bodies):
             runs = filters.batch_matcher(len(bodies) - start)
             if runs is not None:
-                start = self._deliver_run(runs, bodies, start, envelope)
+                start = self._deliver_run(runs, bodies, start, envelope, topics)
                 continue
             finder = None if self._mixed_unfiltered else filters.equality_lookup()
             if finder is not None and self._unfiltered_recipients is not None:
-                start = self._deliver_looked_up(finder, bodies, start, envelope)
+                start = self._deliver_looked_up(finder, bodies, start, envelope, topics)
                 continue
             # A message may need more than matching, or change the filter set.
             end = start + 1 if filters.needs_maintenance else len(bodies)
-            self._match_each(bodies[start:end], envelope)
+            if topics and end == start + 1:
+                filters.match(bodies[start])  # the maintenance; the message's own topic delivers it
+            self._match_each(bodies[start:end], envelope, topics[start:end])
             start = end
 
     def _deliver_run(
-        self, runs: BatchMatcher, bodies: Sequence[bytes], start: int, envelope: Envelope
+        self,
+        runs: BatchMatcher,
+        bodies: Sequence[bytes],
+        start: int,
+        envelope: Envelope,
+        topics: Sequence[Topic],
     ) -> int:
         """Deliver messages from a position on, deciding their filters together.
 
@@ -195,8 +232,8 @@ class Topic(SubscriberSet):
             self._deliver_matched(bodies[done : start + begin], (), envelope)
             done = start + end
             some = bodies[start + begin : done]
-            if matched is None:
-                self._match_each(some, envelope)
+            if matched is None or topics:
+                self._match_each(some, envelope, topics[start + begin : done])
             else:
                 self._deliver_matched(some, matched, envelope)
             if not self._filters.is_matcher_current(runs):
@@ -205,7 +242,12 @@ class Topic(SubscriberSet):
         return len(bodies)
 
     def _deliver_looked_up(
-        self, finder: EqualityLookup, bodies: Sequence[bytes], start: int, envelope: Envelope
+        self,
+        finder: EqualityLookup,
+        bodies: Sequence[bytes],
+        start: int,
+        envelope: Envelope,
+        topics: Sequence[Topic],
     ) -> int:
         """Deliver messages from a position on, looking up their filters together by value.
 
@@ -221,7 +263,9 @@ class Topic(SubscriberSet):
             one.sub_id if isinstance(one, Filter) and one.writer is not None else None
             for one in found
         ]
-        frames = framed_for_each(sub_ids, some, self._header_start, envelope.header_keys)
+        own_topics = topics[start : start + len(some)]
+        lefts = [one._header_start for one in own_topics] or [self._header_start] * len(some)  # noqa: SLF001 - of the same class
+        frames = framed_for_each(sub_ids, some, lefts, envelope.header_keys)
         for place, one in enumerate(found):
             frame = frames[place]
             if frame is not None and isinstance(one, Filter) and one.writer is not None:
@@ -229,7 +273,7 @@ class Topic(SubscriberSet):
                 continue
             if one is None:
                 continue
-            self._match_each((some[place],), envelope)
+            self._match_each((some[place],), envelope, own_topics[place : place + 1])
             if self._unfiltered_recipients is None or not self._filters.is_lookup_current(finder):
                 return start + place + 1
         return start + len(found)
@@ -241,7 +285,14 @@ class Topic(SubscriberSet):
         if bodies:
             _hand_over_in_order(self._recipients_of(matched), bodies, envelope)
 
-    def _match_each(self, bodies: Sequence[bytes], envelope: Envelope) -> None:
+    def _match_each(
+        self, bodies: Sequence[bytes], envelope: Envelope, topics: Sequence[Topic] = ()
+    ) -> None:
+        """Deliver messages, deciding filters one by one; see `deliver_filtered`."""
+        if topics:
+            for topic, body in zip(topics, bodies, strict=True):
+                topic.deliver_filtered((body,), envelope)
+            return
         match, prepared = self._filters.match, self._delivery_cache.get
         needs_context = self._filters.needs_context
         context = NO_CONTEXT

@@ -67,9 +67,10 @@ def test_frames_for_one_subscription_each(
 ) -> None:
     ids = [data.draw(st.none() | st.sampled_from(["1", "s-22", "\N{SNOWMAN}"])) for _ in bodies]
     given_ = places_of(bodies) if as_places else bodies
-    left, keys = b'{"c":"p","t":"a"', b',"bm":"1|2|"'
-    frames = framed_for_each(ids, given_, left, keys)
-    for one, body, made in zip(ids, bodies, frames, strict=True):
+    lefts = [data.draw(st.sampled_from([b'{"c":"p","t":"a"', b'{"c":"p"'])) for _ in bodies]
+    keys = b',"bm":"1|2|"'
+    frames = framed_for_each(ids, given_, lefts, keys)
+    for one, body, left, made in zip(ids, bodies, lefts, frames, strict=True):
         if one is None:
             assert made is None
         else:
