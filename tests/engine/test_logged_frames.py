@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
@@ -13,7 +14,13 @@ from hypothesis import strategies as st
 
 from server.storage.journal import JournalCursor, JournalEntry, LogSpan
 from server.topics.subscriptions.delivery.delivery import DirectDelivery
-from server.topics.subscriptions.delivery.logged_batch import LoggedBatch, LoggedEnvelope
+from server.topics.subscriptions.delivery.logged_batch import (
+    LoggedBatch,
+    LoggedEnvelope,
+    LoggedHeader,
+    logged_frames,
+    logged_header,
+)
 from server.topics.subscriptions.delivery.logged_frames import frames
 from server.topics.subscriptions.delivery.presentation import Presentation
 from tests.storage.journal.support import START, Bench, opened
@@ -151,4 +158,39 @@ def test_a_run_has_the_frames_of_its_entries(
 
 def test_there_is_a_body_for_each_record() -> None:
     with pytest.raises(ValueError, match="1 bodies for 0 messages"):
-        frames(b"", b"", [b"x"], b"{", b"", b"}", False, False, False)
+        frames(b"", b"", [b"x"], {})
+
+
+@settings(max_examples=examples(100))
+@given(
+    st.lists(MESSAGES, max_size=40),
+    st.dictionaries(st.sampled_from(["orders", "100%d"]), PRESENTATIONS),
+    st.integers(1, 20),
+)
+def test_messages_of_several_topics_have_the_frames_of_their_entries(
+    messages: list[Message], presentations: dict[str, Presentation], most: int
+) -> None:
+    """Those of topics without a header are left out."""
+    presentations = {
+        name: replace(presentation, pretty=None) for name, presentation in presentations.items()
+    }
+    with tempfile.TemporaryDirectory() as directory, opened(Path(directory)) as bench:
+        record(bench, messages)
+        cursor, came, expected = bench.journal.replay(LogSpan(0)), Written(), Written()
+        deliveries = {
+            name: DirectDelivery(expected, name, ["s%", "t"], presentation)
+            for name, presentation in presentations.items()
+        }
+        while not cursor.is_caught_up:
+            raw_range = cursor.read_raw_range(most)
+            headers: dict[int, LoggedHeader] = {}
+            for kind in raw_range.kinds() or ():
+                topic, origin = raw_range.topic_and_origin(kind)
+                if topic.name in deliveries:
+                    delivery = deliveries[topic.name]
+                    headers[kind] = logged_header(delivery, origin)
+            came.write_run(*logged_frames(raw_range, headers))
+            for entry in map(raw_range.entry_at, range(len(raw_range))):
+                if entry.topic.name in deliveries:
+                    deliveries[entry.topic.name].deliver((entry.body,), LoggedEnvelope(entry))
+        assert (came.data, came.messages) == (expected.data, expected.messages)

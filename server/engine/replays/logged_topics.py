@@ -19,8 +19,14 @@ from server.expressions.message_context import NO_CONTEXT
 from server.expressions.regex.budget import SearchAllowance, TooCostlyError
 from server.security.permissions import Permit
 from server.storage.journal import MESSAGES, JournalEntryKind
-from server.topics.subscriptions.delivery.delivery import deliver_run, hand_over
-from server.topics.subscriptions.delivery.logged_batch import LoggedBatch, LoggedEnvelope
+from server.topics.subscriptions.delivery.delivery import DirectDelivery, deliver_run, hand_over
+from server.topics.subscriptions.delivery.logged_batch import (
+    LoggedBatch,
+    LoggedEnvelope,
+    LoggedHeader,
+    logged_frames,
+    logged_header,
+)
 from server.topics.subscriptions.limits.failures import give_up_on
 from server.topics.topic import Topic
 
@@ -28,11 +34,17 @@ if TYPE_CHECKING:
     from server.engine.engine import Engine
     from server.expressions.regex.budget import SearchCounter
     from server.storage.journal import JournalEntry, JournalTopic, RawEntryRange
+    from server.storage.journal.format.records import FileDefinitions
     from server.topics.subscriptions.delivery.delivery import Delivery, FrameWriter, Recipient
+    from server.topics.subscriptions.delivery.outbox import Outbox
     from server.topics.subscriptions.matching.filter_costs import FilterCost
     from server.topics.subscriptions.subscription import Subscription
 
 _MAX_CACHED_TOPICS: Final = 8_192
+_MIN_INTERLEAVED_KINDS: Final = 2
+_MIN_COVERAGE: Final = 0.25
+"""The share of the messages that connections must get on average, so that going through all of them
+for each connection pays."""
 _NO_PERMIT: Final = Permit(False)
 
 
@@ -57,6 +69,23 @@ class ReplayTopic(Topic):
         if self._filters:
             self._deliver_filtered(batch)
 
+    def verbatim_deliveries(self) -> Sequence[tuple[Outbox, DirectDelivery]] | None:
+        """Return the deliveries of every message, with their connections.
+
+        Returns:
+            None if filters decide, bodies change, or a connection has several deliveries.
+        """
+        recipients = (
+            self._prepare() if self._unfiltered_recipients is None else self._unfiltered_recipients
+        )
+        found = [
+            (subscriptions[0].outbox, delivery)
+            for delivery, subscriptions in recipients
+            if isinstance(delivery, DirectDelivery) and not delivery.presentation.changes_bodies
+        ]
+        is_together = len({outbox for outbox, _ in found}) == len(recipients)
+        return None if self._filters or not is_together else found
+
     def _deliver_filtered(self, batch: LoggedBatch) -> None:
         """Deliver filtered messages; consecutive ones for the same subscriptions go together."""
         match, context = self._filters.match, NO_CONTEXT
@@ -76,8 +105,29 @@ class ReplayTopic(Topic):
         _send_some(batch, positions, batch_recipients)
 
 
+class _Lane:
+    """A connection that gets every message of some kinds; see `RawEntryRange.kinds`.
+
+    Args:
+        writer: takes frames for the connection.
+
+    Attributes:
+        writer: see above.
+        headers: the headers of its messages, by kind.
+    """
+
+    __slots__ = ("headers", "writer")
+
+    def __init__(self, writer: FrameWriter) -> None:
+        self.writer = writer
+        self.headers: dict[int, LoggedHeader] = {}
+
+
 class ReplayTopics:
     """Delivers entries of the log to the subscriptions of a reader.
+
+    Entries that follow each other in the log are mostly of different topics. So a connection whose
+    subscriptions have no filters gets the messages of all its topics in one write.
 
     Args:
         engine: has the topics, the settings for parsing bodies, and the functions of filters.
@@ -92,10 +142,14 @@ class ReplayTopics:
         self._topic_table = engine.topics
         self._subscriptions: dict[Subscription, None] = {}
         self._topics: dict[JournalTopic, ReplayTopic | None] = {}
+        self._definitions: FileDefinitions | None = None  # of the file whose kinds these are:
+        self._lane_counts: dict[int, int | None] = {}  # None: it is delivered by itself
+        self._lanes: dict[Outbox, _Lane] = {}
 
     def attach(self, subscription: Subscription) -> None:
         """Start delivering to a subscription."""
         self._subscriptions[subscription] = None
+        self._definitions = None
         if subscription.sends_deletions:
             self.entry_kinds = WITH_DELETIONS
         search_counter = SearchAllowance()
@@ -110,6 +164,7 @@ class ReplayTopics:
     def detach(self, subscription: Subscription) -> None:
         """Stop delivering to a subscription."""
         del self._subscriptions[subscription]
+        self._definitions = None
         for topic in self._topics.values():
             if topic is not None:
                 topic.detach(subscription)
@@ -133,6 +188,15 @@ class ReplayTopics:
 
     def deliver_range(self, raw_range: RawEntryRange) -> None:
         """Deliver messages to the subscriptions that they match."""
+        if self.entry_kinds is MESSAGES and self._is_interleaved(raw_range):
+            for outbox, lane in list(self._lanes.items()):
+                try:
+                    frames, count = logged_frames(raw_range, lane.headers)
+                    if count:
+                        lane.writer.write_run(frames, count)
+                except Exception as error:  # any error: the other connections go on
+                    give_up_on([one for one in self._subscriptions if one.outbox is outbox], error)
+            return
         for batch in raw_range.batches():
             topic = self._find_topic(batch.topic)
             if topic is None:
@@ -144,6 +208,40 @@ class ReplayTopics:
                 entry = batch.entry_at(position)
                 recipients, envelope = self._find_recipients(topic, entry)
                 hand_over(recipients, (entry.body,), envelope)
+
+    def _is_interleaved(self, raw_range: RawEntryRange) -> bool:
+        """Prepare for messages of several topics; return whether each connection gets one write."""
+        kinds = raw_range.kinds()
+        if kinds is None or len(kinds) < _MIN_INTERLEAVED_KINDS:
+            return False
+        if raw_range.definitions is not self._definitions:
+            self._definitions = raw_range.definitions
+            self._lane_counts.clear()
+            self._lanes.clear()
+        covered = heard = 0
+        for kind in kinds:
+            if kind not in self._lane_counts:
+                self._lane_counts[kind] = self._add_to_lanes(kind, raw_range)
+            lane_count = self._lane_counts[kind]
+            if lane_count is None:
+                return False
+            covered += lane_count
+            heard += lane_count > 0
+        return covered >= _MIN_COVERAGE * len(self._lanes) * heard
+
+    def _add_to_lanes(self, kind: int, raw_range: RawEntryRange) -> int | None:
+        """Add a kind of entry to the lanes that get it; return their number, None if it cannot."""
+        name, origin = raw_range.topic_and_origin(kind)
+        topic = self._find_topic(name)
+        deliveries = () if topic is None else topic.verbatim_deliveries()
+        if deliveries is None:
+            return None
+        for outbox, delivery in deliveries:
+            lane = self._lanes.get(outbox)
+            if lane is None:
+                lane = self._lanes[outbox] = _Lane(delivery.outbox)
+            lane.headers[kind] = logged_header(delivery, origin)
+        return len(deliveries)
 
     def deliveries(self, entry: JournalEntry) -> tuple[Sequence[Delivery], LoggedEnvelope]:
         """Return the deliveries of a message to the subscriptions that it matches; perhaps none."""

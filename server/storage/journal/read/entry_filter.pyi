@@ -48,6 +48,15 @@ def alike(records: bytes) -> Sequence[tuple[int, int]]:
         records: records back to back.
     """
 
+def kinds(records: bytes) -> list[int] | None:
+    """Return the kinds of records, each once; None if any has extras.
+
+    The kind of a record is the number of its topic, plus that of its origin times 2^32.
+
+    Args:
+        records: records back to back.
+    """
+
 def pick(records: bytes, positions: Sequence[int]) -> bytes:
     """Return the records at the positions.
 

@@ -122,6 +122,22 @@ def alike(bytes records):
     return found
 
 
+def kinds(bytes records):
+    cdef Py_ssize_t place
+    cdef const uint8_t *record = <const uint8_t *>PyBytes_AS_STRING(records)
+    cdef uint64_t kind, last = 0
+    cdef dict found = {}
+    for place in range(PyBytes_GET_SIZE(records) // SIZE):
+        if load_u32(record + EXTRAS_LENGTH):
+            return None
+        kind = load_u32(record + TOPIC) | <uint64_t>load_u32(record + ORIGIN) << 32
+        if kind != last or not place:
+            found[kind] = None
+            last = kind
+        record += SIZE
+    return list(found)
+
+
 def pick(bytes records, positions):
     cdef bytes picked = PyBytes_FromStringAndSize(NULL, SIZE * len(positions))
     cdef uint8_t *to = <uint8_t *>PyBytes_AS_STRING(picked)

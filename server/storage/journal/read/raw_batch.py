@@ -35,7 +35,10 @@ from server.storage.journal.format.records import (
     make_file_definitions,
 )
 from server.storage.journal.read.entry_batch import EntryBatch, EntryRange
-from server.storage.journal.read.entry_filter import alike, cut, pick
+from server.storage.journal.read.entry_filter import alike, cut, kinds, pick
+
+_ORIGIN_SHIFT: Final = 32
+_TOPIC_MASK: Final = (1 << _ORIGIN_SHIFT) - 1
 
 
 class DamagedEntry(NamedTuple):
@@ -59,10 +62,11 @@ class RawEntryBatch:
         origin: user and replication path.
         records: their records, as in a `RawEntryRange`.
         bodies: their bodies, likewise.
+        kind: the kind of their records, see `RawEntryRange.kinds`.
         has_extras: they have correlation ids, or SOW keys that their publisher gave.
     """
 
-    __slots__ = ("bodies", "has_extras", "origin", "records", "topic")
+    __slots__ = ("bodies", "has_extras", "kind", "origin", "records", "topic")
 
     def __init__(
         self,
@@ -70,9 +74,11 @@ class RawEntryBatch:
         origin: JournalOrigin,
         records: bytes,
         bodies: bytes,
+        kind: int,
         *,
         has_extras: bool,
     ) -> None:
+        self.kind = kind
         self.topic = topic
         self.origin = origin
         self.records = records
@@ -94,7 +100,7 @@ class RawEntryBatch:
         """Return the entries at the positions, in their order."""
         records = pick(self.records, positions)
         return RawEntryBatch(
-            self.topic, self.origin, records, self.bodies, has_extras=self.has_extras
+            self.topic, self.origin, records, self.bodies, self.kind, has_extras=self.has_extras
         )
 
 
@@ -185,7 +191,17 @@ class RawEntryRange:
             row = RECORD.unpack_from(part)
             topic, origin = definitions.topics[row[TOPIC]], definitions.origins[row[ORIGIN]]
             has_extras = row[EXTRAS_LENGTH] > 0
-            yield RawEntryBatch(topic, origin, part, self.bodies, has_extras=has_extras)
+            kind = row[TOPIC] | row[ORIGIN] << _ORIGIN_SHIFT
+            yield RawEntryBatch(topic, origin, part, self.bodies, kind, has_extras=has_extras)
+
+    def kinds(self) -> Sequence[int] | None:
+        """Return the kinds of the entries, each once; None if any entry has extras."""
+        return kinds(self.records)
+
+    def topic_and_origin(self, kind: int) -> tuple[JournalTopic, JournalOrigin]:
+        """Return the topic and the origin of entries of a kind."""
+        topics, origins = self.definitions.topics, self.definitions.origins
+        return topics[kind & _TOPIC_MASK], origins[kind >> _ORIGIN_SHIFT]
 
     def to_entry_range(self) -> EntryRange:
         """Return the entries as rows and bodies."""

@@ -83,15 +83,16 @@ class DirectDelivery:
         outbox: see above.
         header_start: the header of messages up to the length of the body.
         header_end: its end, behind all other keys.
+        presentation: see above.
     """
 
     __slots__ = (
-        "_make_frames",
         "_optional_keys",
         "_present_bodies",
         "header_end",
         "header_start",
         "outbox",
+        "presentation",
     )
 
     def __init__(
@@ -100,7 +101,7 @@ class DirectDelivery:
         self.outbox = outbox
         self._present_bodies = presentation.present_bodies if presentation.changes_bodies else None
         self._optional_keys = presentation.optional_keys if presentation.has_optional_keys else None
-        self._make_frames = presentation.frames
+        self.presentation = presentation
         self.header_start = header_start(topic)
         self.header_end = presentation.header_end(sub_ids)
 
@@ -131,9 +132,8 @@ class DirectDelivery:
 
     def deliver_run(self, batch: MessageBatch) -> None:
         """Frame messages that have bookmarks of their own, and write them to the outbox."""
-        self.outbox.write_run(
-            self._make_frames(batch, self.header_start, self.header_end), len(batch)
-        )
+        frames = self.presentation.frames(batch, self.header_start, self.header_end)
+        self.outbox.write_run(frames, len(batch))
 
 
 def deliver_run(batch: MessageBatch, delivery: Delivery) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING, Final, Self
+from typing import TYPE_CHECKING, Final, NamedTuple, Self
 
 from amperage.wire.header import json_text
 from server.expressions.message_context import MessageContext
@@ -14,7 +14,8 @@ from server.topics.subscriptions.delivery.envelope import Envelope, correlation_
 from server.topics.subscriptions.delivery.logged_frames import frames
 
 if TYPE_CHECKING:
-    from server.storage.journal import JournalEntry, JournalOrigin, RawEntryBatch
+    from server.storage.journal import JournalEntry, JournalOrigin, RawEntryBatch, RawEntryRange
+    from server.topics.subscriptions.delivery.delivery import DirectDelivery
 
 _MICROSECONDS: Final = 1e6
 
@@ -89,6 +90,52 @@ class LoggedEnvelope(Envelope):
         return context
 
 
+class LoggedHeader(NamedTuple):
+    """The header of messages of the log that have the same topic and origin.
+
+    Attributes:
+        left: up to the length of the body.
+        keys: the keys that all of them have, as JSON text, each with its leading comma.
+        right: its end, behind the optional keys.
+        bookmark: whether it has the bookmark.
+        timestamp: whether it has the time at which the message was recorded.
+        sow_key: whether it has the SOW key, for messages that have one.
+    """
+
+    left: bytes
+    keys: bytes
+    right: bytes
+    bookmark: bool
+    timestamp: bool
+    sow_key: bool
+
+
+def logged_header(delivery: DirectDelivery, origin: JournalOrigin) -> LoggedHeader:
+    """Return the header of a delivery's messages of one origin."""
+    presentation = delivery.presentation
+    return LoggedHeader(
+        delivery.header_start,
+        _origin_key(origin),
+        delivery.header_end,
+        presentation.has_bookmark,
+        presentation.has_timestamp,
+        presentation.has_sow_key,
+    )
+
+
+def logged_frames(entries: RawEntryRange, headers: dict[int, LoggedHeader]) -> tuple[bytes, int]:
+    """Frame the entries whose kind has a header, none of which has extras.
+
+    Args:
+        entries: the entries, of any topics.
+        headers: the headers, by kind; see `RawEntryRange.kinds`.
+
+    Returns:
+        The frames, concatenated, and their number.
+    """
+    return frames(entries.records, entries.bodies, None, headers)
+
+
 class LoggedBatch:
     """Consecutive messages of one user to one topic; see `MessageBatch`.
 
@@ -124,18 +171,11 @@ class LoggedBatch:
     ) -> bytes:
         """See `MessageBatch`. The order of the keys is that of `LoggedEnvelope`."""
         entries = self._entries
-        keys = _origin_key(entries.origin)
-        return frames(
-            entries.records,
-            entries.bodies,
-            presented,
-            header_start,
-            keys,
-            header_end,
-            bookmark,
-            timestamp,
-            record,
+        header = LoggedHeader(
+            header_start, _origin_key(entries.origin), header_end, bookmark, timestamp, record
         )
+        data, _ = frames(entries.records, entries.bodies, presented, {entries.kind: header})
+        return data
 
     def envelope(self, position: int) -> LoggedEnvelope:
         """See `MessageBatch`."""

@@ -2,30 +2,25 @@
 
 from collections.abc import Sequence
 
+from server.topics.subscriptions.delivery.logged_batch import LoggedHeader
+
 def frames(
     records: bytes,
     place_of_bodies: bytes,
     presented: Sequence[bytes] | None,
-    left: bytes,
-    keys: bytes,
-    right: bytes,
-    bookmark: bool,
-    timestamp: bool,
-    sow_key: bool,
-) -> bytes:
-    """Return the frames of messages, concatenated.
+    headers: dict[int, LoggedHeader],
+) -> tuple[bytes, int]:
+    """Frame messages whose kind has a header.
 
     Args:
         records: the records of entries without extras, each with its body's offset in
             `place_of_bodies`.
         place_of_bodies: as in a `RawEntryRange`.
         presented: the bodies to send in place of those of the records; None to send the latter.
-        left: the header up to the length of the body.
-        keys: further header keys as JSON text, each with its leading comma.
-        right: the header after the optional keys.
-        bookmark: whether the header has the bookmark.
-        timestamp: whether the header has the time at which the message was recorded.
-        sow_key: whether the header has the SOW key, for messages that have one.
+        headers: the headers, by the kind of a record; see `RawEntryRange.kinds`.
+
+    Returns:
+        The frames, concatenated, and their number.
 
     Raises:
         ValueError: the number of bodies differs from that of records.
