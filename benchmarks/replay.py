@@ -4,12 +4,14 @@
 
 Messages a second that arrive, all subscribers together, and microseconds of the server's CPU for
 each message that arrives. `history` is a replay of everything from the beginning; `tail` is what
-subscribers get that have caught up, while a publisher publishes as fast as it can.
+subscribers get that have caught up, while a publisher publishes as fast as it can. Mixed messages
+are each for a random one of 100 topics, with a quarter to 1.75 times the size.
 """
 
 from __future__ import annotations
 
 import os
+import random
 import socket
 import struct
 import threading
@@ -72,13 +74,17 @@ class Client:
 
 
 def publish(client: Client, topic: bytes, count: int) -> None:
-    """Publish numbered messages, the last of which has a mark."""
-    header = b'{"c":"p","t":"%s"}' % topic
+    """Publish numbered messages, the last with a mark; mixed ones below a topic with a slash."""
+    is_mixed, source = topic.endswith(b"/"), random.Random(1)
+    topics = [b"%b%d" % (topic, number) for number in range(100)] if is_mixed else [topic]
+    headers = [b'{"c":"p","t":"%s"}' % one for one in topics]
     for start in range(0, count, 500):
         frames = []
         for number in range(start, min(start + 500, count)):
+            header = source.choice(headers)
+            size = source.randrange(SIZE // 4, SIZE * 7 // 4) if is_mixed else SIZE
             mark = b"last" if number == count - 1 else b"next"
-            body = (b'{"id":%d,"mark":"%s","fill":"' % (number, mark)).ljust(SIZE - 2, b"x") + b'"}'
+            body = (b'{"id":%d,"mark":"%s","fill":"' % (number, mark)).ljust(size - 2, b"x") + b'"}'
             frames.append(struct.pack(">I", len(header) + len(body)) + header + body)
         client.socket.sendall(b"".join(frames))
 
@@ -125,13 +131,13 @@ def history(server: Server, subscribers: int, topic: bytes, more: bytes) -> tupl
     return measured(server, MESSAGES * subscribers, lambda: in_parallel(jobs))
 
 
-def tail(server: Server, subscribers: int) -> tuple[float, float]:
-    """Publish to subscribers that have caught up."""
-    topic = b"tail-%d" % subscribers
+def tail(server: Server, subscribers: int, end: bytes = b"") -> tuple[float, float]:
+    """Publish to subscribers that have caught up; mixed messages if the topic ends with a slash."""
+    topic = b"tail-%d%b" % (subscribers, end)
     publisher = Client(server, f"t-publisher-{subscribers}")
     clients = [Client(server, f"t-{n}-{subscribers}") for n in range(subscribers)]
     for client in clients:
-        client.subscribe(topic, b"0|1|")
+        client.subscribe(b"^" + topic if end else topic, b"0|1|")
         client.read_until([b'"completed"'])
     jobs: list[Callable[[], None]] = [
         partial(client.read_until, [b'"mark":"last"']) for client in clients
@@ -159,14 +165,17 @@ def main() -> None:
     directory = Path("build", "benchmarks", f"journal-{os.getpid()}")
     with amperage(ELEMENTS.format(directory=directory.resolve())) as server:
         publisher = Client(server, "publisher")
-        publish(publisher, b"history", MESSAGES)
+        for topic in (b"history", b"mixed/"):
+            publish(publisher, topic, MESSAGES)
         persist(publisher)
         few = b',"f":"/id % 1000 = 1"'
         rows = [
             *((f"history, {n} to read", *history(server, n, b"history", b"")) for n in SUBSCRIBERS),
             ("history, 1 in 1000 matches", *history(server, 1, b"history", few)),
+            ("history, mixed, 1 to read", *history(server, 1, b"^mixed/", b"")),
             ("published, nobody reads", *publishing(server)),
             *((f"tail, {n} to read", *tail(server, n)) for n in SUBSCRIBERS),
+            ("tail, mixed, 1 to read", *tail(server, 1, b"/")),
         ]
         head = (f"{MESSAGES:,} messages of {SIZE} bytes", "messages/s", "CPU us/message")
         print_table("Bookmark subscriptions", head, rows)
