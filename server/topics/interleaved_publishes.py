@@ -11,7 +11,7 @@ The topic of a message is given by its key, an index in a list of topics.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from operator import itemgetter
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias, cast
 
@@ -21,6 +21,7 @@ from server.storage.sow.record_batch import SowRecordBatch, expiry_times
 from server.storage.sow.records import NANOSECONDS, NANOSECONDS_IN_MICROSECOND
 from server.storage.sow.store import RecordStoreError, cleaning_paused
 from server.topics.journaled_topic import refusal_of
+from server.topics.log_feed import RecordedBatch
 from server.topics.topic_journal import append_publishes, encode_messages, uniform_ranges
 from server.topics.transaction_log import SettledTopics
 
@@ -193,14 +194,14 @@ class _Recorded(NamedTuple):
     Attributes:
         start: the position of the first one in the batch.
         txids: their txids.
-        moment: their timestamp, in nanoseconds since 1970.
+        timestamp_us: the time of recording, in microseconds since 1970.
         publisher: the publisher's identity in their bookmarks.
         numbers: their numbers in bookmarks.
     """
 
     start: int
     txids: Sequence[int]
-    moment: int
+    timestamp_us: int
     publisher: int
     numbers: Sequence[int]
 
@@ -244,14 +245,15 @@ class _RecordShare:
         begin, stop = bisect_left(rows, start), bisect_left(rows, end)
         if begin == stop:
             return ()
+        moment = recorded.timestamp_us * NANOSECONDS_IN_MICROSECOND
         places = [row - first for row in rows[begin:stop]]
         records = SowRecordBatch(
             drafts.topic,
             drafts.keys[begin:stop],
             drafts.bodies[begin:stop],
             [recorded.txids[place] for place in places],
-            recorded.moment,
-            expiry_times(part_of(drafts.expires, begin, stop), recorded.moment),
+            moment,
+            expiry_times(part_of(drafts.expires, begin, stop), moment),
             recorded.publisher,
             [recorded.numbers[place] for place in places],
         )
@@ -280,6 +282,8 @@ class InterleavedPublishes:
         "_distinct_keys",
         "_envelope",
         "_expirations",
+        "_has_feeds",
+        "_has_shared_feeds",
         "_heard_keys",
         "_keys",
         "_shares",
@@ -304,12 +308,19 @@ class InterleavedPublishes:
         self._sow_keys: list[int] = []  # of all messages, if any has a record
         self._expirations: list[int] = []  # likewise, their lifetimes in seconds
         self._heard_keys: set[int] = set()  # of the topics with recipients
+        feeds = [feed for key in distinct_keys for feed in topics[key].journal.feeds]
+        self._has_feeds = bool(feeds)
+        self._has_shared_feeds = len({*map(id, feeds)}) < len(feeds)
         self._are_in_order = False  # whether messages are applied in the order of the log
 
     def prepare(self) -> bool:
         """Prepare to record the messages in one step; return whether that is possible."""
         topics = [self._topics[key] for key in self._distinct_keys]
-        self._heard_keys = {key for key in self._distinct_keys if self._topics[key].has_recipients}
+        self._heard_keys = {
+            key
+            for key, topic in zip(self._distinct_keys, topics, strict=True)
+            if topic.has_subscriptions or (topic.table is not None and topic.has_followers)
+        }
         if not (
             all(topic.accepts_interleaved for topic in topics)
             and topics[0].journal.is_batchable(self._envelope)
@@ -393,9 +404,11 @@ class InterleavedPublishes:
         recorded = _Recorded(
             start,
             done.txids,
-            done.timestamp * NANOSECONDS_IN_MICROSECOND,
+            done.timestamp,
             *topics[keys[0]].journal.bookmark_parts(envelope, start, done.txids),
         )
+        if self._has_feeds:
+            self._notify_feeds(recorded, done.end)
         failures: list[tuple[int, RecordStoreError]] = []
         heard = self._heard_keys
         for key, share in self._shares.items():
@@ -413,6 +426,37 @@ class InterleavedPublishes:
                 elif key in heard:
                     cast("Topic", topics[key]).deliver(self._bodies[at:end], envelope)
         refusals += [refusal_of(row, problem) for row, problem in sorted(failures, key=_POSITION)]
+
+    def _notify_feeds(self, recorded: _Recorded, end: int) -> None:
+        """Notify the feeds of messages recorded in one step, each of all its topic's at once.
+
+        A feed of several topics is notified in the order of the log.
+        """
+        first, keys = recorded.start, self._keys
+        ranges: Iterable[tuple[int, Sequence[int]]]
+        if self._has_shared_feeds:
+            ranges = [(key, range(at, stop)) for at, stop, key in uniform_ranges(keys, first, end)]
+        else:
+            rows_by_key: dict[int, list[int]] = {}
+            for row in range(first, end):
+                rows_by_key.setdefault(keys[row], []).append(row)
+            ranges = rows_by_key.items()
+        for key, rows in ranges:
+            journal = self._topics[key].journal
+            if journal.feeds:
+                journal.notify_feeds(
+                    RecordedBatch(
+                        journal.topic.name,
+                        [self._bodies[row] for row in rows],
+                        self._envelope,
+                        [recorded.txids[row - first] for row in rows],
+                        recorded.timestamp_us,
+                        recorded.publisher,
+                        [recorded.numbers[row - first] for row in rows],
+                        [self._sow_keys[row] for row in rows] if key in self._shares else (),
+                        self._expirations[rows[0]] if key in self._shares else 0,
+                    )
+                )
 
     def settled_topics(self) -> SettledTopics:
         """Return what calls back when the messages are settled."""

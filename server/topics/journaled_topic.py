@@ -128,9 +128,7 @@ class JournaledTopic(Topic):
     @property
     def accepts_interleaved(self) -> bool:
         """True if its messages may be recorded together with those of other topics."""
-        return not (
-            self._unbatched_subscriptions or self._filters.needs_context or self.journal.has_feeds
-        )
+        return not (self._unbatched_subscriptions or self._filters.needs_context)
 
     def refuse_message(
         self, position: int, problem: Exception, envelope: Envelope
@@ -165,12 +163,12 @@ class JournaledTopic(Topic):
     @property
     def accepts_metadata(self) -> bool:
         """See `Topic.accepts_metadata`; queues need messages with metadata one by one."""
-        return not self.journal.has_feeds
+        return not self.journal.feeds
 
     @property
     def has_recipients(self) -> bool:
         """True if messages published here have any recipient."""
-        return bool(self._subscriptions) or self.journal.has_feeds
+        return bool(self._subscriptions) or bool(self.journal.feeds)
 
     @property
     def table(self) -> None:
@@ -201,7 +199,7 @@ class JournaledTopic(Topic):
     ) -> Sequence[BatchFailure]:
         """Deliver recorded, consecutive messages of another instance."""
         start = positions[0]
-        if self.journal.has_feeds:
+        if self.journal.feeds:
             self.journal.feed_replicated(
                 entries, start, appended, pick_values(entries.columns.sow_keys, positions)
             )
@@ -270,7 +268,7 @@ class JournaledSowTopic(SowTopic):
     @property
     def accepts_interleaved(self) -> bool:
         """True if its messages may be recorded together with those of other topics."""
-        return self._stores_verbatim and not self.journal.has_feeds
+        return self._stores_verbatim
 
     def draft_publishes(self, bodies: Sequence[bytes], envelope: Envelope) -> SowRecordBatch:
         """Return the records of messages that are recorded together with those of other topics.
@@ -405,7 +403,7 @@ class JournaledSowTopic(SowTopic):
     @property
     def accepts_metadata(self) -> bool:
         """See `RecordTopic.accepts_metadata`; queues need messages with metadata one by one."""
-        return super().accepts_metadata and not self.journal.has_feeds
+        return super().accepts_metadata and not self.journal.feeds
 
     def report_double_publish(
         self, bookmarks: Sequence[tuple[int, int]], publishers: tuple[str, str]
@@ -416,7 +414,7 @@ class JournaledSowTopic(SowTopic):
     @property
     def has_recipients(self) -> bool:
         """True if messages published here have any recipient."""
-        return super().has_recipients or self.journal.has_feeds
+        return super().has_recipients or bool(self.journal.feeds)
 
     @property
     def table(self) -> RecordTable:

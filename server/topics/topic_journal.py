@@ -90,15 +90,16 @@ class TopicJournal:
     Attributes:
         log: see above.
         topic: the topic, as entries name it.
+        feeds: see above.
     """
 
-    __slots__ = ("_feeds", "_handle", "_message_type", "_name", "log", "topic")
+    __slots__ = ("_handle", "_message_type", "_name", "feeds", "log", "topic")
 
     def __init__(
         self, log: TransactionLog, message_type: str, name: str, feeds: Sequence[LogFeed] = ()
     ) -> None:
         self.log = log
-        self._feeds = feeds
+        self.feeds = feeds
         self._message_type = message_type
         self._name = name
         self.topic = JournalTopic(message_type, name)
@@ -148,8 +149,8 @@ class TopicJournal:
         """
         handles = {0: self.publish_handles(envelope)}
         run = append_publishes(self.log, handles, 0, envelope, entries, start, sow_keys)
-        if self._feeds and run.txids:
-            self._notify_feeds(
+        if self.feeds and run.txids:
+            self.notify_feeds(
                 RecordedBatch(
                     self._name,
                     list(entries.data[start : run.end]),
@@ -170,11 +171,6 @@ class TopicJournal:
             self._handle = journal.topic_handle(self._message_type, self._name)
         user = "" if publisher is None else publisher.user
         return self._handle, journal.origin_handle(user) if user else None
-
-    @property
-    def has_feeds(self) -> bool:
-        """True if any feed is notified of recorded messages."""
-        return bool(self._feeds)
 
     def journal_handles(self, origin: JournalOrigin) -> tuple[TopicHandle, OriginHandle]:
         """Return the handles that the journal needs for messages of other instances."""
@@ -200,7 +196,7 @@ class TopicJournal:
                 refused_sequences.record_arrivals(
                     arrivals.columns.clients[place], (arrivals.columns.sequences[place],)
                 )
-        if self._feeds and appended.txids and arrivals.kind in MESSAGES:
+        if self.feeds and appended.txids and arrivals.kind in MESSAGES:
             self.feed_replicated(arrivals, start, appended, content.sow_keys)
         return appended
 
@@ -218,7 +214,7 @@ class TopicJournal:
         columns = entries.columns
         for first, end in entries.uniform_ranges(start, start + len(appended.txids)):
             here = slice(first - start, end - start)
-            self._notify_feeds(
+            self.notify_feeds(
                 RecordedBatch(
                     self._name,
                     entries.bodies[first:end],
@@ -237,11 +233,12 @@ class TopicJournal:
         self, bookmarks: Sequence[tuple[int, int]], publishers: tuple[str, str]
     ) -> None:
         """See `LogFeed.report_double_publish`."""
-        for feed in self._feeds:
+        for feed in self.feeds:
             feed.report_double_publish(bookmarks, publishers)
 
-    def _notify_feeds(self, recorded: RecordedBatch) -> None:
-        for feed in self._feeds:
+    def notify_feeds(self, recorded: RecordedBatch) -> None:
+        """Notify the feeds of recorded messages."""
+        for feed in self.feeds:
             feed.receive_batch(recorded)
 
     def _publisher_identity(self, envelope: Envelope, *, is_numbered: bool) -> int:
@@ -346,8 +343,8 @@ class TopicJournal:
         moment = journal.last_timestamp
         envelope.received_s = moment / _MICROSECONDS
         envelope.bookmark = self.bookmark(envelope, txid)
-        if self._feeds and kind in MESSAGES:
-            self._notify_feeds(
+        if self.feeds and kind in MESSAGES:
+            self.notify_feeds(
                 RecordedBatch(
                     self._name,
                     (body,),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from itertools import count
 from typing import Any, Final, NamedTuple
 
@@ -45,10 +46,17 @@ ELEMENTS: Final = """
   <Queue>
     <Name>jobs</Name><MessageType>json</MessageType><UnderlyingTopic>mixed/jobs</UnderlyingTopic>
   </Queue>
+  <Queue>
+    <Name>several</Name><MessageType>json</MessageType>
+    <UnderlyingTopic>^mixed/(b|jobs|records)$</UnderlyingTopic>
+    <DefaultPublishTarget>mixed/b</DefaultPublishTarget>
+  </Queue>
+  <Queue><Name>own</Name><MessageType>json</MessageType></Queue>
 </SOW>
 <TransactionLog>
   <JournalDirectory>journal</JournalDirectory><JournalSize>10MB</JournalSize>
   <Topic><Name>^mixed/</Name><MessageType>json</MessageType></Topic>
+  <Topic><Name>own</Name><MessageType>json</MessageType></Topic>
 </TransactionLog>
 """
 server = module_server(ELEMENTS)
@@ -56,7 +64,8 @@ server = module_server(ELEMENTS)
 LOGGED_RECORDS: Final = ("mixed/records", "mixed/kept", "mixed/pattern1", "mixed/pattern2")
 STORED: Final = ("stored/a", "stored/b", "stored/c", "stored/d")
 RECORDS: Final = (*LOGGED_RECORDS, *STORED)
-LOGGED: Final = ("mixed/a", "mixed/b", "mixed/c", *LOGGED_RECORDS, "mixed/jobs")
+LOGGED: Final = ("mixed/a", "mixed/b", "mixed/c", *LOGGED_RECORDS, "mixed/jobs", "own", "several")
+QUEUES: Final = ("jobs", "several", "own")
 OTHERS: Final = (("plain/x", "plain/y"), STORED, STORED[:2], STORED[2:], ("plain/x", *STORED))
 """Topics that are not in the log."""
 HEARD: Final = (
@@ -133,6 +142,7 @@ class Outcome(NamedTuple):
         selected: those of a subscription with a filter to one of them.
         logged: those of the log.
         records: the bodies of the records.
+        queued: those of the messages in queues, in their order.
     """
 
     processed: list[int]
@@ -143,6 +153,7 @@ class Outcome(NamedTuple):
     selected: list[Message]
     logged: list[Message]
     records: list[Any]
+    queued: list[Any]
 
 
 def play(
@@ -196,7 +207,8 @@ def play(
             read(everything, "plain/x"),
             read(some, "mixed/b"),
             logged(server, run),
-            records(server, run),
+            bodies_of(server, run, RECORDS, orderby="/id"),
+            bodies_of(server, run, QUEUES),
         )
 
 
@@ -231,13 +243,13 @@ def logged(server: RunningServer, run: str) -> list[Message]:
         return read(peer, "mixed/b")
 
 
-def records(server: RunningServer, run: str) -> list[Any]:
-    """Return the bodies of the records of a run, without its name."""
+def bodies_of(server: RunningServer, run: str, topics: Sequence[str], **options: str) -> list[Any]:
+    """Return the bodies of records, or of messages in queues, of a run, without its name."""
     found = []
     with server.log_on(f"query-{run}") as peer:
-        for topic in RECORDS:
-            query = {"c": "sow", "t": topic, "cid": "q", "f": f"/run = '{run}'", "orderby": "/id"}
-            peer.send(query | {"bs": 1})
+        for topic in topics:
+            query = {"c": "sow", "t": topic, "cid": "q", "f": f"/run = '{run}'", "bs": 1}
+            peer.send(query | options)
             while (received := peer.receive())[0]["c"] != "group_end":
                 if received[0]["c"] == "sow":
                     found.append({**json.loads(received[1].partition(b"}")[2]), "run": topic})

@@ -24,6 +24,7 @@ from server.engine.commands.publish_fast_path import (
     PublishHeaderCache,
     make_publish_header,
 )
+from server.queues.topic.queue_topic import QueueTopic
 from server.topics.interleaved_publishes import (
     InterleavedDelivery,
     InterleavedPublishes,
@@ -92,6 +93,8 @@ class PublishBatcher:
             acks: the types of ack that it requests; none without a sequence number.
         """
         self._drop_stale_headers()
+        if isinstance(topic, QueueTopic):
+            topic = topic.publish_target
         sequence = header.sequence
         metadata = MessageMetadata(header.correlation_id, header.sow_key, header.expiration)
         publish = make_publish_header(

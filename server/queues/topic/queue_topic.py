@@ -68,6 +68,7 @@ if TYPE_CHECKING:
     from server.topics.subscriptions.matching.filter_costs import FilterCost
     from server.topics.subscriptions.message_refusal import MessageRefusal
     from server.topics.subscriptions.subscription import Subscription
+    from server.topics.topic_table import AnyTopic
 
 _RETURN_BATCH_SIZE: Final = 256
 """Messages of a departing consumer that return to the queue per time slice."""
@@ -233,10 +234,14 @@ class QueueTopic(Topic):
 
     def publish(self, bodies: Sequence[bytes], envelope: Envelope) -> Sequence[MessageRefusal]:
         """Publish to the queue's DefaultPublishTarget."""
-        target = self._services.topics.topic_behind_queue(
+        return self.publish_target.publish(bodies, envelope)
+
+    @property
+    def publish_target(self) -> AnyTopic:
+        """The queue's DefaultPublishTarget."""
+        return self._services.topics.topic_behind_queue(
             self.message_type.name, self.name, self.spec.default_publish_target
         )
-        return target.publish(bodies, envelope)
 
     def when_settled(self, callback: StoreCallback) -> None:
         """Call `callback` when all messages and acknowledgements received so far are settled."""

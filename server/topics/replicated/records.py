@@ -102,7 +102,7 @@ class ReplicatedRecordApplier:
         appended: AppendResult,
     ) -> Sequence[BatchFailure]:
         """Apply and announce messages that have been drafted and recorded."""
-        if self._journal.has_feeds:
+        if self._journal.feeds:
             keys = drafts.sow_keys or pick_values(entries.columns.sow_keys, positions)
             self._journal.feed_replicated(entries, positions[0], appended, keys)
         return self._apply(entries, positions, drafts, appended)
