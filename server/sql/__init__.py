@@ -1,0 +1,10 @@
+"""SQL over the instance's topics, for clients that speak PostgreSQL's protocol.
+
+    bytes of a client -> postgres (protocol) -> query (SQL to results) -> tables (topics as tables)
+
+`postgres` decodes and encodes the protocol and does no I/O. `query` parses and executes SQL with
+DuckDB, over tables that a `TableSource` scans. `tables` is the source of the server's topics.
+
+All of this needs the extra `amperage[sql]`; nothing here is imported by a server without a
+transport that speaks SQL.
+"""
