@@ -51,14 +51,14 @@ def _split(body: bytes, count: int) -> _Parts:
     Raises:
         BodyError: the length of a part exceeds the body.
     """
-    parts, position = _leading_parts(body, count)
+    parts, position = leading_parts(body, count)
     if len(parts) < count and position < len(body):
         raise BodyError(f"composite: part {len(parts)} is cut off")
     parts.extend([b""] * (count - len(parts)))
     return parts, body[position:]
 
 
-def _leading_parts(body: bytes, count: int) -> tuple[list[bytes], int]:
+def leading_parts(body: bytes, count: int) -> tuple[list[bytes], int]:
     """Return the parts, at most `count`, up to a truncated one, and the offset of their end."""
     parts: list[bytes] = []
     position = 0
@@ -84,23 +84,27 @@ def _select_part(part: bytes, child: MessageType, selection: FieldSelection) -> 
 
 
 class CompositeGlobalType(LiteralType):
-    """`composite-global`; its option `MessageType` lists the parts."""
+    """`composite-global`; its option `MessageType` lists the parts.
+
+    Attributes:
+        children: the types of the parts.
+    """
 
     capabilities = Capabilities(delta=False, build=False, events=False)
 
     def __init__(self, name: str, options: MessageTypeOptions, find: Find) -> None:
-        self._children = _children(options, find)
+        self.children = _children(options, find)
         self.name = name
 
     def extractor(self, paths: Sequence[Path]) -> Extractor:
         """Compile a reader of `paths`, see `MessageType.extractor`."""
         part_paths = [path[:-1] if path and isinstance(path[-1], int) else path for path in paths]
         subscripts = [path[-1:] if path and isinstance(path[-1], int) else () for path in paths]
-        extractors = [child.extractor(part_paths) for child in self._children]
+        extractors = [child.extractor(part_paths) for child in self.children]
         empty: tuple[Value, ...] = (None,) * len(paths)
 
         def extract(body: bytes) -> tuple[Value, ...]:
-            parts, _ = _leading_parts(body, len(extractors))
+            parts, _ = leading_parts(body, len(extractors))
             part_values = [
                 read(part) for read, part in zip(extractors, parts, strict=False) if part
             ]
@@ -119,10 +123,10 @@ class CompositeGlobalType(LiteralType):
 
     def select(self, body: bytes, selection: FieldSelection) -> bytes:
         """Apply a select list to every part, see `MessageType.select`."""
-        parts, payload = _split(body, len(self._children))
+        parts, payload = _split(body, len(self.children))
         selected = [
             _select_part(part, child, selection)
-            for part, child in zip(parts, self._children, strict=True)
+            for part, child in zip(parts, self.children, strict=True)
         ]
         return _join(selected, payload if selection.include else b"")
 
@@ -135,13 +139,17 @@ def _joined(values: Sequence[Value]) -> list[Value]:
 
 
 class CompositeLocalType:
-    """`composite-local`; its option `MessageType` lists the parts."""
+    """`composite-local`; its option `MessageType` lists the parts.
+
+    Attributes:
+        children: the types of the parts.
+    """
 
     capabilities = Capabilities(events=False)
 
     def __init__(self, name: str, options: MessageTypeOptions, find: Find) -> None:
-        self._children = _children(options, find)
-        self._part_numbers: dict[object, int] = {str(n): n for n in range(len(self._children))}
+        self.children = _children(options, find)
+        self._part_numbers: dict[object, int] = {str(n): n for n in range(len(self.children))}
         self.name = name
 
     def extractor(self, paths: Sequence[Path]) -> Extractor:
@@ -152,7 +160,7 @@ class CompositeLocalType:
             if part is not None:
                 slots.setdefault(part, []).append(slot)
         readers = [
-            (part, self._children[part].extractor([paths[slot][1:] for slot in wanted]), wanted)
+            (part, self.children[part].extractor([paths[slot][1:] for slot in wanted]), wanted)
             for part, wanted in sorted(slots.items())
         ]
         count = max(slots, default=-1) + 1
@@ -160,7 +168,7 @@ class CompositeLocalType:
 
         def extract(body: bytes) -> tuple[Value, ...]:
             values = empty.copy()
-            parts, _ = _leading_parts(body, count)
+            parts, _ = leading_parts(body, count)
             for part, read, wanted in readers:
                 if part < len(parts) and parts[part]:
                     for slot, value in zip(wanted, read(parts[part]), strict=True):
@@ -171,7 +179,7 @@ class CompositeLocalType:
 
     def build(self, fields: Sequence[FieldValue]) -> bytes:
         """Make a body from values, see `MessageType.build`."""
-        return self._set_fields([b""] * len(self._children), b"", fields)
+        return self._set_fields([b""] * len(self.children), b"", fields)
 
     def merge(self, stored: bytes, delta: bytes, *, nulls: bool = False) -> bytes:
         """Apply a delta part by part: an empty part or payload leaves the stored one unchanged."""
@@ -179,7 +187,7 @@ class CompositeLocalType:
         changes, new_payload = self._split(delta)
         merged = [
             child.merge(part, change, nulls=nulls) if part and change else change or part
-            for child, part, change in zip(self._children, parts, changes, strict=True)
+            for child, part, change in zip(self.children, parts, changes, strict=True)
         ]
         return _join(merged, new_payload or payload)
 
@@ -190,7 +198,7 @@ class CompositeLocalType:
         differences = [
             _differ_part(child, previous_part, current_part, self._paths_in_part(number, keep))
             for number, (child, previous_part, current_part) in enumerate(
-                zip(self._children, before, after, strict=True)
+                zip(self.children, before, after, strict=True)
             )
         ]
         if not any(changed for changed, _ in differences):
@@ -201,7 +209,7 @@ class CompositeLocalType:
         """Apply a select list, see `MessageType.select`; `+/` and `-/` include the payload."""
         parts, payload = self._split(body)
         selected = []
-        for number, (part, child) in enumerate(zip(parts, self._children, strict=True)):
+        for number, (part, child) in enumerate(zip(parts, self.children, strict=True)):
             rule = selection.children.get(str(number))
             if rule is None:
                 selected.append(part if selection.include else b"")
@@ -226,14 +234,14 @@ class CompositeLocalType:
                 )
             by_part.setdefault(number, []).append((path[1:], value))
         for number, inner in by_part.items():
-            child = self._children[number]
+            child = self.children[number]
             parts[number] = (
                 child.update(parts[number], inner) if parts[number] else child.build(inner)
             )
         return _join(parts, payload)
 
     def _split(self, body: bytes) -> _Parts:
-        return _split(body, len(self._children))
+        return _split(body, len(self.children))
 
     def _part_of(self, path: Path) -> int | None:
         """Return the part of a path; None if there is no such part, or the path names no field."""

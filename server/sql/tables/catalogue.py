@@ -1,0 +1,418 @@
+"""The tables that a session's user may see, and scans of them.
+
+Every topic with records is a table: SOW topics, views and conflated topics of all message types, or
+of the transport's one. A topic with a Pattern is one table, with the logical topic in `_topic`.
+The schema is `amps` for names that are unique among the tables that the user sees, else the message
+type's name.
+
+A topic that the user may not read is no table. The columns of a table are learned from the records
+that the user may see, so hidden records show in nothing: users with different permitted filters
+have columns of their own (`InstanceTables`).
+"""
+
+from __future__ import annotations
+
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, InvalidStateError
+from contextlib import suppress
+from functools import partial
+from typing import TYPE_CHECKING, Final, Generic, NamedTuple, TypeVar
+
+from server.expressions import ExpressionError
+from server.security.bound_identity import PermitBinder
+from server.security.permissions import Permission
+from server.sql.query.tables import AMPS_SCHEMA, ScanResult, Table, TableKind
+from server.sql.tables.columns import FieldColumn, Metadata, TopicColumns
+from server.sql.tables.errors import (
+    ColumnsWidenedError,
+    InvalidFilterError,
+    ScanError,
+    TableGoneError,
+)
+from server.sql.tables.row_conversion import MisfitError, to_arrow_table
+from server.sql.tables.scan import ScanPlan, TopicScan
+from server.storage.sow.records import to_nanoseconds
+from server.storage.sow.topic_records import SowTopicRecords
+from server.topics.conflated_topic import ConflatedTopic
+from server.topics.subscriptions.delivery.presentation import SelectList
+from server.topics.subscriptions.entitlement_limits import permitted_filter
+from server.topics.view_topic import View
+
+if TYPE_CHECKING:
+    from server.engine.engine import Engine
+    from server.engine.session import Session
+    from server.security.permissions import Permit
+    from server.sql.query.tables import Column, ScanRequest
+    from server.topics.record_source import RecordSource
+
+_ResultT = TypeVar("_ResultT")
+
+_MAX_COLUMN_SETS: Final = 2_000
+"""Sets of columns that are kept: one per topic, and one more per permitted filter."""
+
+_MAX_LEARNED_AGAIN: Final = 32
+"""Topics of which changed records are sampled again when tables are listed."""
+
+_RELEARN_SECONDS: Final = 1.0
+"""Minimum time between two such samples."""
+
+_SLICE_SECONDS: Final = 0.000_2
+_PERMIT_BATCH_SIZE: Final = 20
+
+_CALL_TIMEOUT_S: Final = 30.0
+"""Time limit for a list of tables."""
+
+
+class SessionTopic(NamedTuple):
+    """A topic as a user sees it.
+
+    Attributes:
+        source: the topic.
+        permit: the user's permit to read it.
+        columns: its columns.
+        table: it as a table.
+        outputs: the columns of the table by name.
+    """
+
+    source: RecordSource
+    permit: Permit
+    columns: TopicColumns
+    table: Table
+    outputs: Mapping[str, FieldColumn | Metadata]
+
+
+class InstanceTables:
+    """The columns of the topics of an instance. All calls come from the engine's thread.
+
+    Args:
+        engine: the engine.
+
+    Attributes:
+        engine: the engine.
+    """
+
+    def __init__(self, engine: Engine) -> None:
+        self.engine: Final = engine
+        self._column_sets: OrderedDict[tuple[int, str], TopicColumns] = OrderedDict()
+        self._sources: list[tuple[RecordSource, TableKind]] = []
+        self._last_learned_s = 0.0
+
+    @property
+    def sources(self) -> Sequence[tuple[RecordSource, TableKind]]:
+        """The topics with records, and their kinds; queues are left out."""
+        if not self._sources:
+            known: set[tuple[str, str]] = set()
+            for source in self.engine.sow_registry.sources:
+                kind = _kind_of(source)
+                name = source.type_name, source.name
+                if kind is not None and name not in known:
+                    known.add(name)
+                    self._sources.append((source, kind))
+        return self._sources
+
+    def columns_of(self, source: RecordSource, permit: Permit) -> TopicColumns:
+        """Return the columns of a topic, as learned from the records that a permit covers."""
+        key = id(source), permit.filter_text
+        columns = self._column_sets.get(key)
+        if columns is None:
+            columns = TopicColumns(source, self.engine.log, permit.filter)
+            self._column_sets[key] = columns
+            if len(self._column_sets) > _MAX_COLUMN_SETS:
+                self._column_sets.popitem(last=False)
+        else:
+            self._column_sets.move_to_end(key)
+        return columns
+
+    def may_learn_again(self) -> bool:
+        """Return whether changed records may be sampled again now; if so, note the time."""
+        now = self.engine.clock.steady()
+        if now - self._last_learned_s < _RELEARN_SECONDS:
+            return False
+        self._last_learned_s = now
+        return True
+
+
+class SessionTables:
+    """The tables of one session's user: see `TableSource`.
+
+    Args:
+        instance_tables: the topics of the instance.
+        session: the session, which has logged on.
+        post: schedules a call on the engine's thread.
+        max_bytes: the maximum memory of the rows of a scan.
+    """
+
+    def __init__(
+        self,
+        instance_tables: InstanceTables,
+        session: Session,
+        post: Callable[[Callable[[], None]], None],
+        max_bytes: int,
+    ) -> None:
+        self._instance_tables: Final = instance_tables
+        self._session: Final = session
+        self._post: Final = post
+        self._max_bytes: Final = max_bytes
+        self._permit_binder: Final = PermitBinder(session)
+        self._topics: Mapping[tuple[str, str], SessionTopic] = {}
+        self._running: TopicScan | None = None
+        self._is_cancelled = False
+
+    def tables(self) -> Sequence[Table]:
+        """See `TableSource.tables`. Called on a worker thread.
+
+        Raises:
+            ScanError: the instance is stopping, or is too busy.
+        """
+        topics = self._wait(self._list_topics)
+        return [topic.table for topic in topics]
+
+    def scan(self, requests: Sequence[ScanRequest]) -> Sequence[ScanResult]:
+        """See `TableSource.scan`. Called on a worker thread.
+
+        Raises:
+            ColumnsWidenedError: a column has values of another type than its table says.
+            ScanError: the scan has failed, or was cancelled.
+        """
+        engine = self._instance_tables.engine
+        scan_and_plans: Future[tuple[TopicScan, Sequence[ScanPlan]]] = Future()
+
+        def begin() -> None:
+            try:
+                plans = [self._make_plan(request) for request in requests]
+                scan = TopicScan(
+                    plans, self._session.client_name, self._max_bytes, engine.scheduler.elapsed
+                )
+                self._running = scan
+                scan.start(engine.scheduler.start_task, to_nanoseconds(engine.clock.now()))
+                scan_and_plans.set_result((scan, plans))
+            except Exception as error:
+                scan_and_plans.set_exception(error)
+
+        self._post_call(begin)
+        scan, plans = scan_and_plans.result()
+        if self._is_cancelled:
+            scan.cancel()
+        try:
+            rows = scan.rows.result()
+        finally:
+            self._running = None
+        results: list[ScanResult] = []
+        for plan, table_rows in zip(plans, rows, strict=True):
+            try:
+                data = to_arrow_table(plan, table_rows.chunks)
+            except MisfitError as misfit:
+                self._post_call(partial(_widen, plan.topic_columns, misfit))
+                raise ColumnsWidenedError(
+                    f"columns of {plan.source.name} have got values of another type meanwhile"
+                ) from None
+            results.append(ScanResult(data, table_rows.records_scanned))
+        return results
+
+    def cancel(self) -> None:
+        """End the scan in progress, and all later ones; from any thread."""
+        self._is_cancelled = True
+        scan = self._running
+        if scan is not None:
+            scan.cancel()
+
+    def allow(self) -> None:
+        """Allow scans again after `cancel`: the next query begins."""
+        self._is_cancelled = False
+
+    def _post_call(self, call: Callable[[], None]) -> None:
+        try:
+            self._post(call)
+        except RuntimeError:
+            raise ScanError("the instance is stopping") from None
+
+    def _wait(self, steps: Callable[[], Iterator[_ResultT | None]]) -> Sequence[_ResultT]:
+        """Run steps in slices on the engine's thread; return their results that are not None."""
+        task = _CollectTask(self._session.client_name, steps, self._instance_tables.engine)
+        self._post_call(task.start)
+        try:
+            return task.results.result(_CALL_TIMEOUT_S)
+        except TimeoutError:
+            task.results.cancel()
+            raise ScanError("the engine is busy: no answer in time") from None
+
+    # ---- on the engine's thread
+
+    def _list_topics(self) -> Iterator[SessionTopic | None]:
+        """List the user's tables, learning columns where necessary."""
+        instance_tables, only_type = (
+            self._instance_tables,
+            self._session.connection_context.message_type,
+        )
+        visible: list[tuple[RecordSource, TableKind, Permit]] = []
+        for number, (source, kind) in enumerate(instance_tables.sources, 1):
+            if only_type not in (None, source.type_name):
+                continue
+            permit = self._read_permit(source)
+            if permit is not None:
+                visible.append((source, kind, permit))
+            if number % _PERMIT_BATCH_SIZE == 0:
+                yield None
+        name_counts = Counter(source.name for source, _, _ in visible)
+        learned = 0 if instance_tables.may_learn_again() else _MAX_LEARNED_AGAIN
+        topics: dict[tuple[str, str], SessionTopic] = {}
+        for source, kind, permit in visible:
+            columns = instance_tables.columns_of(source, permit)
+            if columns.is_outdated and (not columns.has_sample or learned < _MAX_LEARNED_AGAIN):
+                learned += columns.has_sample
+                for _ in columns.learn():
+                    yield None
+            schema = AMPS_SCHEMA if name_counts[source.name] == 1 else source.type_name
+            topics[schema, source.name] = self._make_topic(schema, source, kind, permit, columns)
+            yield None
+        self._topics = topics
+        yield from topics.values()
+
+    def _read_permit(self, source: RecordSource) -> Permit | None:
+        """Return the user's permit to read a topic; None if there is none.
+
+        A permit for certain fields allows nothing if the message type has no select lists, as for
+        other commands (`Session.get_permit`).
+        """
+        permit = self._permit_binder.bind(
+            self._session.permissions.get_permit(Permission.READ_TOPIC, source.name)
+        )
+        if not permit.is_allowed:
+            return None
+        if permit.select is not None and not source.table.message_type.capabilities.select:
+            return None
+        return permit
+
+    def _make_topic(
+        self,
+        schema: str,
+        source: RecordSource,
+        kind: TableKind,
+        permit: Permit,
+        columns: TopicColumns,
+    ) -> SessionTopic:
+        select = permit.select
+        fields = [
+            field for field in columns.fields if select is None or select.includes_whole(field.path)
+        ]
+        outputs: dict[str, FieldColumn | Metadata] = {
+            field.column.name: field for field in fields
+        } | {metadata.value.name: metadata for metadata in columns.metadata}
+        names = {field.path: field.column.name for field in fields}
+        key = tuple(names[path] for path in source.key_fields if path in names)
+        if not key or len(key) < len(source.key_fields):
+            key = (Metadata.KEY.value.name,)
+        if source.is_container:
+            key = (Metadata.TOPIC.value.name, *key)
+        shown: tuple[Column, ...] = (
+            *(field.column for field in fields),
+            *(metadata.value for metadata in columns.metadata),
+        )
+        return SessionTopic(
+            source, permit, columns, Table(schema, source.name, kind, shown, key), outputs
+        )
+
+    def _make_plan(self, request: ScanRequest) -> ScanPlan:
+        """Return the plan of a request.
+
+        Raises:
+            ScanError: the table or a column does not exist for the user, or the filter is invalid.
+        """
+        table = request.table
+        topic = self._topics.get((table.schema, table.name))
+        permit = None if topic is None else self._read_permit(topic.source)
+        if topic is None or permit is None or permit.filter_text != topic.permit.filter_text:
+            raise TableGoneError(f'relation "{table.schema}.{table.name}" does not exist')
+        types = {column.name: column for column in table.columns}
+        outputs: list[FieldColumn | Metadata] = []
+        for name in request.columns:
+            output = topic.outputs.get(name)
+            if output is None or name not in types:
+                raise TableGoneError(f'column "{name}" of "{table.name}" does not exist')
+            if isinstance(output, FieldColumn):
+                if permit.select is not None and not permit.select.includes_whole(output.path):
+                    raise TableGoneError(f'column "{name}" of "{table.name}" does not exist')
+                output = FieldColumn(types[name], output.path)
+            outputs.append(output)
+        engine = self._instance_tables.engine
+        requested = None
+        if request.filter is not None:
+            try:
+                requested = engine.filter_parser.parse(request.filter)
+            except ExpressionError as error:
+                raise InvalidFilterError(str(error)) from None
+        permitted = None
+        if permit.select is not None and {Metadata.BODY, Metadata.BINARY_BODY} & {
+            output for output in outputs if isinstance(output, Metadata)
+        }:
+            permitted = SelectList(
+                permit.select_text,
+                permit.select,
+                topic.source.table.message_type,
+                is_entitlement=True,
+            )
+        return ScanPlan(
+            topic.source,
+            topic.columns,
+            outputs,
+            permitted_filter(permit, requested),
+            request.limit,
+            permitted,
+            permit.filter is not None,
+        )
+
+
+class _CollectTask(Generic[_ResultT]):
+    """Work in slices on the engine's thread, with results for another thread: an `EngineTask`."""
+
+    def __init__(
+        self, client_name: str, steps: Callable[[], Iterator[_ResultT | None]], engine: Engine
+    ) -> None:
+        self.results: Final[Future[list[_ResultT]]] = Future()
+        self._client_name: Final = client_name
+        self._make_steps: Final = steps
+        self._engine: Final = engine
+        self._found: list[_ResultT] = []
+        self._steps: Iterator[_ResultT | None] = iter(())
+
+    def start(self) -> None:
+        self._steps = self._make_steps()
+        self._engine.scheduler.start_task(self)
+
+    @property
+    def task_label(self) -> tuple[str, str]:
+        """See `EngineTask.task_label`."""
+        return self._client_name, "sql tables"
+
+    def step(self) -> bool:
+        """See `EngineTask.step`."""
+        elapsed = self._engine.scheduler.elapsed
+        end = elapsed() + _SLICE_SECONDS
+        try:
+            while not self.results.done():
+                found = next(self._steps)
+                if found is not None:
+                    self._found.append(found)
+                elif elapsed() >= end:
+                    return True
+        except StopIteration:
+            with suppress(InvalidStateError):
+                self.results.set_result(self._found)
+        except Exception as error:  # any error: the worker thread must not wait for ever
+            with suppress(InvalidStateError):
+                self.results.set_exception(error)
+        return False
+
+
+def _kind_of(source: RecordSource) -> TableKind | None:
+    if isinstance(source, SowTopicRecords):
+        return TableKind.TOPIC
+    if isinstance(source, View):
+        return TableKind.VIEW
+    return TableKind.CONFLATED if isinstance(source, ConflatedTopic) else None
+
+
+def _widen(columns: TopicColumns, misfit: MisfitError) -> None:
+    for path, sql_type in misfit.types.items():
+        columns.widen(path, sql_type)

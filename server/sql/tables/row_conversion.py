@@ -1,0 +1,116 @@
+"""Converts the rows of a scan to Arrow tables, on the worker thread that waits for them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Final
+
+import pyarrow as pa
+
+from server.expressions.backends.columns import column_of, column_of_raw
+from server.message_types.bulk import BulkMessageType, bulk_extractor, join
+from server.sql.query.tables import SqlType
+from server.sql.tables.arrow_columns import common_type, to_arrow, to_text, type_of_column
+from server.sql.tables.columns import FieldColumn, Metadata
+
+if TYPE_CHECKING:
+    from server.expressions.backends.columns import Column
+    from server.message_types.base import MessageType
+    from server.message_types.paths import Path
+    from server.sql.tables.scan import RowChunk, ScanPlan
+
+_BODY_BATCH_SIZE: Final = 256
+"""Bodies that are read at once: few enough to fit the processor's cache."""
+
+
+class MisfitError(Exception):
+    """Columns have values of other types than they should have.
+
+    Attributes:
+        types: the types that hold the values.
+    """
+
+    def __init__(self, types: Mapping[Path, SqlType]) -> None:
+        super().__init__("columns have values of other types")
+        self.types = types
+
+
+def to_arrow_table(plan: ScanPlan, chunks: Sequence[RowChunk]) -> pa.Table:
+    """Return the rows of one table.
+
+    Raises:
+        MisfitError: a value does not fit the type of its column.
+    """
+    count = sum(chunk.row_count for chunk in chunks)
+    if not plan.outputs:
+        return pa.table({"": pa.nulls(count)}).select([])
+    fields = [output for output in plan.outputs if isinstance(output, FieldColumn)]
+    field_arrays = _field_arrays(plan.source.table.message_type, fields, chunks)
+    arrays: list[pa.ChunkedArray] = []
+    names: list[str] = []
+    for output in plan.outputs:
+        if isinstance(output, FieldColumn):
+            names.append(output.column.name)
+            arrays.append(
+                pa.chunked_array(field_arrays[output.path], output.column.type.arrow_type)
+            )
+        else:
+            names.append(output.value.name)
+            arrow_type = output.value.type.arrow_type
+            parts = [_metadata_array(chunk, output) for chunk in chunks]
+            arrays.append(pa.chunked_array(parts, arrow_type))
+    return pa.table(arrays, names=names)
+
+
+def _field_arrays(
+    message_type: MessageType, fields: Sequence[FieldColumn], chunks: Sequence[RowChunk]
+) -> Mapping[Path, list[pa.Array]]:
+    paths = tuple(dict.fromkeys(field.path for field in fields))
+    types = {field.path: field.column.type for field in fields}
+    arrays: dict[Path, list[pa.Array]] = {path: [] for path in paths}
+    misfits: dict[Path, SqlType] = {}
+    read_bodies: Callable[[Sequence[bytes]], Sequence[Column]] | None = None
+    order = [field.path for field in fields]
+    for chunk in chunks if fields else ():
+        parts: list[tuple[Path, Column]] = []
+        if chunk.columns is not None:
+            for path, column in zip(order, chunk.columns, strict=True):
+                parts.append(
+                    (path, column if chunk.offsets is None else column.take(chunk.offsets))
+                )
+        elif chunk.bodies is not None:
+            read_bodies = read_bodies or _body_reader(message_type, order)
+            for start in range(0, chunk.row_count, _BODY_BATCH_SIZE):
+                columns = read_bodies(chunk.bodies[start : start + _BODY_BATCH_SIZE])
+                parts += zip(order, columns, strict=True)
+        for path, column in parts:
+            sql_type = types[path]
+            kind = None if sql_type is SqlType.TEXT else type_of_column(column)
+            if kind is not None and (wider := common_type(sql_type, kind)) is not sql_type:
+                misfits[path] = common_type(misfits.get(path), wider) or sql_type
+            elif not misfits:
+                arrays[path].append(to_arrow(column, sql_type))
+    if misfits:
+        raise MisfitError(misfits)
+    return arrays
+
+
+def _body_reader(
+    message_type: MessageType, paths: Sequence[Path]
+) -> Callable[[Sequence[bytes]], Sequence[Column]]:
+    """Return a function that reads fields of bodies; it is for one thread."""
+    read_columns = (
+        message_type.column_reader(paths) if isinstance(message_type, BulkMessageType) else None
+    )
+    if read_columns is not None:
+        return lambda bodies: [
+            column_of_raw(raw) for raw in read_columns([join(bodies)], len(bodies))
+        ]
+    extract = bulk_extractor(message_type, paths)
+    return lambda bodies: [column_of(values) for values in extract(bodies)]
+
+
+def _metadata_array(chunk: RowChunk, metadata: Metadata) -> pa.Array:
+    assert chunk.metadata is not None  # noqa: S101 - they were requested
+    array = chunk.metadata[metadata]
+    return to_text(array) if metadata is Metadata.BODY else array

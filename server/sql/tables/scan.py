@@ -1,0 +1,423 @@
+"""Scans: read columns of several topics, as of one moment, while records change.
+
+A scan is requested on a query's worker thread, which waits for it. On the engine's thread, its
+snapshots are opened in one step, and the records are read in time slices. A `Query` of the record
+store finds the rows (server/storage/sow/query/query.py). There, only references to columns are
+collected, or bodies where there are no columns; the worker thread parses and converts them.
+
+    fields, no filter      memo indexes, block by block; missing ones are made
+    fields, with a filter  memo indexes of blocks in which many records match, bodies of others
+    metadata               records, read as for `sow`, and converted at once: very many objects that
+                           stay for a while would make garbage collection long
+
+Memo indexes stay in memory, so a table with very many fields does not get them: each scan parses
+its bodies.
+
+A user's limits are those of `sow`: the permitted filter is a part of the scan's filter, the columns
+of hidden fields do not exist, and a body has the permitted fields only. The number of records
+scanned counts those that the user may see.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, InvalidStateError
+from contextlib import suppress
+from itertools import groupby
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from server.expressions.regex.budget import TooCostlyError
+from server.sql.tables.columns import FieldColumn, Metadata
+from server.sql.tables.errors import (
+    InvalidFilterError,
+    ScanCancelledError,
+    ScanError,
+    ScanTooLargeError,
+)
+from server.sql.tables.metadata_arrays import BODY_METADATA, to_metadata_arrays
+from server.storage.sow.indexes.memo_index import MEMO_BLOCK_ROWS
+from server.storage.sow.query.query import Query, QuerySpec
+from server.storage.sow.store import RecordStoreError
+
+if TYPE_CHECKING:
+    from server.expressions.backends.columns import Column
+    from server.expressions.tree import Expr
+    from server.message_types.paths import Path
+    from server.sql.tables.columns import TopicColumns
+    from server.storage.sow.record_table import RecordTable
+    from server.storage.sow.records import Record
+    from server.topics.record_source import RecordSource
+    from server.topics.subscriptions.delivery.presentation import SelectList
+    from server.util.task import EngineTask
+
+_MAX_MEMO_FIELDS: Final = 64
+"""Fields of a topic that scans make memo indexes of."""
+
+_WARM_UP_FIELDS: Final = 16
+"""Fields of a block for which memo indexes are made in a time slice."""
+
+_DENSE_ROWS: Final = 256
+"""Rows of a block from which on its memo indexes are made; below, bodies are parsed."""
+
+_RECORD_BATCH_SIZE: Final = 500
+_REDACTION_BATCH_SIZE: Final = 100
+"""Records that are read, and bodies of which hidden fields are removed, in a time slice."""
+
+_SLICE_SECONDS: Final = 0.000_2
+"""Time after which a step does not begin with another block."""
+
+_VALUE_BYTES: Final = 16
+"""Approximate memory of a value in a column."""
+
+
+class ScanPlan(NamedTuple):
+    """One table of a scan.
+
+    Attributes:
+        source: the topic.
+        topic_columns: its columns, which the scan may widen.
+        outputs: the columns to return, in order.
+        filter: the filter of the records, with the permitted one; None for all.
+        limit: the maximum number of records; None for all.
+        permitted: the fields that bodies may have; None for all.
+        hides_count: whether the user must not know how many records were tested.
+    """
+
+    source: RecordSource
+    topic_columns: TopicColumns
+    outputs: Sequence[FieldColumn | Metadata]
+    filter: Expr | None
+    limit: int | None
+    permitted: SelectList | None
+    hides_count: bool
+
+
+class RowChunk(NamedTuple):
+    """Some rows of a scan.
+
+    Attributes:
+        row_count: the number of rows.
+        columns: the columns of the requested fields, perhaps with other rows.
+        offsets: the rows of the columns; None for all.
+        bodies: the bodies to read the fields from, where there are no columns.
+        metadata: the requested metadata.
+    """
+
+    row_count: int
+    columns: Sequence[Column] | None = None
+    offsets: NDArray[np.intp] | None = None
+    bodies: Sequence[bytes] | None = None
+    metadata: Mapping[Metadata, pa.Array] | None = None
+
+
+class TableRows(NamedTuple):
+    """The rows of one table.
+
+    Attributes:
+        chunks: the rows.
+        records_scanned: the number of records tested; of matches if the user must not know it.
+    """
+
+    chunks: Sequence[RowChunk]
+    records_scanned: int
+
+
+class ColumnQuery(Query):
+    """A query that returns columns instead of records.
+
+    Args:
+        table: the table to query.
+        filter_: the filter, None for all records.
+        paths: the fields to return.
+        metadata: the metadata to return.
+        limit: the maximum number of rows, None for all.
+        now: the time, in nanoseconds since 1970.
+    """
+
+    def __init__(
+        self,
+        table: RecordTable,
+        filter_: Expr | None,
+        paths: Sequence[Path],
+        metadata: Sequence[Metadata],
+        limit: int | None,
+        now: int,
+    ) -> None:
+        super().__init__(table, QuerySpec(filter=filter_), now)
+        known = table.memo_indexes.fields
+        self._uses_memo: Final = len({*known, *paths}) <= _MAX_MEMO_FIELDS or all(
+            path in known for path in paths
+        )
+        self._paths: Final = tuple(paths)
+        self._metadata: Final = tuple(dict.fromkeys(metadata))
+        self._rows_left: int = len(table.row_states) if limit is None else limit
+
+    @property
+    def _is_single_slice(self) -> bool:
+        """False: the rows of a single slice would be returned as records."""
+        return False
+
+    def chunks(self) -> Iterator[Sequence[RowChunk]]:
+        """Yield the rows found in each slice of the work, perhaps none."""
+        try:
+            if self._candidates is None and self._spec.filter is None:
+                yield from self._scan_all()
+                return
+            slice_results = (
+                self._scan_blocks()
+                if self._candidates is None
+                else self._test_candidates(self._candidates)
+            )
+            for rows, saved in slice_results:
+                self.matches += len(rows) + len(saved)
+                found: list[RowChunk] = []
+                may_warm_up = True
+                for block, block_rows in groupby(rows, lambda row: row // MEMO_BLOCK_ROWS):
+                    offsets = np.fromiter(block_rows, np.intp) - block * MEMO_BLOCK_ROWS
+                    chunk, is_warm = self._take_rows(block, offsets, may_warm_up=may_warm_up)
+                    found += chunk
+                    may_warm_up = may_warm_up and is_warm
+                found += self._take_records([record for _, record in saved])
+                yield found
+                if not self._rows_left:
+                    return
+        finally:
+            self.close()
+
+    def _scan_all(self) -> Iterator[Sequence[RowChunk]]:
+        """Return all records, block by block."""
+        assert self._row_mask is not None  # noqa: S101 - for the type checker
+        batch_size = _RECORD_BATCH_SIZE if self._metadata else MEMO_BLOCK_ROWS
+        for first in range(0, len(self._row_mask), MEMO_BLOCK_ROWS):
+            block_end = min(first + MEMO_BLOCK_ROWS, len(self._row_mask))
+            block = first // MEMO_BLOCK_ROWS
+            rows = int(np.count_nonzero(self._row_mask[first:block_end]))
+            for _ in self._warm_up(block, min(rows, self._rows_left)):
+                yield ()
+            for start in range(first, block_end, batch_size):
+                end = min(start + batch_size, block_end)
+                found = self._take_batch(block, start, end)
+                self._snapshot.mark_read(end)
+                yield found
+                if not self._rows_left:
+                    return
+
+    def _warm_up(self, block: int, rows: int) -> Iterator[None]:
+        """Make the memo indexes of a block, some in each step."""
+        if not self._uses_memo or rows < _DENSE_ROWS:
+            return
+        for start in range(0, len(self._paths), _WARM_UP_FIELDS):
+            fields = self._paths[start : start + _WARM_UP_FIELDS]
+            if self._table.memo_indexes.count_unread(block, fields) >= _DENSE_ROWS:
+                self._table.memo_indexes.load_columns(block, fields)
+                yield
+
+    def _take_batch(self, block: int, start: int, end: int) -> Sequence[RowChunk]:
+        """Return the rows of a range within a block."""
+        assert self._row_mask is not None  # noqa: S101 - for the type checker
+        mask = self._row_mask[start:end].copy()
+        saved = []
+        for row, record in self._snapshot.saved_records(block).items():
+            if start <= row < end and mask[row - start]:
+                mask[row - start] = False
+                if record is not None:
+                    saved.append(record)
+        offsets = np.flatnonzero(mask) + (start - block * MEMO_BLOCK_ROWS)
+        self.matches += len(offsets) + len(saved)
+        chunks, _ = self._take_rows(block, offsets, may_warm_up=True)
+        return [*chunks, *self._take_records(saved)]
+
+    def _take_rows(
+        self, block: int, offsets: NDArray[np.intp], *, may_warm_up: bool
+    ) -> tuple[Sequence[RowChunk], bool]:
+        """Return rows of a block as they are now, and whether its memo indexes were up to date."""
+        offsets = offsets[: self._rows_left]
+        count = len(offsets)
+        if not count:
+            return (), True
+        self._rows_left -= count
+        table = self._table
+        rows = (offsets + block * MEMO_BLOCK_ROWS).tolist() if self._metadata else []
+        metadata = self._read_metadata(rows) if self._metadata else None
+        if not self._paths:
+            return (RowChunk(count, metadata=metadata),), True
+        unread = table.memo_indexes.count_unread(block, self._paths) if self._uses_memo else count
+        is_warm = self._uses_memo and unread <= count // 8
+        if is_warm or (self._uses_memo and may_warm_up and count >= _DENSE_ROWS):
+            columns = table.memo_indexes.load_columns(block, self._paths)
+            is_whole = count == len(columns[0])
+            chunk = RowChunk(count, columns, None if is_whole else offsets, None, metadata)
+            return (chunk,), is_warm
+        bodies = table.store.read_bodies(rows or (offsets + block * MEMO_BLOCK_ROWS).tolist())
+        return (RowChunk(count, None, None, bodies, metadata),), True
+
+    def _read_metadata(self, rows: Sequence[int]) -> Mapping[Metadata, pa.Array]:
+        """Return the metadata of rows as they are now."""
+        store = self._table.store
+        if len(self._metadata) == 1 and self._metadata[0] in BODY_METADATA:
+            return {self._metadata[0]: pa.array(store.read_bodies(rows), pa.binary())}
+        return to_metadata_arrays(store.read_records(rows), self._metadata)
+
+    def _take_records(self, records: Sequence[Record]) -> Sequence[RowChunk]:
+        """Return records that were read one by one."""
+        records = records[: self._rows_left]
+        if not records:
+            return ()
+        self._rows_left -= len(records)
+        bodies = [record.body for record in records] if self._paths else None
+        metadata = to_metadata_arrays(records, self._metadata) if self._metadata else None
+        return (RowChunk(len(records), None, None, bodies, metadata),)
+
+
+class TopicScan:
+    """A scan of some tables: an `EngineTask`, and its result for another thread.
+
+    Args:
+        plans: the tables.
+        client_name: the client that it is for.
+        max_bytes: the maximum memory of the rows.
+        elapsed: returns seconds since some moment, never going back.
+
+    Attributes:
+        rows: the rows of each table.
+    """
+
+    def __init__(
+        self,
+        plans: Sequence[ScanPlan],
+        client_name: str,
+        max_bytes: int,
+        elapsed: Callable[[], float],
+    ) -> None:
+        self.rows: Final[Future[Sequence[TableRows]]] = Future()
+        self._plans: Final = plans
+        self._client_name: Final = client_name
+        self._max_bytes: Final = max_bytes
+        self._elapsed: Final = elapsed
+        self._bytes = 0
+        self._queries: list[ColumnQuery] = []
+        self._steps: Iterator[None] = iter(())
+
+    def start(self, start_task: Callable[[EngineTask], None], now: int) -> None:
+        """Open the snapshots of all tables, and begin to read.
+
+        Args:
+            start_task: starts work in time slices.
+            now: the time, in nanoseconds since 1970.
+        """
+        try:
+            self._queries = [_open_query(plan, now) for plan in self._plans]
+        except Exception as error:
+            self._fail(error)
+            return
+        self._steps = self._run()
+        start_task(self)
+
+    def cancel(self, error: ScanError | None = None) -> None:
+        """End the scan; from any thread, and harmless if it has ended."""
+        with suppress(InvalidStateError):
+            self.rows.set_exception(error or ScanCancelledError("the query was cancelled"))
+
+    @property
+    def task_label(self) -> tuple[str, str]:
+        """See `EngineTask.task_label`."""
+        return self._client_name, "sql scan"
+
+    def step(self) -> bool:
+        """See `EngineTask.step`."""
+        if self.rows.done():
+            self._close()
+            return False
+        end = self._elapsed() + _SLICE_SECONDS
+        try:
+            while True:
+                next(self._steps)
+                if self._elapsed() >= end:
+                    return True
+        except StopIteration:
+            return False
+        except Exception as error:  # any error: the worker thread must not wait for ever
+            self._fail(error)
+            return False
+
+    def _run(self) -> Iterator[None]:
+        tables: list[TableRows] = []
+        for plan, query in zip(self._plans, self._queries, strict=True):
+            chunks: list[RowChunk] = []
+            field_count = sum(isinstance(output, FieldColumn) for output in plan.outputs)
+            for found in query.chunks():
+                for chunk in found:
+                    self._charge(chunk, field_count)
+                    chunks.append(chunk)
+                yield
+            if plan.permitted is not None:
+                for number, chunk in enumerate(chunks):
+                    for redacted in _redact(chunk, plan.permitted):
+                        chunks[number] = redacted or chunk
+                        yield
+            scanned = query.matches if plan.hides_count else query.topic_matches
+            tables.append(TableRows(chunks, scanned))
+        with suppress(InvalidStateError):
+            self.rows.set_result(tables)
+
+    def _charge(self, chunk: RowChunk, field_count: int) -> None:
+        """Add the memory of a chunk.
+
+        Raises:
+            ScanTooLargeError: it is too much.
+        """
+        if chunk.bodies is not None:
+            self._bytes += sum(map(len, chunk.bodies))
+        if chunk.metadata is not None:
+            self._bytes += sum(array.nbytes for array in chunk.metadata.values())
+        self._bytes += _VALUE_BYTES * field_count * chunk.row_count
+        if self._bytes > self._max_bytes:
+            raise ScanTooLargeError(
+                f"the records that the query reads take more than {self._max_bytes >> 20} MB"
+            )
+
+    def _fail(self, error: Exception) -> None:
+        self._close()
+        match error:
+            case ScanError():
+                self.cancel(error)
+            case TooCostlyError():
+                self.cancel(InvalidFilterError(str(error)))
+            case RecordStoreError():
+                self.cancel(ScanError(str(error)))
+            case _:
+                with suppress(InvalidStateError):
+                    self.rows.set_exception(error)
+
+    def _close(self) -> None:
+        for query in self._queries:
+            query.close()
+        self._queries.clear()
+        self._steps = iter(())
+
+
+def _open_query(plan: ScanPlan, now: int) -> ColumnQuery:
+    table = plan.source.table
+    table.queries += 1
+    paths = [output.path for output in plan.outputs if isinstance(output, FieldColumn)]
+    metadata = [output for output in plan.outputs if isinstance(output, Metadata)]
+    return ColumnQuery(table, plan.filter, paths, metadata, plan.limit, now)
+
+
+def _redact(chunk: RowChunk, permitted: SelectList) -> Iterator[RowChunk | None]:
+    """Remove hidden fields from the bodies of a chunk, in steps; yield it in the last one."""
+    assert chunk.metadata is not None  # noqa: S101 - bodies are metadata
+    metadata = dict(chunk.metadata)
+    for name in BODY_METADATA & metadata.keys():
+        bodies = metadata[name]
+        redacted: list[bytes] = []
+        for start in range(0, len(bodies), _REDACTION_BATCH_SIZE):
+            batch = bodies.slice(start, _REDACTION_BATCH_SIZE).to_pylist()
+            redacted += map(permitted.apply, batch)
+            yield None
+        metadata[name] = pa.array(redacted, pa.binary())
+    yield chunk._replace(metadata=metadata)
