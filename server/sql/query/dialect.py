@@ -1,0 +1,146 @@
+"""Tokens and trees of PostgreSQL's SQL, by sqlglot.
+
+Importing this module imports sqlglot, which takes 0.3 s; so it is imported by functions that need
+it, not by modules.
+
+sqlglot's own splitting of statements reads the text of commands that it does not know up to the
+next semicolon, within quotes too. So its tokenizer is told that there are no such commands, and
+`statement` splits and classifies.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Final
+
+from sqlglot import exp
+from sqlglot.dialects.duckdb import DuckDB
+from sqlglot.dialects.postgres import Postgres
+from sqlglot.errors import ErrorLevel, ParseError, SqlglotError
+from sqlglot.tokens import Token, TokenType
+
+from server.sql.query.errors import STATEMENT_TOO_COMPLEX, SYNTAX_ERROR, SqlError
+
+MAX_TOKENS: Final = 200_000
+MAX_PARENTHESES: Final = 100
+"""The depth of nested parentheses, brackets and CASE: sqlglot's parser recurses."""
+
+logging.getLogger("sqlglot").setLevel(logging.ERROR)
+
+
+class _Postgres(Postgres):
+    """PostgreSQL, with all statements read as tokens."""
+
+    class Tokenizer(Postgres.Tokenizer):
+        """The tokenizer of PostgreSQL without commands."""
+
+        COMMANDS: Final = set()  # type: ignore[misc]
+        KEYWORDS: Final = {  # type: ignore[misc]  # `oid[]` is a type, too
+            text: kind
+            for text, kind in Postgres.Tokenizer.KEYWORDS.items()
+            if kind is not TokenType.OBJECT_IDENTIFIER
+        }
+
+
+_DIALECT: Final = _Postgres()
+_OPENING: Final = frozenset({TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.CASE})
+_CLOSING: Final = frozenset({TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.END})
+
+
+def tokenize(text: str) -> list[Token]:
+    """Return the tokens of a text, whose `start` and `end` are offsets in it.
+
+    Raises:
+        SqlError: a text or a comment does not end, or there are too many tokens.
+    """
+    try:
+        tokens = _DIALECT.tokenize(text)
+    except SqlglotError:
+        raise SqlError(
+            SYNTAX_ERROR,
+            "unterminated quoted string, identifier or comment",
+            position=len(text.rstrip()) or None,
+        ) from None
+    if len(tokens) > MAX_TOKENS:
+        raise SqlError(
+            STATEMENT_TOO_COMPLEX,
+            f"the query has more than {MAX_TOKENS} tokens",
+            hint="Send long lists as parameters, such as = ANY($1).",
+        )
+    depth = 0
+    for token in tokens:
+        if token.token_type in _OPENING:
+            depth += 1
+            if depth > MAX_PARENTHESES:
+                raise SqlError(
+                    STATEMENT_TOO_COMPLEX,
+                    f"the query is nested deeper than {MAX_PARENTHESES} levels",
+                    position=token.start + 1,
+                )
+        elif token.token_type in _CLOSING:
+            depth = max(0, depth - 1)
+    return tokens
+
+
+def parse_query(tokens: list[Token], text: str) -> exp.Expression:
+    """Return the tree of the tokens of one statement.
+
+    Raises:
+        SqlError: the tokens are no statement.
+    """
+    try:
+        parser = _DIALECT.parser(error_level=ErrorLevel.IMMEDIATE)
+        trees = parser.parse(tokens, text)
+    except ParseError as error:
+        raise _syntax_error(error, tokens, text) from None
+    except RecursionError:
+        raise too_complex() from None
+    except SqlglotError:
+        raise SqlError(SYNTAX_ERROR, "syntax error", position=tokens[0].start + 1) from None
+    tree = trees[0] if trees else None
+    if tree is None or len(trees) != 1:
+        raise SqlError(SYNTAX_ERROR, "syntax error", position=tokens[0].start + 1)
+    return tree
+
+
+def to_duckdb(tree: exp.Expression) -> str:
+    """Return the text of a tree in DuckDB's dialect.
+
+    Raises:
+        SqlError: the tree is too deep.
+    """
+    try:
+        return tree.sql(dialect=DuckDB, comments=False, unsupported_level=ErrorLevel.IGNORE)
+    except RecursionError:
+        raise too_complex() from None
+
+
+def too_complex() -> SqlError:
+    """Return the error for a query that is nested too deeply."""
+    return SqlError(
+        STATEMENT_TOO_COMPLEX,
+        "the query is nested too deeply",
+        hint="Send long lists as parameters, such as = ANY($1).",
+    )
+
+
+def _syntax_error(error: ParseError, tokens: list[Token], text: str) -> SqlError:
+    detail = error.errors[0] if error.errors else {}
+    line, column = detail.get("line"), detail.get("col")
+    for token in tokens:
+        if token.line == line and token.col == column:
+            return syntax_error_at(token, text)
+    return SqlError(SYNTAX_ERROR, "syntax error at end of input", position=len(text.rstrip()) + 1)
+
+
+def syntax_error_at(token: Token | None, text: str) -> SqlError:
+    """Return the error for a token that is not expected; None for the end of the text."""
+    if token is None:
+        position = len(text.rstrip()) + 1
+        return SqlError(SYNTAX_ERROR, "syntax error at end of input", position=position)
+    found = text[token.start : token.end + 1]
+    return SqlError(
+        SYNTAX_ERROR,
+        f'syntax error at or near "{found[:100]}"',
+        position=token.start + 1,
+    )

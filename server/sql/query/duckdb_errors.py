@@ -1,0 +1,139 @@
+"""DuckDB's errors as PostgreSQL's, with SQLSTATEs and positions in the client's text."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from difflib import get_close_matches
+from typing import Final
+
+import duckdb
+from sqlglot import exp
+
+from server.sql.query import errors
+from server.sql.query.errors import SqlError
+from server.sql.query.names import quote
+
+_BY_CLASS: Final[tuple[tuple[type[Exception], str], ...]] = (
+    (duckdb.OutOfMemoryException, errors.OUT_OF_MEMORY),
+    (duckdb.InterruptException, errors.QUERY_CANCELED),
+    (duckdb.ConversionException, errors.INVALID_TEXT_REPRESENTATION),
+    (duckdb.OutOfRangeException, errors.NUMERIC_VALUE_OUT_OF_RANGE),
+    (duckdb.ParserException, errors.FEATURE_NOT_SUPPORTED),
+    (duckdb.SyntaxException, errors.FEATURE_NOT_SUPPORTED),
+    (duckdb.NotImplementedException, errors.FEATURE_NOT_SUPPORTED),
+    (duckdb.PermissionException, errors.INSUFFICIENT_PRIVILEGE),
+    (duckdb.BinderException, errors.DATATYPE_MISMATCH),
+    (duckdb.CatalogException, errors.UNDEFINED_OBJECT),
+    (duckdb.InvalidInputException, errors.DATA_EXCEPTION),
+)
+
+_PATTERNS: Final[tuple[tuple[str, str, str], ...]] = (
+    (r"Division by zero", errors.DIVISION_BY_ZERO, "division by zero"),
+    (r"INTERRUPT|Interrupted!", errors.QUERY_CANCELED, "canceling statement due to user request"),
+    (
+        r"Out of Memory Error|failed to allocate",
+        errors.OUT_OF_MEMORY,
+        "out of memory: the query needs more than MaxMemory",
+    ),
+    (
+        r'(?:Scalar |Aggregate |Table |Window )*Function with name "?([\w~!*<>=@#|]+)"? does not exist',
+        errors.UNDEFINED_FUNCTION,
+        "function {}() does not exist",
+    ),
+    (
+        r"No function matches the given name and argument types '([^']*)'",
+        errors.UNDEFINED_FUNCTION,
+        "function {} does not exist",
+    ),
+    (
+        r'Referenced (?:column|table) "([^"]*)" (?:was )?not found',
+        errors.UNDEFINED_COLUMN,
+        'column "{}" does not exist',
+    ),
+    (
+        r'(?:Table|Values list) "[^"]*" does not have a column named "([^"]*)"',
+        errors.UNDEFINED_COLUMN,
+        'column "{}" does not exist',
+    ),
+    (
+        r"Ambiguous reference to column name \"([^\"]*)\"",
+        errors.AMBIGUOUS_COLUMN,
+        'column reference "{}" is ambiguous',
+    ),
+    (
+        r'column "?([^"]*?)"? must appear in the GROUP BY',
+        errors.GROUPING_ERROR,
+        'column "{}" must appear in the GROUP BY clause or be used in an aggregate function',
+    ),
+    (r"Type with name \"?([\w.]+)\"? does not exist", errors.UNDEFINED_OBJECT, 'type "{}" does not exist'),
+    (
+        r"More than one row returned by a subquery",
+        errors.CARDINALITY_VIOLATION,
+        "more than one row returned by a subquery used as an expression",
+    ),
+    (r"Max expression depth", errors.STATEMENT_TOO_COMPLEX, "the query is nested too deeply"),
+)  # fmt: skip
+
+_HINTS: Final = {
+    errors.OUT_OF_MEMORY: "Select fewer columns, filter or aggregate more, or raise MaxMemory.",
+    errors.DATATYPE_MISMATCH: "Check the types of columns, and cast where they differ.",
+}
+
+_MAX_MESSAGE: Final = 500
+
+
+def translate(
+    error: Exception, tree: exp.Expression | None, columns: Sequence[str] = ()
+) -> SqlError:
+    """Return an error of DuckDB as the client gets it.
+
+    Args:
+        error: the error.
+        tree: the query as the client wrote it, for the position of a name.
+        columns: the columns of its tables, for a suggestion.
+    """
+    text = str(error)
+    sqlstate = next(
+        (state for kind, state in _BY_CLASS if isinstance(error, kind)), errors.INTERNAL_ERROR
+    )
+    for pattern, state, message in _PATTERNS:
+        match = re.search(pattern, text)
+        if match is not None:
+            name = match[1] if match.groups() else ""
+            return SqlError(
+                state,
+                message.format(name),
+                hint=_suggestion(text, state, name, columns) or _HINTS.get(state),
+                position=_position(tree, name) if name else None,
+            )
+    message = _first_line(text)
+    return SqlError(sqlstate, message, hint=_HINTS.get(sqlstate))
+
+
+def _first_line(text: str) -> str:
+    """Return the message without its kind, and without the lines that quote rewritten SQL."""
+    line = re.split(r"\n\s*\n|\nLINE ", text.strip(), maxsplit=1)[0].replace("\n", " ")
+    line = re.sub(r"^[\w ]+ Error: ", "", line)
+    return (line[:1].lower() + line[1:])[:_MAX_MESSAGE] or "the query failed"
+
+
+def _suggestion(text: str, state: str, name: str, columns: Sequence[str]) -> str | None:
+    if state == errors.UNDEFINED_COLUMN:
+        matches = get_close_matches(name, columns, n=1)
+        if matches:
+            return f"Perhaps you meant the column {quote(matches[0])}."
+    if state == errors.UNDEFINED_FUNCTION:
+        found = re.search(r'Did you mean "([^"]+)"', text)
+        if found and not found[1].startswith("amps_"):
+            return f"Perhaps you meant {found[1]}()."
+    return None
+
+
+def _position(tree: exp.Expression | None, name: str) -> int | None:
+    if tree is None:
+        return None
+    for column in tree.find_all(exp.Identifier):
+        if column.name.lower() == name.lower() and column.meta.get("start") is not None:
+            return int(column.meta["start"]) + 1
+    return None

@@ -1,0 +1,717 @@
+"""Execution of queries by DuckDB: in memory, within limits, as a stream of record batches.
+
+One instance of DuckDB serves all queries, so that its limits of memory and threads hold for all of
+them together; each query has a connection of its own, in which its tables are registered. Clients
+never send statements to DuckDB: it gets SELECTs that are written here, with names of registered
+tables (`names`) and functions that are allowed (`rewrite`). In addition, the instance has no access
+to files, the network, extensions and Python's variables, and its configuration is locked.
+
+DuckDB's limit of memory holds for tables, hash tables and sorts, not for the text or the list that
+one call of a function makes; `rewrite` bounds the functions that make large ones of small ones.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from decimal import Decimal
+from typing import Final, NamedTuple
+
+import duckdb
+import pyarrow as pa
+import pyarrow.compute as pc
+from sqlglot import exp
+
+from server.sql.query import duckdb_errors, pg_types
+from server.sql.query.cancellation import BY_TIMEOUT, Cancellation
+from server.sql.query.dialect import to_duckdb
+from server.sql.query.errors import (
+    FEATURE_NOT_SUPPORTED,
+    INTERNAL_ERROR,
+    PROTOCOL_VIOLATION,
+    QUERY_CANCELED,
+    UNDEFINED_TABLE,
+    SqlError,
+)
+from server.sql.query.explain import TimedScan, explain_lines
+from server.sql.query.names import NameResolver, Relation, TableReference
+from server.sql.query.pg_catalog import PgCatalog
+from server.sql.query.pushdown import PlannedScan, plan_scans
+from server.sql.query.rewrite import (
+    ExpressionRewriter,
+    alias_inner_columns,
+    fold_identifiers,
+    infer_parameters,
+    macros,
+    output_names,
+    type_parameters,
+)
+from server.sql.query.session import SqlSession
+from server.sql.query.statement import Statement, StatementKind
+from server.sql.query.tables import ScanResult, Table, TableSource
+
+MAX_COLUMNS: Final = 1600
+"""The number of columns of a result: that of PostgreSQL."""
+
+_KEPT_CATALOGUES: Final = 16
+"""The number of users' catalogues that are kept, since tools ask many questions in a row."""
+
+
+class QueryLimits(NamedTuple):
+    """Limits of queries.
+
+    Attributes:
+        max_memory_bytes: the memory that all queries may use together.
+        max_threads: the number of threads of DuckDB.
+        statement_timeout_s: the longest time of a statement; 0 for any.
+        batch_rows: the number of rows of a record batch.
+    """
+
+    max_memory_bytes: int = 512 * 1024 * 1024
+    max_threads: int = 2
+    statement_timeout_s: float = 0.0
+    batch_rows: int = 2048
+
+
+class ResultColumn(NamedTuple):
+    """A column of a result, as a client is told it.
+
+    Attributes:
+        name: the name; several may have the same.
+        oid: the OID of the type.
+    """
+
+    name: str
+    oid: int
+
+
+class Description(NamedTuple):
+    """A statement's parameters and result, without executing it.
+
+    Attributes:
+        parameter_oids: the types of `$1`, `$2`, ...
+        columns: the columns of the result; None if there is no result.
+        warnings: unknown parts of the catalogue, for the log.
+    """
+
+    parameter_oids: tuple[int, ...]
+    columns: tuple[ResultColumn, ...] | None
+    warnings: tuple[str, ...] = ()
+
+
+class QueryResult:
+    """The result of a query: its columns, and its rows as they are computed.
+
+    It has to be read to its end, or closed.
+
+    Attributes:
+        columns: the columns.
+        warnings: unknown parts of the catalogue, for the log.
+        scans: what was scanned.
+    """
+
+    def __init__(
+        self,
+        columns: Sequence[ResultColumn],
+        batches: Iterator[pa.RecordBatch],
+        warnings: Sequence[str] = (),
+        scans: Sequence[TimedScan] = (),
+    ) -> None:
+        self.columns = tuple(columns)
+        self.warnings = tuple(warnings)
+        self.scans = tuple(scans)
+        self._batches = batches
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """Yield the rows; the columns are those of `columns`, in their order.
+
+        Raises:
+            SqlError: the query fails or is cancelled.
+        """
+        return self._batches
+
+    def close(self) -> None:
+        """End the query."""
+        close = getattr(self._batches, "close", None)
+        if close is not None:
+            close()
+
+
+class QueryEngine:
+    """Executes queries; methods may be called from several threads."""
+
+    def __init__(self, limits: QueryLimits | None = None) -> None:
+        self.limits = limits or QueryLimits()
+        self._database = duckdb.connect(":memory:")
+        settings = {
+            "memory_limit": f"'{self.limits.max_memory_bytes}B'",
+            "threads": self.limits.max_threads,
+            "temp_directory": "''",  # nothing is spilled to disk
+            "autoinstall_known_extensions": "false",
+            "autoload_known_extensions": "false",
+            "allow_community_extensions": "false",
+            "python_enable_replacements": "false",
+            "integer_division": "true",
+            "default_null_order": "'nulls_last_on_asc_first_on_desc'",
+            "TimeZone": "'UTC'",
+            "enable_external_access": "false",
+        }
+        for name, value in settings.items():
+            self._database.execute(f"SET GLOBAL {name} = {value}")
+        for statement in macros():
+            self._database.execute(statement)
+        self._database.execute("SET lock_configuration = true")
+        with _Connection(
+            self._database, None
+        ) as connection:  # what is imported once, is imported now
+            connection.register("t0", pa.table({"a": [1]}))
+            connection.query('SELECT "a" FROM "t0"', None).to_arrow_reader(1).read_all()
+        self._catalogue_lock = threading.Lock()
+        self._catalogues: list[PgCatalog] = []
+
+    def close(self) -> None:
+        """Close DuckDB. No query may be running."""
+        self._database.close()
+
+    def _catalogue(self, tables: Sequence[Table], session: SqlSession) -> PgCatalog:
+        """Return the catalogue of some tables; the last ones are kept."""
+        wanted = tuple(tables)
+        with self._catalogue_lock:
+            for catalogue in self._catalogues:
+                if catalogue.is_of(wanted, session):
+                    return catalogue
+        catalogue = PgCatalog(wanted, session)
+        with self._catalogue_lock:
+            self._catalogues = [catalogue, *self._catalogues[: _KEPT_CATALOGUES - 1]]
+        return catalogue
+
+    def describe(
+        self,
+        statement: Statement,
+        source: TableSource,
+        session: SqlSession,
+        parameter_oids: Sequence[int] = (),
+    ) -> Description:
+        """Return the types of a statement's parameters and result, without executing it.
+
+        Args:
+            statement: the statement.
+            source: the tables that the user sees.
+            session: the client's session.
+            parameter_oids: the types that the client asks for; 0 where it leaves the choice.
+
+        Raises:
+            SqlError: the statement is wrong.
+        """
+        if statement.kind is StatementKind.SHOW:
+            return Description((), _show_columns(statement))
+        if statement.tree is None:
+            return Description((), None)
+        tables = source.tables()
+        catalogue = self._catalogue(tables, session)
+        plan = _Plan(statement, tables, catalogue, session, parameter_oids)
+        if statement.kind is StatementKind.EXPLAIN:
+            return Description(plan.parameter_oids, _EXPLAIN_COLUMNS, tuple(plan.warnings))
+        tree = plan.tree.copy()
+        type_parameters(tree, plan.parameter_oids, as_null=True)
+        with _Connection(self._database, None) as connection:
+            for relation, name in plan.names.items():
+                connection.register(name, _empty(relation))
+            try:
+                relation_ = connection.query(to_duckdb(tree), None)
+            except (duckdb.Error, RuntimeError) as error:
+                columns = plan.fallback_columns(error)
+            else:
+                columns = plan.result_columns(relation_)
+        result = columns if statement.kind is not StatementKind.DECLARE else None
+        return Description(plan.parameter_oids, result, tuple(plan.warnings))
+
+    def execute(
+        self,
+        statement: Statement,
+        source: TableSource,
+        session: SqlSession,
+        parameters: Sequence[object] = (),
+        *,
+        parameter_oids: Sequence[int] = (),
+        cancellation: Cancellation | None = None,
+        pushdown: bool = True,
+    ) -> QueryResult:
+        """Execute a query: SELECT, EXPLAIN, SHOW, and the queries of COPY and DECLARE.
+
+        Args:
+            statement: the statement.
+            source: the tables that the user sees.
+            session: the client's session.
+            parameters: values: None, bool, int, float, Decimal, str, bytes, date, time, datetime,
+                timedelta, or a list of these; a text stands for any type.
+            parameter_oids: the types that the client asked for.
+            cancellation: cancels the query.
+            pushdown: False scans whole tables, to compare results in tests.
+
+        Raises:
+            SqlError: the statement is wrong, or fails before its first row.
+        """
+        cancellation = cancellation or Cancellation()
+        cancellation.check()
+        if statement.kind is StatementKind.SHOW:
+            return _show(statement, session)
+        if statement.tree is None:
+            raise SqlError(FEATURE_NOT_SUPPORTED, f"{statement.tag} has no result")
+        started = time.monotonic()
+        tables = source.tables()
+        catalogue = self._catalogue(tables, session)
+        plan = _Plan(statement, tables, catalogue, session, parameter_oids, parameters)
+        if len(parameters) < len(plan.parameter_oids):
+            raise SqlError(
+                PROTOCOL_VIOLATION,
+                f"the statement requires {len(plan.parameter_oids)} parameters, "
+                f"{len(parameters)} were supplied",
+            )
+        plan.plan_scans(is_enabled=pushdown)
+        is_explain = statement.kind is StatementKind.EXPLAIN
+        if is_explain and "ANALYZE" not in statement.options:
+            lines = explain_lines([TimedScan(scan, None) for scan in plan.scans], None, None)
+            return _explained(lines, plan)
+        batches = self._run(plan, source, cancellation)
+        columns, scans = next(batches)  # type: ignore[misc]
+        if is_explain:
+            rows = sum(batch.num_rows for batch in batches)  # type: ignore[union-attr]
+            elapsed_s = time.monotonic() - started
+            return _explained(explain_lines(scans, rows, elapsed_s), plan)  # type: ignore[arg-type]
+        return QueryResult(columns, batches, plan.warnings, scans)  # type: ignore[arg-type]
+
+    def _run(
+        self, plan: _Plan, source: TableSource, cancellation: Cancellation
+    ) -> Iterator[pa.RecordBatch | tuple[tuple[ResultColumn, ...], list[TimedScan]]]:
+        """Yield columns and scans, then the batches."""
+        timeout_s = plan.timeout_s(self.limits)
+        timer: threading.Timer | None = None
+        if timeout_s > 0:
+            timer = threading.Timer(timeout_s, cancellation.cancel, (BY_TIMEOUT,))
+            timer.daemon = True
+            timer.start()
+        try:
+            with _Connection(self._database, cancellation) as connection:
+                scans = _scan(plan.scans, source, cancellation)
+                for name, data in plan.registered(scans).items():
+                    connection.register(name, data)
+                try:
+                    relation = connection.query(plan.sql(), plan.values())
+                    columns = plan.result_columns(relation)
+                    reader = relation.to_arrow_reader(self.limits.batch_rows)
+                except (duckdb.Error, RuntimeError) as error:
+                    cancellation.check()
+                    columns = plan.fallback_columns(error)
+                    yield columns, scans
+                    return
+                yield columns, scans
+                for batch in reader:
+                    cancellation.check()
+                    yield _normalized(batch)
+                cancellation.check()
+        except SqlError as error:
+            if error.sqlstate == QUERY_CANCELED:
+                cancellation.check()
+            raise
+        except (duckdb.Error, OSError, RuntimeError, pa.ArrowException) as error:
+            cancellation.check()
+            raise plan.translated(error) from None
+        except MemoryError:
+            raise duckdb_errors.translate(MemoryError("Out of Memory Error"), None) from None
+        finally:
+            if timer is not None:
+                timer.cancel()
+
+
+class _Connection:
+    """A connection to DuckDB for one query, which a cancellation interrupts."""
+
+    def __init__(
+        self, database: duckdb.DuckDBPyConnection, cancellation: Cancellation | None
+    ) -> None:
+        self._cursor = database.cursor()
+        self._cancellation = cancellation
+
+    def __enter__(self) -> _Connection:
+        if self._cancellation is not None:
+            self._cancellation.on_cancel(self._cursor.interrupt)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._cancellation is not None:
+            self._cancellation.remove(self._cursor.interrupt)
+        self._cursor.close()
+
+    def register(self, name: str, data: pa.Table) -> None:
+        """Make a table known by a name."""
+        self._cursor.register(name, data)
+
+    def query(self, sql: str, values: Mapping[str, object] | None) -> duckdb.DuckDBPyRelation:
+        """Return the relation of a query, whose rows are computed when they are read."""
+        return self._cursor.sql(sql, params=dict(values)) if values else self._cursor.sql(sql)
+
+
+class _Plan:
+    """A query, from the client's tree to DuckDB's text.
+
+    Attributes:
+        statement: the statement.
+        tree: the tree for DuckDB.
+        parameter_oids: the types of its parameters.
+        names: the names in DuckDB of relations that are not scanned by reference.
+        scans: the scans of tables, after `plan_scans`.
+        warnings: unknown parts of the catalogue.
+    """
+
+    def __init__(
+        self,
+        statement: Statement,
+        tables: Sequence[Table],
+        catalogue: PgCatalog,
+        session: SqlSession,
+        declared_oids: Sequence[int],
+        parameters: Sequence[object] | None = None,
+    ) -> None:
+        assert statement.tree is not None
+        self.statement = statement
+        self._session = session
+        self._parameters = dict(enumerate(parameters or (), 1))
+        resolver = NameResolver(tables, catalogue, session)
+        tree = statement.tree.copy()
+        fold_identifiers(tree)
+        self._output_names = output_names(tree)
+        self._original = tree.copy()
+        self.parameter_oids = infer_parameters(tree, resolver.bind(self._original), declared_oids)
+        rewriter = ExpressionRewriter(
+            session, resolver, self._parameters, is_execution=parameters is not None
+        )
+        alias_inner_columns(tree)
+        tree = rewriter.rewrite(tree)
+        _drop_schema_qualifiers(tree)
+        self.references = resolver.bind(tree)
+        self.tree = tree
+        self.warnings = list(dict.fromkeys(resolver.warnings))
+        self.scans: list[PlannedScan] = []
+        self.names: dict[Relation, str] = {}
+        self._name_tables()
+
+    def _name_tables(self) -> None:
+        """Replace the names of tables by names in DuckDB."""
+        for reference in self.references:
+            name = self.names.setdefault(reference.relation, f"t{len(self.names)}")
+            _rename(reference, name)
+        _rename_columns(self.tree, self.references)
+
+    def plan_scans(self, *, is_enabled: bool) -> None:
+        """Decide on the scan of each table, and name their results."""
+        self.scans = plan_scans(self.tree, self.references, self._parameters, is_enabled=is_enabled)
+        requests: list[object] = []
+        for scan in self.scans:
+            if scan.request not in requests:
+                requests.append(scan.request)
+            index = requests.index(scan.request)
+            _set_name(scan.reference, f"s{index}")
+            scan.reference.node.meta["scan"] = f"s{index}"
+
+    def registered(self, scans: Sequence[TimedScan]) -> dict[str, pa.Table]:
+        """Return the tables to register by their names in DuckDB."""
+        tables: dict[str, pa.Table] = {}
+        for scan in scans:
+            assert scan.result is not None
+            name = scan.planned.reference.node.meta["scan"]
+            tables[name] = _physical(scan.planned.reference.relation, scan.result.data)
+        for relation, name in self.names.items():
+            if relation.table is None:
+                tables[name] = _catalogue_data(relation)
+        return tables
+
+    def sql(self) -> str:
+        """Return the text for DuckDB."""
+        tree = self.tree.copy()
+        for node in list(tree.find_all(exp.Table)):
+            _cast_columns(node, self._casts(node))
+        type_parameters(tree, self.parameter_oids)
+        return to_duckdb(tree)
+
+    def _casts(self, node: exp.Table) -> dict[str, str]:
+        name = node.name
+        for reference in self.references:
+            if reference.node.name != name:
+                continue
+            scanned = None
+            for scan in self.scans:
+                if scan.reference is reference:
+                    scanned = set(scan.request.columns)
+            return {
+                column.physical: column.cast or ""
+                for column in reference.relation.columns
+                if scanned is None or column.name in scanned
+            }
+        return {}
+
+    def values(self) -> dict[str, object]:
+        """Return the values of the parameters that the text has."""
+        used = {int(node.this.name) for node in self.tree.find_all(exp.Parameter)}
+        return {
+            str(number): _plain(value)
+            for number, value in self._parameters.items()
+            if number in used
+        }
+
+    def result_columns(self, relation: duckdb.DuckDBPyRelation) -> tuple[ResultColumn, ...]:
+        """Return the columns of a result."""
+        names = self._output_names
+        if names is None or len(names) != len(relation.columns):
+            names = [self._logical.get(name, name) for name in relation.columns]
+        if len(names) > MAX_COLUMNS:
+            raise SqlError(FEATURE_NOT_SUPPORTED, f"a result has at most {MAX_COLUMNS} columns")
+        return tuple(
+            ResultColumn(name, pg_types.result_oid(str(kind)))
+            for name, kind in zip(names, relation.types, strict=True)
+        )
+
+    @property
+    def _logical(self) -> dict[str, str]:
+        return {
+            column.physical: column.name
+            for reference in self.references
+            for column in reference.relation.columns
+        }
+
+    def translated(self, error: Exception) -> SqlError:
+        """Return an error of DuckDB as the client gets it."""
+        names = [column.name for item in self.references for column in item.relation.columns]
+        return duckdb_errors.translate(error, self.statement.tree, names)
+
+    def fallback_columns(self, error: Exception) -> tuple[ResultColumn, ...]:
+        """Return the columns of an empty result, for a query of the catalogue that failed.
+
+        Tools ask for parts of PostgreSQL's catalogue that are not here; an error would end them.
+
+        Raises:
+            SqlError: the query reads tables of the source, or none, or its columns are unknown.
+        """
+        translated = self.translated(error)
+        is_catalogue = self.references and all(
+            item.relation.table is None for item in self.references
+        )
+        is_resource = translated.sqlstate[:2] in ("57", "53", "54")
+        if not is_catalogue or self._output_names is None or is_resource:
+            raise translated
+        self.warnings.append(f"catalogue query failed, answered empty: {translated.message}")
+        return tuple(ResultColumn(name, 25) for name in self._output_names)
+
+    def timeout_s(self, limits: QueryLimits) -> float:
+        """Return the longest time of the statement; 0 for any."""
+        own = self._session.statement_timeout_s
+        times = [value for value in (own, limits.statement_timeout_s) if value > 0]
+        return min(times, default=0.0)
+
+
+# ---- trees
+
+
+def _drop_schema_qualifiers(tree: exp.Expression) -> None:
+    """Drop the schema from columns such as `amps.orders.qty`."""
+    for column in tree.find_all(exp.Column):
+        if column.args.get("db"):
+            column.set("db", None)
+            column.set("catalog", None)
+
+
+def _rename(reference: TableReference, name: str) -> None:
+    node = reference.node
+    alias = node.args.get("alias")
+    if alias is None or not alias.this:
+        columns = alias.columns if alias is not None else []
+        this = exp.to_identifier(reference.alias, quoted=True)
+        node.set("alias", exp.TableAlias(this=this, columns=columns))
+    _set_name(reference, name)
+
+
+def _set_name(reference: TableReference, name: str) -> None:
+    reference.node.set("this", exp.to_identifier(name, quoted=True))
+    reference.node.set("db", None)
+    reference.node.set("catalog", None)
+    reference.node.set("only", None)
+
+
+def _rename_columns(tree: exp.Expression, references: Sequence[TableReference]) -> None:
+    """Rename columns that differ from others of their table in case only."""
+    renamed = {
+        (reference.alias, column.name): column.physical
+        for reference in references
+        for column in reference.relation.columns
+        if column.physical != column.name
+    }
+    if not renamed:
+        return
+    for column in tree.find_all(exp.Column):
+        for (alias, name), physical in renamed.items():
+            if column.name == name and column.table in ("", alias):
+                column.set("this", exp.to_identifier(physical, quoted=True))
+
+
+def _cast_columns(node: exp.Table, casts: Mapping[str, str]) -> None:
+    """Replace a table by a subquery that casts its columns, if any needs it."""
+    if not any(casts.values()):
+        return
+    columns = []
+    for name, cast in casts.items():
+        column: exp.Expression = exp.column(exp.to_identifier(name, quoted=True))
+        if cast:
+            kind = exp.DataType.build(cast, dialect="duckdb", udt=True)
+            column = exp.Cast(this=column, to=kind)
+        columns.append(exp.alias_(column, name, quoted=True))
+    plain = exp.Table(this=node.this.copy())
+    select = exp.Select(expressions=columns, from_=exp.From(this=plain))
+    subquery = exp.Subquery(this=select, alias=node.args.get("alias"), joins=node.args.get("joins"))
+    node.replace(subquery)
+
+
+# ---- data
+
+
+def _scan(
+    scans: Sequence[PlannedScan], source: TableSource, cancellation: Cancellation
+) -> list[TimedScan]:
+    """Scan all tables as of one moment; equal requests are one."""
+    requests = list(dict.fromkeys(scan.request for scan in scans))
+    results: dict[object, ScanResult] = {}
+    elapsed_s = 0.0
+    if requests:
+        started = time.monotonic()
+        for request, result in zip(requests, source.scan(requests), strict=True):
+            results[request] = result
+        elapsed_s = time.monotonic() - started
+        cancellation.check()
+    return [TimedScan(scan, results[scan.request], elapsed_s) for scan in scans]
+
+
+def _physical(relation: Relation, data: pa.Table) -> pa.Table:
+    """Return scanned columns by their names in DuckDB; a column, if there is none."""
+    if not data.num_columns:
+        return pa.table({"": pa.nulls(data.num_rows, pa.bool_())})
+    columns = [relation.column(name) for name in data.column_names]
+    return data.rename_columns([column.physical if column else "" for column in columns])
+
+
+def _catalogue_data(relation: Relation) -> pa.Table:
+    data = relation.data if relation.data is not None else pa.table({})
+    arrays = {name: data.column(name) for name in data.column_names}
+    for column in relation.columns:
+        if column.name not in arrays:
+            arrays[column.name] = pa.nulls(data.num_rows, pa.string())
+    if not arrays:
+        return pa.table({"": pa.nulls(0, pa.bool_())})
+    return pa.table({column.physical: arrays[column.name] for column in relation.columns})
+
+
+def _empty(relation: Relation) -> pa.Table:
+    if relation.table is None:
+        return _catalogue_data(relation).slice(0, 0)
+    if not relation.table.columns:
+        return pa.table({"": pa.nulls(0, pa.bool_())})
+    schema = pa.schema(
+        [
+            (column.physical, known.type.arrow_type)
+            for column, known in zip(relation.columns, relation.table.columns, strict=True)
+        ]
+    )
+    return schema.empty_table()
+
+
+def _plain(value: object) -> object:
+    """Return the value of a parameter as DuckDB takes it."""
+    if isinstance(value, Decimal) and not value.is_finite():
+        return str(value)
+    if isinstance(value, tuple):
+        return [_plain(item) for item in value]
+    return value
+
+
+def _normalized(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Return a batch of the types that clients are told: no enumerations, structures and maps."""
+    if not any(_is_unusual(field.type) for field in batch.schema):
+        return batch
+    arrays = [_usual(column) for column in batch.columns]
+    return pa.RecordBatch.from_arrays(arrays, names=batch.schema.names)
+
+
+def _is_unusual(kind: pa.DataType) -> bool:
+    types = pa.types
+    return bool(
+        types.is_dictionary(kind)
+        or types.is_null(kind)
+        or types.is_nested(kind)
+        or (types.is_timestamp(kind) and kind.unit != "us")
+        or isinstance(kind, pa.BaseExtensionType)
+    )
+
+
+def _usual(column: pa.Array) -> pa.Array:
+    kind = column.type
+    types = pa.types
+    if isinstance(kind, pa.BaseExtensionType):
+        return _usual(column.storage)
+    if types.is_dictionary(kind):
+        return pc.cast(column, kind.value_type)
+    if types.is_null(kind):
+        return pc.cast(column, pa.string())
+    if types.is_timestamp(kind) and kind.unit != "us":
+        return pc.cast(column, pa.timestamp("us", kind.tz), safe=False)
+    if types.is_list(kind) and not types.is_nested(kind.value_type):
+        return pc.cast(column, pa.list_(_usual(column.values[:0]).type))
+    if types.is_nested(kind):
+        texts = [
+            None if value is None else json.dumps(value, default=str, ensure_ascii=False)
+            for value in column.to_pylist(maps_as_pydicts="lossy")
+        ]
+        return pa.array(texts, pa.string())
+    return column
+
+
+# ---- results that are no queries
+
+_EXPLAIN_COLUMNS: Final = (ResultColumn("QUERY PLAN", 25),)
+
+
+def _rows(
+    columns: Sequence[ResultColumn], rows: Sequence[Sequence[str]], warnings: Sequence[str] = ()
+) -> QueryResult:
+    arrays = [pa.array([row[index] for row in rows], pa.string()) for index in range(len(columns))]
+    names = [column.name for column in columns]
+    batch = pa.RecordBatch.from_arrays(arrays, names=names)
+    return QueryResult(columns, iter([batch]), warnings)
+
+
+def _explained(lines: Sequence[str], plan: _Plan) -> QueryResult:
+    return _rows(_EXPLAIN_COLUMNS, [[line] for line in lines], plan.warnings)
+
+
+def _show_columns(statement: Statement) -> tuple[ResultColumn, ...]:
+    if statement.name == "ALL":
+        return tuple(ResultColumn(name, 25) for name in ("name", "setting", "description"))
+    return (ResultColumn((statement.name or "").lower(), 25),)
+
+
+def _show(statement: Statement, session: SqlSession) -> QueryResult:
+    columns = _show_columns(statement)
+    if statement.name == "ALL":
+        return _rows(columns, list(session.settings()))
+    return _rows(columns, [[session.setting(statement.name or "") or ""]])
+
+
+__all__ = [
+    "INTERNAL_ERROR",
+    "UNDEFINED_TABLE",
+    "Cancellation",
+    "Description",
+    "QueryEngine",
+    "QueryLimits",
+    "QueryResult",
+    "ResultColumn",
+]

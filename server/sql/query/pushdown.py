@@ -1,0 +1,740 @@
+"""Pushdown: the part of a query that the scan of a table does: columns, filter, limit.
+
+Filters of the expression language and conditions of SQL differ in these ways, for the same record:
+
+    the empty text     NULL in filters; a text in SQL, which is less than all others
+    NaN                in filters, neither less nor greater than anything; in SQL the greatest
+    text and number    in filters, compared as numbers if the text is one; in SQL an error, or a
+                       conversion of the column
+    large numbers      an integer and a double compare as doubles in filters; exactly or as decimals
+                       in SQL
+
+So a condition is pushed down only in a form that is true for all rows for which the condition is
+true. If it is true for no others, it is *exact*, and DuckDB need not test it again; the column is
+not even scanned, if nothing else reads it. If it may be true for other rows, DuckDB tests the
+condition as well.
+
+Negations are moved inwards first: `NOT (a > 1)` is `a <= 1` in SQL, NULL or not. Then only tests of
+single columns are left, joined by AND and OR, which keep exactness. Of a conjunction, the parts that
+can be translated are used; a disjunction needs all of them.
+
+A condition on the table that an outer join may replace by NULLs is not pushed down.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from decimal import Decimal
+from functools import lru_cache
+from typing import Final, NamedTuple
+
+from sqlglot import exp
+
+from server.expressions import ExpressionError, parse, to_text
+from server.expressions import tree as amps
+from server.sql.query.names import TableReference, used_columns
+from server.sql.query.tables import Column, ScanRequest, SqlType
+
+MAX_FILTER_NODES: Final = 2_000
+MAX_FILTER_DEPTH: Final = 60
+MAX_FILTER_LITERALS: Final = 10_000
+MAX_EXACT: Final = 2**53 - 1
+"""The magnitude up to which integers are doubles, exactly."""
+
+_MAX_DIGITS: Final = 15
+"""Decimal digits that a double keeps, so that decimals and doubles round to the same number."""
+
+Constant = bool | int | float | Decimal | str | None
+
+
+class Pushed(NamedTuple):
+    """A condition as a filter.
+
+    Attributes:
+        filter: the filter.
+        is_exact: true for exactly the same rows; if not, for more.
+    """
+
+    filter: amps.Expr
+    is_exact: bool
+
+
+class PlannedScan(NamedTuple):
+    """The scan of one reference to a table.
+
+    Attributes:
+        reference: the place in the query.
+        request: the scan.
+        residual: conditions that DuckDB tests, as SQL, for EXPLAIN.
+    """
+
+    reference: TableReference
+    request: ScanRequest
+    residual: tuple[str, ...]
+
+
+def plan_scans(
+    tree: exp.Expression,
+    references: Sequence[TableReference],
+    parameters: Mapping[int, object],
+    *,
+    is_enabled: bool = True,
+) -> list[PlannedScan]:
+    """Return a scan for each reference to a table of the source.
+
+    Conditions that scans test exactly are removed from the tree.
+
+    Args:
+        tree: the query, rewritten for DuckDB.
+        references: its tables.
+        parameters: the values of parameters by their numbers.
+        is_enabled: False scans whole tables, to compare results in tests.
+    """
+    filters: dict[int, list[amps.Expr]] = {}
+    residuals: dict[int, list[str]] = {}
+    inexact: set[int] = set()
+    if is_enabled:
+        for select in list(tree.find_all(exp.Select)):
+            _push_conditions(select, references, parameters, filters, residuals, inexact)
+    columns = used_columns(tree, references)
+    limit = _limit(tree, references, parameters) if is_enabled else None
+    scans = []
+    for reference in references:
+        table = reference.relation.table
+        if table is None:
+            continue
+        key = id(reference.node)
+        filter_ = _bounded(filters.get(key, []))
+        needed = columns[key]
+        request = ScanRequest(
+            table,
+            tuple(column.name for column in table.columns if column.name in needed),
+            None if filter_ is None else to_text(filter_),
+            limit,
+        )
+        scans.append(PlannedScan(reference, request, tuple(residuals.get(key, ()))))
+    return scans
+
+
+def _push_conditions(
+    select: exp.Select,
+    references: Sequence[TableReference],
+    parameters: Mapping[int, object],
+    filters: dict[int, list[amps.Expr]],
+    residuals: dict[int, list[str]],
+    inexact: set[int],
+) -> None:
+    where = select.args.get("where")
+    if where is None:
+        return
+    scope = _Scope(select, references)
+    if not scope.candidates:
+        return
+    kept: list[exp.Expression] = []
+    for condition in _conjuncts(where.this):
+        owner = scope.owner(condition)
+        pushed = None
+        if owner is not None:
+            pushed = _Translator(scope, parameters).translate(condition, is_negated=False)
+            if pushed is not None and not _is_bounded(pushed.filter):
+                pushed = None
+        if pushed is not None and owner is not None:
+            filters.setdefault(id(owner.node), []).append(pushed.filter)
+        if pushed is None or not pushed.is_exact:
+            kept.append(condition)
+            for item in [owner] if owner is not None else scope.candidates:
+                residuals.setdefault(id(item.node), []).append(condition.sql(dialect="postgres"))
+                inexact.add(id(item.node))
+    if not kept:
+        select.set("where", None)
+    else:
+        select.set("where", exp.Where(this=exp.and_(*[item.copy() for item in kept], copy=False)))
+
+
+def _conjuncts(condition: exp.Expression) -> list[exp.Expression]:
+    pending, found = [condition], []
+    while pending:
+        node = pending.pop()
+        if isinstance(node, exp.Paren):
+            pending.append(node.this)
+        elif isinstance(node, exp.And):
+            pending.extend((node.expression, node.this))
+        else:
+            found.append(node)
+    return found
+
+
+class _Scope:
+    """The tables of one SELECT, for names in its WHERE.
+
+    Attributes:
+        candidates: the tables whose rows are not replaced by NULLs of an outer join.
+    """
+
+    def __init__(self, select: exp.Select, references: Sequence[TableReference]) -> None:
+        by_node = {id(item.node): item for item in references}
+        preserved: list[exp.Expression] = []
+        self._is_plain = True
+        from_ = select.args.get("from_")
+        if from_ is not None:
+            preserved.append(from_.this)
+        everything = list(preserved)
+        if select.args.get("laterals"):
+            self._is_plain = False
+        for join in select.args.get("joins") or ():
+            side = str(join.args.get("side") or "").upper()
+            everything.append(join.this)
+            if side == "FULL":
+                preserved = []
+            elif side == "RIGHT":
+                preserved = [join.this]
+            elif side != "LEFT":
+                preserved.append(join.this)
+            if join.args.get("using") or join.args.get("method"):
+                self._is_plain = False  # unqualified names are of both tables
+        tables = [by_node[id(node)] for node in everything if id(node) in by_node]
+        if len(tables) != len(everything):
+            self._is_plain = False
+        self._tables = tables
+        self._aliases = [item.alias for item in tables]
+        self.candidates = [
+            by_node[id(node)]
+            for node in preserved
+            if id(node) in by_node
+            and by_node[id(node)].relation.table is not None
+            and not node.args.get("joins")
+            and not (node.args.get("alias") and node.args["alias"].columns)
+            and not node.args.get("sample")
+        ]
+
+    def owner(self, condition: exp.Expression) -> TableReference | None:
+        """Return the only candidate whose columns a condition reads; None if there is no such."""
+        if condition.find(exp.Query) is not None:
+            return None
+        owners: dict[int, TableReference] = {}
+        for column in condition.find_all(exp.Column):
+            reference = self._reference(column)
+            if reference is None:
+                return None
+            owners[id(reference.node)] = reference
+        if len(owners) != 1:
+            return None
+        (owner,) = owners.values()
+        return owner if any(owner is item for item in self.candidates) else None
+
+    def _reference(self, column: exp.Column) -> TableReference | None:
+        if column.table:
+            found = [item for item in self._tables if item.alias == column.table]
+            return found[0] if len(found) == 1 and self._aliases.count(column.table) == 1 else None
+        if not self._is_plain:
+            return None
+        found = [item for item in self._tables if item.relation.column(column.name) is not None]
+        return found[0] if len(found) == 1 else None
+
+    def column(self, node: exp.Expression) -> Column | None:
+        """Return the column of the source that a node reads."""
+        while isinstance(node, exp.Paren):
+            node = node.this
+        if isinstance(node, exp.Cast):
+            inner = self.column(node.this)
+            return inner if inner is not None and _is_identity(node, inner) else None
+        if not isinstance(node, exp.Column):
+            return None
+        reference = self._reference(node)
+        if reference is None or reference.relation.table is None:
+            return None
+        known = reference.relation.column(node.name)
+        return next(
+            (
+                item
+                for item in reference.relation.table.columns
+                if known and item.name == known.name
+            ),
+            None,
+        )
+
+
+_IDENTITIES: Final = {
+    SqlType.TEXT: ("VARCHAR", "TEXT"),
+    SqlType.BIGINT: ("BIGINT",),
+    SqlType.DOUBLE: ("DOUBLE",),
+    SqlType.BOOLEAN: ("BOOLEAN",),
+}
+
+
+def _is_identity(cast: exp.Cast, column: Column) -> bool:
+    return cast.to.sql(dialect="duckdb").upper() in _IDENTITIES.get(column.type, ())
+
+
+# ---- translation
+
+_COMPARISONS: Final[dict[type[exp.Expression], str]] = {
+    exp.EQ: "=",
+    exp.NEQ: "!=",
+    exp.LT: "<",
+    exp.LTE: "<=",
+    exp.GT: ">",
+    exp.GTE: ">=",
+}
+_NEGATED: Final = {"=": "!=", "!=": "=", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
+_FLIPPED: Final = {"=": "=", "!=": "!=", "<": ">", ">": "<", "<=": ">=", ">=": "<="}
+
+
+class _Translator:
+    """Translates conditions on one table."""
+
+    def __init__(self, scope: _Scope, parameters: Mapping[int, object]) -> None:
+        self._scope = scope
+        self._parameters = parameters
+
+    def translate(self, node: exp.Expression, *, is_negated: bool) -> Pushed | None:
+        """Return a condition, or its negation, as a filter; None if there is none."""
+        match node:
+            case exp.Paren():
+                return self.translate(node.this, is_negated=is_negated)
+            case exp.Not():
+                return self.translate(node.this, is_negated=not is_negated)
+            case exp.And() | exp.Or():
+                return self._connector(node, is_negated)
+            case exp.Between():
+                return self._between(node, is_negated)
+            case exp.In():
+                return self._in(node, is_negated)
+            case exp.Is():
+                return self._is(node, is_negated)
+            case exp.Like():
+                return self._like(node, is_negated != bool(node.args.get("negate")))
+            case exp.StartsWith():
+                return self._affix(node, is_negated)
+            case exp.Column():
+                return self._truth(self._scope.column(node), value=not is_negated)
+            case _ if type(node) in _COMPARISONS:
+                return self._comparison(node, is_negated)
+            case _:
+                return None
+
+    def _connector(self, node: exp.Connector, is_negated: bool) -> Pushed | None:
+        operands = [
+            self.translate(operand, is_negated=is_negated)
+            for operand in _operands(node, type(node))
+        ]
+        found = [operand for operand in operands if operand is not None]
+        is_conjunction = isinstance(node, exp.And) != is_negated
+        is_exact = len(found) == len(operands) and all(item.is_exact for item in found)
+        if not found or (not is_conjunction and len(found) != len(operands)):
+            return None
+        join = _all if is_conjunction else _any
+        return Pushed(join(item.filter for item in found), is_exact)
+
+    def _comparison(self, node: exp.Expression, is_negated: bool) -> Pushed | None:
+        sign = _COMPARISONS[type(node)]
+        left, right = node.this, node.expression
+        members = self._members(right)
+        if members is not None:
+            kind = right if isinstance(right, exp.Any) else None
+            if kind is not None and sign == "=":
+                return self._membership(self._scope.column(left), members, is_negated)
+            if kind is None and sign == "!=":
+                return self._membership(self._scope.column(left), members, not is_negated)
+            return None
+        column = self._scope.column(left)
+        value = self._constant(right)
+        if column is None:
+            column, value = self._scope.column(right), self._constant(left)
+            sign = _FLIPPED[sign]
+        if column is None or value is _NOT_CONSTANT or value is None:
+            return None
+        return _compare(column, _NEGATED[sign] if is_negated else sign, value)
+
+    def _members(self, node: exp.Expression) -> list[object] | None:
+        """Return the elements of `ANY (array)` and `ALL (array)`."""
+        if isinstance(node, exp.Any):
+            operand = node.this
+        elif isinstance(node, exp.Anonymous) and str(node.this).lower() == "all":
+            operand = node.expressions[0] if len(node.expressions) == 1 else None
+        else:
+            return None
+        while isinstance(operand, exp.Paren | exp.Cast):
+            operand = operand.this
+        if isinstance(operand, exp.Parameter):
+            values = self._parameters.get(int(operand.this.name))
+            return list(values) if isinstance(values, list | tuple) else [_NOT_CONSTANT]
+        if isinstance(operand, exp.Array):
+            return [self._constant(item) for item in operand.expressions]
+        return [_NOT_CONSTANT]
+
+    def _between(self, node: exp.Between, is_negated: bool) -> Pushed | None:
+        column = self._scope.column(node.this)
+        low, high = self._constant(node.args["low"]), self._constant(node.args["high"])
+        if column is None or node.args.get("symmetric") or None in (low, high):
+            return None
+        if low is _NOT_CONSTANT or high is _NOT_CONSTANT:
+            return None
+        first = _compare(column, "<" if is_negated else ">=", low)
+        second = _compare(column, ">" if is_negated else "<=", high)
+        if first is None or second is None:
+            return None if is_negated else first or (second and Pushed(second.filter, False))
+        join = _any if is_negated else _all
+        return Pushed(join((first.filter, second.filter)), first.is_exact and second.is_exact)
+
+    def _in(self, node: exp.In, is_negated: bool) -> Pushed | None:
+        if node.args.get("query") or node.args.get("unnest") or not node.expressions:
+            return None
+        values = [self._constant(item) for item in node.expressions]
+        return self._membership(self._scope.column(node.this), values, is_negated)
+
+    def _membership(
+        self, column: Column | None, values: list[object], is_negated: bool
+    ) -> Pushed | None:
+        path = _path(column)
+        if column is None or path is None or len(values) > MAX_FILTER_LITERALS:
+            return None
+        present = [value for value in values if value is not None]
+        if any(value is _NOT_CONSTANT for value in values) or not present:
+            return None
+        if is_negated and len(present) != len(values):
+            return None
+        literals = [_literal(column, value) for value in present]
+        if any(literal is None for literal in literals):
+            return None
+        texts = tuple(
+            literal for literal in literals if literal is not None and literal.value != ""
+        )
+        has_empty = len(texts) != len(literals)
+        if not texts:
+            return _compare(column, "!=" if is_negated else "=", "")
+        test: amps.Expr = amps.In(path, texts)
+        if is_negated:
+            test = amps.Not(test)
+        if column.type is not SqlType.TEXT or has_empty == is_negated:
+            return Pushed(test, is_exact=True)
+        return Pushed(_any((test, amps.IsNull(path))), is_exact=False)
+
+    def _is(self, node: exp.Is, is_negated: bool) -> Pushed | None:
+        column = self._scope.column(node.this)
+        path = _path(column)
+        if column is None or path is None:
+            return None
+        if isinstance(node.expression, exp.Null):
+            if is_negated:
+                is_exact = column.type in _NEVER_EMPTY
+                return Pushed(amps.Not(amps.IsNull(path)), True) if is_exact else None
+            return Pushed(amps.IsNull(path), column.type in _NEVER_EMPTY)
+        if isinstance(node.expression, exp.Boolean):
+            value = bool(node.expression.this)
+            if not is_negated:
+                return self._truth(column, value=value)
+            opposite = self._truth(column, value=not value)
+            if opposite is None:
+                return None
+            return Pushed(_any((opposite.filter, amps.IsNull(path))), opposite.is_exact)
+        return None
+
+    @staticmethod
+    def _truth(column: Column | None, *, value: bool) -> Pushed | None:
+        path = _path(column)
+        if column is None or path is None or column.type is not SqlType.BOOLEAN:
+            return None
+        return Pushed(amps.Comparison("=", path, amps.Literal(int(value))), is_exact=True)
+
+    def _like(self, node: exp.Like, is_negated: bool) -> Pushed | None:
+        if isinstance(node.parent, exp.Escape):
+            return None
+        pattern = self._constant(node.expression)
+        column = self._scope.column(node.this)
+        path = _path(column)
+        if column is None or path is None or column.type is not SqlType.TEXT:
+            return None
+        if not isinstance(pattern, str) or re.search(r"[\\_]", pattern):
+            return None
+        core = pattern.strip("%")
+        literal = _literal(column, core)
+        if "%" in core or not core or literal is None:
+            return None
+        starts, ends = not pattern.startswith("%"), not pattern.endswith("%")
+        test: amps.Expr
+        if starts and ends:
+            test = amps.Comparison("=", path, literal)
+        elif starts:
+            test = amps.Affix("BEGINS WITH", path, (literal,))
+        elif ends:
+            test = amps.Affix("ENDS WITH", path, (literal,))
+        else:
+            found = amps.Call("INSTR", (path, literal))
+            test = amps.Comparison(">", found, amps.Literal(0))
+        return _text_test(path, test, is_negated)
+
+    def _affix(self, node: exp.StartsWith, is_negated: bool) -> Pushed | None:
+        prefix = self._constant(node.expression)
+        column = self._scope.column(node.this)
+        path = _path(column)
+        if column is None or path is None or column.type is not SqlType.TEXT:
+            return None
+        literal = _literal(column, prefix) if isinstance(prefix, str) and prefix else None
+        if literal is None:
+            return None
+        return _text_test(path, amps.Affix("BEGINS WITH", path, (literal,)), is_negated)
+
+    def _constant(self, node: exp.Expression) -> object:
+        """Return the value of a constant or a parameter; `_NOT_CONSTANT` for anything else."""
+        match node:
+            case exp.Paren():
+                return self._constant(node.this)
+            case exp.Literal():
+                return _Unknown(node.name) if node.is_string else _number(node.name)
+            case exp.Neg():
+                value = self._constant(node.this)
+                is_number = isinstance(value, int | float | Decimal)
+                return -value if is_number else _NOT_CONSTANT  # type: ignore[operator]
+            case exp.Boolean():
+                return bool(node.this)
+            case exp.Null():
+                return None
+            case exp.Parameter():
+                return self._parameters.get(int(node.this.name))
+            case exp.Cast():
+                return _converted(self._constant(node.this), node.to.sql(dialect="duckdb"))
+            case _:
+                return _NOT_CONSTANT
+
+
+class _Unknown(str):
+    """A quoted literal without a type, which takes the type of the column it is compared with."""
+
+    __slots__ = ()
+
+
+_NOT_CONSTANT: Final = object()
+
+_NEVER_EMPTY: Final = frozenset({SqlType.BIGINT, SqlType.DOUBLE, SqlType.BOOLEAN})
+"""Types of columns none of whose values is NULL in filters alone."""
+
+
+def _operands(node: exp.Expression, kind: type[exp.Expression]) -> list[exp.Expression]:
+    pending, found = [node], []
+    while pending:
+        item = pending.pop()
+        if isinstance(item, exp.Paren) and isinstance(item.this, kind):
+            pending.append(item.this)
+        elif isinstance(item, kind):
+            pending.extend((item.expression, item.this))
+        else:
+            found.append(item)
+    return found
+
+
+def _compare(column: Column, sign: str, value: object) -> Pushed | None:
+    """Return `column sign value` as a filter."""
+    path = _path(column)
+    if path is None:
+        return None
+    if column.type is SqlType.BOOLEAN:
+        if not isinstance(value, bool) or sign not in ("=", "!="):
+            return None
+        return _Translator._truth(column, value=value == (sign == "="))
+    literal = _literal(column, value)
+    if literal is None:
+        return None
+    test = amps.Comparison(sign, path, literal)
+    if column.type is SqlType.BIGINT:
+        if isinstance(literal.value, float) and sign in ("=", "!="):
+            return None  # decided without the record
+        return Pushed(test, is_exact=True)
+    if column.type is SqlType.DOUBLE:
+        if sign in (">", ">="):  # NaN is the greatest in SQL
+            return Pushed(_any((test, amps.IsNan(path))), is_exact=True)
+        return Pushed(test, is_exact=True)
+    if literal.value == "":
+        return _compare_with_empty(path, sign)
+    if sign in ("<", "<=", ">", ">=") and not str(literal.value).isascii():
+        return None
+    if sign in ("=", ">", ">="):
+        return Pushed(test, is_exact=True)
+    return Pushed(_any((test, amps.IsNull(path))), is_exact=False)
+
+
+def _compare_with_empty(path: amps.Expr, sign: str) -> Pushed | None:
+    if sign in ("!=", ">"):
+        return Pushed(amps.Not(amps.IsNull(path)), is_exact=True)
+    if sign in ("=", "<="):
+        return Pushed(amps.IsNull(path), is_exact=False)
+    return None
+
+
+def _text_test(path: amps.Expr, test: amps.Expr, is_negated: bool) -> Pushed:
+    """Return a test of a text that the empty text does not pass, or its negation."""
+    if not is_negated:
+        return Pushed(test, is_exact=True)
+    return Pushed(_any((amps.Not(test), amps.IsNull(path))), is_exact=False)
+
+
+def _literal(column: Column, value: object) -> amps.Literal | None:
+    """Return a constant as a literal that compares with the column's values as in SQL."""
+    if column.type is SqlType.TEXT:
+        if not isinstance(value, str) or not _is_plain_text(value):
+            return None
+        return amps.Literal(str(value))
+    if isinstance(value, bool):
+        return None
+    if isinstance(value, _Unknown):
+        value = _number(value.strip())
+    if column.type is SqlType.BIGINT:
+        return _integer_literal(value)
+    if column.type is SqlType.DOUBLE:
+        return _double_literal(value)
+    return None
+
+
+def _is_plain_text(value: str) -> bool:
+    """Return whether a text is in a record exactly if it is in the column.
+
+    Bodies with bytes that are no UTF-8 have U+FFFD in columns.
+    """
+    if "\ufffd" in value or "\0" in value:
+        return False
+    return not any("\ud800" <= character <= "\udfff" for character in value)
+
+
+def _integer_literal(value: object) -> amps.Literal | None:
+    if isinstance(value, int):
+        return amps.Literal(value) if -(2**63) < value < 2**63 else None
+    if isinstance(value, float | Decimal) and math.isfinite(value) and abs(value) < MAX_EXACT:
+        if value == int(value):
+            return amps.Literal(int(value))
+        return _double_literal(value)
+    return None
+
+
+def _double_literal(value: object) -> amps.Literal | None:
+    if isinstance(value, int):
+        return amps.Literal(value) if abs(value) <= MAX_EXACT else None
+    if isinstance(value, Decimal):
+        if not value.is_finite() or len(value.as_tuple().digits) > _MAX_DIGITS:
+            return None
+        value = float(value)
+    if not isinstance(value, float) or not math.isfinite(value):
+        return None
+    if value and not 1e-15 < abs(value) < 1e15:
+        return None
+    return amps.Literal(value)
+
+
+def _number(text: str) -> object:
+    """Return the value of a numeric literal as PostgreSQL types it."""
+    if re.fullmatch(r"[+-]?\d{1,30}", text):
+        return int(text)
+    if re.fullmatch(r"[+-]?(\d{1,30}\.\d{0,30}|\.\d{1,30})", text):
+        return Decimal(text)
+    return _NOT_CONSTANT
+
+
+def _converted(value: object, duckdb: str) -> object:
+    """Return a constant after a cast; `_NOT_CONSTANT` if the cast might change it otherwise."""
+    if value is None or value is _NOT_CONSTANT:
+        return value
+    kind = duckdb.upper()
+    if kind in ("VARCHAR", "TEXT"):
+        return str(value) if isinstance(value, str) else _NOT_CONSTANT
+    if isinstance(value, _Unknown):
+        value = _number(value.strip())
+    if kind in _INTEGER_BITS:
+        is_integer = isinstance(value, int) and not isinstance(value, bool)
+        bits = _INTEGER_BITS[kind]
+        fits = is_integer and -(2 ** (bits - 1)) <= int(str(value)) < 2 ** (bits - 1)
+        return value if fits else _NOT_CONSTANT
+    if kind in ("DOUBLE", "FLOAT8"):
+        if isinstance(value, bool) or not isinstance(value, int | float | Decimal):
+            return _NOT_CONSTANT
+        is_same = isinstance(value, float) or abs(value) <= MAX_EXACT
+        return float(value) if is_same else _NOT_CONSTANT
+    if kind == "BOOLEAN":
+        return value if isinstance(value, bool) else _NOT_CONSTANT
+    return _NOT_CONSTANT
+
+
+_INTEGER_BITS: Final = {"BIGINT": 64, "INT": 32, "INTEGER": 32, "SMALLINT": 16}
+
+
+@lru_cache(maxsize=10_000)
+def _parsed_path(path: str) -> amps.Expr | None:
+    try:
+        return parse(path)
+    except ExpressionError:
+        return None
+
+
+def _path(column: Column | None) -> amps.Expr | None:
+    return None if column is None or column.path is None else _parsed_path(column.path)
+
+
+def _all(terms: Iterable[amps.Expr]) -> amps.Expr:
+    flat = _flattened(terms, amps.And)
+    return flat[0] if len(flat) == 1 else amps.And(flat)
+
+
+def _any(terms: Iterable[amps.Expr]) -> amps.Expr:
+    flat = _flattened(terms, amps.Or)
+    return flat[0] if len(flat) == 1 else amps.Or(flat)
+
+
+def _flattened(
+    terms: Iterable[amps.Expr], kind: type[amps.And] | type[amps.Or]
+) -> tuple[amps.Expr, ...]:
+    flat: list[amps.Expr] = []
+    for term in terms:
+        flat.extend(term.operands if isinstance(term, kind) else (term,))
+    return tuple(dict.fromkeys(flat))
+
+
+def _is_bounded(filter_: amps.Expr) -> bool:
+    count = sum(1 for _ in amps.walk(filter_))
+    return count <= MAX_FILTER_LITERALS + MAX_FILTER_NODES and (
+        amps.height(filter_) <= MAX_FILTER_DEPTH
+    )
+
+
+def _bounded(filters: list[amps.Expr]) -> amps.Expr | None:
+    return _all(filters) if filters else None
+
+
+# ---- limit
+
+
+def _limit(
+    tree: exp.Expression, references: Sequence[TableReference], parameters: Mapping[int, object]
+) -> int | None:
+    """Return the number of rows that suffices, if any rows of the only table do."""
+    if not isinstance(tree, exp.Select) or len(references) != 1:
+        return None
+    if (
+        any(tree.args.get(name) for name in _ORDERING)
+        or sum(1 for _ in tree.find_all(exp.Query)) > 1
+    ):
+        return None
+    if tree.find(exp.AggFunc, exp.Window, exp.Explode, exp.Unnest, exp.Anonymous) is not None:
+        return None
+    limit = tree.args.get("limit")
+    offset = tree.args.get("offset")
+    if not isinstance(limit, exp.Limit | exp.Fetch):
+        return None
+    if isinstance(limit, exp.Fetch) and (
+        limit.args.get("limit_options") and limit.args["limit_options"].args.get("with_ties")
+    ):
+        return None
+    constant: Callable[[exp.Expression], object] = _Translator(
+        _Scope(tree, references), parameters
+    )._constant
+    count = constant(limit.args.get("expression") or limit.args.get("count") or exp.null())
+    skipped = constant(offset.expression) if offset is not None else 0
+    if not isinstance(count, int) or not isinstance(skipped, int):
+        return None
+    return count + skipped if count >= 0 and skipped >= 0 else None
+
+
+_ORDERING: Final = (
+    *("where", "group", "having", "qualify", "order", "distinct", "joins", "laterals", "with_"),
+    *("windows", "sort", "cluster", "distribute", "match", "connect", "sample"),
+)
+"""Parts of a SELECT that need all rows, or may drop some."""

@@ -1,0 +1,207 @@
+"""The settings of a SQL session: SET, SHOW, RESET and `current_setting` read and change them.
+
+Most settings change nothing here, but drivers set them and expect no error. Source: PostgreSQL
+documentation, Client Connection Defaults.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+from server.sql.query.errors import (
+    CANT_CHANGE_RUNTIME_PARAM,
+    INVALID_PARAMETER_VALUE,
+    UNDEFINED_OBJECT,
+    SqlError,
+)
+
+SERVER_VERSION: Final = "16.0"
+"""The version of PostgreSQL that drivers adapt to."""
+
+MAX_CUSTOM_SETTINGS: Final = 100
+MAX_VALUE_LENGTH: Final = 10_000
+
+
+class Setting(NamedTuple):
+    """A setting of a session.
+
+    Attributes:
+        default: the value at the start.
+        description: shown by `pg_settings`.
+        is_fixed: SET is an error.
+        is_reported: clients are told the value when it changes (ParameterStatus).
+    """
+
+    default: str
+    description: str = ""
+    is_fixed: bool = False
+    is_reported: bool = False
+
+
+SETTINGS: Final[dict[str, Setting]] = {
+    "application_name": Setting("", "Name of the client's application.", is_reported=True),
+    "bytea_output": Setting("hex", "Output format of bytea."),
+    "client_encoding": Setting("UTF8", "Encoding of the client.", is_reported=True),
+    "client_min_messages": Setting("notice", "Least level of messages to the client."),
+    "datestyle": Setting("ISO, MDY", "Output format of dates.", is_reported=True),
+    "default_transaction_isolation": Setting("repeatable read", "Isolation of transactions."),
+    "default_transaction_read_only": Setting("on", "Transactions are read only."),
+    "extra_float_digits": Setting("1", "Digits of floating-point numbers."),
+    "in_hot_standby": Setting("off", is_fixed=True, is_reported=True),
+    "integer_datetimes": Setting("on", is_fixed=True, is_reported=True),
+    "intervalstyle": Setting("postgres", "Output format of intervals.", is_reported=True),
+    "is_superuser": Setting("off", is_fixed=True, is_reported=True),
+    "jit": Setting("off"),
+    "lc_collate": Setting("C", is_fixed=True),
+    "lc_ctype": Setting("C.UTF-8", is_fixed=True),
+    "lc_messages": Setting("C"),
+    "lc_monetary": Setting("C"),
+    "lc_numeric": Setting("C"),
+    "lc_time": Setting("C"),
+    "lock_timeout": Setting("0"),
+    "idle_in_transaction_session_timeout": Setting("0"),
+    "idle_session_timeout": Setting("0"),
+    "max_identifier_length": Setting("63", is_fixed=True),
+    "max_index_keys": Setting("32", is_fixed=True),
+    "row_security": Setting("on"),
+    "search_path": Setting("amps, pg_catalog", "Schemas of unqualified names."),
+    "server_encoding": Setting("UTF8", is_fixed=True, is_reported=True),
+    "server_version": Setting(SERVER_VERSION, is_fixed=True, is_reported=True),
+    "server_version_num": Setting("160000", is_fixed=True),
+    "session_authorization": Setting("", is_fixed=True, is_reported=True),
+    "ssl": Setting("off", is_fixed=True),
+    "standard_conforming_strings": Setting("on", is_reported=True),
+    "statement_timeout": Setting("0", "Longest time of a statement in milliseconds."),
+    "synchronize_seqscans": Setting("on"),
+    "timezone": Setting("UTC", "Time zone of dates and times.", is_reported=True),
+    "transaction_isolation": Setting("repeatable read"),
+    "transaction_read_only": Setting("on"),
+    "transaction_deferrable": Setting("off"),
+}
+"""The settings by their names in lower case."""
+
+_SPELLINGS: Final = {
+    "datestyle": "DateStyle",
+    "intervalstyle": "IntervalStyle",
+    "timezone": "TimeZone",
+}
+
+_TIME_UNITS_MS: Final = {"us": 0.001, "ms": 1, "s": 1000, "min": 60_000, "h": 3_600_000}
+
+
+class SqlSession:
+    """A client's session, as statements see it.
+
+    Attributes:
+        user: the authenticated user.
+        database: the name of the database: that of the instance.
+        process_id: what `pg_backend_pid()` returns.
+        version: what `version()` returns.
+    """
+
+    def __init__(
+        self, user: str, database: str, process_id: int = 0, product: str = "Amperage"
+    ) -> None:
+        self.user = user
+        self.database = database
+        self.process_id = process_id
+        self.version = f"PostgreSQL {SERVER_VERSION} ({product})"
+        self._values: dict[str, str] = {}
+
+    def setting(self, name: str, *, missing_ok: bool = False) -> str | None:
+        """Return the value of a setting.
+
+        Raises:
+            SqlError: there is no such setting, and it must exist.
+        """
+        key = name.lower()
+        if key == "session_authorization":
+            return self.user
+        value = self._values.get(key)
+        if value is not None:
+            return value
+        known = SETTINGS.get(key)
+        if known is not None:
+            return known.default
+        if missing_ok:
+            return None
+        raise SqlError(UNDEFINED_OBJECT, f'unrecognized configuration parameter "{name}"')
+
+    def set(self, name: str, value: str | None) -> None:
+        """Set a setting; None for its default.
+
+        Settings that are unknown need a name with a dot, as in PostgreSQL.
+
+        Raises:
+            SqlError: there is no such setting, it is fixed, or the value is not allowed.
+        """
+        key = name.lower()
+        known = SETTINGS.get(key)
+        if known is None and "." not in key:
+            raise SqlError(UNDEFINED_OBJECT, f'unrecognized configuration parameter "{name}"')
+        if known is not None and known.is_fixed:
+            raise SqlError(CANT_CHANGE_RUNTIME_PARAM, f'parameter "{name}" cannot be changed')
+        if value is None:
+            self._values.pop(key, None)
+            return
+        value = self._checked(key, value)
+        is_full = len(self._values) >= MAX_CUSTOM_SETTINGS and key not in self._values
+        if is_full or len(value) > MAX_VALUE_LENGTH:
+            raise SqlError(INVALID_PARAMETER_VALUE, "the session has too many settings")
+        self._values[key] = value
+
+    def reset(self) -> None:
+        """Set all settings to their defaults."""
+        self._values.clear()
+
+    def settings(self) -> Iterator[tuple[str, str, str]]:
+        """Yield the name, value and description of all settings, in order."""
+        for key in sorted({*SETTINGS, *self._values}):
+            known = SETTINGS.get(key)
+            value = self.setting(key) or ""
+            yield spelling(key), value, known.description if known else ""
+
+    def reported(self) -> dict[str, str]:
+        """Return the settings that a client is told by ParameterStatus, by their names."""
+        return {
+            spelling(key): self.setting(key) or ""
+            for key, setting in SETTINGS.items()
+            if setting.is_reported
+        }
+
+    @property
+    def statement_timeout_s(self) -> float:
+        """The client's own limit of the time of a statement in seconds; 0 for none."""
+        return _milliseconds(self.setting("statement_timeout") or "0") / 1000
+
+    def _checked(self, key: str, value: str) -> str:
+        if key == "client_encoding":
+            if value.replace("-", "").replace("_", "").upper() not in ("UTF8", "UNICODE"):
+                raise SqlError(
+                    INVALID_PARAMETER_VALUE,
+                    f'invalid value for parameter "client_encoding": "{value}"',
+                    hint="The only encoding is UTF8.",
+                )
+            return "UTF8"
+        if key == "statement_timeout":
+            _milliseconds(value)
+        return value
+
+
+def spelling(key: str) -> str:
+    """Return the name of a setting as PostgreSQL reports it."""
+    return _SPELLINGS.get(key, key)
+
+
+def _milliseconds(text: str) -> float:
+    number = text.strip().rstrip("abcdefghijklmnopqrstuvwxyz ")
+    unit = text.strip()[len(number) :].strip() or "ms"
+    try:
+        return max(0.0, float(number) * _TIME_UNITS_MS[unit])
+    except (ValueError, KeyError):
+        raise SqlError(
+            INVALID_PARAMETER_VALUE,
+            f'invalid value for parameter "statement_timeout": "{text}"',
+            hint='Valid units are "us", "ms", "s", "min" and "h".',
+        ) from None

@@ -1,0 +1,583 @@
+"""Statements: a text is split, and each statement is classified.
+
+Queries are parsed by sqlglot. The statements about sessions, transactions and cursors, which
+sqlglot does not know, are read from tokens here. Source: PostgreSQL documentation, SQL Commands.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from server.sql.query.errors import (
+    FEATURE_NOT_SUPPORTED,
+    INVALID_PARAMETER_VALUE,
+    STATEMENT_TOO_COMPLEX,
+    UNDEFINED_PARAMETER,
+    SqlError,
+)
+
+if TYPE_CHECKING:
+    from sqlglot import exp
+    from sqlglot.tokens import Token
+
+MAX_STATEMENTS: Final = 1000
+MAX_PARAMETERS: Final = 65535
+"""The number of parameters that the protocol can count."""
+
+
+class StatementKind(Enum):
+    """The kind of a statement, which decides on who executes it."""
+
+    SELECT = "select"
+    EXPLAIN = "explain"
+    COPY_OUT = "copy out"
+    SHOW = "show"
+    SET = "set"
+    RESET = "reset"
+    BEGIN = "begin"
+    COMMIT = "commit"
+    ROLLBACK = "rollback"
+    SAVEPOINT = "savepoint"
+    DISCARD = "discard"
+    DEALLOCATE = "deallocate"
+    DECLARE = "declare"
+    FETCH = "fetch"
+    MOVE = "move"
+    CLOSE = "close"
+    UNLISTEN = "unlisten"
+
+
+class CopyFormat(NamedTuple):
+    """The output format of COPY.
+
+    Attributes:
+        format: text, csv or binary.
+        delimiter: the separator of columns, one character.
+        null: the text of NULL.
+        header: a first line has the names of the columns.
+        quote: the quotation mark of csv.
+        escape: the character before a quotation mark within quotes.
+    """
+
+    format: str = "text"
+    delimiter: str = "\t"
+    null: str = "\\N"
+    header: bool = False
+    quote: str = '"'
+    escape: str = '"'
+
+
+@dataclass(frozen=True)
+class Statement:
+    """One statement.
+
+    Attributes:
+        text: the statement.
+        kind: the kind.
+        tag: the command tag of its completion; SELECT, COPY, FETCH and MOVE get a count after it.
+        offset: offset of the statement in the text of all, to correct positions of errors.
+        tree: the query of SELECT, EXPLAIN, COPY_OUT and DECLARE.
+        parameter_count: the number of parameters `$1`, `$2`, ...
+        name: the setting of SET, SHOW and RESET (ALL for all); the cursor of DECLARE, FETCH, MOVE
+            and CLOSE, the prepared statement of DEALLOCATE, None for all; the savepoint; the target
+            of DISCARD.
+        value: the value of SET; None for its default.
+        is_local: SET LOCAL.
+        count: the number of rows of FETCH and MOVE; None for all.
+        options: words: of EXPLAIN (ANALYZE, VERBOSE), and of DECLARE (HOLD, BINARY, SCROLL).
+        copy: the format of COPY_OUT.
+    """
+
+    text: str
+    kind: StatementKind
+    tag: str
+    offset: int = 0
+    tree: exp.Expression | None = None
+    parameter_count: int = 0
+    name: str | None = None
+    value: str | None = None
+    is_local: bool = False
+    count: int | None = 1
+    options: frozenset[str] = frozenset()
+    copy: CopyFormat | None = None
+
+
+def parse(text: str) -> list[Statement]:
+    """Return the statements of a text; none for an empty one.
+
+    Raises:
+        SqlError: the text is no SQL, or a statement is not supported.
+    """
+    from server.sql.query import dialect
+
+    statements: list[Statement] = []
+    tokens: list[Token] = []
+    for token in [*dialect.tokenize(text), None]:
+        if token is not None and (token.text != ";" or token.start != token.end):
+            tokens.append(token)
+            continue
+        if tokens:
+            statements.append(_Reader(tokens, text).read())
+            tokens = []
+        if len(statements) > MAX_STATEMENTS:
+            raise SqlError(
+                STATEMENT_TOO_COMPLEX, f"the text has more than {MAX_STATEMENTS} statements"
+            )
+    return statements
+
+
+_WRITES: Final = frozenset({"INSERT", "UPDATE", "DELETE", "MERGE", "TRUNCATE"})
+_DEFINITIONS: Final = frozenset(
+    {
+        *("CREATE", "ALTER", "DROP", "COMMENT", "GRANT", "REVOKE", "REINDEX", "REFRESH"),
+        *("CLUSTER", "SECURITY", "REASSIGN", "IMPORT"),
+    }
+)
+
+
+class _Reader:
+    """Reads the tokens of one statement."""
+
+    def __init__(self, tokens: list[Token], text: str) -> None:
+        self._tokens = tokens
+        self._all = text
+        self._index = 0
+        self._start = tokens[0].start
+        self._text = text[self._start : tokens[-1].end + 1]
+
+    def read(self) -> Statement:
+        word = self._word()
+        if word in ("SELECT", "WITH", "VALUES", "TABLE", "(", "FROM"):
+            return self._query(StatementKind.SELECT, "SELECT")
+        read = self._STATEMENTS.get(word)
+        if read is None:
+            raise self._refusal(word)
+        self._index += 1
+        return read(self)
+
+    # ---- queries
+
+    def _query(self, kind: StatementKind, tag: str, **fields: object) -> Statement:
+        """Read the rest as a query."""
+        from server.sql.query import dialect
+
+        if self._index >= len(self._tokens):
+            raise dialect.syntax_error_at(None, self._all)
+        if self._word() not in ("SELECT", "WITH", "VALUES", "TABLE", "(", "FROM"):
+            raise self._refusal(self._word())
+        tree = dialect.parse_query(self._tokens[self._index :], self._all)
+        return self._with_tree(kind, tag, tree, **fields)
+
+    def _with_tree(
+        self, kind: StatementKind, tag: str, tree: exp.Expression, **fields: object
+    ) -> Statement:
+        from server.sql.query.rewrite import check_read_only, parameter_numbers
+
+        check_read_only(tree)
+        numbers = parameter_numbers(tree)
+        count = max(numbers, default=0)
+        if count > MAX_PARAMETERS or 0 in numbers:
+            raise SqlError(UNDEFINED_PARAMETER, f"there is no parameter ${count}")
+        return self._statement(kind, tag, tree=tree, parameter_count=count, **fields)
+
+    def _explain(self) -> Statement:
+        options: set[str] = set()
+        if self._accept("("):
+            while not self._accept(")"):
+                option = self._next_text().upper()
+                if self._word() not in (",", ")"):
+                    if self._next_text().upper() not in ("FALSE", "OFF", "0"):
+                        options.add(option)
+                else:
+                    options.add(option)
+                self._accept(",")
+        while self._word() in ("ANALYZE", "ANALYSE", "VERBOSE"):
+            options.add(self._next_text().upper().replace("ANALYSE", "ANALYZE"))
+        return self._query(StatementKind.EXPLAIN, "EXPLAIN", options=frozenset(options))
+
+    def _copy(self) -> Statement:
+        from server.sql.query import dialect
+
+        start = self._index
+        depth = 0
+        while self._index < len(self._tokens):
+            word = self._word()
+            depth += (word == "(") - (word == ")")
+            if depth == 0 and word in ("TO", "FROM") and self._index > start:
+                break
+            self._index += 1
+        source = self._tokens[start : self._index]
+        direction = self._next_text().upper()
+        target = self._next_text().upper()
+        if direction == "FROM":
+            raise self._refusal("INSERT")
+        if target != "STDOUT":
+            raise SqlError(
+                FEATURE_NOT_SUPPORTED,
+                "COPY writes to no file of the server",
+                hint="Use COPY ... TO STDOUT, or psql's \\copy.",
+            )
+        if source and source[0].text == "(":
+            tree = dialect.parse_query(source[1:-1], self._all)
+        elif source:
+            prefix = self._all[source[0].start : source[-1].end + 1]
+            columns = re.fullmatch(r"(.*?)\s*\((.*)\)\s*", prefix, re.DOTALL)
+            query = (
+                f"SELECT {columns[2]} FROM {columns[1]}" if columns else f"SELECT * FROM {prefix}"
+            )
+            tree = dialect.parse_query(dialect.tokenize(query), query)
+        else:
+            raise dialect.syntax_error_at(None, self._all)
+        copy = self._copy_format()
+        return self._with_tree(StatementKind.COPY_OUT, "COPY", tree, copy=copy)
+
+    def _copy_format(self) -> CopyFormat:
+        options: dict[str, str] = {}
+        self._accept("WITH")
+        in_parentheses = self._accept("(")
+        while self._index < len(self._tokens) and self._word() != ")":
+            name = self._next_text().upper()
+            if name in ("CSV", "BINARY") and not in_parentheses:
+                options["FORMAT"] = name.lower()
+            elif name == "HEADER":
+                is_last = self._index >= len(self._tokens)
+                follows = "" if is_last else self._word()
+                is_value = follows in ("TRUE", "FALSE", "ON", "OFF", "1", "0", "MATCH")
+                options[name] = self._next_text().lower() if is_value else "true"
+            else:
+                if not in_parentheses:
+                    self._accept("AS")
+                options[name] = self._next_text()
+            self._accept(",")
+        return copy_format(options)
+
+    # ---- settings
+
+    def _set(self) -> Statement:
+        is_local = self._accept("LOCAL")
+        if not is_local and self._word_after() not in ("TO", "="):
+            self._accept("SESSION")
+        if self._accept("TIME"):
+            self._expect("ZONE")
+            return self._set_value("timezone", is_local)
+        if self._accept("NAMES"):
+            return self._set_value("client_encoding", is_local)
+        if self._word() in ("TRANSACTION", "CHARACTERISTICS", "ROLE", "AUTHORIZATION"):
+            is_user = self._word() in ("ROLE", "AUTHORIZATION")
+            words = [token.text.upper() for token in self._tokens[self._index :]]
+            if "WRITE" in words:
+                raise self._refusal("INSERT")
+            if is_user and words[-1] not in ("DEFAULT", "NONE"):
+                raise SqlError(
+                    FEATURE_NOT_SUPPORTED,
+                    "a session keeps the user that it logged on with",
+                    hint="Connect as the other user.",
+                )
+            return self._statement(StatementKind.SET, "SET")
+        name = self._dotted_name()
+        if not self._accept("TO"):
+            self._expect("=")
+        return self._set_value(name, is_local)
+
+    def _set_value(self, name: str, is_local: bool) -> Statement:
+        values: list[str] = []
+        sign = ""
+        is_default = self._word() == "DEFAULT"
+        while self._index < len(self._tokens):
+            text = self._next_text()
+            if text == "-" and not sign:
+                sign = "-"
+                continue
+            values.append(sign + text)
+            sign = ""
+            if self._index < len(self._tokens):
+                self._accept(",")
+        value = None if is_default else ", ".join(values)
+        return self._statement(StatementKind.SET, "SET", name=name, value=value, is_local=is_local)
+
+    def _show(self) -> Statement:
+        return self._statement(StatementKind.SHOW, "SHOW", name=self._setting_name())
+
+    def _reset(self) -> Statement:
+        return self._statement(StatementKind.RESET, "RESET", name=self._setting_name())
+
+    def _setting_name(self) -> str:
+        words = " ".join(token.text for token in self._tokens[self._index :]).upper()
+        known = {
+            "ALL": "ALL",
+            "TIME ZONE": "timezone",
+            "TRANSACTION ISOLATION LEVEL": "transaction_isolation",
+            "SESSION AUTHORIZATION": "session_authorization",
+        }.get(words)
+        if known is not None:
+            return known
+        name = self._dotted_name()
+        self._expect_end()
+        return name
+
+    # ---- transactions and cursors
+
+    def _begin(self) -> Statement:
+        words = [token.text.upper() for token in self._tokens]
+        if ("READ", "WRITE") in zip(words, words[1:], strict=False):
+            raise self._refusal("INSERT")
+        return self._statement(StatementKind.BEGIN, "BEGIN")
+
+    def _start(self) -> Statement:
+        self._expect("TRANSACTION")
+        statement = self._begin()
+        return self._statement(statement.kind, "START TRANSACTION")
+
+    def _commit(self) -> Statement:
+        return self._statement(StatementKind.COMMIT, "COMMIT")
+
+    def _rollback(self) -> Statement:
+        while self._accept("WORK") or self._accept("TRANSACTION"):
+            pass
+        if self._accept("TO"):
+            self._accept("SAVEPOINT")
+            return self._statement(StatementKind.SAVEPOINT, "ROLLBACK", name=self._next_text())
+        return self._statement(StatementKind.ROLLBACK, "ROLLBACK")
+
+    def _savepoint(self) -> Statement:
+        return self._statement(StatementKind.SAVEPOINT, "SAVEPOINT", name=self._next_text())
+
+    def _release(self) -> Statement:
+        self._accept("SAVEPOINT")
+        return self._statement(StatementKind.SAVEPOINT, "RELEASE", name=self._next_text())
+
+    def _discard(self) -> Statement:
+        target = self._next_text().upper()
+        return self._statement(StatementKind.DISCARD, f"DISCARD {target}", name=target)
+
+    def _deallocate(self) -> Statement:
+        self._accept("PREPARE")
+        name = None if self._accept("ALL") else self._identifier()
+        tag = "DEALLOCATE ALL" if name is None else "DEALLOCATE"
+        return self._statement(StatementKind.DEALLOCATE, tag, name=name)
+
+    def _declare(self) -> Statement:
+        name = self._identifier()
+        options: set[str] = set()
+        while not self._accept("CURSOR"):
+            word = self._next_text().upper()
+            if word == "NO":
+                self._expect("SCROLL")
+            else:
+                options.add(word)
+        if self._accept("WITH"):
+            self._expect("HOLD")
+            options.add("HOLD")
+        elif self._accept("WITHOUT"):
+            self._expect("HOLD")
+        self._expect("FOR")
+        return self._query(
+            StatementKind.DECLARE, "DECLARE CURSOR", name=name, options=frozenset(options)
+        )
+
+    def _fetch(self) -> Statement:
+        return self._fetch_or_move(StatementKind.FETCH, "FETCH")
+
+    def _move(self) -> Statement:
+        return self._fetch_or_move(StatementKind.MOVE, "MOVE")
+
+    def _fetch_or_move(self, kind: StatementKind, tag: str) -> Statement:
+        count: int | None = 1
+        word = self._word()
+        if word in ("PRIOR", "FIRST", "LAST", "ABSOLUTE", "BACKWARD", "-"):
+            raise SqlError(
+                FEATURE_NOT_SUPPORTED,
+                "cursors move forward only",
+                hint="Declare another cursor to read the rows again.",
+            )
+        if word in ("NEXT", "FORWARD", "RELATIVE"):
+            self._index += 1
+            word = self._word()
+        if word == "ALL":
+            count = None
+            self._index += 1
+        elif word.isdigit():
+            count = int(word)
+            self._index += 1
+        if not self._accept("FROM"):
+            self._accept("IN")
+        name = self._identifier()
+        self._expect_end()
+        return self._statement(kind, tag, name=name, count=count)
+
+    def _close(self) -> Statement:
+        name = None if self._accept("ALL") else self._identifier()
+        return self._statement(StatementKind.CLOSE, "CLOSE CURSOR", name=name)
+
+    def _unlisten(self) -> Statement:
+        return self._statement(StatementKind.UNLISTEN, "UNLISTEN")
+
+    _STATEMENTS: Final[dict[str, Callable[[_Reader], Statement]]] = {
+        "EXPLAIN": _explain,
+        "COPY": _copy,
+        "SET": _set,
+        "SHOW": _show,
+        "RESET": _reset,
+        "BEGIN": _begin,
+        "START": _start,
+        "COMMIT": _commit,
+        "END": _commit,
+        "ROLLBACK": _rollback,
+        "ABORT": _rollback,
+        "SAVEPOINT": _savepoint,
+        "RELEASE": _release,
+        "DISCARD": _discard,
+        "DEALLOCATE": _deallocate,
+        "DECLARE": _declare,
+        "FETCH": _fetch,
+        "MOVE": _move,
+        "CLOSE": _close,
+        "UNLISTEN": _unlisten,
+    }
+
+    # ---- errors
+
+    def _refusal(self, word: str) -> SqlError:
+        """Return the error for a statement that is not supported, with an alternative."""
+        from server.sql.query import dialect
+
+        position = self._start + 1
+        if word in _WRITES:
+            return SqlError(
+                FEATURE_NOT_SUPPORTED,
+                "SQL statements are read only",
+                hint="Publish, update and delete with a client of the amps protocol.",
+                position=position,
+            )
+        if word in _DEFINITIONS:
+            return SqlError(
+                FEATURE_NOT_SUPPORTED,
+                "tables are not defined by SQL",
+                hint="Topics, views and their permissions are defined in the configuration.",
+                position=position,
+            )
+        hint = _ALTERNATIVES.get(word)
+        if hint is not None:
+            return SqlError(
+                FEATURE_NOT_SUPPORTED,
+                f"{word} is not a statement of this server",
+                hint=hint,
+                position=position,
+            )
+        token = self._tokens[self._index] if self._index < len(self._tokens) else None
+        return dialect.syntax_error_at(token, self._all)
+
+    # ---- tokens
+
+    def _statement(self, kind: StatementKind, tag: str, **fields: object) -> Statement:
+        return Statement(self._text, kind, tag, self._start, **fields)  # type: ignore[arg-type]
+
+    def _word(self) -> str:
+        """Return the current token in upper case; the empty text at the end."""
+        if self._index >= len(self._tokens):
+            return ""
+        token = self._tokens[self._index]
+        is_quoted = token.end - token.start + 1 != len(token.text)
+        return "" if is_quoted else token.text.upper()
+
+    def _word_after(self) -> str:
+        following = self._index + 1
+        return self._tokens[following].text.upper() if following < len(self._tokens) else ""
+
+    def _accept(self, word: str) -> bool:
+        if self._word() != word:
+            return False
+        self._index += 1
+        return True
+
+    def _expect(self, word: str) -> None:
+        from server.sql.query import dialect
+
+        if not self._accept(word):
+            token = self._tokens[self._index] if self._index < len(self._tokens) else None
+            raise dialect.syntax_error_at(token, self._all)
+
+    def _expect_end(self) -> None:
+        from server.sql.query import dialect
+
+        if self._index < len(self._tokens):
+            raise dialect.syntax_error_at(self._tokens[self._index], self._all)
+
+    def _next_text(self) -> str:
+        """Return the text of the current token, without quotes, and advance."""
+        from server.sql.query import dialect
+
+        if self._index >= len(self._tokens):
+            raise dialect.syntax_error_at(None, self._all)
+        token = self._tokens[self._index]
+        self._index += 1
+        return str(token.text)
+
+    def _identifier(self) -> str:
+        """Return an identifier: in lower case, if it is not quoted."""
+        is_quoted = self._word() == ""
+        text = self._next_text()
+        return text if is_quoted else text.lower()
+
+    def _dotted_name(self) -> str:
+        name = self._next_text()
+        while self._accept("."):
+            name += f".{self._next_text()}"
+        return name
+
+
+_ALTERNATIVES: Final = {
+    "SUBSCRIBE": "Subscribe with a client of the amps protocol: subscribe, sow_and_subscribe.",
+    "LISTEN": "Subscribe with a client of the amps protocol.",
+    "NOTIFY": "Publish with a client of the amps protocol.",
+    "PREPARE": "Prepare statements by the protocol, as drivers do.",
+    "EXECUTE": "Execute prepared statements by the protocol, as drivers do.",
+    "CALL": "There are no procedures.",
+    "DO": "There are no procedures.",
+    "LOCK": "A query reads one consistent snapshot of all its tables without locks.",
+    "VACUUM": "The server maintains its files by itself; see the actions of the configuration.",
+    "ANALYZE": "Queries need no statistics of tables.",
+    "CHECKPOINT": "The server maintains its files by itself.",
+    "LOAD": "Modules are loaded by the configuration.",
+    "ATTACH": "Queries read the topics of this instance.",
+    "DETACH": "Queries read the topics of this instance.",
+    "PRAGMA": "Use SET and SHOW.",
+    "INSTALL": "Modules are loaded by the configuration.",
+    "USE": "Use SET search_path.",
+    "EXPORT": "Use COPY ... TO STDOUT.",
+    "DESCRIBE": "Use psql's \\d, or information_schema.columns.",
+    "SUMMARIZE": "Use aggregates, such as SELECT min(x), max(x).",
+}
+"""What can be done instead of statements that are not supported."""
+
+
+def copy_format(options: dict[str, str]) -> CopyFormat:
+    """Return the format of COPY from its options, by their names in upper case.
+
+    Raises:
+        SqlError: an option is unknown or has no such value.
+    """
+    name = options.pop("FORMAT", "text").lower()
+    if name not in ("text", "csv", "binary"):
+        raise SqlError(INVALID_PARAMETER_VALUE, f'COPY format "{name}" not recognized')
+    is_csv = name == "csv"
+    header = options.pop("HEADER", "false").lower() in ("true", "on", "1")
+    delimiter = options.pop("DELIMITER", "," if is_csv else "\t")
+    null = options.pop("NULL", "" if is_csv else "\\N")
+    quote = options.pop("QUOTE", '"')
+    escape = options.pop("ESCAPE", quote)
+    encoding = options.pop("ENCODING", "UTF8")
+    if options:
+        unknown = min(options).lower()
+        raise SqlError(INVALID_PARAMETER_VALUE, f'option "{unknown}" not recognized')
+    if any(len(text) != 1 for text in (delimiter, quote, escape)):
+        raise SqlError(
+            INVALID_PARAMETER_VALUE, "COPY delimiter, quote and escape must be one character each"
+        )
+    if encoding.upper().replace("-", "") != "UTF8":
+        raise SqlError(INVALID_PARAMETER_VALUE, "the only encoding is UTF8")
+    return CopyFormat(name, delimiter, null, header, quote, escape)

@@ -1,0 +1,1 @@
+"""Tests of queries, by SQL text in and rows out."""
