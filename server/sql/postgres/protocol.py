@@ -521,7 +521,11 @@ class PostgresProtocol(Generic[PlanT, CursorT]):
     # Answers to the first messages
 
     def accept_tls(self) -> bytes:
-        """Answer TlsRequested; the TLS handshake follows, and then another first message."""
+        """Answer TlsRequested; the TLS handshake follows, and then another first message.
+
+        asyncio delivers the first bytes that were encrypted before `loop.start_tls` returns the
+        transport for the answers: feed them, and pull events afterwards.
+        """
         self._answer(TlsRequested)
         self._stuffed = bool(self._buffer)
         return messages.SSL_ACCEPTED
@@ -729,11 +733,14 @@ class PostgresProtocol(Generic[PlanT, CursorT]):
 
         Args:
             plan: an object of the caller that is kept with the statement.
-            parameter_types: the types of all parameters.
+            parameter_types: the types of all parameters, as the caller determines them. Those that
+                the client gave stand instead: it encodes the values accordingly.
         """
         parsed = self._answer(ParseRequested)
         assert isinstance(parsed, ParseRequested)  # noqa: S101 - for the type checker
-        statement = PreparedStatement(parsed.name, parsed.text, tuple(parameter_types), plan)
+        given = dict(enumerate(parsed.parameter_types))
+        types = tuple(given.get(place) or found for place, found in enumerate(parameter_types))
+        statement = PreparedStatement(parsed.name, parsed.text, types, plan)
         self._statements[parsed.name] = statement
         self._statements_size += len(parsed.text)
         return messages.PARSE_COMPLETE

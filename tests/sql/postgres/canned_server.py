@@ -123,7 +123,8 @@ class CannedConnection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         self.protocol.feed(data)
-        self.run()
+        if self.task is None:  # otherwise the transport of TLS is not known yet
+            self.run()
 
     def run(self) -> None:
         out = []
@@ -141,6 +142,8 @@ class CannedConnection(asyncio.Protocol):
     async def start_tls(self, context: ssl.SSLContext) -> None:
         loop = asyncio.get_running_loop()
         self.transport = await loop.start_tls(self.transport, self, context, server_side=True)
+        self.task = None
+        self.run()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.protocol.close()

@@ -163,8 +163,9 @@ def test_psql_passwords(scram: bool) -> None:
 def test_psql_over_tls() -> None:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     trustme.CA().issue_cert("127.0.0.1").configure_cert(context)
-    with serving(Settings(STATEMENTS, {"ada": "x"}, tls=context)) as port:
-        assert psql(port, "-Atc", "select 1", password="x", tls="require") == "1\n"
+    settings = Settings(STATEMENTS, {"ada": "x"}, tls=context)
+    with serving(settings) as port:
+        assert psql(port, "-Atc", "select 1", password="x", tls="require") == "1\n", settings.log
     with serving(Settings(STATEMENTS)) as port:
         assert psql(port, "-Atc", "select 1", tls="prefer") == "1\n"
         assert "does not support SSL" in psql(port, "-c", "select 1", tls="require")
@@ -227,7 +228,7 @@ def test_psycopg_cancel() -> None:
     settings = Settings(STATEMENTS)
     with serving(settings) as port:
         with psycopg.connect(f"host=127.0.0.1 port={port} user=ada") as connection:
-            connection.cancel()
+            connection.cancel_safe()  # cancel() holds the GIL, which the server needs
             connection.execute("select 1")
     (request,) = settings.cancelled
     assert request == (4711, 0xDEADBEEF)
