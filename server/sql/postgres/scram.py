@@ -141,10 +141,12 @@ class ScramExchange:
 
     Args:
         verifier: checks the client's proof.
+        nonce: the server's part of the nonce; empty for a random one.
     """
 
-    def __init__(self, verifier: ScramVerifier) -> None:
+    def __init__(self, verifier: ScramVerifier, nonce: str = "") -> None:
         self._verifier = verifier
+        self._own_nonce = nonce or base64.b64encode(secrets.token_bytes(_NONCE_SIZE)).decode()
         self._header = ""  # of the client's first message: says how the channel is bound
         self._nonce = ""
         self._messages = ""  # the client's first one, and the answer to it
@@ -163,7 +165,7 @@ class ScramExchange:
         if match["authzid"]:
             raise ProtocolViolationError("client uses authorization identity", "0A000")
         self._header = match["header"]
-        self._nonce = match["nonce"] + base64.b64encode(secrets.token_bytes(_NONCE_SIZE)).decode()
+        self._nonce = match["nonce"] + self._own_nonce
         salt = base64.b64encode(self._verifier.salt).decode()
         server_first = f"r={self._nonce},s={salt},i={self._verifier.iterations}"
         self._messages = f"{match['bare']},{server_first}"

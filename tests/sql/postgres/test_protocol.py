@@ -1,0 +1,594 @@
+"""The state of a connection: which events follow which bytes, and which answers are right."""
+
+from __future__ import annotations
+
+from datetime import date
+from typing import Any
+
+import pytest
+
+from server.sql.postgres import types
+from server.sql.postgres.errors import Diagnostic
+from server.sql.postgres.messages import CancelRequest, TransactionStatus
+from server.sql.postgres.protocol import (
+    MAX_PREPARED_STATEMENTS,
+    MAX_READ_AHEAD,
+    BindRequested,
+    DescribePortalRequested,
+    DescribeStatementRequested,
+    ExecuteRequested,
+    ParseRequested,
+    PasswordGiven,
+    PostgresProtocol,
+    ProtocolFailed,
+    ProtocolMisuseError,
+    Reply,
+    SaslContinued,
+    SaslStarted,
+    StartupRequested,
+    StatementRequested,
+    SyncRequested,
+    Terminated,
+    TlsRequested,
+)
+from server.sql.postgres.types import ResultColumn
+from tests.sql.postgres import support
+from tests.sql.postgres.support import (
+    FLUSH,
+    SYNC,
+    TERMINATE,
+    bind,
+    close,
+    describe,
+    error_fields,
+    execute,
+    kinds,
+    message,
+    parse,
+    password,
+    query,
+    startup,
+    text,
+)
+
+Protocol = PostgresProtocol[Any, Any]
+ONE_COLUMN = [ResultColumn("n", types.INT8)]
+PROBLEM = Diagnostic("42601", "wrong")
+
+
+def open_protocol(**arguments: Any) -> Protocol:
+    """A connection that has been authenticated."""
+    protocol: Protocol = PostgresProtocol(**arguments)
+    protocol.feed(startup(user="ada"))
+    assert protocol.next_event() == StartupRequested("ada", "ada", {})
+    assert kinds(protocol.accept(1, 2, {"server_version": "16.0"})) == "RSKZ"
+    return protocol
+
+
+def failed(protocol: Protocol, code: str = "08P01", problem: str = "") -> None:
+    """The next event is the end of the connection."""
+    event = protocol.next_event()
+    assert isinstance(event, ProtocolFailed)
+    fields = error_fields(event.data)
+    assert (fields["S"], fields["C"]) == ("FATAL", code)
+    assert problem in fields["M"]
+    assert protocol.is_closed
+    protocol.feed(query("select 1"))
+    assert protocol.next_event() is None
+    assert protocol.buffered_size == 0
+
+
+def refused(protocol: Protocol, code: str) -> None:
+    """The next event is an error in the extended protocol."""
+    event = protocol.next_event()
+    assert isinstance(event, Reply)
+    fields = error_fields(event.data)
+    assert (fields["S"], fields["C"]) == ("ERROR", code)
+
+
+# The first messages
+
+
+def test_startup() -> None:
+    protocol: Protocol = PostgresProtocol()
+    protocol.feed(startup(user="ada", database="db", application_name="psql"))
+    event = protocol.next_event()
+    assert event == StartupRequested("ada", "db", {"application_name": "psql"})
+    assert protocol.next_event() is None
+    assert not protocol.is_open
+    protocol.accept(1, 2, {})
+    assert protocol.is_open
+
+
+def test_options() -> None:
+    protocol: Protocol = PostgresProtocol()
+    options = r"-c a=1 -cb=x\ y --search-path=z -S 5 -c"
+    protocol.feed(startup(user="ada", options=options, a="2"))
+    event = protocol.next_event()
+    assert isinstance(event, StartupRequested)
+    assert event.parameters == {"a": "2", "b": "x y", "search_path": "z"}
+
+
+@pytest.mark.parametrize(
+    ("version", "option", "answer"),
+    [(196610, "", []), (196608, "_pq_.new", ["_pq_.new"]), (206607, "_pq_.new", ["_pq_.new"])],
+)
+def test_newer_versions_are_negotiated(version: int, option: str, answer: list[str]) -> None:
+    protocol: Protocol = PostgresProtocol()
+    protocol.feed(startup(version, user="ada", **({option: "1"} if option else {})))
+    reply = protocol.next_event()
+    assert isinstance(reply, Reply)
+    ((kind, content),) = support.split(reply.data)
+    names = b"".join(map(text, answer))
+    assert (kind, content) == ("v", support.int32(196608, len(answer)) + names)
+    assert protocol.next_event() == StartupRequested("ada", "ada", {})
+    assert protocol.next_event() is None
+
+
+def test_tls() -> None:
+    protocol: Protocol = PostgresProtocol()
+    protocol.feed(support.SSL_REQUEST)
+    assert protocol.next_event() == TlsRequested()
+    assert protocol.accept_tls() == b"S"
+    protocol.feed(startup(user="ada"))
+    assert isinstance(protocol.next_event(), StartupRequested)
+
+
+def test_refused_encryption() -> None:
+    protocol: Protocol = PostgresProtocol()
+    protocol.feed(support.GSSENC_REQUEST)
+    assert protocol.next_event() == Reply(b"N")
+    protocol.feed(support.SSL_REQUEST)
+    assert protocol.next_event() == TlsRequested()
+    assert protocol.refuse_tls() == b"N"
+    protocol.feed(startup(user="ada"))
+    assert isinstance(protocol.next_event(), StartupRequested)
+
+
+def test_bytes_before_the_handshake_are_refused() -> None:
+    """Otherwise someone in the middle could put statements before those that are encrypted."""
+    protocol: Protocol = PostgresProtocol()
+    protocol.feed(support.SSL_REQUEST + startup(user="ada"))
+    failed(protocol)
+    protocol = PostgresProtocol()
+    protocol.feed(support.SSL_REQUEST)
+    protocol.next_event()
+    protocol.feed(startup(user="ada"))
+    protocol.accept_tls()
+    failed(protocol)
+
+
+def test_a_second_request_for_tls() -> None:
+    protocol: Protocol = PostgresProtocol()
+    protocol.feed(support.SSL_REQUEST)
+    protocol.next_event()
+    protocol.accept_tls()
+    protocol.feed(support.SSL_REQUEST)
+    failed(protocol)
+
+
+def test_cancel() -> None:
+    protocol: Protocol = PostgresProtocol()
+    protocol.feed(support.CANCEL)
+    assert protocol.next_event() == CancelRequest(4711, 0xDEADBEEF)
+    assert protocol.is_closed
+
+
+@pytest.mark.parametrize(
+    ("data", "code"),
+    [
+        (startup(), "28000"),
+        (startup(user=""), "28000"),
+        (startup(user="ada", replication="database"), "0A000"),
+        (startup(131072, user="ada"), "0A000"),
+        (b"GET / HTTP/1.1\r\n\r\n", "08P01"),
+        (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc", "08P01"),  # TLS without a request for it
+        (b"\0\0\0\3", "08P01"),
+        (b"\0\0\x27\x15", "08P01"),  # more than 10,000 bytes
+        (b"\0\0\0\4", "08P01"),
+    ],
+)
+def test_wrong_first_messages(data: bytes, code: str) -> None:
+    protocol: Protocol = PostgresProtocol()
+    protocol.feed(data)
+    failed(protocol, code)
+
+
+def test_password() -> None:
+    protocol: Protocol = PostgresProtocol()
+    protocol.feed(startup(user="ada"))
+    protocol.next_event()
+    assert protocol.request_password() == b"R\0\0\0\x08\0\0\0\3"
+    assert protocol.next_event() is None
+    protocol.feed(password("geheim"))
+    event = protocol.next_event()
+    assert event == PasswordGiven("geheim")
+    assert "geheim" not in repr(event)
+    refusal = protocol.end(Diagnostic("28P01", "no"))
+    assert error_fields(refusal)["S"] == "FATAL"
+    assert protocol.is_closed
+
+
+def test_sasl() -> None:
+    protocol: Protocol = PostgresProtocol()
+    protocol.feed(startup(user="ada"))
+    protocol.next_event()
+    assert support.split(protocol.request_sasl()) == [("R", b"\0\0\0\x0aSCRAM-SHA-256\0\0")]
+    protocol.feed(message("p", text("SCRAM-SHA-256"), support.int32(1), b"x"))
+    assert protocol.next_event() == SaslStarted("SCRAM-SHA-256", b"x")
+    assert support.split(protocol.continue_sasl(b"y")) == [("R", b"\0\0\0\x0by")]
+    protocol.feed(message("p", b"z"))
+    assert protocol.next_event() == SaslContinued(b"z")
+    assert kinds(protocol.accept(1, 2, {}, b"ok")) == "RRKZ"
+
+
+def test_other_mechanisms_are_refused() -> None:
+    protocol: Protocol = PostgresProtocol()
+    protocol.feed(startup(user="ada"))
+    protocol.next_event()
+    protocol.request_sasl()
+    protocol.feed(message("p", text("PLAIN"), support.int32(-1)))
+    failed(protocol)
+
+
+@pytest.mark.parametrize(
+    "data", [query("select 1"), message("p", b"x" * 65_536), message("p", b"no end"), b"Q"]
+)
+def test_anything_but_a_password(data: bytes) -> None:
+    protocol: Protocol = PostgresProtocol()
+    protocol.feed(startup(user="ada"))
+    protocol.next_event()
+    protocol.request_password()
+    protocol.feed(data)
+    failed(protocol)
+
+
+def test_the_length_of_a_password_is_checked_before_its_bytes_come() -> None:
+    protocol: Protocol = PostgresProtocol()
+    protocol.feed(startup(user="ada"))
+    protocol.next_event()
+    protocol.request_password()
+    protocol.feed(b"p\x7f\xff\xff\xff")
+    failed(protocol)
+
+
+# The simple protocol
+
+
+def test_statements_come_one_by_one() -> None:
+    protocol = open_protocol()
+    protocol.feed(query("begin") + query("select 1") + TERMINATE)
+    assert protocol.next_event() == StatementRequested("begin")
+    assert protocol.next_event() is None
+    protocol.transaction_status = TransactionStatus.ACTIVE
+    assert protocol.ready() == b"Z\0\0\0\5T"
+    assert protocol.next_event() == StatementRequested("select 1")
+    protocol.transaction_status = TransactionStatus.FAILED
+    failure = protocol.fail(PROBLEM)
+    assert kinds(failure) == "EZ"
+    assert failure.endswith(b"E")
+    assert protocol.next_event() == Terminated()
+    assert protocol.is_closed
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"Y\0\0\0\4",
+        b"\0",
+        password("late"),
+        b"Q\0\0\0\3",
+        b"Q\x7f\xff\xff\xff",
+        b"S\0\0\0\5\0",
+        b"D\0\1\0\0",
+        message("Q", b"no end"),
+    ],
+)
+def test_wrong_messages(data: bytes) -> None:
+    protocol = open_protocol()
+    protocol.feed(data)
+    failed(protocol)
+
+
+def test_the_limit_of_statements() -> None:
+    protocol = open_protocol(max_message_size=100)
+    protocol.feed(query("x" * 99))
+    assert protocol.next_event() == StatementRequested("x" * 99)
+    protocol.ready()
+    protocol.feed(query("x" * 100)[:5])
+    failed(protocol)
+
+
+def test_function_calls_are_refused() -> None:
+    protocol = open_protocol()
+    protocol.feed(message("F", b"\0\0\0\1") + query("select 1"))
+    reply = protocol.next_event()
+    assert isinstance(reply, Reply)
+    assert kinds(reply.data) == "EZ"
+    assert error_fields(reply.data)["C"] == "0A000"
+    assert protocol.next_event() == StatementRequested("select 1")
+
+
+def test_data_of_a_refused_copy_are_ignored() -> None:
+    protocol = open_protocol()
+    rest = message("d", b"1,2\n") + message("c") + message("f", text("no"))
+    protocol.feed(rest + query("select 1"))
+    assert protocol.next_event() == StatementRequested("select 1")
+
+
+# The extended protocol
+
+
+def test_a_statement_with_parameters() -> None:
+    protocol = open_protocol()
+    protocol.feed(
+        parse("select $1, $2", "s", (0, types.DATE))
+        + bind(b"7", b"\0\0\x27\x10", statement="s", formats=(0, 1), results=(1,))
+        + describe("S", "s")
+        + describe("P")
+        + execute(limit=5)
+        + FLUSH
+        + execute()
+        + SYNC
+    )
+    assert protocol.next_event() == ParseRequested("s", "select $1, $2", (0, types.DATE))
+    assert protocol.complete_parse("plan", [types.INT8, types.INT8]) == b"1\0\0\0\4"
+    bound = protocol.next_event()
+    assert isinstance(bound, BindRequested)
+    assert bound.statement.parameter_types == (types.INT8, types.DATE)
+    assert (bound.portal, bound.statement.plan) == ("", "plan")
+    assert bound.parameters == (7, date(2027, 5, 19))
+    assert protocol.complete_bind("cursor") == b"2\0\0\0\4"
+    described = protocol.next_event()
+    assert isinstance(described, DescribeStatementRequested)
+    described_bytes = protocol.complete_describe(ONE_COLUMN)
+    assert kinds(described_bytes) == "tT"
+    assert described_bytes.endswith(b"\0\0")
+    portal = protocol.next_event()
+    assert isinstance(portal, DescribePortalRequested)
+    assert portal.portal.cursor == "cursor"
+    assert protocol.complete_describe(ONE_COLUMN).endswith(b"\0\1")
+    first = protocol.next_event()
+    assert isinstance(first, ExecuteRequested)
+    assert first.row_limit == 5
+    assert first.portal.formats(3) == (1, 1, 1)
+    assert kinds(protocol.suspend()) == "s"
+    second = protocol.next_event()
+    assert isinstance(second, ExecuteRequested)
+    assert second.row_limit == 0
+    assert kinds(protocol.complete_execute("SELECT 1")) == "C"
+    assert protocol.next_event() == SyncRequested()
+    assert kinds(protocol.ready()) == "Z"
+    assert protocol.next_event() is None
+
+
+def prepared(statement: str = "select $1", types_: tuple[int, ...] = (20,), **arguments: Any) -> Protocol:
+    """A connection with a prepared statement s."""
+    protocol = open_protocol(**arguments)
+    protocol.feed(parse(statement, "s"))
+    protocol.next_event()
+    protocol.complete_parse("plan", types_)
+    return protocol
+
+
+def test_after_an_error_all_is_skipped_up_to_sync() -> None:
+    protocol = open_protocol()
+    protocol.feed(parse("wrong") + bind() + query("select 1") + message("F") + close("S") + SYNC)
+    assert isinstance(protocol.next_event(), ParseRequested)
+    assert kinds(protocol.fail(PROBLEM)) == "E"
+    assert protocol.next_event() == SyncRequested()
+    protocol.ready()
+    protocol.feed(query("select 1"))
+    assert protocol.next_event() == StatementRequested("select 1")
+
+
+@pytest.mark.parametrize(
+    ("data", "code"),
+    [
+        (bind(statement="other"), "26000"),
+        (bind(), "26000"),
+        (describe("S", "other"), "26000"),
+        (describe("P"), "34000"),
+        (execute("other"), "34000"),
+        (parse("select 2", "s"), "42P05"),
+        (parse("select 2", "n" * 1001), "42622"),
+        (bind(b"1", statement="s", portal="n" * 1001), "42622"),
+        (bind(statement="s"), "08P01"),
+        (bind(b"1", b"2", statement="s"), "08P01"),
+        (bind(b"1", statement="s", formats=(0, 0)), "08P01"),
+        (bind(b"x", statement="s"), "22P02"),
+        (bind(b"1", statement="s", formats=(1,)), "22P03"),
+        (bind(b"9223372036854775808", statement="s"), "22003"),
+        (bind(b"\xff", statement="s"), "22021"),
+    ],
+)
+def test_errors_that_the_protocol_finds(data: bytes, code: str) -> None:
+    protocol = prepared()
+    protocol.feed(data + parse("select 3") + SYNC)
+    refused(protocol, code)
+    assert protocol.next_event() == SyncRequested()
+    protocol.ready()
+
+
+def test_the_number_of_result_formats() -> None:
+    protocol = prepared()
+    protocol.feed(bind(b"1", statement="s", results=(0, 1)) + describe("P") + execute() + SYNC)
+    protocol.next_event()
+    protocol.complete_bind("cursor")
+    protocol.next_event()
+    assert error_fields(protocol.complete_describe(ONE_COLUMN))["C"] == "08P01"
+    assert protocol.next_event() == SyncRequested()
+
+
+def bound(protocol: Protocol, portal: str = "", cursor: object = None) -> None:
+    protocol.feed(bind(b"1", statement="s", portal=portal))
+    assert isinstance(protocol.next_event(), BindRequested)
+    protocol.complete_bind(cursor)
+
+
+def test_portals_end_with_the_transaction() -> None:
+    released: list[object] = []
+    protocol = prepared(release=lambda portal: released.append(portal.cursor))
+    bound(protocol, "a", "one")
+    bound(protocol, "", "two")
+    bound(protocol, "", "three")
+    assert released == ["two"]
+    protocol.feed(close("P", "a") + close("P", "a"))
+    assert protocol.next_event() == Reply(b"3\0\0\0\4") == protocol.next_event()
+    assert released == ["two", "one"]
+    bound(protocol, "b", "four")
+    protocol.transaction_status = TransactionStatus.ACTIVE
+    protocol.feed(SYNC)
+    protocol.next_event()
+    protocol.ready()
+    assert released == ["two", "one"]
+    protocol.transaction_status = TransactionStatus.IDLE
+    protocol.feed(SYNC)
+    protocol.next_event()
+    protocol.ready()
+    assert released == ["two", "one", "four", "three"] or released[2:] == ["three", "four"]
+    protocol.feed(execute("b"))
+    refused(protocol, "34000")
+
+
+def test_portals_end_with_the_connection() -> None:
+    released: list[object] = []
+    protocol = prepared(release=lambda portal: released.append(portal.cursor))
+    bound(protocol, "a", "one")
+    protocol.close()
+    protocol.close()
+    assert released == ["one"]
+    assert protocol.next_event() is None
+
+
+def test_a_portal_keeps_its_name_to_itself() -> None:
+    protocol = prepared()
+    bound(protocol, "a")
+    protocol.feed(bind(b"1", statement="s", portal="a"))
+    refused(protocol, "42P03")
+
+
+def test_closed_statements() -> None:
+    protocol = prepared()
+    protocol.feed(close("S", "s") + bind(b"1", statement="s"))
+    assert protocol.next_event() == Reply(b"3\0\0\0\4")
+    refused(protocol, "26000")
+
+
+def test_deallocate() -> None:
+    protocol = prepared()
+    assert not protocol.deallocate("other")
+    assert protocol.deallocate("s")
+    assert not protocol.deallocate("s")
+    assert protocol.deallocate(None)
+
+
+def test_a_simple_query_ends_the_unnamed_statement() -> None:
+    protocol = open_protocol()
+    protocol.feed(parse("select 1") + query("select 2") + bind())
+    protocol.next_event()
+    protocol.complete_parse(None, [])
+    protocol.next_event()
+    protocol.ready()
+    refused(protocol, "26000")
+
+
+def test_a_failed_parse_leaves_no_unnamed_statement() -> None:
+    protocol = open_protocol()
+    protocol.feed(parse("select 1") + parse("wrong") + SYNC + bind())
+    protocol.next_event()
+    protocol.complete_parse(None, [])
+    protocol.next_event()
+    protocol.fail(PROBLEM)
+    protocol.next_event()
+    protocol.ready()
+    refused(protocol, "26000")
+
+
+def test_statements_without_rows() -> None:
+    protocol = prepared("", ())
+    protocol.feed(describe("S", "s") + bind(statement="s") + describe("P") + execute())
+    protocol.next_event()
+    assert kinds(protocol.complete_describe(None)) == "tn"
+    protocol.next_event()
+    protocol.complete_bind(None)
+    protocol.next_event()
+    assert kinds(protocol.complete_describe(None)) == "n"
+    protocol.next_event()
+    assert kinds(protocol.complete_execute("")) == "I"
+
+
+def test_the_number_of_statements_is_limited() -> None:
+    protocol = open_protocol()
+    for number in range(MAX_PREPARED_STATEMENTS):
+        protocol.feed(parse("select 1", f"s{number}"))
+        protocol.next_event()
+        protocol.complete_parse(None, [])
+    protocol.feed(parse("select 1", "last"))
+    refused(protocol, "53400")
+
+
+def test_the_size_of_statements_and_of_portals_is_limited() -> None:
+    protocol = prepared("x" * 500, max_message_size=1000)
+    protocol.feed(parse("x" * 501, "t") + SYNC)
+    refused(protocol, "53400")
+    protocol.next_event()
+    protocol.ready()
+    for number in range(2):
+        protocol.feed(bind(b"0" * 399 + b"1", statement="s", portal=f"p{number}"))
+        refused(protocol, "22P02")  # an integer of 400 digits
+        protocol.feed(SYNC)
+        protocol.next_event()
+        protocol.ready()
+    protocol.deallocate("s")
+    protocol.feed(parse("x", "s"))
+    protocol.next_event()
+    protocol.complete_parse(None, [types.TEXT])
+    for number in range(2):
+        protocol.feed(bind(b"x" * 500, statement="s", portal=f"p{number}"))
+        protocol.next_event()
+        protocol.complete_bind(None)
+    protocol.feed(bind(b"x", statement="s", portal="last"))
+    refused(protocol, "53400")
+
+
+# The caller
+
+
+def test_answers_that_fit_no_event() -> None:
+    protocol = open_protocol()
+    for answer in (
+        protocol.ready,
+        protocol.suspend,
+        protocol.request_password,
+        lambda: protocol.complete_describe(None),
+    ):
+        with pytest.raises(ProtocolMisuseError):
+            answer()
+    protocol.feed(query("select 1"))
+    protocol.next_event()
+    with pytest.raises(ProtocolMisuseError):
+        protocol.complete_execute("SELECT 1")
+    protocol.ready()
+
+
+def test_reading_pauses_while_a_statement_runs() -> None:
+    protocol = open_protocol()
+    statement = query("x" * 1000)
+    protocol.feed(statement * (MAX_READ_AHEAD // len(statement) + 2))
+    assert not protocol.wants_pause
+    assert protocol.next_event() is not None
+    assert protocol.wants_pause
+    while protocol.wants_pause:
+        protocol.ready()
+        assert protocol.next_event() is not None
+    assert protocol.buffered_size < MAX_READ_AHEAD
+
+
+def test_the_end_by_the_server() -> None:
+    protocol = open_protocol()
+    protocol.feed(query("select 1"))
+    protocol.next_event()
+    fields = error_fields(protocol.end(Diagnostic("57P01", "shutdown")))
+    assert (fields["S"], fields["C"]) == ("FATAL", "57P01")
+    assert protocol.next_event() is None
