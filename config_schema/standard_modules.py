@@ -24,6 +24,7 @@ STANDARD_MODULES: Final[Mapping[ModuleKind, Mapping[str, ModuleRule]]] = {
         ModuleRule("nvfix", "old clients with headers in NVFIX"),
         ModuleRule("xml", "old clients with headers in XML"),
         ModuleRule("soap", "old clients with headers in SOAP"),
+        ModuleRule("postgresql", "SQL queries of clients of PostgreSQL"),
     ),
     ModuleKind.MESSAGE_TYPE: _table(
         ModuleRule("fix", "FIX messages, by tag number"),

@@ -26,6 +26,8 @@ class Listener:
         spec: the transport's description.
         transport_context: the context of its connections.
         protocol_factory: makes the protocol of a new connection.
+        set_tls_context: takes the TLS context of new connections, where the protocol itself begins
+            TLS on a connection; None where all connections begin with TLS.
 
     Attributes:
         spec: the transport's description.
@@ -37,10 +39,12 @@ class Listener:
         spec: TransportSpec,
         transport_context: TransportContext,
         protocol_factory: Callable[[], asyncio.Protocol],
+        set_tls_context: Callable[[ssl.SSLContext], None] | None = None,
     ) -> None:
         self.spec = spec
         self.transport_context = transport_context
         self._protocol_factory = protocol_factory
+        self._set_tls_context = set_tls_context
         self._servers: list[asyncio.Server | TlsAcceptor] = []
         self._socket_file = (
             UnixSocketFile(spec.file_name, spec.file_mask) if spec.file_name else None
@@ -77,6 +81,9 @@ class Listener:
                 f" {self.address}: {error.strerror or error}"
             ) from None
         self.transport_context.is_open = True
+        if context is not None and self._set_tls_context is not None:
+            self._set_tls_context(context)
+            context = None
         for listening_socket in sockets:
             self._servers.append(await self._serve(listening_socket, context))
             self.transport_context.engine.log.emit(
@@ -104,7 +111,8 @@ class Listener:
     def reload_certificate(self, _change: str) -> None:
         """Read certificate, key and authorities again, for connections accepted from now on."""
         acceptors = [server for server in self._servers if isinstance(server, TlsAcceptor)]
-        if self.spec.tls is None or not acceptors:
+        set_tls_context = self._set_tls_context
+        if self.spec.tls is None or not (acceptors or (set_tls_context and self.is_open)):
             return
         log = self.transport_context.engine.log
         try:
@@ -116,6 +124,8 @@ class Listener:
             log.emit("11-0015", transport=self.spec.name, reason=reason)
         for acceptor in acceptors:
             acceptor.context = context
+        if set_tls_context is not None:
+            set_tls_context(context)
         log.emit("11-0006", transport=self.spec.name)
 
     def disconnect_all(self, reason: str) -> None:

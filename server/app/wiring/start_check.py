@@ -9,6 +9,7 @@ from server.app.wiring.foreign_files import warn_of_foreign_files
 from server.app.wiring.provision import check_provisions
 from server.app.wiring.provision_security import check_users_files
 from server.app.wiring.renamed_instance import warn_of_journals_of_others
+from server.app.wiring.sql_transports import check_sql_libraries
 
 if TYPE_CHECKING:
     from config_schema.document import ConfigNode
@@ -26,6 +27,7 @@ def check_start(spec: InstanceSpec, root: ConfigNode, problems: Problems) -> Non
     """
     check_provisions(spec, problems)
     check_users_files(spec, problems)
+    check_sql_libraries(spec, problems)
     check_expected_files(root, problems)
     warn_of_foreign_files(spec, problems)
     warn_of_journals_of_others(spec, problems)

@@ -17,6 +17,7 @@ from amperage.wire.legacy.dialects import DIALECTS
 from config_schema.spec import InstanceSpec, ProtocolSpec, SlowClientLimits, TransportSpec
 from config_schema.spec.exposure import accepts_any_client
 from config_schema.units import parse_external_address
+from server.app.wiring.sql_transports import SQL_PROTOCOL, SqlTransports
 from server.engine.connection_context import ConnectionContext
 from server.engine.engine import Engine
 from server.message_types.registry import DECLARED
@@ -67,6 +68,7 @@ class TransportTable:
         self._shared_pool = _pool(limits_of(spec.limits))
         self._descriptors = DescriptorReserve(engine.clock, engine.log)
         self._rate_limited_log = RateLimitedLog(engine.log, engine.clock)
+        self._sql = SqlTransports(spec, engine)
         self._links: LinkRegistry | None = None
         self._replication_connector: ReplicationConnector | None = None
         self._protocols = {protocol.name: protocol for protocol in spec.protocols}
@@ -221,6 +223,8 @@ class TransportTable:
             engine.security_switches.forget_functions.append(
                 (transport.name, ReplicationUsers(transport_context).forget)
             )
+        if self._base_protocol(transport) == SQL_PROTOCOL:
+            return self._sql.make_listener(transport, transport_context)
         return Listener(
             transport, transport_context, self._protocol_factory(transport, transport_context)
         )

@@ -53,7 +53,7 @@ def handle(session: Session, header: Header, _body: bytes) -> CommandSteps:
     message_type = _message_type(session, header)
     options = read_logon_options(header)
     client_name = header.client_name or session.connection_name
-    admission = yield from _admit(session, _credentials(session, header, client_name, message_type))
+    admission = yield from admit(session, _credentials(session, header, client_name, message_type))
     if admission.challenge is not None:
         _challenge(session, header, admission.reason, admission.challenge)
         return
@@ -163,7 +163,7 @@ def log_on_implicitly(session: Session) -> CommandSteps:
     """
     message_type = session.connection_context.message_type or ""
     origin = _origin(session, session.connection_name, message_type)
-    admission = yield from _admit(session, LogonCredentials("", "", explicit=False, origin=origin))
+    admission = yield from admit(session, LogonCredentials("", "", explicit=False, origin=origin))
     if admission.challenge is not None:
         raise CommandRefusedError("auth failure", "a logon is required", disconnect_reason="auth")
     if session.connection_context.message_type is None:
@@ -226,7 +226,7 @@ def _origin(
     )
 
 
-def _admit(
+def admit(
     session: Session, credentials: LogonCredentials
 ) -> Generator[AnswerFuture[Any], None, Admission]:
     """Ask the authentication and entitlement modules to decide on a logon.

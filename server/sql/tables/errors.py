@@ -1,30 +1,40 @@
-"""Failures of scans. The texts are for clients, the codes are PostgreSQL's (its Appendix A)."""
+"""Failures of scans."""
 
 from __future__ import annotations
 
-from typing import ClassVar
+from server.sql.query.errors import (
+    FEATURE_NOT_SUPPORTED,
+    INTERNAL_ERROR,
+    OUT_OF_MEMORY,
+    QUERY_CANCELED,
+    UNDEFINED_TABLE,
+    SqlError,
+)
 
 
-class ScanError(Exception):
+class ScanError(SqlError):
     """A scan has failed.
 
-    Attributes:
-        sqlstate: the code of the failure.
+    Args:
+        message: the failure, for the client.
     """
 
-    sqlstate: ClassVar[str] = "58000"
+    code = INTERNAL_ERROR
+
+    def __init__(self, message: str) -> None:
+        super().__init__(self.code, message)
 
 
 class ScanCancelledError(ScanError):
     """The scan was cancelled."""
 
-    sqlstate = "57014"
+    code = QUERY_CANCELED
 
 
 class ScanTooLargeError(ScanError):
     """The records take more memory than a query may use."""
 
-    sqlstate = "53200"
+    code = OUT_OF_MEMORY
 
 
 class ColumnsWidenedError(ScanError):
@@ -34,16 +44,14 @@ class ColumnsWidenedError(ScanError):
     type" in PostgreSQL.
     """
 
-    sqlstate = "0A000"
+    code = FEATURE_NOT_SUPPORTED
 
 
 class TableGoneError(ScanError):
     """There is no such table, or the user may not read it any more."""
 
-    sqlstate = "42P01"
+    code = UNDEFINED_TABLE
 
 
 class InvalidFilterError(ScanError):
     """A filter cannot be parsed, or takes too many steps."""
-
-    sqlstate = "42601"

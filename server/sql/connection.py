@@ -1,0 +1,597 @@
+"""Connections of PostgreSQL clients: an asyncio shell around the protocol.
+
+    bytes -> PostgresProtocol -> event -> answered here, or by a StatementRunner on a worker thread
+
+The protocol belongs to the event loop's thread. A worker thread runs one statement of the
+connection at a time, posts its output to the loop, and in the end the function that answers the
+event. Output is limited: a client that does not read has its statement suspended, so that it
+occupies no thread.
+
+A session of the engine stands for the client, for limits before the logon, authentication,
+entitlement, statistics and disconnection; it gets no frames. Its client name is the application's
+name and a number, since several clients of an application are no copies of one publisher.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import ssl
+import threading
+from collections.abc import Callable, Generator
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, cast
+
+from amperage.wire.framing import FrameReader
+from server.engine.commands.errors import CommandRefusedError
+from server.engine.commands.logon import admit
+from server.engine.pre_logon_limits import PreLogonConnection
+from server.security.authentication import LogonCredentials, LogonOrigin
+from server.sql.postgres import messages
+from server.sql.postgres.errors import FATAL, Diagnostic, FormatError
+from server.sql.postgres.protocol import (
+    BindRequested,
+    CancelRequest,
+    DescribePortalRequested,
+    DescribeStatementRequested,
+    Event,
+    ExecuteRequested,
+    ParseRequested,
+    PasswordGiven,
+    Portal,
+    PostgresProtocol,
+    ProtocolFailed,
+    Reply,
+    StartupRequested,
+    StatementRequested,
+    SyncRequested,
+    Terminated,
+    TlsRequested,
+)
+from server.sql.query.cancellation import Cancellation
+from server.sql.query.errors import INTERNAL_ERROR, QUERY_CANCELED, SqlError
+from server.sql.query.session import SqlSession
+from server.sql.services import CancelKey
+from server.sql.statement_runner import (
+    BoundStatement,
+    Plan,
+    StatementOutput,
+    StatementRunner,
+    to_diagnostic,
+)
+from server.sql.tables.catalogue import SessionTables
+from server.transports.connection import (
+    TransportConnection,
+    TransportContext,
+    with_certificate_user,
+)
+from server.transports.tls import describe_tls_error
+
+if TYPE_CHECKING:
+    from server.engine.session import Session
+    from server.security.authentication import Admission
+    from server.security.deferred import AnswerFuture
+    from server.sql.services import SqlServices
+
+_MAX_UNREAD: Final = 2 * 1024 * 1024
+"""Bytes of output that the client has not read at which its statement is suspended."""
+
+_MAX_NAME_LENGTH: Final = 200
+"""Characters of an application's name that become part of the client's name."""
+
+_INVALID_AUTHORIZATION: Final = "28000"
+_INVALID_PASSWORD: Final = "28P01"  # noqa: S105 - a code
+_ADMIN_SHUTDOWN: Final = "57P01"
+_TOO_MANY_CONNECTIONS: Final = "53300"
+
+_Protocol = PostgresProtocol[Plan, BoundStatement]
+
+
+@dataclass(slots=True)
+class TlsUpgrade:
+    """The TLS of a transport whose clients ask for it after they have connected.
+
+    Attributes:
+        is_required: whether the transport is secured: clients without TLS are refused.
+        context: the TLS context of new connections; None while the transport is closed.
+    """
+
+    is_required: bool = False
+    context: ssl.SSLContext | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SqlTransport:
+    """The properties of a transport that speaks PostgreSQL's protocol.
+
+    Attributes:
+        services: what all SQL connections share.
+        tls: its TLS.
+        asks_for_passwords: whether clients have to give a password.
+        report_handshake_failure: called with the address and the reason of a failed TLS handshake.
+    """
+
+    services: SqlServices
+    tls: TlsUpgrade
+    asks_for_passwords: bool
+    report_handshake_failure: Callable[[str, str], None]
+
+
+class _OutputWindow:
+    """Counts the output of a statement that the client has not read; for two threads."""
+
+    def __init__(self) -> None:
+        self._lock: Final = threading.Lock()
+        self._unread_bytes = 0
+
+    def add(self, size: int) -> bool:
+        """Count bytes that were posted; return whether there is room for more."""
+        with self._lock:
+            self._unread_bytes += size
+            return self._unread_bytes < _MAX_UNREAD
+
+    def remove(self, size: int) -> None:
+        """Count bytes that were read."""
+        with self._lock:
+            self._unread_bytes -= size
+
+
+_tls_handshakes: set[asyncio.Task[None]] = set()
+"""Handshakes in progress: the event loop keeps weak references only."""
+
+
+class PostgresConnection(TransportConnection):
+    """One accepted connection of a PostgreSQL client.
+
+    Args:
+        transport_context: the context of its transport.
+        sql: the transport's properties.
+    """
+
+    def __init__(self, transport_context: TransportContext, sql: SqlTransport) -> None:
+        super().__init__(transport_context)
+        self._sql: Final = sql
+        self._services: Final = sql.services
+        self._protocol: _Protocol = PostgresProtocol(self._release_portal)
+        self._runner: StatementRunner | None = None
+        self._tables: SessionTables | None = None
+        self._startup: StartupRequested | None = None
+        self._cancel_key: CancelKey | None = None
+        self._logon: Generator[AnswerFuture[Any], None, Admission] | None = None
+        self._output: StatementOutput | None = None  # of the statement in progress
+        self._is_running = False  # a worker thread runs it, or is about to
+        self._cancellation: Cancellation | None = None
+        self._window: Final = _OutputWindow()
+        self._arrived_bytes = 0  # posted output that has arrived here, and has not been read
+        self._is_upgrading = False
+        self._is_lost = False
+        self._is_reading_paused = False
+        self._started_s = 0.0
+        self._post: Callable[[Callable[[], None]], object] = lambda _: None
+
+    # ---- the connection
+
+    def _start_serving(self) -> None:
+        self._post = self._services.post()
+        self._begin_session(self._connection_context, lambda _: None, FrameReader())
+        session = self._session
+        assert session is not None  # noqa: S101 - it has begun
+        if session.pre_logon_connection is not None:
+            session.pre_logon_connection.end()
+            session.pre_logon_connection = PreLogonConnection(
+                self._engine.pre_logon_limits, self._refuse_before_logon
+            )
+
+    def data_received(self, data: bytes) -> None:
+        """Receive bytes; execute what they ask for, unless a statement is being executed."""
+        session = self._session
+        if session is None or not session.is_open:
+            return
+        session.input.bytes_in += len(data)
+        session.last_input_s = self._engine.clock.now()
+        session.last_input_steady_s = self._engine.clock.steady_unpaused()
+        self._protocol.feed(data)
+        if session.pre_logon_connection is not None:
+            session.pre_logon_connection.update_unfinished_bytes(self._protocol.buffered_size)
+        self._advance()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """See `TransportConnection`."""
+        self._is_lost = True
+        if self._logon is not None:
+            self._logon.close()
+            self._logon = None
+        self._end_statements()
+        super().connection_lost(exc)
+
+    def resume_writing(self) -> None:
+        """See `TransportConnection`."""
+        super().resume_writing()
+        self._note_reading()
+
+    def _close_after_flush(self) -> None:
+        """Report the end to the client, unless it has asked for it, and close the connection."""
+        session = self._session
+        if not self._protocol.is_closed and session is not None:
+            text = "terminating connection due to administrator command"
+            diagnostic = Diagnostic(_ADMIN_SHUTDOWN, text, FATAL, session.close_reason)
+            self._write_out(messages.error_response(diagnostic))
+        self._end_statements()
+        self._close()
+
+    def _end_statements(self) -> None:
+        """Cancel the statement in progress; end all results when no thread uses them any more."""
+        if self._cancel_key is not None:
+            self._services.remove_cancel_key(self._cancel_key)
+            self._cancel_key = None
+        if self._tables is not None:
+            self._tables.cancel()
+        if self._cancellation is not None and self._output is not None:
+            self._cancellation.cancel("the connection was closed")
+        self._is_lost = True
+        if not self._is_running:
+            self._release_all()
+
+    def _release_all(self) -> None:
+        output, self._output = self._output, None
+        runner, self._runner = self._runner, None
+        self._protocol.close()
+        if runner is not None:
+            self._services.workers.submit(_release, output, runner)
+
+    def _release_portal(self, portal: Portal[Plan, BoundStatement]) -> None:
+        cursor = portal.cursor.cursor
+        if cursor is not None:
+            self._services.workers.submit(cursor.rows.close)
+
+    def _refuse_before_logon(self, problem: str) -> None:
+        session = self._session
+        if session is None or not session.is_open:
+            return
+        session.log.emit("18-0002", client=session.client_name, problem=problem)
+        self._write_out(self._protocol.end(Diagnostic(_TOO_MANY_CONNECTIONS, problem)))
+        session.close("auth")
+
+    # ---- events
+
+    def _advance(self) -> None:
+        """Handle events until one of them has to wait."""
+        while not (self._is_running or self._is_upgrading or self._is_lost):
+            if self._output is not None or self._logon is not None:
+                break
+            event = self._protocol.next_event()
+            if event is None:
+                break
+            self._handle(event)
+        self._adjust_reading()
+
+    def _adjust_reading(self) -> None:
+        wants_pause = self._protocol.wants_pause and not self._is_lost
+        if wants_pause != self._is_reading_paused:
+            self._is_reading_paused = wants_pause
+            if wants_pause:
+                self._pause_reading()
+            else:
+                self._resume_reading()
+
+    def _handle(self, event: Event[Plan, BoundStatement]) -> None:
+        session = self._session
+        if session is None:
+            return
+        match event:
+            case Reply(data):
+                self._write_out(data)
+            case ProtocolFailed(diagnostic, data):
+                self._write_out(data)
+                session.log.emit("18-0001", client=session.client_name, problem=diagnostic.message)
+                session.close("unknown command")
+            case TlsRequested():
+                self._upgrade_to_tls()
+            case CancelRequest(process_id, secret):
+                self._services.cancel(CancelKey(process_id, secret))
+                session.close("connection closed")
+            case StartupRequested():
+                self._start_up(event)
+            case PasswordGiven(password):
+                self._log_on(password)
+            case Terminated():
+                session.close("connection closed")
+            case SyncRequested():
+                if self._runner is not None:
+                    self._write_out(self._runner.sync())
+            case BindRequested(_, statement, parameters):
+                bound = BoundStatement(statement.plan, parameters)
+                self._write_out(self._protocol.complete_bind(bound))
+            case _:
+                self._run(event)
+
+    def _upgrade_to_tls(self) -> None:
+        context = self._sql.tls.context
+        if context is None:
+            self._write_out(self._protocol.refuse_tls())
+            return
+        self._write_out(self._protocol.accept_tls())
+        self._is_upgrading = True
+        task = asyncio.get_running_loop().create_task(self._start_tls(context))
+        _tls_handshakes.add(task)
+        task.add_done_callback(_tls_handshakes.discard)
+
+    async def _start_tls(self, context: ssl.SSLContext) -> None:
+        transport = self._transport
+        assert transport is not None  # noqa: S101 - called while connected
+        address = self._peer_address()
+        try:
+            secured = await asyncio.get_running_loop().start_tls(
+                transport, self, context, server_side=True
+            )
+        except (OSError, ssl.SSLError, TimeoutError) as error:
+            reason = describe_tls_error(error) if isinstance(error, ssl.SSLError) else str(error)
+            self._sql.report_handshake_failure(address, reason)
+            transport.abort()
+            return
+        if secured is None or self._is_lost:
+            return
+        self._transport = cast("asyncio.Transport", secured)
+        self._connection_context = with_certificate_user(self._connection_context, secured)
+        if self._session is not None:
+            self._session.connection_context = self._connection_context
+        self._is_upgrading = False
+        self._advance()
+
+    # ---- logon
+
+    def _start_up(self, startup: StartupRequested) -> None:
+        self._startup = startup
+        is_secure = self._transport is not None and self._transport.get_extra_info("sslcontext")
+        if self._sql.tls.is_required and not is_secure:
+            self._refuse_logon(
+                Diagnostic(
+                    _INVALID_AUTHORIZATION,
+                    "this transport requires TLS",
+                    hint="Connect with sslmode=require.",
+                )
+            )
+        elif self._sql.asks_for_passwords and not self._connection_context.certificate_user:
+            self._write_out(self._protocol.request_password())
+        else:
+            self._log_on("")
+
+    def _log_on(self, password: str) -> None:
+        session, startup = self._session, self._startup
+        assert session is not None  # noqa: S101 - called while connected
+        assert startup is not None  # noqa: S101 - it precedes the password
+        context = self._connection_context
+        application = startup.parameters.get("application_name", "")[:_MAX_NAME_LENGTH]
+        client_name = f"{application}-{session.number}" if application else session.connection_name
+        message_type = context.message_type or ""
+        origin = LogonOrigin(
+            context.transport,
+            session.address,
+            client_name,
+            "",
+            context.certificate_user,
+            session.connection_name,
+            message_type,
+        )
+        self._logon = admit(
+            session, LogonCredentials(startup.user, password, explicit=True, origin=origin)
+        )
+        self._continue_logon(client_name, message_type)
+
+    def _continue_logon(self, client_name: str, message_type: str) -> None:
+        """Take a step of the logon; go on when the decision has been made."""
+        session, logon = self._session, self._logon
+        if session is None or logon is None or not session.is_open:
+            return
+        try:
+            pending = next(logon)
+        except StopIteration as end:
+            self._logon = None
+            admission = cast("Admission", end.value)
+            if admission.challenge is not None:
+                self._refuse_logon(
+                    Diagnostic(
+                        _INVALID_AUTHORIZATION,
+                        "the authentication module wants an exchange that this protocol lacks",
+                    )
+                )
+                return
+            self._complete_logon(session, admission, client_name, message_type)
+        except CommandRefusedError as error:
+            self._logon = None
+            user = self._startup.user if self._startup is not None else ""
+            self._refuse_logon(
+                Diagnostic(
+                    _INVALID_PASSWORD,
+                    f'authentication failed for user "{user}"',
+                    detail=str(error) if error.reason == "not entitled" else "",
+                )
+            )
+        else:
+            pending.add_done_callback(lambda _: self._continue_later(client_name, message_type))
+
+    def _continue_later(self, client_name: str, message_type: str) -> None:
+        self._continue_logon(client_name, message_type)
+        self._advance()
+
+    def _refuse_logon(self, diagnostic: Diagnostic) -> None:
+        self._write_out(self._protocol.end(diagnostic))
+        if self._session is not None:
+            self._session.close("auth")
+
+    def _complete_logon(
+        self, session: Session, admission: Admission, client_name: str, message_type: str
+    ) -> None:
+        engine, startup = self._engine, self._startup
+        assert startup is not None  # noqa: S101 - it precedes the logon
+        session.log_on(client_name, message_type)
+        engine.log.emit(
+            "1F-0004",
+            connection=session.connection_name,
+            client=client_name,
+            user=session.user,
+            name_hash=session.client_hash,
+            version="",
+            last_acked=0,
+            last_logged=0,
+            correlation_id="",
+        )
+        engine.audit.report_logon(session.audit_party, admission.reason)
+        engine.client_status.publish("logon", session, client_address=session.address)
+        settings = SqlSession(
+            session.user or startup.user, engine.settings.instance_name, session.number
+        )
+        for name, value in startup.parameters.items():
+            try:
+                settings.set(name, value)
+            except SqlError as error:
+                session.log.emit("16-0033", client=client_name, setting=name, reason=error.message)
+        limits = self._services.limits
+        self._tables = SessionTables(
+            self._services.tables, session, self._post, limits.max_memory_bytes
+        )
+        self._runner = StatementRunner(
+            self._services.query_engine,
+            self._tables,
+            settings,
+            self._protocol,
+            partial(self._post_warning, session),
+        )
+        self._cancel_key = CancelKey(session.number, secrets.randbits(32))
+        self._services.add_cancel_key(self._cancel_key, self._cancel_statement)
+        self._write_out(self._protocol.accept(*self._cancel_key, settings.reported()))
+
+    def _post_warning(self, session: Session, text: str) -> None:
+        self._post(lambda: session.log.emit("16-0032", client=session.client_name, query=text))
+
+    # ---- statements
+
+    def _cancel_statement(self) -> None:
+        if self._cancellation is not None and self._output is not None:
+            self._cancellation.cancel()
+
+    def _run(self, event: Event[Plan, BoundStatement]) -> None:
+        """Run a statement on a worker thread."""
+        runner, tables, session = self._runner, self._tables, self._session
+        if runner is None or tables is None or session is None:
+            return
+        session.input.messages_in += 1
+        tables.allow()
+        cancellation = self._cancellation = Cancellation()
+        cancellation.on_cancel(tables.cancel)
+        match event:
+            case StatementRequested(text):
+                session.command = "sql query"
+                self._output = runner.run_text(text, cancellation)
+            case ParseRequested(_, text, parameter_types):
+                session.command = "sql parse"
+                self._output = runner.prepare(text, parameter_types, cancellation)
+            case DescribeStatementRequested(statement):
+                self._output = runner.describe_statement(statement, cancellation)
+            case DescribePortalRequested(portal):
+                self._output = runner.describe_portal(portal, cancellation)
+            case ExecuteRequested(portal, row_limit):
+                session.command = "sql query"
+                self._output = runner.execute(portal, row_limit, cancellation)
+        self._started_s = self._engine.scheduler.elapsed()
+        self._is_running = True
+        self._services.workers.submit(self._produce)
+
+    def _produce(self) -> None:
+        """Produce output on a worker thread, until the end or until the client has to read."""
+        output = self._output
+        assert output is not None  # noqa: S101 - it has been set before
+        try:
+            while True:
+                data, rows = next(output)
+                may_continue = self._window.add(len(data))
+                self._post(partial(self._receive_output, data, rows))
+                if not may_continue:
+                    self._post(self._suspend)
+                    return
+        except StopIteration as end:
+            self._post_answer(end.value)
+        except SqlError as error:
+            self._post_answer(None, to_diagnostic(error))
+        except FormatError as error:
+            self._post_answer(None, Diagnostic(error.sqlstate, str(error)))
+        except Exception as error:  # a defect: the client must not wait for ever
+            self._post_answer(
+                None, Diagnostic(INTERNAL_ERROR, f"internal error: {type(error).__name__}"), error
+            )
+
+    def _post_answer(
+        self,
+        answer: Callable[[], bytes] | None,
+        diagnostic: Diagnostic | None = None,
+        defect: Exception | None = None,
+    ) -> None:
+        try:
+            self._post(partial(self._finish, answer, diagnostic, defect))
+        except RuntimeError:
+            return  # the instance is stopping
+
+    def _receive_output(self, data: bytes, rows: int) -> None:
+        if not self._is_lost:
+            self._write_out(data, rows)
+        self._arrived_bytes += len(data)
+        self._note_reading()
+
+    def _suspend(self) -> None:
+        """Note that no thread runs the statement any more, until the client has read."""
+        self._is_running = False
+        if self._is_lost:
+            self._release_all()
+        else:
+            self._note_reading()
+
+    def _note_reading(self) -> None:
+        """Count the output as read, if the client has read it; resume a suspended statement."""
+        if self._backlog.is_behind and not self._is_lost:
+            return
+        size, self._arrived_bytes = self._arrived_bytes, 0
+        self._window.remove(size)
+        if self._output is not None and not self._is_running and not self._is_lost:
+            self._is_running = True
+            self._services.workers.submit(self._produce)
+
+    def _finish(
+        self,
+        answer: Callable[[], bytes] | None,
+        diagnostic: Diagnostic | None,
+        defect: Exception | None,
+    ) -> None:
+        """Answer the event of a statement that has ended."""
+        self._is_running = False
+        self._output = None
+        session, runner = self._session, self._runner
+        if self._is_lost or session is None or runner is None:
+            self._release_all()
+            return
+        session.query_seconds += self._engine.scheduler.elapsed() - self._started_s
+        if diagnostic is not None:
+            runner.on_error()
+            if defect is not None:
+                session.log.emit("16-0034", client=session.client_name, error=f"{defect!r}")
+            elif diagnostic.sqlstate == QUERY_CANCELED:
+                session.log.emit("16-0035", client=session.client_name, reason=diagnostic.message)
+            self._write_out(self._protocol.fail(diagnostic))
+        elif answer is not None:
+            self._write_out(answer())
+        self._advance()
+
+    def _write_out(self, data: bytes, rows: int = 0) -> None:
+        """Send bytes, and count them."""
+        session = self._session
+        if session is not None:
+            session.outbox.bytes_out += len(data)
+            session.outbox.messages_out += rows
+        self._send(data)
+
+
+def _release(output: StatementOutput | None, runner: StatementRunner) -> None:
+    """End the results of a client that is gone."""
+    if output is not None:
+        output.close()
+    runner.close()

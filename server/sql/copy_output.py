@@ -1,0 +1,131 @@
+"""The data of COPY TO STDOUT: rows in the formats text, csv and binary.
+
+The values are those of DataRow messages, in the text or the binary format of their types. Source:
+PostgreSQL 16 documentation, COPY, File Formats.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from struct import Struct
+from typing import TYPE_CHECKING, Final
+
+from server.sql.postgres import messages
+from server.sql.postgres.formats import ColumnFormat, encode_data_rows
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from server.sql.postgres.types import ResultColumn
+    from server.sql.query.statement import CopyFormat
+
+_LENGTH: Final = Struct(">i")
+_ROW_HEAD: Final = 5
+"""Bytes of a DataRow message before its content: its code and its length."""
+
+_BINARY_HEAD: Final = b"PGCOPY\n\xff\r\n\0" + bytes(8)
+_BINARY_END: Final = b"\xff\xff"
+
+_ESCAPES: Final = {
+    "\\": "\\\\",
+    "\b": "\\b",
+    "\f": "\\f",
+    "\n": "\\n",
+    "\r": "\\r",
+    "\t": "\\t",
+    "\v": "\\v",
+}
+
+
+class CopyEncoder:
+    """Encodes rows as CopyData messages.
+
+    Args:
+        copy: the format.
+        columns: the columns of the rows.
+    """
+
+    def __init__(self, copy: CopyFormat, columns: Sequence[ResultColumn]) -> None:
+        self._copy: Final = copy
+        self._columns: Final = columns
+        self._is_binary: Final = copy.format == "binary"
+        self._formats: Final = [
+            ColumnFormat(column.type_oid, binary=self._is_binary) for column in columns
+        ]
+        special = re.escape(copy.delimiter + "".join(_ESCAPES))
+        self._text_special: Final = re.compile(f"[{special}]")
+        self._csv_special: Final = re.compile(f"[{re.escape(copy.delimiter + copy.quote)}\n\r]")
+
+    def begin(self) -> bytes:
+        """Return CopyOutResponse, and what precedes the rows."""
+        format_code = messages.BINARY_FORMAT if self._is_binary else messages.TEXT_FORMAT
+        start = messages.copy_out_response(
+            [format_code] * len(self._columns), binary=self._is_binary
+        )
+        if self._is_binary:
+            return start + messages.copy_data(_BINARY_HEAD)
+        if self._copy.header:
+            names = [column.name.encode() for column in self._columns]
+            return start + messages.copy_data(self._line(names))
+        return start
+
+    def rows(self, batch: pa.RecordBatch) -> bytes:
+        """Return the messages of some rows."""
+        data = encode_data_rows(batch, self._formats)
+        if self._is_binary:
+            return b"".join(messages.copy_data(content) for content in _contents(data))
+        return b"".join(
+            messages.copy_data(self._line(_values(content))) for content in _contents(data)
+        )
+
+    def end(self) -> bytes:
+        """Return what follows the rows, and CopyDone."""
+        end = messages.copy_data(_BINARY_END) if self._is_binary else b""
+        return end + messages.COPY_DONE
+
+    def _line(self, values: Sequence[bytes | None]) -> bytes:
+        field = self._csv_field if self._copy.format == "csv" else self._text_field
+        return (self._copy.delimiter.join(map(field, values)) + "\n").encode()
+
+    def _text_field(self, value: bytes | None) -> str:
+        if value is None:
+            return self._copy.null
+        return self._text_special.sub(
+            lambda match: _ESCAPES.get(match[0], f"\\{match[0]}"), value.decode()
+        )
+
+    def _csv_field(self, value: bytes | None) -> str:
+        if value is None:
+            return self._copy.null
+        text = value.decode()
+        quote, escape = self._copy.quote, self._copy.escape
+        if text != self._copy.null and not self._csv_special.search(text) and text != "\\.":
+            return text
+        escaped = text if escape == quote else text.replace(escape, escape * 2)
+        return quote + escaped.replace(quote, escape + quote) + quote
+
+
+def _contents(data: bytes) -> Iterator[bytes]:
+    """Yield the contents of DataRow messages."""
+    position = 0
+    while position < len(data):
+        (length,) = _LENGTH.unpack_from(data, position + 1)
+        end = position + 1 + length
+        yield data[position + _ROW_HEAD : end]
+        position = end
+
+
+def _values(content: bytes) -> list[bytes | None]:
+    """Return the values of a row."""
+    values: list[bytes | None] = []
+    position = 2  # after the number of columns
+    while position < len(content):
+        (length,) = _LENGTH.unpack_from(content, position)
+        position += _LENGTH.size
+        if length < 0:
+            values.append(None)
+        else:
+            values.append(content[position : position + length])
+            position += length
+    return values

@@ -1,0 +1,475 @@
+"""Runs the statements of one client, on worker threads, one statement at a time.
+
+A statement that has rows is a generator of output, so that it can be suspended while the client
+does not read: its thread is free for other clients meanwhile. Statements of transactions, settings
+and cursors are executed here; queries by the `QueryEngine`.
+
+Transactions are blocks without an effect, except that an error makes the rest of a block fail, as
+drivers expect, and that cursors end with them. Each query reads a snapshot of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from server.sql.copy_output import CopyEncoder
+from server.sql.postgres import messages
+from server.sql.postgres.errors import Diagnostic
+from server.sql.postgres.formats import ColumnFormat, encode_data_rows
+from server.sql.postgres.messages import BINARY_FORMAT, TEXT_FORMAT, TransactionStatus
+from server.sql.query.cancellation import Cancellation
+from server.sql.query.errors import SYNTAX_ERROR, SqlError
+from server.sql.query.statement import Statement, StatementKind, parse
+from server.sql.row_cursor import RowCursor, to_result_columns
+from server.sql.tables.errors import ColumnsWidenedError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from server.sql.postgres.protocol import Portal, PostgresProtocol, PreparedStatement
+    from server.sql.postgres.types import ResultColumn
+    from server.sql.query.execution import Description, QueryEngine
+    from server.sql.query.session import SqlSession
+    from server.sql.tables.catalogue import SessionTables
+
+MAX_CURSORS: Final = 100
+"""Cursors of a client: each keeps a result in DuckDB."""
+
+_MAX_PLANNED: Final = 3
+"""How often a query is planned whose columns are widened while it is scanned."""
+
+_NO_ACTIVE_TRANSACTION: Final = "25P01"
+_FAILED_TRANSACTION: Final = "25P02"
+_INVALID_CURSOR_NAME: Final = "34000"
+_DUPLICATE_CURSOR: Final = "42P03"
+_TOO_MANY_CURSORS: Final = "53400"
+_UNDEFINED_STATEMENT: Final = "26000"
+_CHANGED_RESULT: Final = "0A000"
+
+_QUERIES: Final = frozenset({StatementKind.SELECT, StatementKind.EXPLAIN, StatementKind.SHOW})
+_TRANSACTION_ENDS: Final = frozenset({StatementKind.COMMIT, StatementKind.ROLLBACK})
+
+
+class Output(NamedTuple):
+    """Bytes for the client.
+
+    Attributes:
+        data: the bytes.
+        rows: the number of rows in them.
+    """
+
+    data: bytes
+    rows: int = 0
+
+
+Answer = Callable[[], bytes]
+"""Answers an event; called on the event loop's thread."""
+StatementOutput = Generator[Output, None, Answer]
+"""Yields the output of statements, and returns what ends it."""
+
+
+@dataclass(slots=True)
+class Plan:
+    """A prepared statement.
+
+    Attributes:
+        statement: the statement; None for an empty one.
+        description: its parameters and columns, once they are known.
+        parameter_types: the OIDs of parameters that the client asked for.
+    """
+
+    statement: Statement | None
+    description: Description | None = None
+    parameter_types: tuple[int, ...] = ()
+
+
+@dataclass(slots=True)
+class OpenCursor:
+    """A result that is being read, and the means to cancel it."""
+
+    rows: RowCursor
+    cancellation: Cancellation
+    is_held: bool = False
+
+
+@dataclass(slots=True)
+class BoundStatement:
+    """A statement with its parameters: what a portal executes.
+
+    Attributes:
+        plan: the statement.
+        parameters: the values of its parameters.
+        cursor: its rows, once it is executed.
+        described: the columns that the client has been told; None if it has not asked.
+        tag: the tag of a statement without rows that has been executed.
+    """
+
+    plan: Plan
+    parameters: tuple[object, ...]
+    cursor: OpenCursor | None = None
+    described: Sequence[ResultColumn] | None = None
+    tag: str | None = None
+
+
+class StatementRunner:
+    """Runs the statements of one client.
+
+    Args:
+        engine: executes queries.
+        source: the tables of the client's user.
+        session: the client's settings.
+        protocol: the state of its connection; only prepared statements are touched here.
+        warn: called with unknown parts of the catalogue that the client has asked for.
+    """
+
+    def __init__(
+        self,
+        engine: QueryEngine,
+        source: SessionTables,
+        session: SqlSession,
+        protocol: PostgresProtocol[Plan, BoundStatement],
+        warn: Callable[[str], None],
+    ) -> None:
+        self.transaction_status = TransactionStatus.IDLE
+        self._engine: Final = engine
+        self._source: Final = source
+        self._session: Final = session
+        self._protocol: Final = protocol
+        self._warn: Final = warn
+        self._cursors: dict[str, OpenCursor] = {}
+
+    # ---- events of the protocol
+
+    def run_text(self, text: str, cancellation: Cancellation) -> StatementOutput:
+        """Run the statements of a text, up to the first that fails."""
+        statements = parse(text)
+        if not statements:
+            yield Output(messages.EMPTY_QUERY_RESPONSE)
+        for statement in statements:
+            self._check_transaction(statement)
+            yield from self._run_simple(statement, cancellation)
+        return self._ready
+
+    def prepare(
+        self, text: str, parameter_types: tuple[int, ...], cancellation: Cancellation
+    ) -> StatementOutput:
+        """Prepare a statement."""
+        statements = parse(text)
+        if len(statements) > 1:
+            raise SqlError(
+                SYNTAX_ERROR, "cannot insert multiple commands into a prepared statement"
+            )
+        plan = Plan(statements[0] if statements else None, None, parameter_types)
+        if plan.statement is not None:
+            self._check_transaction(plan.statement)
+            if plan.statement.parameter_count:
+                self._describe(plan, cancellation)
+        types = () if plan.description is None else plan.description.parameter_oids
+        return lambda: self._protocol.complete_parse(plan, types)
+        yield  # a generator, as the others are
+
+    def describe_statement(
+        self, prepared: PreparedStatement[Plan], cancellation: Cancellation
+    ) -> StatementOutput:
+        """Describe the columns of a prepared statement."""
+        columns = self._columns_of(prepared.plan, cancellation)
+        return lambda: self._protocol.complete_describe(columns)
+        yield
+
+    def describe_portal(
+        self, portal: Portal[Plan, BoundStatement], cancellation: Cancellation
+    ) -> StatementOutput:
+        """Describe the columns of a portal."""
+        bound = portal.cursor
+        columns = self._columns_of(bound.plan, cancellation)
+        bound.described = columns
+        return lambda: self._protocol.complete_describe(columns)
+        yield
+
+    def execute(
+        self, portal: Portal[Plan, BoundStatement], row_limit: int, cancellation: Cancellation
+    ) -> StatementOutput:
+        """Execute a portal, or continue with it."""
+        bound = portal.cursor
+        statement = bound.plan.statement
+        if statement is None:
+            return lambda: self._protocol.complete_execute("")
+        self._check_transaction(statement)
+        if statement.kind is StatementKind.COPY_OUT:
+            count = yield from self._copy(statement, cancellation, bound.parameters)
+            tag = f"COPY {count}"
+        elif statement.kind is StatementKind.FETCH:
+            cursor = self._cursor(statement.name)
+            columns = cursor.rows.columns
+            formats = portal.formats(len(columns))
+            cancellation.on_cancel(cursor.cancellation.cancel)
+            count = yield from _send_rows(cursor.rows, statement.count, columns, formats)
+            tag = f"FETCH {count}"
+        elif statement.kind in _QUERIES:
+            if bound.cursor is None:
+                bound.cursor = self._open(
+                    statement, cancellation, bound.parameters, bound.plan.parameter_types
+                )
+                if bound.described is not None and not _same_columns(
+                    bound.described, bound.cursor.rows.columns
+                ):
+                    raise SqlError(_CHANGED_RESULT, "cached plan must not change result type")
+            rows = bound.cursor.rows
+            cancellation.on_cancel(bound.cursor.cancellation.cancel)
+            formats = portal.formats(len(rows.columns))
+            count = yield from _send_rows(rows, row_limit or None, rows.columns, formats)
+            if row_limit and count == row_limit and rows.has_more:
+                return self._protocol.suspend
+            tag = f"SELECT {count}" if statement.kind is StatementKind.SELECT else statement.tag
+        else:
+            tag = yield from self._apply(statement, cancellation, bound.parameters)
+        return lambda: self._protocol.complete_execute(tag)
+
+    def sync(self) -> bytes:
+        """Answer Sync."""
+        return self._ready()
+
+    def on_error(self) -> None:
+        """Note that a statement has failed; called before the error is sent."""
+        if self.transaction_status is TransactionStatus.ACTIVE:
+            self.transaction_status = TransactionStatus.FAILED
+        self._protocol.transaction_status = self.transaction_status
+
+    def close(self) -> None:
+        """End all cursors."""
+        self._close_cursors(held=True)
+
+    def _ready(self) -> bytes:
+        self._protocol.transaction_status = self.transaction_status
+        return self._protocol.ready()
+
+    # ---- queries
+
+    def _run_simple(
+        self, statement: Statement, cancellation: Cancellation
+    ) -> Generator[Output, None, None]:
+        if statement.kind in _QUERIES or statement.kind is StatementKind.FETCH:
+            limit: int | None = None
+            if statement.kind is StatementKind.FETCH:
+                cursor = self._cursor(statement.name)
+                limit = statement.count
+                cancellation.on_cancel(cursor.cancellation.cancel)
+            else:
+                cursor = self._open(statement, cancellation)
+            columns = cursor.rows.columns
+            formats = [TEXT_FORMAT] * len(columns)
+            yield Output(messages.row_description(columns, formats))
+            count = yield from _send_rows(cursor.rows, limit, columns, formats)
+            has_count = statement.kind in (StatementKind.SELECT, StatementKind.FETCH)
+            tag = f"{statement.tag} {count}" if has_count else statement.tag
+        elif statement.kind is StatementKind.COPY_OUT:
+            count = yield from self._copy(statement, cancellation)
+            tag = f"COPY {count}"
+        else:
+            tag = yield from self._apply(statement, cancellation, ())
+        yield Output(messages.command_complete(tag))
+
+    def _open(
+        self,
+        statement: Statement,
+        cancellation: Cancellation,
+        parameters: Sequence[object] = (),
+        parameter_types: Sequence[int] = (),
+    ) -> OpenCursor:
+        """Begin a query; plan it again if its columns are widened by its scan."""
+        for attempt in range(1, _MAX_PLANNED + 1):
+            try:
+                result = self._engine.execute(
+                    statement,
+                    self._source,
+                    self._session,
+                    parameters,
+                    parameter_oids=parameter_types,
+                    cancellation=cancellation,
+                )
+            except ColumnsWidenedError:
+                if attempt == _MAX_PLANNED:
+                    raise
+                continue
+            for warning in result.warnings:
+                self._warn(warning)
+            return OpenCursor(RowCursor(result), cancellation)
+        raise AssertionError("unreachable")
+
+    def _copy(
+        self, statement: Statement, cancellation: Cancellation, parameters: Sequence[object] = ()
+    ) -> Generator[Output, None, int]:
+        assert statement.copy is not None  # noqa: S101 - of COPY_OUT
+        rows = self._open(statement, cancellation, parameters).rows
+        encoder = CopyEncoder(statement.copy, rows.columns)
+        yield Output(encoder.begin())
+        for batch in rows.take(None):
+            yield Output(encoder.rows(batch), batch.num_rows)
+        yield Output(encoder.end())
+        return rows.taken
+
+    def _columns_of(self, plan: Plan, cancellation: Cancellation) -> Sequence[ResultColumn] | None:
+        statement = plan.statement
+        if statement is None:
+            return None
+        if statement.kind is StatementKind.FETCH:
+            return self._cursor(statement.name).rows.columns
+        if statement.kind not in _QUERIES:
+            return None
+        description = self._describe(plan, cancellation)
+        return None if description.columns is None else to_result_columns(description.columns)
+
+    def _describe(self, plan: Plan, cancellation: Cancellation) -> Description:
+        if plan.description is None:
+            assert plan.statement is not None  # noqa: S101 - by its callers
+            cancellation.check()
+            plan.description = self._engine.describe(
+                plan.statement, self._source, self._session, plan.parameter_types
+            )
+            for warning in plan.description.warnings:
+                self._warn(warning)
+        return plan.description
+
+    # ---- other statements
+
+    def _check_transaction(self, statement: Statement) -> None:
+        if (
+            self.transaction_status is TransactionStatus.FAILED
+            and statement.kind not in _TRANSACTION_ENDS
+        ):
+            raise SqlError(
+                _FAILED_TRANSACTION,
+                "current transaction is aborted, commands ignored until end of transaction block",
+            )
+
+    def _apply(
+        self, statement: Statement, cancellation: Cancellation, parameters: Sequence[object]
+    ) -> Generator[Output, None, str]:
+        """Execute a statement without rows; return its tag."""
+        match statement.kind:
+            case StatementKind.SET | StatementKind.RESET | StatementKind.DISCARD:
+                yield from self._change_settings(statement)
+            case StatementKind.BEGIN:
+                self.transaction_status = TransactionStatus.ACTIVE
+            case StatementKind.COMMIT | StatementKind.ROLLBACK:
+                failed = self.transaction_status is TransactionStatus.FAILED
+                self.transaction_status = TransactionStatus.IDLE
+                self._close_cursors(held=False)
+                return "ROLLBACK" if failed else statement.tag
+            case StatementKind.SAVEPOINT if self.transaction_status is TransactionStatus.IDLE:
+                raise SqlError(
+                    _NO_ACTIVE_TRANSACTION,
+                    f"{statement.tag} can only be used in transaction blocks",
+                )
+            case StatementKind.DEALLOCATE:
+                if not self._protocol.deallocate(statement.name):
+                    raise SqlError(
+                        _UNDEFINED_STATEMENT,
+                        f'prepared statement "{statement.name}" does not exist',
+                    )
+            case StatementKind.DECLARE:
+                self._declare(statement, parameters)
+            case StatementKind.MOVE:
+                cursor = self._cursor(statement.name)
+                cancellation.on_cancel(cursor.cancellation.cancel)
+                moved = sum(batch.num_rows for batch in cursor.rows.take(statement.count))
+                return f"MOVE {moved}"
+            case StatementKind.CLOSE:
+                self._close_cursor(statement.name)
+        return statement.tag
+
+    def _change_settings(self, statement: Statement) -> Iterator[Output]:
+        session = self._session
+        before = session.reported()
+        if statement.kind is StatementKind.SET:
+            if statement.name is not None:
+                session.set(statement.name, statement.value)
+        elif statement.kind is StatementKind.DISCARD:
+            if statement.name == "ALL":
+                session.reset()
+                self._close_cursors(held=True)
+                self._protocol.deallocate(None)
+        elif statement.name == "ALL":
+            session.reset()
+        elif statement.name is not None:
+            session.set(statement.name, None)
+        for name, value in session.reported().items():
+            if before.get(name) != value:
+                yield Output(messages.parameter_status(name, value))
+
+    def _declare(self, statement: Statement, parameters: Sequence[object]) -> None:
+        is_held = "HOLD" in statement.options
+        if self.transaction_status is TransactionStatus.IDLE and not is_held:
+            raise SqlError(
+                _NO_ACTIVE_TRANSACTION, "DECLARE CURSOR can only be used in transaction blocks"
+            )
+        name = statement.name or ""
+        if name in self._cursors:
+            raise SqlError(_DUPLICATE_CURSOR, f'cursor "{name}" already exists')
+        if len(self._cursors) >= MAX_CURSORS:
+            raise SqlError(_TOO_MANY_CURSORS, f"a session has at most {MAX_CURSORS} cursors")
+        cursor = self._open(statement, Cancellation(), parameters)
+        cursor.is_held = is_held
+        self._cursors[name] = cursor
+
+    def _cursor(self, name: str | None) -> OpenCursor:
+        cursor = self._cursors.get(name or "")
+        if cursor is None:
+            raise SqlError(_INVALID_CURSOR_NAME, f'cursor "{name}" does not exist')
+        return cursor
+
+    def cursor_columns(self, name: str) -> Sequence[ResultColumn] | None:
+        """Return the columns of a cursor; None if there is none of this name."""
+        cursor = self._cursors.get(name)
+        return None if cursor is None else cursor.rows.columns
+
+    def _close_cursor(self, name: str | None) -> None:
+        if name is None:
+            self._close_cursors(held=True)
+            return
+        self._cursor(name).rows.close()
+        del self._cursors[name]
+
+    def _close_cursors(self, *, held: bool) -> None:
+        """End cursors; those that are held only if `held`."""
+        for name, cursor in list(self._cursors.items()):
+            if held or not cursor.is_held:
+                cursor.rows.close()
+                del self._cursors[name]
+
+
+def to_diagnostic(error: SqlError) -> Diagnostic:
+    """Return an error as the protocol sends it."""
+    return Diagnostic(
+        error.sqlstate,
+        error.message,
+        detail=error.detail or "",
+        hint=error.hint or "",
+        position=error.position or 0,
+    )
+
+
+def _send_rows(
+    rows: RowCursor,
+    limit: int | None,
+    columns: Sequence[ResultColumn],
+    formats: Sequence[int],
+) -> Generator[Output, None, int]:
+    """Yield rows as messages; return their number."""
+    column_formats = [
+        ColumnFormat(column.type_oid, binary=code == BINARY_FORMAT)
+        for column, code in zip(columns, formats, strict=True)
+    ]
+    before = rows.taken
+    batch: pa.RecordBatch
+    for batch in rows.take(limit):
+        yield Output(encode_data_rows(batch, column_formats), batch.num_rows)
+    return rows.taken - before
+
+
+def _same_columns(left: Sequence[ResultColumn], right: Sequence[ResultColumn]) -> bool:
+    return [(column.name, column.type_oid) for column in left] == [
+        (column.name, column.type_oid) for column in right
+    ]
