@@ -30,9 +30,9 @@ from server.engine.pre_logon_limits import PreLogonConnection
 from server.security.authentication import LogonCredentials, LogonOrigin
 from server.sql.postgres import messages
 from server.sql.postgres.errors import FATAL, Diagnostic, FormatError
+from server.sql.postgres.messages import CancelRequest
 from server.sql.postgres.protocol import (
     BindRequested,
-    CancelRequest,
     DescribePortalRequested,
     DescribeStatementRequested,
     Event,
@@ -52,7 +52,7 @@ from server.sql.postgres.protocol import (
 from server.sql.query.cancellation import Cancellation
 from server.sql.query.errors import INTERNAL_ERROR, QUERY_CANCELED, SqlError
 from server.sql.query.session import SqlSession
-from server.sql.services import CancelKey
+from server.sql.services import CancelKey, Post, make_post
 from server.sql.statement_runner import (
     BoundStatement,
     Plan,
@@ -168,12 +168,12 @@ class PostgresConnection(TransportConnection):
         self._is_lost = False
         self._is_reading_paused = False
         self._started_s = 0.0
-        self._post: Callable[[Callable[[], None]], object] = lambda _: None
+        self._post: Post = lambda _: None
 
     # ---- the connection
 
     def _start_serving(self) -> None:
-        self._post = self._services.post()
+        self._post = make_post()
         self._begin_session(self._connection_context, lambda _: None, FrameReader())
         session = self._session
         assert session is not None  # noqa: S101 - it has begun
@@ -332,7 +332,7 @@ class PostgresConnection(TransportConnection):
             return
         if secured is None or self._is_lost:
             return
-        self._transport = cast("asyncio.Transport", secured)
+        self._transport = secured
         self._connection_context = with_certificate_user(self._connection_context, secured)
         if self._session is not None:
             self._session.connection_context = self._connection_context

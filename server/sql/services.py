@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from server.sql.query.execution import QueryEngine, QueryLimits
 from server.sql.tables.catalogue import InstanceTables
@@ -12,6 +12,9 @@ from server.util.daemon_threads import DaemonThreadPool
 
 if TYPE_CHECKING:
     from server.engine.engine import Engine
+
+Post: TypeAlias = Callable[[Callable[[], None]], None]
+"""Schedules a call on the engine's thread."""
 
 WORKER_THREADS: Final = 4
 """Threads that run statements; each runs one at a time."""
@@ -74,7 +77,15 @@ class SqlServices:
         cancel()
         return True
 
-    @staticmethod
-    def post() -> Callable[[Callable[[], None]], object]:
-        """Return a function that schedules a call on the running event loop, from any thread."""
-        return asyncio.get_running_loop().call_soon_threadsafe
+
+def make_post() -> Post:
+    """Return a function that schedules a call on the running event loop, from any thread.
+
+    It raises RuntimeError when the loop is closed.
+    """
+    loop = asyncio.get_running_loop()
+
+    def post(call: Callable[[], None]) -> None:
+        loop.call_soon_threadsafe(call)
+
+    return post

@@ -1,5 +1,1 @@
-<<<<<<< HEAD
-"""Tests of SQL over topics."""
-=======
-"""Tests of the relational door."""
->>>>>>> f7886f24 (sql: PostgreSQL's protocol: messages, state of a connection, formats)
+"""SQL: queries, tables, the protocol of PostgreSQL, and clients against a server process."""

@@ -1,0 +1,109 @@
+"""A server process with topics and a transport for SQL, and clients of it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import psycopg
+
+from tests.support.server import RunningServer, environment, free_port, running_server
+from tests.support.waiting import WAIT_SECONDS
+
+TRANSPORT = """
+<Transport>
+  <Name>sql</Name><Type>{type}</Type><InetAddr>127.0.0.1:{port}</InetAddr>
+  <Protocol>postgresql</Protocol>{elements}
+</Transport>
+"""
+
+TOPICS = """
+<SOW>
+  <Topic>
+    <Name>orders</Name><MessageType>json</MessageType><Key>/id</Key>
+    <Durability>transient</Durability>
+  </Topic>
+  <Topic>
+    <Name>prices</Name><MessageType>json</MessageType><Key>/symbol</Key>
+    <Durability>transient</Durability>
+  </Topic>
+  <View>
+    <Name>positions</Name><MessageType>json</MessageType>
+    <UnderlyingTopic>orders</UnderlyingTopic>
+    <Projection><Field>/symbol AS /symbol</Field><Field>SUM(/qty) AS /qty</Field></Projection>
+    <Grouping><Field>/symbol</Field></Grouping>
+  </View>
+</SOW>
+"""
+
+ORDERS = [
+    {
+        "id": number,
+        "symbol": ("IBM", "MSFT")[number % 2],
+        "qty": number * 10,
+        "price": number * 1.5,
+        "live": number % 3 == 0,
+    }
+    for number in range(50)
+]
+PRICES = [{"symbol": "IBM", "bid": 120.5}, {"symbol": "MSFT", "bid": 410.25}]
+
+
+class SqlServer(NamedTuple):
+    """A server with a transport for SQL.
+
+    Attributes:
+        server: the server.
+        port: where it takes SQL.
+    """
+
+    server: RunningServer
+    port: int
+
+    def publish(self, topic: str, *messages: dict[str, Any], **logon: Any) -> None:
+        """Publish messages, and wait until they are stored."""
+        with self.server.log_on("publisher", **logon) as peer:
+            for message in messages:
+                peer.send({"c": "publish", "t": topic}, json.dumps(message).encode())
+            peer.flush()
+
+    def connect(self, **terms: Any) -> psycopg.Connection[Any]:
+        """A connection of psycopg, in autocommit mode."""
+        terms = {"user": "tester", "dbname": "any", "autocommit": True} | terms
+        return psycopg.connect(host="127.0.0.1", port=self.port, connect_timeout=30, **terms)
+
+    def psql(
+        self, *commands: str, user: str = "tester", password: str = "", options: str = "-AtX"
+    ) -> subprocess.CompletedProcess[str]:
+        """Run psql with some commands."""
+        words = ["psql", options, "-h", "127.0.0.1", "-p", str(self.port), "-U", user, "-d", "any"]
+        words += [word for command in commands for word in ("-c", command)]
+        variables = {"PGPASSWORD": password} if password else {}
+        return subprocess.run(
+            words,
+            capture_output=True,
+            text=True,
+            timeout=WAIT_SECONDS,
+            env=environment(**variables),
+            check=False,
+        )
+
+
+@contextmanager
+def sql_server(
+    directory: Path,
+    *,
+    elements: str = "",
+    transport_elements: str = "",
+    transport_type: str = "tcp",
+    topics: str = TOPICS,
+) -> Iterator[SqlServer]:
+    """A server with a transport for SQL."""
+    port = free_port()
+    transport = TRANSPORT.format(port=port, type=transport_type, elements=transport_elements)
+    with running_server(directory, elements=topics + elements, transports=transport) as server:
+        yield SqlServer(server, port)

@@ -1,0 +1,224 @@
+"""Connections for SQL: passwords, entitlement, TLS, cancel, slow readers, limits and statistics."""
+
+from __future__ import annotations
+
+import json
+import socket
+import struct
+import threading
+import time
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from tests.admin.support import ask
+from tests.security.test_http_services import self_signed
+from tests.security.users import MODULES, write_users
+from tests.sql.support import ORDERS, PRICES, SqlServer, sql_server
+from tests.support.server import amp_server, free_port
+from tests.support.waiting import comes_true
+
+ADMIN = "<Admin><InetAddr>127.0.0.1:{port}</InetAddr></Admin>"
+
+USERS = """
+[users.ann]
+password = "ANN"
+logon = true
+topic = [{ topic = ".*", read = true, write = true }]
+
+[users.bob]
+password = "BOB"
+logon = true
+topic = [
+    { topic = "orders", read = "/symbol = 'IBM'", select = "-/price" },
+    { topic = "positions", read = false },
+]
+
+[users.carol]
+password = "CAROL"
+logon = false
+"""
+
+
+def test_users_see_what_they_may_read(tmp_path: Path) -> None:
+    write_users(tmp_path, USERS)
+    with sql_server(tmp_path, elements=MODULES) as sql:
+        sql.publish("orders", *ORDERS, user_id="ann", pw="ann")
+        sql.publish("prices", *PRICES, user_id="ann", pw="ann")
+        everything = sql.psql(r"\dt", "SELECT count(*) FROM orders", user="ann", password="ann")
+        assert everything.stdout.split() == [
+            "amps|orders|table|ann",
+            "amps|prices|table|ann",
+            "50",
+        ]
+        own = sql.psql(
+            r"\d",
+            "SELECT count(*), min(symbol), max(symbol) FROM orders",
+            "SELECT _body FROM orders WHERE id = 2",
+            user="bob",
+            password="bob",
+        )
+        assert own.stdout.split("\n") == [
+            "amps|orders|table|bob",
+            "25|IBM|IBM",
+            '{"id":2,"symbol":"IBM","qty":20,"live":false}',
+            "",
+        ]
+        for query, message in (
+            ("SELECT price FROM orders", 'column "price" does not exist'),
+            ("SELECT 1 FROM prices", 'relation "prices" does not exist'),
+            ("SELECT 1 FROM positions", 'relation "positions" does not exist'),
+        ):
+            assert message in sql.psql(query, user="bob", password="bob").stderr
+        explained = sql.psql(
+            "EXPLAIN ANALYZE SELECT id FROM orders WHERE qty < 100", user="bob", password="bob"
+        )
+        assert "50" not in explained.stdout
+        for user, password in (("bob", "ann"), ("carol", "carol"), ("nobody", "x")):
+            refused = sql.psql("SELECT 1", user=user, password=password)
+            assert refused.returncode == 2
+            assert f'authentication failed for user "{user}"' in refused.stderr
+        assert sql.server.logs("User 'bob' has logged on")
+
+
+def test_connections_are_upgraded_to_tls(tmp_path: Path) -> None:
+    certificate, key = self_signed(tmp_path, "localhost")
+    elements = f"<Certificate>{certificate}</Certificate><PrivateKey>{key}</PrivateKey>"
+    with sql_server(tmp_path, transport_type="tcps", transport_elements=elements) as sql:
+        with sql.connect(sslmode="require") as connection:
+            assert connection.execute("SELECT 1").fetchone() == (1,)
+            assert connection.pgconn.ssl_in_use
+        with pytest.raises(psycopg.OperationalError, match="requires TLS"):
+            sql.connect(sslmode="disable")
+
+
+def test_without_tls_clients_go_on_without(tmp_path: Path) -> None:
+    with sql_server(tmp_path) as sql:
+        with sql.connect(sslmode="prefer") as connection:
+            assert not connection.pgconn.ssl_in_use
+        with pytest.raises(psycopg.OperationalError, match="does not support SSL"):
+            sql.connect(sslmode="require")
+
+
+SLOW = "SELECT count(*) FROM orders a, orders b, orders c, orders d, orders e WHERE a.id + b.id + c.id + d.id < e.id * 0.001"
+
+
+def test_statements_are_cancelled(tmp_path: Path) -> None:
+    with sql_server(tmp_path) as sql:
+        sql.publish("orders", *ORDERS)
+        with sql.connect() as connection:
+            threading.Timer(0.5, connection.cancel).start()
+            started = time.monotonic()
+            with pytest.raises(psycopg.errors.QueryCanceled, match="user request"):
+                connection.execute(SLOW)
+            assert time.monotonic() - started < 10
+            assert connection.execute("SELECT count(*) FROM orders").fetchone() == (50,)
+            connection.execute("SET statement_timeout = '300ms'")
+            with pytest.raises(psycopg.errors.QueryCanceled, match="statement timeout"):
+                connection.execute(SLOW)
+            connection.execute("SET statement_timeout = 0")
+            assert connection.execute("SELECT count(*) FROM orders").fetchone() == (50,)
+        assert sql.server.logs("SQL statement cancelled", 2)
+
+
+def test_clients_that_leave_during_a_statement_stop_it(tmp_path: Path) -> None:
+    with sql_server(tmp_path) as sql:
+        sql.publish("orders", *ORDERS)
+        connections = [_opened(sql) for _ in range(6)]
+        for connection in connections:
+            connection.sendall(_query(SLOW))
+        time.sleep(0.5)
+        for connection in connections:
+            connection.close()
+        assert sql.psql("SELECT count(*) FROM orders").stdout == "50\n"
+        assert sql.server.logs("disconnected. Reason: connection closed", 8)  # with publisher, psql
+
+
+def test_clients_that_do_not_read_occupy_no_thread(tmp_path: Path) -> None:
+    with sql_server(tmp_path) as sql:
+        sql.publish("orders", *ORDERS)
+        connections = [_opened(sql) for _ in range(8)]
+        for connection in connections:
+            connection.sendall(_query("SELECT a.*, b.* FROM orders a, orders b, orders c"))
+        assert sql.psql("SELECT count(*) FROM orders").stdout == "50\n"
+        received = 0
+        connection = connections[0]
+        while not (data := connection.recv(1 << 20)).endswith(b"Z\0\0\0\5I"):
+            received += len(data)
+        assert received > 10_000_000
+        for connection in connections:
+            connection.close()
+
+
+def test_clients_are_shown_and_counted(tmp_path: Path) -> None:
+    port = free_port()
+    with sql_server(tmp_path, elements=ADMIN.format(port=port)) as sql:
+        sql.publish("orders", *ORDERS)
+        with sql.connect(application_name="report") as connection:
+            connection.execute("SELECT * FROM orders").fetchall()
+
+            def shown() -> list[dict[str, str]]:
+                _, _, body = ask(port, "/amps/instance/clients.json")
+                clients = json.loads(body)["amps"]["instance"]["clients"]
+                return [client for client in clients if client["client_name"].startswith("report-")]
+
+            assert comes_true(lambda: bool(shown()) and int(shown()[0]["messages_out"]) == 50)
+            assert int(shown()[0]["bytes_out"]) > 3000
+            assert int(shown()[0]["bytes_in"]) > 50
+            ask(port, "/amps/administrator/transports/sql/disable")
+            with pytest.raises(psycopg.OperationalError, match="terminating connection"):
+                for _ in range(100):
+                    connection.execute("SELECT 1")
+                    time.sleep(0.05)
+        with pytest.raises(psycopg.OperationalError, match="refused"):
+            sql.connect()
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"\0\0\0\4",
+        b"\x7f\xff\xff\xff\0\3\0\0",
+        b"GET / HTTP/1.1\r\n\r\n",
+        b"\0\0\0\x08\0\3\0\0",
+        b"\0\0\0\x23" + b'{"c":"logon","cid":"1","mt":"json"}',
+    ],
+)
+def test_clients_that_speak_something_else_are_disconnected(tmp_path: Path, data: bytes) -> None:
+    with sql_server(tmp_path) as sql:
+        with socket.create_connection(("127.0.0.1", sql.port)) as connection:
+            connection.sendall(data)
+            connection.settimeout(10)
+            answer = connection.recv(1000)
+            assert answer == b"" or answer.startswith(b"E")
+        assert sql.psql("SELECT 1").stdout == "1\n"
+        assert "Traceback" not in sql.server.log()
+
+
+def test_a_configuration_is_verified(tmp_path: Path) -> None:
+    configuration = tmp_path / "config.xml"
+    configuration.write_text(
+        "<AMPSConfig><Name>x</Name><Transports><Transport><Name>sql</Name><Type>tcp</Type>"
+        "<InetAddr>127.0.0.1:5433</InetAddr><Protocol>postgresql</Protocol></Transport>"
+        "</Transports></AMPSConfig>"
+    )
+    assert amp_server("--verify-config", configuration).returncode == 0
+
+
+def _opened(sql: SqlServer) -> socket.socket:
+    """A connection without a driver, which has logged on."""
+    connection = socket.create_connection(("127.0.0.1", sql.port))
+    content = b"\0\3\0\0user\0tester\0\0"
+    connection.sendall(struct.pack(">I", len(content) + 4) + content)
+    received = b""
+    while not received.endswith(b"Z\0\0\0\5I"):
+        data = connection.recv(10_000)
+        assert data
+        received += data
+    return connection
+
+
+def _query(text: str) -> bytes:
+    content = text.encode() + b"\0"
+    return b"Q" + struct.pack(">I", len(content) + 4) + content
