@@ -53,6 +53,7 @@ class CopyEncoder:
         self._formats: Final = [
             ColumnFormat(column.type_oid, binary=self._is_binary) for column in columns
         ]
+        self._head = _BINARY_HEAD if self._is_binary else b""  # drivers want it with the first row
         special = re.escape(copy.delimiter + "".join(_ESCAPES))
         self._text_special: Final = re.compile(f"[{special}]")
         self._csv_special: Final = re.compile(f"[{re.escape(copy.delimiter + copy.quote)}\n\r]")
@@ -63,9 +64,7 @@ class CopyEncoder:
         start = messages.copy_out_response(
             [format_code] * len(self._columns), binary=self._is_binary
         )
-        if self._is_binary:
-            return start + messages.copy_data(_BINARY_HEAD)
-        if self._copy.header:
+        if self._copy.header and not self._is_binary:
             names = [column.name.encode() for column in self._columns]
             return start + messages.copy_data(self._line(names))
         return start
@@ -74,14 +73,17 @@ class CopyEncoder:
         """Return the messages of some rows."""
         data = encode_data_rows(batch, self._formats)
         if self._is_binary:
-            return b"".join(messages.copy_data(content) for content in _contents(data))
+            head, self._head = self._head, b""
+            contents = _contents(data)
+            first = [messages.copy_data(head + next(contents))] if batch.num_rows else []
+            return b"".join([*first, *map(messages.copy_data, contents)])
         return b"".join(
             messages.copy_data(self._line(_values(content))) for content in _contents(data)
         )
 
     def end(self) -> bytes:
         """Return what follows the rows, and CopyDone."""
-        end = messages.copy_data(_BINARY_END) if self._is_binary else b""
+        end = messages.copy_data(self._head + _BINARY_END) if self._is_binary else b""
         return end + messages.COPY_DONE
 
     def _line(self, values: Sequence[bytes | None]) -> bytes:

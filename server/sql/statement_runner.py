@@ -413,6 +413,9 @@ class StatementRunner:
         cursor = self._open(statement, Cancellation(), parameters)
         cursor.is_held = is_held
         self._cursors[name] = cursor
+        fetch = Statement(f"FETCH ALL FROM {name}", StatementKind.FETCH, "FETCH", name=name)
+        plan = Plan(fetch)
+        self._protocol.add_portal(name, plan, BoundStatement(plan, ()))
 
     def _cursor(self, name: str | None) -> OpenCursor:
         cursor = self._cursors.get(name or "")

@@ -159,8 +159,8 @@ def test_clients_are_shown_and_counted(tmp_path: Path) -> None:
             connection.execute("SELECT * FROM orders").fetchall()
 
             def shown() -> list[dict[str, str]]:
-                _, _, body = ask(port, "/amps/instance/clients.json")
-                clients = json.loads(body)["amps"]["instance"]["clients"]
+                reply = ask(port, "/amps/instance/clients.json")
+                clients = json.loads(reply.body)["amps"]["instance"]["clients"]
                 return [client for client in clients if client["client_name"].startswith("report-")]
 
             assert comes_true(lambda: bool(shown()) and int(shown()[0]["messages_out"]) == 50)

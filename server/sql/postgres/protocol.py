@@ -811,6 +811,20 @@ class PostgresProtocol(Generic[PlanT, CursorT]):
         self._drop_statement(name)
         return found
 
+    def add_portal(self, name: str, plan: PlanT, cursor: CursorT) -> None:
+        """Make a cursor that a statement has declared known as a portal, until portals end.
+
+        Drivers describe such cursors by the protocol. An event is unanswered meanwhile.
+
+        Args:
+            name: the name of the cursor.
+            plan: the plan of the portal's statement.
+            cursor: the portal's own object.
+        """
+        self._drop_portal(name)
+        statement: PreparedStatement[PlanT] = PreparedStatement("", "", (), plan)
+        self._portals[name] = Portal(name, statement, (), 0, cursor)
+
     def _answer(self, *expected: type) -> Event[PlanT, CursorT]:
         """Take the unanswered event, which must be one of these types."""
         event = self._unanswered
