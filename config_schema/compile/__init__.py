@@ -15,6 +15,7 @@ from config_schema.compile.instance import (
     compile_admin,
     compile_externals,
     compile_name,
+    compile_sql,
     compile_tuning,
     mini_dump_directory,
 )
@@ -123,6 +124,7 @@ def _instance(root: ElementReader) -> InstanceSpec:
         actions=actions,
         admin=admin,
         tuning=compile_tuning(root, replication),
+        sql=compile_sql(root),
         externals=compile_externals(root),
         location=root.location,
     )

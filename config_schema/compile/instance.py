@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
-from config_schema.compile.reader import INTERVAL, ElementReader, did_you_mean
+from config_schema.compile.reader import COUNT, INTERVAL, SIZE, ElementReader, did_you_mean
 from config_schema.compile.scope import Scope
 from config_schema.compile.transports import (
     ANY_ORIGIN,
@@ -20,10 +20,17 @@ from config_schema.spec import (
     AdminSpec,
     DestinationSpec,
     ExternalsSpec,
+    SqlSpec,
     TlsSpec,
     TuningSpec,
 )
-from config_schema.units import UnitError, parse_count, parse_external_address, quoted
+from config_schema.units import (
+    UnitError,
+    parse_count,
+    parse_external_address,
+    parse_size,
+    quoted,
+)
 
 _UNFIT_NAME: Final = re.compile(r"[\s/\\$~]")
 _HEADER_NAME: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
@@ -32,6 +39,8 @@ _OF_THE_CONNECTION: Final = frozenset(
     ("connection", "content-encoding", "content-length", "date", "transfer-encoding")
 )
 DEFAULT_MINI_DUMP_DIRECTORY: Final = "/tmp"  # noqa: S108 - the default in the AMPS documentation
+DEFAULT_SQL_MEMORY: Final = "512MB"
+DEFAULT_SQL_THREADS: Final = "2"
 DEFAULT_SESSION_OPTIONS: Final = "max-age=86400; path=/; HttpOnly"
 
 
@@ -175,6 +184,20 @@ def compile_tuning(root: ElementReader, destinations: Sequence[DestinationSpec])
         else 250_000,
         statistics_indexing_enabled=_indexing(tuning),
         topic_index_enabled=log.flag("TopicIndex", default=False) if log else False,
+    )
+
+
+def compile_sql(root: ElementReader) -> SqlSpec:
+    """Compile the SQL section; an absent one has the defaults."""
+    reader = root.child("SQL")
+    if reader is None:
+        return SqlSpec(parse_size(DEFAULT_SQL_MEMORY), parse_count(DEFAULT_SQL_THREADS), None)
+    return SqlSpec(
+        max_memory=reader.quantity("MaxMemory", SIZE, DEFAULT_SQL_MEMORY, minimum="16MB"),
+        max_threads=reader.quantity(
+            "MaxThreads", COUNT, DEFAULT_SQL_THREADS, minimum="1", maximum="256"
+        ),
+        statement_timeout=reader.quantity("StatementTimeout", INTERVAL, minimum="1ms"),
     )
 
 

@@ -43,6 +43,7 @@ from config_schema.spec import (
     QueueSpec,
     ReplicatedTopicSpec,
     SlowClientLimits,
+    SqlSpec,
     TlsSpec,
     TopicRef,
     TopicSpec,
@@ -260,7 +261,7 @@ class _SpecWalker:
                 )
             elif isinstance(value, SlowClientLimits | TlsSpec):
                 self._add_part(value, element, contents)
-            elif isinstance(value, TuningSpec | ExternalsSpec):
+            elif isinstance(value, TuningSpec | SqlSpec | ExternalsSpec):
                 self._add_part(value, element.child_element(tag), contents)
             elif isinstance(value, _ALONE):
                 inner = element.child_element(tag)

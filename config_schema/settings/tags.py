@@ -41,6 +41,7 @@ _TAGS: Final[Mapping[type, Mapping[str, str]]] = {
         "sow": "SOW",
         "replication": "Replication/Destination",
         "actions": "Actions/Action",
+        "sql": "SQL",
     },
     TransportSpec: {
         "initial_state_enabled": "InitialState",

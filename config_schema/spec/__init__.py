@@ -15,7 +15,13 @@ from config_schema.spec.common import (
     TlsSpec,
     TopicRef,
 )
-from config_schema.spec.instance import AdminSpec, ExternalsSpec, InstanceSpec, TuningSpec
+from config_schema.spec.instance import (
+    AdminSpec,
+    ExternalsSpec,
+    InstanceSpec,
+    SqlSpec,
+    TuningSpec,
+)
 from config_schema.spec.journal import (
     DestinationSpec,
     JournaledTopicSpec,
@@ -67,6 +73,7 @@ __all__ = [
     "ReplicatedTopicSpec",
     "SlowClientLimits",
     "SowSpec",
+    "SqlSpec",
     "TlsSpec",
     "TopicRef",
     "TopicSpec",

@@ -50,6 +50,15 @@ class TuningSpec:
 
 
 @dataclass(frozen=True, slots=True)
+class SqlSpec:
+    """The SQL section: limits of queries. Sizes are bytes, the timeout is nanoseconds."""
+
+    max_memory: int
+    max_threads: int
+    statement_timeout: int | None
+
+
+@dataclass(frozen=True, slots=True)
 class ExternalsSpec:
     """The Externals section: shared libraries to load instead of the ones found by name."""
 
@@ -91,6 +100,7 @@ class InstanceSpec:
     actions: tuple[ActionSpec, ...]
     admin: AdminSpec | None
     tuning: TuningSpec
+    sql: SqlSpec
     externals: ExternalsSpec
     location: Location
 

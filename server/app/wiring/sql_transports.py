@@ -11,6 +11,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Final
 
 from config_schema.spec.exposure import accepts_any_client
+from server.storage.sow.records import NANOSECONDS
 from server.transports.listener import Listener, TransportError
 from server.util.rate_limited_log import host_of
 
@@ -82,7 +83,10 @@ class SqlTransports:
         from server.sql.services import SqlServices
 
         if self._services is None:
-            self._services = SqlServices(self._engine, QueryLimits())
+            limits, timeout_ns = self._spec.sql, self._spec.sql.statement_timeout
+            timeout_s = 0.0 if timeout_ns is None else timeout_ns / NANOSECONDS
+            query_limits = QueryLimits(limits.max_memory, limits.max_threads, timeout_s)
+            self._services = SqlServices(self._engine, query_limits)
         return self._services
 
 
