@@ -96,8 +96,8 @@ _GROUP_WEIGHTS: Final = np.array([1000, 100, 10, 1], np.int16)
 _HEX_PAIRS: Final = np.frombuffer("".join(f"{byte:02x}" for byte in range(256)).encode(), ">u2")
 
 # Elements of an array that are quoted: empty, the word NULL, or with a character of the syntax.
-_QUOTED_ELEMENT: Final = r'^$|^(?i:null)$|[{}",\\\s]'
-_QUOTED_FIELD: Final = r'^$|[(),"\\\s]'
+_QUOTED_ELEMENT: Final = r'^$|^(?i:null)$|[{}",\\\s\v]'
+_QUOTED_FIELD: Final = r'^$|[(),"\\\s\v]'
 
 _BINARY: Final = pa.binary()
 _EMPTY: Final = pa.scalar(b"", _BINARY)
@@ -442,6 +442,8 @@ def _float_text_of(value: np.floating, exponent: float) -> str:
 
 
 def _numeric_text(array: pa.Array) -> list[Piece]:
+    if pa.types.is_integer(array.type):
+        return _plain_text(array)
     if not pa.types.is_decimal(array.type):
         return _text_of_any(array)
     scale = array.type.scale
@@ -480,7 +482,7 @@ def _numeric_binary(array: pa.Array) -> list[Piece]:
         raise pa.ArrowNotImplementedError(f"numeric from {array.type}")
     scale = array.type.scale
     negative, digits = _decimal_digits(array)
-    longest = pc.max(pc.binary_length(digits)).as_py()
+    longest = pc.max(pc.binary_length(digits)).as_py() or 0
     whole_groups = -(-max(longest - scale, 0) // 4)
     groups = whole_groups + -(-scale // 4)
     if groups == 0:

@@ -96,8 +96,9 @@ _TIMESTAMP: Final = re.compile(
 _CLOCK: Final = re.compile(r"([+-]?)(\d{1,9}):(\d{2})(?::(\d{2})(?:\.(\d{0,9}))?)?")
 _INTERVAL_PART: Final = re.compile(r"([+-]?\d{1,10}(?:\.\d{1,9})?)\s*([a-z]+)")
 _ISO_INTERVAL: Final = re.compile(r"(T)|([+-]?\d{1,10}(?:\.\d{1,9})?)([YMWDHS])")
+_SPACES: Final = " \t\n\v\f\r"  # around elements of arrays
 _ARRAY_TOKEN: Final = re.compile(
-    r'\s*(?:([{},])|"((?:[^"\\]|\\.)*+)"|((?:[^{},"\\]|\\.)++))', re.DOTALL
+    r'[ \t\n\v\f\r]*(?:([{},])|"((?:[^"\\]|\\.)*+)"|((?:[^{},"\\]|\\.)++))', re.DOTALL
 )
 
 _UNITS_US: Final = {
@@ -271,6 +272,16 @@ def _float_from_text(text: str) -> Value:
     if _NUMBER.fullmatch(text.strip()) is None:
         raise ValueError("not a number")
     return float(text)
+
+
+def _float4_from_text(text: str) -> Value:
+    value = _float_from_text(text)
+    try:
+        return float(_FLOAT4.unpack(_FLOAT4.pack(value))[0])
+    except OverflowError:
+        raise FormatError(
+            NUMERIC_VALUE_OUT_OF_RANGE, "value is out of range for type real"
+        ) from None
 
 
 def _float4_from_binary(data: bytes) -> Value:
@@ -513,8 +524,8 @@ def _interval_from_text(text: str) -> Value:
     days += (months - int(months)) * 30
     microseconds += (days - int(days)) * DAY_US
     value = IntervalValue(int(months), int(days), round(microseconds))
-    limit = 2**31
-    if abs(value.months) >= limit or abs(value.days) >= limit or abs(value.microseconds) >= 2**63:
+    limits = (2**31, 2**31, 2**63)
+    if not all(-limit <= part < limit for part, limit in zip(value, limits, strict=True)):
         raise FormatError(DATETIME_FIELD_OVERFLOW, "interval out of range")
     return value
 
@@ -569,7 +580,7 @@ def _array_from_text(text: str, element: int) -> Value:
     done: list[Value | None] | None = None
     value_allowed = True  # after { and ,
     position = 0
-    text = text.strip()
+    text = text.strip(_SPACES)
     while position < len(text):
         match = _ARRAY_TOKEN.match(text, position)
         if match is None or done is not None:
@@ -598,7 +609,7 @@ def _array_from_text(text: str, element: int) -> Value:
 
 
 def _element(quoted: str | None, bare: str | None, element: int) -> Value | None:
-    text = (bare or "").strip() if quoted is None else quoted
+    text = (bare or "").strip(_SPACES) if quoted is None else quoted
     if quoted is None and not text:
         raise ValueError("malformed array")
     if quoted is None and text.upper() == "NULL":
@@ -612,7 +623,8 @@ def _array_from_binary(data: bytes, element: int) -> Value:
     if len(data) < _ARRAY_HEAD.size:
         raise ValueError("incorrect size")
     dimensions, _, sent_element = _ARRAY_HEAD.unpack_from(data)
-    if dimensions == 0 and len(data) == _ARRAY_HEAD.size:
+    if dimensions == 0:
+        _of_size(data, _ARRAY_HEAD.size)
         return []
     if dimensions != 1:
         raise FormatError(FEATURE_NOT_SUPPORTED, "arrays of several dimensions as parameters")
@@ -651,7 +663,7 @@ _DECODERS: Final[Mapping[int, _Decoders]] = MappingProxyType(
         OID: _integer_decoders("oid", 4, signed=False),
         XID: _integer_decoders("xid", 4, signed=False),
         CID: _integer_decoders("cid", 4, signed=False),
-        FLOAT4: _Decoders(_float_from_text, _float4_from_binary),
+        FLOAT4: _Decoders(_float4_from_text, _float4_from_binary),
         FLOAT8: _Decoders(_float_from_text, _float8_from_binary),
         NUMERIC: _Decoders(_numeric_from_text, _numeric_from_binary),
         TEXT: _TEXT,

@@ -249,4 +249,4 @@ def _modifier(arrow_type: pa.DataType) -> int:
     """
     if not pa.types.is_decimal(arrow_type) or (arrow_type.precision, arrow_type.scale) == (38, 0):
         return -1
-    return ((arrow_type.precision << 16) | (arrow_type.scale & 0x7FF)) + 4
+    return int((arrow_type.precision << 16) | (arrow_type.scale & 0x7FF)) + 4

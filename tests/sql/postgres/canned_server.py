@@ -13,10 +13,9 @@ import pyarrow as pa
 from server.sql.postgres import errors, messages
 from server.sql.postgres.errors import Diagnostic, FormatError
 from server.sql.postgres.formats import ColumnFormat, encode_data_rows
-from server.sql.postgres.messages import ProtocolViolationError, TransactionStatus
+from server.sql.postgres.messages import CancelRequest, ProtocolViolationError, TransactionStatus
 from server.sql.postgres.protocol import (
     BindRequested,
-    CancelRequest,
     DescribePortalRequested,
     DescribeStatementRequested,
     Event,
@@ -235,7 +234,7 @@ def execute(protocol: Protocol, settings: Settings, event: Event[str, Result]) -
 
 
 def simple(protocol: Protocol, settings: Settings, text: str) -> bytes:
-    out = []
+    out: list[bytes] = []
     statements = [one for one in text.split(";") if one.strip()]
     if not statements:
         return messages.EMPTY_QUERY_RESPONSE + protocol.ready()
@@ -255,9 +254,7 @@ def simple(protocol: Protocol, settings: Settings, text: str) -> bytes:
     return b"".join(out) + protocol.ready()
 
 
-def run(
-    protocol: Protocol, settings: Settings, text: str, parameters: Sequence[object]
-) -> Result:
+def run(protocol: Protocol, settings: Settings, text: str, parameters: Sequence[object]) -> Result:
     tag = command(text)
     if tag is not None:
         if tag == "BEGIN":
@@ -280,9 +277,7 @@ def command(text: str) -> str | None:
     return word if word in ("BEGIN", "COMMIT", "ROLLBACK", "SET", "DISCARD") else None
 
 
-def column_formats(
-    columns: Sequence[ResultColumn], formats: Sequence[int]
-) -> list[ColumnFormat]:
+def column_formats(columns: Sequence[ResultColumn], formats: Sequence[int]) -> list[ColumnFormat]:
     return [
         ColumnFormat(column.type_oid, binary=code == messages.BINARY_FORMAT)
         for column, code in zip(columns, formats, strict=True)

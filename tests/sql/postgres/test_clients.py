@@ -71,9 +71,9 @@ def everything() -> pa.RecordBatch:
 
 def echo(*values: Any) -> pa.RecordBatch:
     names = [f"p{number}" for number in range(len(values))]
-    echoed = pa.schema([(name, COLUMN_TYPES[kind]) for name, kind in zip(names, ECHOED)])
-    arrays = [pa.array([value], type_) for value, type_ in zip(values, echoed.types)]
-    return pa.RecordBatch.from_arrays(arrays, schema=echoed)
+    columns = zip(values, ECHOED, strict=True)
+    arrays = [pa.array([value], COLUMN_TYPES[name]) for value, name in columns]
+    return pa.RecordBatch.from_arrays(arrays, names)
 
 
 ECHOED = ("flag", "big", "ratio", "price", "name", "body", "moment", "day", "clock", "tags")
@@ -115,7 +115,9 @@ def serving(settings: Settings) -> Iterator[int]:
         loop.close()
 
 
-def psql(port: int, *arguments: str, user: str = "ada", password: str = "", tls: str = "disable") -> str:
+def psql(
+    port: int, *arguments: str, user: str = "ada", password: str = "", tls: str = "disable"
+) -> str:
     conninfo = f"host=127.0.0.1 port={port} user={user} dbname=amps sslmode={tls}"
     environment = {"PGPASSWORD": password, "PGSSLROOTCERT": "none", "LC_ALL": "C.UTF-8"}
     done = subprocess.run(
@@ -124,6 +126,7 @@ def psql(port: int, *arguments: str, user: str = "ada", password: str = "", tls:
         text=True,
         timeout=30,
         env=environment,
+        check=False,
     )
     return done.stdout + done.stderr
 
@@ -137,9 +140,11 @@ def test_psql() -> None:
         assert psql(port, "-Atc", "select 1") == "1\n"
         shown = psql(port, "-At", "-F|", "-P", "null=-", "-c", "select * from everything")
         assert shown.splitlines() == [
-            't|9223372036854775807|0.1|1234567.8900|Zoë "x" \\|\\x00ff5c78'
-            "|2026-11-29 21:30:00.25+00|1999-12-31 23:59:59|2026-11-29|09:05:01.0005"
-            '|{a,"b c",NULL,"NULL",""}|{"a": [1, null]}',
+            (
+                't|9223372036854775807|0.1|1234567.8900|Zoë "x" \\|\\x00ff5c78'
+                "|2026-11-29 21:30:00.25+00|1999-12-31 23:59:59|2026-11-29|09:05:01.0005"
+                '|{a,"b c",NULL,"NULL",""}|{"a": [1, null]}'
+            ),
             "-|-|-|-|-|-|-|-|-|-|-|-",
         ]
         assert psql(port, "-Atc", "select 1; select 1") == "1\n1\n"
@@ -184,7 +189,7 @@ def test_psycopg(binary: bool) -> None:
             assert cursor.execute("select * from everything").fetchall() == [expected_row(), NULLS]
             template = "select " + ", ".join(["%t" if not binary else "%b"] * len(ECHOED))
             values = [ROW[name] for name in ECHOED]
-            tags = [tag for tag in ROW["tags"]]
+            tags = list(ROW["tags"])
             values[-1] = tags
             (echoed,) = cursor.execute(template, values).fetchall()
             assert list(echoed.values()) == values
@@ -216,20 +221,28 @@ def test_psycopg_prepared_and_pipelined() -> None:
                     connection.execute("select n from numbers limit %s", [n]) for n in range(50)
                 ]
                 assert [len(cursor.fetchall()) for cursor in cursors] == list(range(50))
-            with pytest.raises(psycopg.errors.SyntaxError), connection.pipeline() as pipeline:
-                connection.execute("nothing %s", [1])
-                connection.execute("select n from numbers limit %s", [1])
-                pipeline.sync()
+            with pytest.raises(psycopg.errors.SyntaxError):
+                run_wrong_pipeline(connection)
             assert connection.execute("select 1").fetchone() == (1,)
     assert settings.log
 
 
+def run_wrong_pipeline(connection: Any) -> None:
+    """Send a wrong statement, and one after it that the server skips."""
+    with connection.pipeline() as pipeline:
+        connection.execute("nothing %s", [1])
+        connection.execute("select n from numbers limit %s", [1])
+        pipeline.sync()
+
+
 def test_psycopg_cancel() -> None:
     settings = Settings(STATEMENTS)
-    with serving(settings) as port:
-        with psycopg.connect(f"host=127.0.0.1 port={port} user=ada") as connection:
-            connection.cancel_safe()  # cancel() holds the GIL, which the server needs
-            connection.execute("select 1")
+    with (
+        serving(settings) as port,
+        psycopg.connect(f"host=127.0.0.1 port={port} user=ada") as connection,
+    ):
+        connection.cancel_safe()  # cancel() holds the GIL, which the server needs
+        connection.execute("select 1")
     (request,) = settings.cancelled
     assert request == (4711, 0xDEADBEEF)
 
@@ -262,9 +275,8 @@ def test_asyncpg() -> None:
         with pytest.raises(asyncpg.PostgresSyntaxError):
             await connection.fetch("nothing")
         async with connection.transaction():
-            found = []
-            async for row in connection.cursor("select n from numbers", prefetch=70):
-                found.append(row["n"])
+            cursor = connection.cursor("select n from numbers", prefetch=70)
+            found = [row["n"] async for row in cursor]
             assert found == list(range(1000))
         assert not connection.is_in_transaction()
         await connection.close()

@@ -362,7 +362,9 @@ def test_a_statement_with_parameters() -> None:
     assert protocol.next_event() is None
 
 
-def prepared(statement: str = "select $1", types_: tuple[int, ...] = (20,), **arguments: Any) -> Protocol:
+def prepared(
+    statement: str = "select $1", types_: tuple[int, ...] = (20,), **arguments: Any
+) -> Protocol:
     """A connection with a prepared statement s."""
     protocol = open_protocol(**arguments)
     protocol.feed(parse(statement, "s"))
