@@ -85,6 +85,7 @@ MAX_ENCODED_ROWS: Final = 1_000_000
 POSTGRES_EPOCH_DAYS: Final = 10_957  # 2000-01-01 in days since 1970-01-01
 POSTGRES_EPOCH_US: Final = POSTGRES_EPOCH_DAYS * 86_400_000_000
 DAY_US: Final = 86_400_000_000
+_ROW_HEAD: Final = np.dtype([("type", "S1"), ("length", ">i4"), ("columns", ">u2")])
 _INT32_MAX: Final = 2**31 - 1
 _INT64_MAX: Final = 2**63 - 1
 _YEAR_1_DAYS: Final = -719_162  # 0001-01-01
@@ -136,7 +137,7 @@ class _TypeFormat(NamedTuple):
 def encode_data_rows(batch: pa.RecordBatch, columns: Sequence[ColumnFormat]) -> bytes:
     """Encode a record batch as DataRow messages.
 
-    Slices of some thousand rows are best: a call costs 10 us per column, and the result is one
+    Slices of 10,000 rows or so are best: a call costs 30 to 60 us per column, and the result is one
     piece of memory.
 
     Args:
@@ -159,7 +160,7 @@ def encode_data_rows(batch: pa.RecordBatch, columns: Sequence[ColumnFormat]) -> 
         parts = (batch.slice(0, half), batch.slice(half))
         return b"".join(encode_data_rows(part, columns) for part in parts)
     lengths, pieces = _prefixed_columns(rows, batch.columns, columns)
-    head = np.empty(rows, np.dtype([("type", "S1"), ("length", ">i4"), ("columns", ">u2")]))
+    head = np.empty(rows, _ROW_HEAD)
     head["type"] = b"D"
     head["length"] = lengths + 6
     head["columns"] = len(columns)
@@ -270,10 +271,14 @@ def _with_nulls(piece: Piece, array: pa.Array) -> Piece:
 def _lengths(pieces: Sequence[Piece]) -> np.ndarray:
     """Return the lengths of values made of pieces of the type binary; -1 for NULL."""
     first = pieces[0]
-    total = np.diff(_offsets(first))
+    offsets = _offsets(first)
+    total: np.ndarray = offsets[1:] - offsets[:-1]
     for piece in pieces[1:]:
-        more = np.diff(_offsets(piece)) if isinstance(piece, pa.Array) else len(piece.as_buffer())
-        total = total + more
+        if isinstance(piece, pa.Array):
+            offsets = _offsets(piece)
+            total += offsets[1:] - offsets[:-1]
+        else:
+            total += len(piece.as_buffer())
     if first.null_count:
         total[_filled(first.is_null())] = -1
     return total

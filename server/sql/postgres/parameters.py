@@ -65,6 +65,8 @@ from server.sql.postgres.types import (
 MAX_ARRAY_DIMENSIONS: Final = 6  # as PostgreSQL
 MAX_NUMERIC_DIGITS: Final = 1000
 """Limit of a number's digits, and of its exponent: the text 1e9999999 needs 10 MB when expanded."""
+MAX_SHORT_VALUE: Final = 1000
+"""Bytes of a value of any type but texts, documents, bytea and arrays."""
 
 _DATE_ORIGIN: Final = date(1970, 1, 1).toordinal() + POSTGRES_EPOCH_DAYS
 _EPOCH: Final = datetime(2000, 1, 1)
@@ -81,7 +83,7 @@ _TRUE: Final = ("t", "tr", "tru", "true", "y", "ye", "yes", "on", "1")
 _FALSE: Final = ("f", "fa", "fal", "fals", "false", "n", "no", "of", "off", "0")
 _INTEGER: Final = re.compile(r"[+-]?[0-9]{1,40}")
 _NUMBER: Final = re.compile(
-    r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]{1,5})?|[+-]?inf(?:inity)?|nan",
+    r"[+-]?(?:[0-9]++\.?[0-9]*+|\.[0-9]++)(?:[eE][+-]?[0-9]{1,5})?|[+-]?inf(?:inity)?|nan",
     re.IGNORECASE,
 )
 _HEX: Final = re.compile(r"(?:[0-9a-fA-F]{2})*")
@@ -181,18 +183,12 @@ def decode_parameter(data: bytes | None, type_oid: int, *, binary: bool) -> Valu
     """
     if data is None:
         return None
-    known = TYPES.get(type_oid)
     try:
-        if known is not None and known.element and type_oid not in _DECODERS:
-            if binary:
-                return _array_from_binary(data, known.element)
-            return _array_from_text(_text(data), known.element)
-        decoders = _DECODERS.get(type_oid, _TEXT)
-        return decoders.binary(data) if binary else decoders.text(_text(data))
+        return _decode(data, type_oid, binary=binary)
     except FormatError:
         raise
     except (ValueError, OverflowError, InvalidOperation):
-        name = known.name if known is not None else "unknown"
+        name = TYPES[type_oid].name if type_oid in TYPES else "unknown"
         if binary:
             raise FormatError(
                 INVALID_BINARY_REPRESENTATION, f"incorrect binary data format for type {name}"
@@ -200,6 +196,19 @@ def decode_parameter(data: bytes | None, type_oid: int, *, binary: bool) -> Valu
         raise FormatError(
             INVALID_TEXT_REPRESENTATION, f"invalid input syntax for type {name}"
         ) from None
+
+
+def _decode(data: bytes, type_oid: int, *, binary: bool) -> Value:
+    decoders = _DECODERS.get(type_oid)
+    if decoders is None and type_oid in TYPES and (element := TYPES[type_oid].element):
+        if binary:
+            return _array_from_binary(data, element)
+        return _array_from_text(_text(data), element)
+    if decoders is None:
+        decoders = _TEXT
+    if len(data) > MAX_SHORT_VALUE and decoders is not _TEXT and type_oid not in _LONG_TYPES:
+        raise FormatError(PROGRAM_LIMIT_EXCEEDED, "a value is too long for its type")
+    return decoders.binary(data) if binary else decoders.text(_text(data))
 
 
 def _text(data: bytes) -> str:
@@ -294,8 +303,6 @@ def _float8_from_binary(data: bytes) -> Value:
 
 def _numeric_from_text(text: str) -> Value:
     text = text.strip()
-    if len(text) > MAX_NUMERIC_DIGITS:
-        raise FormatError(PROGRAM_LIMIT_EXCEEDED, "a number has too many digits")
     if _NUMBER.fullmatch(text) is None:
         raise ValueError("not a number")
     value = Decimal(text)
@@ -653,6 +660,7 @@ def _array_from_binary(data: bytes, element: int) -> Value:
 
 
 _TEXT: Final = _Decoders(_same_text, _text)
+_LONG_TYPES: Final = (BYTEA, JSONB)
 
 _DECODERS: Final[Mapping[int, _Decoders]] = MappingProxyType(
     {

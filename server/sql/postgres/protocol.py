@@ -336,7 +336,8 @@ class PostgresProtocol(Generic[PlanT, CursorT]):
         max_message_size: the largest message accepted after authentication, in bytes.
 
     Attributes:
-        transaction_status: what ReadyForQuery reports; the caller sets it.
+        transaction_status: what ReadyForQuery reports. The caller sets it; an error while it is
+            ACTIVE makes it FAILED, also an error that the protocol object finds by itself.
     """
 
     def __init__(
@@ -413,6 +414,7 @@ class PostgresProtocol(Generic[PlanT, CursorT]):
                 return self._violation(Diagnostic(error.sqlstate, str(error), FATAL))
             except _StatementFailedError as error:
                 self._skips_to_sync = True
+                self._fail_transaction()
                 return Reply(messages.error_response(error.diagnostic))
             if not isinstance(event, Reply | ProtocolFailed | CancelRequest | Terminated):
                 self._unanswered = event
@@ -602,6 +604,7 @@ class PostgresProtocol(Generic[PlanT, CursorT]):
                 return StatementRequested(text)
             case messages.FunctionCall():
                 diagnostic = Diagnostic(FEATURE_NOT_SUPPORTED, "function calls are not supported")
+                self._fail_transaction()
                 ready = messages.ready_for_query(self.transaction_status)
                 return Reply(messages.error_response(diagnostic) + ready)
             case _:
@@ -720,13 +723,21 @@ class PostgresProtocol(Generic[PlanT, CursorT]):
         return messages.ready_for_query(self.transaction_status)
 
     def fail(self, diagnostic: Diagnostic) -> bytes:
-        """Answer any event from StatementRequested on with an error; set the status before."""
+        """Answer any event from StatementRequested on with an error.
+
+        As any error, it makes a transaction that is active a failed one.
+        """
         answered = self._answer(StatementRequested, SyncRequested, *_EXTENDED)
+        self._fail_transaction()
         error = messages.error_response(diagnostic)
         if isinstance(answered, StatementRequested | SyncRequested):
             return error + self._ready()
         self._skips_to_sync = True
         return error
+
+    def _fail_transaction(self) -> None:
+        if self.transaction_status is TransactionStatus.ACTIVE:
+            self.transaction_status = TransactionStatus.FAILED
 
     def complete_parse(self, plan: PlanT, parameter_types: Sequence[int]) -> bytes:
         """Answer ParseRequested.

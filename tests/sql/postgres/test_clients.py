@@ -200,6 +200,15 @@ def test_psycopg(binary: bool) -> None:
             assert cursor.execute("select 1").fetchone() == {"one": 1}
 
 
+@pytest.mark.skipif(psycopg.pq.version() < 180000, reason="this libpq knows only one version")
+@pytest.mark.parametrize("version", ["3.2", "latest"])
+def test_psycopg_asks_for_a_newer_protocol(version: str) -> None:
+    with serving(Settings(STATEMENTS, {"ada": "x"})) as port:
+        conninfo = f"host=127.0.0.1 port={port} user=ada password=x max_protocol_version={version}"
+        with psycopg.connect(conninfo) as connection:
+            assert connection.execute("select 1").fetchone() == (1,)
+
+
 def test_psycopg_row_by_row() -> None:
     with serving(Settings(STATEMENTS)) as port:
         conninfo = f"host=127.0.0.1 port={port} user=ada"

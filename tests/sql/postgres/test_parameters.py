@@ -110,6 +110,7 @@ def test_special_numbers() -> None:
         (types.NUMERIC, "1e99999", "22003"),
         (types.NUMERIC, "9" * 1001, "54000"),
         (types.NUMERIC, "", "22P02"),
+        (types.FLOAT8, "1" * 1001, "54000"),
         (types.UUID, "123", "22P02"),
         (types.BYTEA, "\\xabc", "22P02"),
         (types.BYTEA, "\\9", "22P02"),

@@ -263,7 +263,6 @@ def test_statements_come_one_by_one() -> None:
     protocol.transaction_status = TransactionStatus.ACTIVE
     assert protocol.ready() == b"Z\0\0\0\5T"
     assert protocol.next_event() == StatementRequested("select 1")
-    protocol.transaction_status = TransactionStatus.FAILED
     failure = protocol.fail(PROBLEM)
     assert kinds(failure) == "EZ"
     assert failure.endswith(b"E")
@@ -410,6 +409,15 @@ def test_errors_that_the_protocol_finds(data: bytes, code: str) -> None:
     refused(protocol, code)
     assert protocol.next_event() == SyncRequested()
     protocol.ready()
+
+
+def test_an_error_that_the_protocol_finds_fails_the_transaction() -> None:
+    protocol = prepared()
+    protocol.transaction_status = TransactionStatus.ACTIVE
+    protocol.feed(bind(b"x", statement="s") + SYNC)
+    refused(protocol, "22P02")
+    assert protocol.next_event() == SyncRequested()
+    assert protocol.ready() == b"Z\0\0\0\5E"
 
 
 def test_the_number_of_result_formats() -> None:
