@@ -21,7 +21,7 @@ from sqlglot.tokens import Token, TokenType
 
 from server.sql.query.errors import STATEMENT_TOO_COMPLEX, SYNTAX_ERROR, SqlError
 
-MAX_TOKENS: Final = 200_000
+MAX_TOKENS: Final = 50_000
 MAX_PARENTHESES: Final = 100
 """The depth of nested parentheses, brackets and CASE: sqlglot's parser recurses."""
 

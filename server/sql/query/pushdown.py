@@ -150,7 +150,7 @@ def _push_conditions(
     if not kept:
         select.set("where", None)
     else:
-        select.set("where", exp.Where(this=exp.and_(*[item.copy() for item in kept], copy=False)))
+        select.set("where", exp.Where(this=exp.and_(*kept, copy=False)))
 
 
 def _conjuncts(condition: exp.Expression) -> list[exp.Expression]:
@@ -291,6 +291,8 @@ class _Translator:
 
     def translate(self, node: exp.Expression, *, is_negated: bool) -> Pushed | None:
         """Return a condition, or its negation, as a filter; None if there is none."""
+        if node.args.get("negate"):  # NOT LIKE, IS NOT
+            is_negated = not is_negated
         match node:
             case exp.Paren():
                 return self.translate(node.this, is_negated=is_negated)
@@ -305,7 +307,7 @@ class _Translator:
             case exp.Is():
                 return self._is(node, is_negated)
             case exp.Like():
-                return self._like(node, is_negated != bool(node.args.get("negate")))
+                return self._like(node, is_negated)
             case exp.StartsWith():
                 return self._affix(node, is_negated)
             case exp.Column():
@@ -689,10 +691,15 @@ def _flattened(
 
 
 def _is_bounded(filter_: amps.Expr) -> bool:
-    count = sum(1 for _ in amps.walk(filter_))
-    return count <= MAX_FILTER_LITERALS + MAX_FILTER_NODES and (
-        amps.height(filter_) <= MAX_FILTER_DEPTH
-    )
+    if amps.height(filter_) > MAX_FILTER_DEPTH:
+        return False
+    nodes = literals = 0
+    for node in amps.walk(filter_):
+        if isinstance(node, amps.Literal):
+            literals += 1
+        else:
+            nodes += 1
+    return nodes <= MAX_FILTER_NODES and literals <= MAX_FILTER_LITERALS
 
 
 def _bounded(filters: list[amps.Expr]) -> amps.Expr | None:

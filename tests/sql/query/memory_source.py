@@ -121,11 +121,14 @@ class MemorySource(TableSource):
             tree = parse(request.filter)
             predicate = compile_filter(tree)
             extract = MessageTypes().get("json").extractor(paths(tree))
-            bodies = [json.dumps(record).encode() for record in records]
             chosen = [
                 record
-                for record, body in zip(records, bodies, strict=True)
-                if predicate(tuple(extract(body)))
+                for record in records
+                if predicate(
+                    tuple(extract(json.dumps(record).encode()))
+                    if all(value == value for value in record.values())
+                    else tuple(record.get(str(path[0])) for path in paths(tree))  # JSON has no NaN
+                )
             ]
         if request.limit is not None:
             chosen = chosen[: request.limit]
