@@ -55,13 +55,14 @@ from server.sql.query.session import SqlSession
 from server.sql.services import CancelKey, Post, make_post
 from server.sql.statement_runner import (
     BoundStatement,
-    Plan,
     StatementOutput,
+    StatementPlan,
     StatementRunner,
     to_diagnostic,
 )
 from server.sql.tables.catalogue import SessionTables
 from server.transports.connection import (
+    HANDSHAKE_TIMEOUT_S,
     TransportConnection,
     TransportContext,
     with_certificate_user,
@@ -85,7 +86,7 @@ _INVALID_PASSWORD: Final = "28P01"  # noqa: S105 - a code
 _ADMIN_SHUTDOWN: Final = "57P01"
 _TOO_MANY_CONNECTIONS: Final = "53300"
 
-_Protocol = PostgresProtocol[Plan, BoundStatement]
+_Protocol = PostgresProtocol[StatementPlan, BoundStatement]
 
 
 @dataclass(slots=True)
@@ -240,7 +241,7 @@ class PostgresConnection(TransportConnection):
         if runner is not None:
             self._services.workers.submit(_release, output, runner)
 
-    def _release_portal(self, portal: Portal[Plan, BoundStatement]) -> None:
+    def _release_portal(self, portal: Portal[StatementPlan, BoundStatement]) -> None:
         cursor = portal.cursor.cursor
         if cursor is not None:
             self._services.workers.submit(cursor.rows.close)
@@ -275,7 +276,7 @@ class PostgresConnection(TransportConnection):
             else:
                 self._resume_reading()
 
-    def _handle(self, event: Event[Plan, BoundStatement]) -> None:
+    def _handle(self, event: Event[StatementPlan, BoundStatement]) -> None:
         session = self._session
         if session is None:
             return
@@ -323,7 +324,11 @@ class PostgresConnection(TransportConnection):
         address = self._peer_address()
         try:
             secured = await asyncio.get_running_loop().start_tls(
-                transport, self, context, server_side=True
+                transport,
+                self,
+                context,
+                server_side=True,
+                ssl_handshake_timeout=HANDSHAKE_TIMEOUT_S,
             )
         except (OSError, ssl.SSLError, TimeoutError) as error:
             reason = describe_tls_error(error) if isinstance(error, ssl.SSLError) else str(error)
@@ -471,7 +476,7 @@ class PostgresConnection(TransportConnection):
         if self._cancellation is not None and self._output is not None:
             self._cancellation.cancel()
 
-    def _run(self, event: Event[Plan, BoundStatement]) -> None:
+    def _run(self, event: Event[StatementPlan, BoundStatement]) -> None:
         """Run a statement on a worker thread."""
         runner, tables, session = self._runner, self._tables, self._session
         if runner is None or tables is None or session is None:

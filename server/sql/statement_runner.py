@@ -71,7 +71,7 @@ StatementOutput = Generator[Output, None, Answer]
 
 
 @dataclass(slots=True)
-class Plan:
+class StatementPlan:
     """A prepared statement.
 
     Attributes:
@@ -106,7 +106,7 @@ class BoundStatement:
         tag: the tag of a statement without rows that has been executed.
     """
 
-    plan: Plan
+    plan: StatementPlan
     parameters: tuple[object, ...]
     cursor: OpenCursor | None = None
     described: Sequence[ResultColumn] | None = None
@@ -129,7 +129,7 @@ class StatementRunner:
         engine: QueryEngine,
         source: SessionTables,
         session: SqlSession,
-        protocol: PostgresProtocol[Plan, BoundStatement],
+        protocol: PostgresProtocol[StatementPlan, BoundStatement],
         warn: Callable[[str], None],
     ) -> None:
         self.transaction_status = TransactionStatus.IDLE
@@ -161,7 +161,7 @@ class StatementRunner:
             raise SqlError(
                 SYNTAX_ERROR, "cannot insert multiple commands into a prepared statement"
             )
-        plan = Plan(statements[0] if statements else None, None, parameter_types)
+        plan = StatementPlan(statements[0] if statements else None, None, parameter_types)
         if plan.statement is not None:
             self._check_transaction(plan.statement)
             if plan.statement.parameter_count:
@@ -171,7 +171,7 @@ class StatementRunner:
         yield  # a generator, as the others are
 
     def describe_statement(
-        self, prepared: PreparedStatement[Plan], cancellation: Cancellation
+        self, prepared: PreparedStatement[StatementPlan], cancellation: Cancellation
     ) -> StatementOutput:
         """Describe the columns of a prepared statement."""
         columns = self._columns_of(prepared.plan, cancellation)
@@ -179,7 +179,7 @@ class StatementRunner:
         yield
 
     def describe_portal(
-        self, portal: Portal[Plan, BoundStatement], cancellation: Cancellation
+        self, portal: Portal[StatementPlan, BoundStatement], cancellation: Cancellation
     ) -> StatementOutput:
         """Describe the columns of a portal."""
         bound = portal.cursor
@@ -189,7 +189,10 @@ class StatementRunner:
         yield
 
     def execute(
-        self, portal: Portal[Plan, BoundStatement], row_limit: int, cancellation: Cancellation
+        self,
+        portal: Portal[StatementPlan, BoundStatement],
+        row_limit: int,
+        cancellation: Cancellation,
     ) -> StatementOutput:
         """Execute a portal, or continue with it."""
         bound = portal.cursor
@@ -310,7 +313,9 @@ class StatementRunner:
         yield Output(encoder.end())
         return rows.taken
 
-    def _columns_of(self, plan: Plan, cancellation: Cancellation) -> Sequence[ResultColumn] | None:
+    def _columns_of(
+        self, plan: StatementPlan, cancellation: Cancellation
+    ) -> Sequence[ResultColumn] | None:
         statement = plan.statement
         if statement is None:
             return None
@@ -321,7 +326,7 @@ class StatementRunner:
         description = self._describe(plan, cancellation)
         return None if description.columns is None else to_result_columns(description.columns)
 
-    def _describe(self, plan: Plan, cancellation: Cancellation) -> Description:
+    def _describe(self, plan: StatementPlan, cancellation: Cancellation) -> Description:
         if plan.description is None:
             assert plan.statement is not None  # noqa: S101 - by its callers
             cancellation.check()
@@ -414,7 +419,7 @@ class StatementRunner:
         cursor.is_held = is_held
         self._cursors[name] = cursor
         fetch = Statement(f"FETCH ALL FROM {name}", StatementKind.FETCH, "FETCH", name=name)
-        plan = Plan(fetch)
+        plan = StatementPlan(fetch)
         self._protocol.add_portal(name, plan, BoundStatement(plan, ()))
 
     def _cursor(self, name: str | None) -> OpenCursor:

@@ -46,6 +46,7 @@ ACTED_ON = (
     "SuggestedMinimumVersion",
     "TransactionLog",
     "Transports",
+    "SQL",
     "Tuning/Admin",
     "Tuning/Replication",
     "Tuning/TransactionLog",

@@ -26,8 +26,10 @@ def sql(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SqlServer]:
         ("SELECT symbol, sum(qty) FROM orders GROUP BY 1 ORDER BY 1", "IBM|6000\nMSFT|6250"),
         ("SELECT * FROM prices ORDER BY bid DESC LIMIT 1", "MSFT|410.25|"),
         (
-            "SELECT o.symbol, sum(o.qty * p.bid) FROM orders o JOIN prices p USING (symbol)"
-            " GROUP BY 1 ORDER BY 1",
+            (
+                "SELECT o.symbol, sum(o.qty * p.bid) FROM orders o JOIN prices p USING (symbol)"
+                " GROUP BY 1 ORDER BY 1"
+            ),
             "IBM|723000\nMSFT|2564062.5",
         ),
         ("SELECT symbol, qty FROM positions ORDER BY 1", "IBM|6000\nMSFT|6250"),
@@ -39,8 +41,10 @@ def sql(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SqlServer]:
         ("BEGIN; SELECT 1; COMMIT", "BEGIN\n1\nCOMMIT"),
         ("COPY (SELECT id, symbol FROM orders WHERE id < 2) TO STDOUT", "0\tIBM\n1\tMSFT"),
         (
-            "COPY (SELECT id, 'a,\"b' AS t, NULL AS n FROM orders WHERE id < 1) TO STDOUT"
-            " (FORMAT csv, HEADER)",
+            (
+                "COPY (SELECT id, 'a,\"b' AS t, NULL AS n FROM orders WHERE id < 1) TO STDOUT"
+                " (FORMAT csv, HEADER)"
+            ),
             'id,t,n\n0,"a,""b",',
         ),
         ("", ""),
