@@ -73,8 +73,9 @@ class SqlServer(NamedTuple):
 
     def connect(self, **terms: Any) -> psycopg.Connection[Any]:
         """A connection of psycopg, in autocommit mode."""
-        terms = {"user": "tester", "dbname": "any", "autocommit": True} | terms
-        return psycopg.connect(host="127.0.0.1", port=self.port, connect_timeout=30, **terms)
+        terms = {"user": "tester", "dbname": "any", "autocommit": True, **terms}
+        terms |= {"host": "127.0.0.1", "port": self.port, "connect_timeout": 30}
+        return psycopg.connect(**terms)
 
     def psql(
         self, *commands: str, user: str = "tester", password: str = "", options: str = "-AtX"

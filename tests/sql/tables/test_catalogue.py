@@ -206,12 +206,12 @@ def test_rows_are_what_the_permit_leaves(
                 for name, value in zip(columns, row[:-1], strict=True)
                 if value is not None
             }
-            body = _flattened(json.loads(row[-1]))
-            assert {name: value for name, value in body.items() if value is not None} == values
+            shown = _flattened(json.loads(row[-1]))
+            assert {name: value for name, value in shown.items() if value is not None} == values
 
 
 def _flattened(body: dict[str, Any]) -> dict[str, Any]:
-    flat = {}
+    flat: dict[str, Any] = {}
     for name, value in body.items():
         if isinstance(value, dict):
             flat |= {f"{name}.{inner}": below for inner, below in value.items()}

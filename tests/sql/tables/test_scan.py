@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -192,7 +191,7 @@ def test_snapshots_are_closed_after_scans() -> None:
 
 
 @pytest.fixture
-def slow(monkeypatch: pytest.MonkeyPatch) -> Iterator[Core]:
+def slow() -> Core:
     """An engine whose scans take many rounds."""
     core = make_core("orders")
     fill(core, random.Random(1), "orders")
