@@ -1,1 +1,5 @@
-"""PostgreSQL's protocol 3.0, a server's side of it, without I/O."""
+"""PostgreSQL's protocol 3.0, the server's side of it, without I/O.
+
+    bytes -> protocol.py: messages.py, parameters.py -> events -> the caller
+    bytes <- messages.py, formats.py: rows of Arrow batches <- the caller
+"""

@@ -150,7 +150,7 @@ def encode_data_rows(batch: pa.RecordBatch, columns: Sequence[ColumnFormat]) -> 
     rows = batch.num_rows
     if rows == 0:
         return b""
-    if rows > MAX_ENCODED_ROWS or batch.nbytes > MAX_ENCODED_BATCH:
+    if rows > MAX_ENCODED_ROWS or _is_large(batch):
         if rows == 1:
             raise FormatError(
                 PROGRAM_LIMIT_EXCEEDED,
@@ -165,6 +165,14 @@ def encode_data_rows(batch: pa.RecordBatch, columns: Sequence[ColumnFormat]) -> 
     head["length"] = lengths + 6
     head["columns"] = len(columns)
     return _content(_joined([_fixed(head), *pieces]))
+
+
+def _is_large(batch: pa.RecordBatch) -> bool:
+    """Return True for a batch that is too large to be encoded in one go."""
+    # The sum of all its buffers costs less, and is enough unless it is a slice of a large batch.
+    if batch.get_total_buffer_size() <= MAX_ENCODED_BATCH:
+        return False
+    return bool(batch.nbytes > MAX_ENCODED_BATCH)
 
 
 def _prefixed_columns(
