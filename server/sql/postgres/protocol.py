@@ -357,10 +357,8 @@ class PostgresProtocol(Generic[PlanT, CursorT]):
         self._mechanisms: tuple[str, ...] = ()  # of SASL; empty if a password is expected
         self._sasl_started = False
         self._skips_to_sync = False
-        self._bind: tuple[tuple[int, ...], int] = (
-            (),
-            0,
-        )  # result formats and size of a BindRequested
+        # The result formats, and the size of the parameters, of the latest BindRequested.
+        self._bind: tuple[tuple[int, ...], int] = ((), 0)
         self._statements: dict[str, PreparedStatement[PlanT]] = {}
         self._statements_size = 0
         self._portals: dict[str, Portal[PlanT, CursorT]] = {}
