@@ -7,6 +7,7 @@ table function, no table of DuckDB's own.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -36,6 +37,10 @@ _TABLE_FUNCTIONS: Final = frozenset(
     {"generate_subscripts", "json_each", "regexp_split_to_table", "string_to_table"}
 )
 """Functions in FROM, besides `generate_series` and `unnest`, which have nodes of their own."""
+
+
+_SCALAR_FUNCTIONS: Final = frozenset({"string_to_array", "current_schemas", "now", "version"})
+"""Functions of one row in FROM."""
 
 
 class RelationColumn(NamedTuple):
@@ -209,8 +214,7 @@ class NameResolver:
         """
         references: list[TableReference] = []
         for node in list(tree.find_all(exp.Table)):
-            if not isinstance(node.this, exp.Identifier):
-                self._check_function(node)
+            if not isinstance(node.this, exp.Identifier) and not self._is_relation(node):
                 continue
             name, schema = node.name, node.db or None
             if schema is None and name in _visible_ctes(node):
@@ -223,20 +227,33 @@ class NameResolver:
         self._complete(tree, references)
         return references
 
-    def _check_function(self, node: exp.Table) -> None:
+    def _is_relation(self, node: exp.Table) -> bool:
+        """Return whether a function in FROM is read as a relation of the catalogue.
+
+        Raises:
+            SqlError: the function is not allowed there.
+        """
         function = node.this
+        if node.db in _CATALOGUE_SCHEMAS:
+            node.set("db", None)
         if isinstance(function, exp.GenerateSeries | exp.ExplodingGenerateSeries):
-            return
+            return False
         name = function_name(function)
         if name in _TABLE_FUNCTIONS:
-            return
+            return False
+        if name in _SCALAR_FUNCTIONS:
+            alias = node.alias or name
+            columns = [exp.alias_(function.copy(), alias, quoted=True)]
+            this = exp.TableAlias(this=exp.to_identifier(alias, quoted=True))
+            node.replace(exp.Subquery(this=exp.Select(expressions=columns), alias=this))
+            return False
         if name.startswith("pg_"):
             self.warnings.append(f"unknown catalogue function {name}()")
             alias = node.alias or name
             node.set("this", exp.to_identifier(name, quoted=True))
             node.set("db", exp.to_identifier("pg_catalog", quoted=True))
             node.set("alias", exp.TableAlias(this=exp.to_identifier(alias, quoted=True)))
-            return
+            return True
         raise SqlError(
             UNDEFINED_FUNCTION,
             f"function {name}() cannot be read as a table",
@@ -248,9 +265,10 @@ class NameResolver:
         catalogue = [item for item in references if item.relation.table is None]
         if not catalogue:
             return
+        derived = {node.alias for node in tree.find_all(exp.Subquery, exp.CTE)}
         for column in tree.find_all(exp.Column):
             name, qualifier = column.name, column.table
-            if not name or isinstance(column.this, exp.Star):
+            if not name or isinstance(column.this, exp.Star) or qualifier in derived:
                 continue
             if not qualifier:
                 if any(item.relation.column(name) for item in references):
@@ -289,8 +307,7 @@ def function_name(node: exp.Expression) -> str:
 
 def quote(name: str) -> str:
     """Return an identifier as it is written in SQL."""
-    plain = name[:1].isalpha() and name.isascii() and name.replace("_", "a").isalnum()
-    if plain and name == name.lower():
+    if re.fullmatch("[a-z_][a-z0-9_]*", name):
         return name
     escaped = name.replace('"', '""')
     return f'"{escaped}"'

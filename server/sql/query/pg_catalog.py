@@ -4,8 +4,8 @@ Relations are made when a query reads them, for the tables that the session's us
 hashes of names, so that they are the same after a restart.
 
 Relations that are always empty here (triggers, policies, foreign tables) have the columns that
-tools read. Columns whose names begin with an underscore are not PostgreSQL's: functions of the
-catalogue read them.
+tools read. Relations whose names begin with an underscore are not PostgreSQL's: functions of the
+catalogue read them (`rewrite`).
 
 Source: PostgreSQL documentation, System Catalogs, and The Information Schema.
 """
@@ -51,7 +51,7 @@ _RELATIONS: Final[dict[str, str]] = {
     "relhasindex:b relisshared:b relpersistence:c relkind:c relnatts:2 relchecks:2 relhasrules:b "
     "relhastriggers:b relhassubclass:b relrowsecurity:b relforcerowsecurity:b relispopulated:b "
     "relreplident:c relispartition:b relrewrite:o relfrozenxid:x relminmxid:x relacl:t[] "
-    "reloptions:t[] relpartbound:t _is_visible:b",
+    "reloptions:t[] relpartbound:t",
     "pg_attribute": "attrelid:o attname:n atttypid:o attlen:2 attnum:2 attcacheoff:4 atttypmod:4 "
     "attndims:2 attbyval:b attalign:c attstorage:c attcompression:c attnotnull:b atthasdef:b "
     "atthasmissing:b attidentity:c attgenerated:c attisdropped:b attislocal:b attinhcount:2 "
@@ -60,7 +60,7 @@ _RELATIONS: Final[dict[str, str]] = {
     "typcategory:c typispreferred:b typisdefined:b typdelim:c typrelid:o typsubscript:r typelem:o "
     "typarray:o typinput:r typoutput:r typreceive:r typsend:r typmodin:r typmodout:r "
     "typanalyze:r typalign:c typstorage:c typnotnull:b typbasetype:o typtypmod:4 typndims:4 "
-    "typcollation:o typdefaultbin:t typdefault:t typacl:t[] _sql_name:t",
+    "typcollation:o typdefaultbin:t typdefault:t typacl:t[]",
     "pg_namespace": "oid:o nspname:n nspowner:o nspacl:t[]",
     "pg_database": "oid:o datname:n datdba:o encoding:4 datlocprovider:c datistemplate:b "
     "datallowconn:b datconnlimit:4 datfrozenxid:x datminmxid:x dattablespace:o datcollate:t "
@@ -77,12 +77,11 @@ _RELATIONS: Final[dict[str, str]] = {
     "pg_index": "indexrelid:o indrelid:o indnatts:2 indnkeyatts:2 indisunique:b "
     "indnullsnotdistinct:b indisprimary:b indisexclusion:b indimmediate:b indisclustered:b "
     "indisvalid:b indcheckxmin:b indisready:b indislive:b indisreplident:b indkey:2[] "
-    "indcollation:o[] indclass:o[] indoption:2[] indexprs:t indpred:t _definition:t",
+    "indcollation:o[] indclass:o[] indoption:2[] indexprs:t indpred:t",
     "pg_constraint": "oid:o conname:n connamespace:o contype:c condeferrable:b condeferred:b "
     "convalidated:b conrelid:o contypid:o conindid:o conparentid:o confrelid:o confupdtype:c "
     "confdeltype:c confmatchtype:c conislocal:b coninhcount:2 connoinherit:b conkey:2[] "
-    "confkey:2[] conpfeqop:oo conppeqop:oo conffeqop:oo confdelsetcols:2[] conexclop:oo conbin:t "
-    "_definition:t",
+    "confkey:2[] conpfeqop:oo conppeqop:oo conffeqop:oo confdelsetcols:2[] conexclop:oo conbin:t",
     "pg_am": "oid:o amname:n amhandler:r amtype:c",
     "pg_proc": "oid:o proname:n pronamespace:o proowner:o prolang:o procost:f prorows:f "
     "provariadic:o prosupport:r prokind:c prosecdef:b proleakproof:b proisstrict:b proretset:b "
@@ -178,8 +177,14 @@ _RELATIONS: Final[dict[str, str]] = {
     "pg_default_acl": "oid:o defaclrole:o defaclnamespace:o defaclobjtype:c defaclacl:t[]",
     "pg_aggregate": "aggfnoid:r aggkind:c aggnumdirectargs:2 aggtranstype:o",
     "pg_conversion": "oid:o conname:n connamespace:o conowner:o",
+    # Functions of the catalogue read these, and no catalogue lists them.
+    "_visible": "oid:o",
+    "_definitions": "oid:o definition:t",
+    "_type_names": "oid:o name:t",
 }
 """Columns of the relations of `pg_catalog` with their types."""
+
+_LISTED: Final = {name: text for name, text in _RELATIONS.items() if not name.startswith("_")}
 
 _INFORMATION_SCHEMA: Final[dict[str, str]] = {
     "tables": "table_catalog:t table_schema:t table_name:t table_type:t "
@@ -375,7 +380,6 @@ class PgCatalog:
             "relfilenode": 0,
         }
         for table in self._tables:
-            is_visible = table.schema in SEARCH_PATH
             schema = self._oids["schema", table.schema]
             kind = _RELKINDS.get(table.kind, "r")
             yield {
@@ -387,7 +391,6 @@ class PgCatalog:
                 "relkind": kind,
                 "relnatts": len(table.columns),
                 "relhasindex": bool(table.key),
-                "_is_visible": is_visible,
             }
             if table.key:
                 yield {
@@ -399,9 +402,8 @@ class PgCatalog:
                     "relkind": "i",
                     "relnatts": len(table.key),
                     "relreplident": "n",
-                    "_is_visible": is_visible,
                 }
-        for name, specification in _RELATIONS.items():
+        for name, specification in _LISTED.items():
             yield {
                 **common,
                 "oid": _system_oid(name),
@@ -410,7 +412,6 @@ class PgCatalog:
                 "relam": _HEAP_OID,
                 "relkind": "r" if name in _WELL_KNOWN else "v",
                 "relnatts": len(_columns(specification)),
-                "_is_visible": True,
             }
         for name, specification in _INFORMATION_SCHEMA.items():
             yield {
@@ -420,7 +421,6 @@ class PgCatalog:
                 "relnamespace": INFORMATION_SCHEMA_OID,
                 "relkind": "v",
                 "relnatts": len(_columns(specification)),
-                "_is_visible": False,
             }
 
     def _pg_catalog_pg_attribute(self) -> Iterator[dict[str, Any]]:
@@ -435,12 +435,11 @@ class PgCatalog:
                 index = self._oids["index", table.schema, table.name]
                 for number, name in enumerate(table.key, 1):
                     yield _attribute(index, number, name, types.get(name, 25), False)
-        for prefix, names in (("", _RELATIONS), ("information_schema.", _INFORMATION_SCHEMA)):
+        for prefix, names in (("", _LISTED), ("information_schema.", _INFORMATION_SCHEMA)):
             for name, specification in names.items():
                 oid = _system_oid(prefix + name)
                 for number, (column, kind) in enumerate(_columns(specification), 1):
-                    if not column.startswith("_"):
-                        yield _attribute(oid, number, column, _OIDS[kind], False)
+                    yield _attribute(oid, number, column, _OIDS[kind], False)
 
     @staticmethod
     def _pg_catalog_pg_type() -> Iterator[dict[str, Any]]:
@@ -451,18 +450,18 @@ class PgCatalog:
             "typisdefined": True,
             "typdelim": ",",
             "typrelid": 0,
-            "typreceive": "-",
-            "typsend": "-",
-            "typmodin": "-",
-            "typmodout": "-",
-            "typanalyze": "-",
+            "typreceive": 0,
+            "typsend": 0,
+            "typmodin": 0,
+            "typmodout": 0,
+            "typanalyze": 0,
             "typstorage": "p",
             "typnotnull": False,
             "typbasetype": 0,
             "typtypmod": -1,
             "typndims": 0,
             "typcollation": 0,
-            "typsubscript": "-",
+            "typsubscript": 0,
             "typalign": "i",
         }
         for item in pg_types.TYPES:
@@ -476,10 +475,9 @@ class PgCatalog:
                 "typcategory": item.category,
                 "typelem": {22: 21, 30: 26}.get(item.oid, 0),
                 "typarray": item.array_oid,
-                "typinput": f"{item.name}in",
-                "typoutput": f"{item.name}out",
+                "typinput": 0,
+                "typoutput": 0,
                 "typcollation": 100 if item.category == "S" else 0,
-                "_sql_name": item.sql_name,
             }
             if item.array_oid:
                 yield {
@@ -492,9 +490,10 @@ class PgCatalog:
                     "typcategory": "A",
                     "typelem": item.oid,
                     "typarray": 0,
-                    "typinput": "array_in",
-                    "typoutput": "array_out",
-                    "_sql_name": f"{item.sql_name}[]",
+                    "typinput": pg_types.PROCEDURES["array_in"],
+                    "typoutput": pg_types.PROCEDURES["array_out"],
+                    "typreceive": pg_types.PROCEDURES["array_recv"],
+                    "typsend": pg_types.PROCEDURES["array_send"],
                 }
 
     def _pg_catalog_pg_database(self) -> Iterator[dict[str, Any]]:
@@ -577,7 +576,6 @@ class PgCatalog:
                 "indcollation": [0] * len(table.key),
                 "indclass": [0] * len(table.key),
                 "indoption": [0] * len(table.key),
-                "_definition": _index_definition(table),
             }
 
     def _pg_catalog_pg_constraint(self) -> Iterator[dict[str, Any]]:
@@ -605,13 +603,45 @@ class PgCatalog:
                 "coninhcount": 0,
                 "connoinherit": True,
                 "conkey": [names.index(name) + 1 for name in table.key if name in names],
-                "_definition": f"PRIMARY KEY ({', '.join(quote(name) for name in table.key)})",
+            }
+
+    def _pg_catalog__visible(self) -> Iterator[dict[str, Any]]:
+        for (kind, schema, *_), oid in self._oids.items():
+            if kind in ("table", "index") and schema in SEARCH_PATH:
+                yield {"oid": oid}
+        for name in _LISTED:
+            yield {"oid": _system_oid(name)}
+
+    def _pg_catalog__definitions(self) -> Iterator[dict[str, Any]]:
+        for table in self._tables:
+            if table.key:
+                index = self._oids["index", table.schema, table.name]
+                yield {"oid": index, "definition": _index_definition(table)}
+                columns = ", ".join(quote(name) for name in table.key)
+                constraint = self._oids["constraint", table.schema, table.name]
+                yield {"oid": constraint, "definition": f"PRIMARY KEY ({columns})"}
+
+    @staticmethod
+    def _pg_catalog__type_names() -> Iterator[dict[str, Any]]:
+        for name in pg_types.names():
+            yield {"oid": pg_types.find_oid(name), "name": name}
+
+    @staticmethod
+    def _pg_catalog_pg_proc() -> Iterator[dict[str, Any]]:
+        for name, oid in pg_types.PROCEDURES.items():
+            yield {
+                **{"oid": oid, "proname": name, "pronamespace": PG_CATALOG_OID, "proowner": 10},
+                **{"prolang": 12, "procost": 1.0, "prorows": 0.0, "provariadic": 0},
+                **{"prokind": "f", "prosecdef": False, "proleakproof": False, "proretset": False},
+                **{"proisstrict": True, "provolatile": "i", "proparallel": "s", "pronargs": 1},
+                **{"pronargdefaults": 0, "prorettype": 2277, "proargtypes": [2277]},
+                "prosrc": name,
             }
 
     @staticmethod
     def _pg_catalog_pg_am() -> Iterator[dict[str, Any]]:
-        yield {"oid": _HEAP_OID, "amname": "heap", "amhandler": "-", "amtype": "t"}
-        yield {"oid": _BTREE_OID, "amname": "btree", "amhandler": "-", "amtype": "i"}
+        yield {"oid": _HEAP_OID, "amname": "heap", "amhandler": 0, "amtype": "t"}
+        yield {"oid": _BTREE_OID, "amname": "btree", "amhandler": 0, "amtype": "i"}
 
     @staticmethod
     def _pg_catalog_pg_collation() -> Iterator[dict[str, Any]]:
@@ -721,7 +751,7 @@ class PgCatalog:
                 "is_typed": "NO",
             }
         for schema, names in (
-            ("pg_catalog", _RELATIONS),
+            ("pg_catalog", _LISTED),
             ("information_schema", _INFORMATION_SCHEMA),
         ):
             for name in names:
@@ -915,6 +945,7 @@ def _arrow(columns: list[tuple[str, str]], rows: Iterable[dict[str, Any]]) -> pa
 
     types: dict[str, Callable[[], pa.DataType]] = {
         "o": pa.uint32,
+        "r": pa.uint32,
         "x": pa.uint32,
         "b": pa.bool_,
         "2": pa.int16,

@@ -45,7 +45,7 @@ TYPES: Final = (
     PgType(21, "int2", "smallint", "SMALLINT", 2, "N", 1005),
     PgType(22, "int2vector", "int2vector", "SMALLINT[]", -1, "A", 1006),
     PgType(23, "int4", "integer", "INTEGER", 4, "N", 1007),
-    PgType(24, "regproc", "regproc", "VARCHAR", 4, "N", 1008),
+    PgType(24, "regproc", "regproc", "UINTEGER", 4, "N", 1008),
     PgType(25, "text", "text", "VARCHAR", -1, "S", 1009),
     PgType(26, "oid", "oid", "UINTEGER", 4, "N", 1028),
     PgType(27, "tid", "tid", "VARCHAR", 6, "U", 1010),
@@ -68,7 +68,7 @@ TYPES: Final = (
     PgType(1186, "interval", "interval", "INTERVAL", 16, "T", 1187),
     PgType(1266, "timetz", "time with time zone", "TIMETZ", 12, "D", 1270),
     PgType(1700, "numeric", "numeric", "DECIMAL(38, 9)", -1, "N", 1231),
-    PgType(2202, "regprocedure", "regprocedure", "VARCHAR", 4, "N", 2207),
+    PgType(2202, "regprocedure", "regprocedure", "UINTEGER", 4, "N", 2207),
     PgType(2205, "regclass", "regclass", "UINTEGER", 4, "N", 2210),
     PgType(2206, "regtype", "regtype", "UINTEGER", 4, "N", 2211),
     PgType(2249, "record", "record", "VARCHAR", -1, "P", 2287, "p"),
@@ -109,6 +109,17 @@ _ALIASES: Final = {
 BY_OID: Final = {item.oid: item for item in TYPES}
 BY_NAME: Final = {item.name: item for item in TYPES}
 BY_ARRAY_OID: Final = {item.array_oid: item for item in TYPES if item.array_oid}
+
+
+PROCEDURES: Final = {"array_in": 750, "array_out": 751, "array_recv": 2400, "array_send": 2401}
+"""The functions that tell array types from others, for tools."""
+
+
+def names() -> list[str]:
+    """Return all names of types and of their arrays."""
+    known = [*BY_NAME, *_ALIASES, *(item.sql_name for item in TYPES)]
+    arrays = [f"{name}[]" for name in known] + [f"_{name}" for name in BY_NAME]
+    return [name for name in dict.fromkeys([*known, *arrays]) if find_oid(name) is not None]
 
 
 def find(name: str) -> PgType | None:

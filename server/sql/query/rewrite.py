@@ -142,18 +142,39 @@ def _oid_from_place(node: exp.Expression, references: Sequence[TableReference]) 
         return pg_types.BY_OID[oid].array_oid if oid in pg_types.BY_OID else 1009
     match parent:
         case exp.Cast():
-            return type_oid(parent.to)
+            oid = type_oid(parent.to)
+            return 25 if oid in _NAMED_BY_TEXT else oid
         case exp.Limit() | exp.Offset() | exp.Fetch():
             return 20
         case exp.Like() | exp.ILike() | exp.RegexpLike() | exp.RegexpILike() | exp.DPipe():
             return 25
         case exp.Between() | exp.In():
             return _oid_of(parent.this if parent.this is not node else None, references)
+        case exp.Add() | exp.Sub() | exp.Mul() | exp.Div() | exp.Mod():
+            other = parent.expression if parent.this is node else parent.this
+            oid = _oid_of(other, references)
+            return 1186 if oid in (1082, 1114, 1184) else oid or 20
         case exp.Binary():
             other = parent.expression if parent.this is node else parent.this
             return _oid_of(other, references)
+        case exp.Func():
+            name = function_name(parent)
+            is_first = parent.this is node or (parent.expressions or [None])[0] is node
+            return 23 if name in _COUNTED and not is_first else None
         case _:
             return None
+
+
+_NAMED_BY_TEXT: Final = frozenset({24, 2202, 2205, 2206, 4089, 4096})
+"""Types that name objects, whose values clients send as texts."""
+
+_COUNTED: Final = frozenset(
+    {
+        *("array_size", "array_length", "array_upper", "array_lower", "generate_subscripts"),
+        *("substring", "left", "right", "repeat", "pad", "round", "split_part"),
+    }
+)
+"""Functions whose arguments after the first are integers."""
 
 
 def _oid_of(node: exp.Expression | None, references: Sequence[TableReference]) -> int | None:
@@ -398,6 +419,16 @@ class ExpressionRewriter:
                 return exp.func("mode", term.this.copy())
             case exp.Column() if not node.table and node.name in ("user", "current_role"):
                 return exp.Literal.string(self._session.user)
+            case exp.Bracket() if _is_vector(node.this):
+                (index,) = node.expressions if len(node.expressions) == 1 else (None,)
+                if index is not None and not isinstance(index, exp.Slice):
+                    following = exp.Add(this=exp.Paren(this=index), expression=exp.Literal.number(1))
+                    node.set("expressions", [following])
+                return None
+            case exp.Anonymous() if _subscripts_a_vector(node):
+                return exp.Paren(
+                    this=exp.Sub(this=node.copy(), expression=exp.Literal.number(1))
+                )
             case exp.Repeat() | exp.Pad():
                 return _bounded_text(node)
             case exp.GenerateSeries() | exp.ExplodingGenerateSeries():
@@ -449,14 +480,14 @@ class ExpressionRewriter:
 
     def _object(self, value: exp.Expression, kind: str, is_shown: bool) -> exp.Expression:
         """Return the OID of an object for its name, or the OID as it is."""
+        if isinstance(value, exp.Parameter):
+            text = self._parameters.get(int(value.this.name))
+            if isinstance(text, str):
+                value = exp.Literal.string(text)
         if isinstance(value, exp.Literal) and value.is_string and not value.name.isdigit():
-            if kind in ("regproc", "regprocedure"):
-                return exp.Literal.string(value.name.rpartition(".")[2])
             if is_shown:
                 return value
             return _cast_to(exp.Literal.number(self._object_oid(value.name, kind)), "UINTEGER")
-        if kind in ("regproc", "regprocedure"):
-            return _cast_to(value, "VARCHAR")
         if value.meta.get("object"):  # ::regclass::oid
             value.meta.pop("object")
             return value
@@ -489,6 +520,8 @@ class ExpressionRewriter:
                 return oid
         if kind == "regrole":
             return 10
+        if kind in ("regproc", "regprocedure"):
+            return pg_types.PROCEDURES.get(parts[-1].partition("(")[0], 0)
         raise SqlError(
             INVALID_TEXT_REPRESENTATION, f'invalid input syntax for type {kind}: "{name}"'
         )
@@ -500,9 +533,11 @@ class ExpressionRewriter:
         if kind == "regtype":
             return exp.func("amps_format_type", value, exp.null())
         if kind == "regclass":
-            return _subquery("SELECT relname FROM pg_catalog.pg_class WHERE oid = ?", value)
+            return _subquery(_SUBQUERIES["regclass"], value)
         if kind == "regnamespace":
-            return _subquery("SELECT nspname FROM pg_catalog.pg_namespace WHERE oid = ?", value)
+            return _subquery(_SUBQUERIES["regnamespace"], value)
+        if kind in ("regproc", "regprocedure"):
+            return _subquery(_SUBQUERIES["regproc"], value)
         if kind == "regrole":
             return exp.Literal.string(self._session.user)
         return _cast_to(value, "VARCHAR")
@@ -682,27 +717,41 @@ _RENAMED: Final = {
     "jsonb_array_length": "json_array_length",
     "btrim": "trim",
     "div": "amps_div",
+    "parse_ident": "amps_parse_ident",
 }
 """Functions of PostgreSQL that are macros here (`MACROS`), or that DuckDB calls otherwise."""
 
-_VISIBLE: Final = "SELECT count(*) > 0 FROM pg_catalog.pg_class WHERE oid = ? AND _is_visible"
+_DEFINITION: Final = (
+    "SELECT min(_v) FROM (SELECT definition AS _v, oid AS _a FROM pg_catalog._definitions) AS _l "
+    "WHERE _l._a = ?"
+)
 
 _SUBQUERIES: Final = {
-    "pg_table_is_visible": _VISIBLE,
-    "col_description": "SELECT min(description) FROM pg_catalog.pg_description "
-    "WHERE objoid = ? AND objsubid = ? AND classoid = 1259",
-    "obj_description": "SELECT min(description) FROM pg_catalog.pg_description "
-    "WHERE objoid = ? AND objsubid = 0",
-    "pg_get_indexdef": "SELECT min(_definition) FROM pg_catalog.pg_index WHERE indexrelid = ?",
-    "pg_get_indexdef/3": "SELECT CASE WHEN ? = 0 THEN (SELECT min(_definition) FROM "
-    "pg_catalog.pg_index WHERE indexrelid = ?) ELSE (SELECT min(attname) FROM "
-    "pg_catalog.pg_attribute WHERE attrelid = ? AND attnum = ?) END",
-    "pg_get_constraintdef": "SELECT min(_definition) FROM pg_catalog.pg_constraint WHERE oid = ?",
-    "to_regtype": "SELECT min(oid) FROM pg_catalog.pg_type WHERE ? IN (typname, _sql_name)",
-    "to_regclass": "SELECT min(oid) FROM pg_catalog.pg_class WHERE relname = ?",
-    "to_regnamespace": "SELECT min(oid) FROM pg_catalog.pg_namespace WHERE nspname = ?",
+    "pg_table_is_visible": "SELECT ? IN (SELECT oid FROM pg_catalog._visible)",
+    "col_description": "SELECT min(_v) FROM (SELECT description AS _v, objoid AS _a, objsubid AS _b "
+    "FROM pg_catalog.pg_description WHERE classoid = 1259) AS _l WHERE _l._a = ? AND _l._b = ?",
+    "obj_description": "SELECT min(_v) FROM (SELECT description AS _v, objoid AS _a "
+    "FROM pg_catalog.pg_description WHERE objsubid = 0) AS _l WHERE _l._a = ?",
+    "pg_get_indexdef": _DEFINITION,
+    "pg_get_indexdef/3": f"SELECT CASE WHEN ? = 0 THEN ({_DEFINITION}) ELSE (SELECT min(_v) "
+    "FROM (SELECT attname AS _v, attrelid AS _a, attnum AS _b FROM pg_catalog.pg_attribute) AS _l "
+    "WHERE _l._a = ? AND _l._b = ?) END",
+    "pg_get_constraintdef": _DEFINITION,
+    "to_regtype": "SELECT min(_v) FROM (SELECT oid AS _v, name AS _a "
+    "FROM pg_catalog._type_names) AS _l WHERE _l._a = ?",
+    "to_regclass": "SELECT min(_v) FROM (SELECT oid AS _v, relname AS _a FROM pg_catalog.pg_class "
+    "WHERE oid IN (SELECT oid FROM pg_catalog._visible)) AS _l WHERE _l._a = ?",
+    "to_regnamespace": "SELECT min(_v) FROM (SELECT oid AS _v, nspname AS _a "
+    "FROM pg_catalog.pg_namespace) AS _l WHERE _l._a = ?",
+    "regclass": "SELECT min(_v) FROM (SELECT relname AS _v, oid AS _a "
+    "FROM pg_catalog.pg_class) AS _l WHERE _l._a = ?",
+    "regnamespace": "SELECT min(_v) FROM (SELECT nspname AS _v, oid AS _a "
+    "FROM pg_catalog.pg_namespace) AS _l WHERE _l._a = ?",
+    "regproc": "SELECT coalesce(min(_v), '-') FROM (SELECT proname AS _v, oid AS _a "
+    "FROM pg_catalog.pg_proc) AS _l WHERE _l._a = ?",
 }
-"""Functions of PostgreSQL that look something up; `?` are their arguments in order."""
+"""Functions of PostgreSQL that look something up; `?` are their arguments in order. Columns have
+names of their own, so that those in arguments are the query's."""
 
 _METHODS: Final[
     dict[str, Callable[[ExpressionRewriter, list[exp.Expression]], exp.Expression | None]]
@@ -765,6 +814,7 @@ def macros() -> Iterator[str]:
     )
     yield "CREATE MACRO amps_array_upper(x, d) AS CASE WHEN len(x) > 0 THEN len(x)::INTEGER END"
     yield "CREATE MACRO amps_array_lower(x, d) AS CASE WHEN len(x) > 0 THEN 1 END"
+    yield "CREATE MACRO amps_parse_ident(x) AS string_split(replace(x, '\"', ''), '.')"
     yield "CREATE MACRO amps_div(x, y) AS trunc(x / y)"
     for name in ("lpad", "rpad"):
         yield (
@@ -782,6 +832,21 @@ def macros() -> Iterator[str]:
 
 
 # ---- pieces
+
+
+_VECTORS: Final = frozenset(
+    {"indkey", "indclass", "indoption", "indcollation", "proargtypes", "tgattr", "partattrs"}
+)
+"""Columns of types int2vector and oidvector, whose elements are counted from 0."""
+
+
+def _is_vector(node: exp.Expression) -> bool:
+    return isinstance(node, exp.Column) and node.name in _VECTORS
+
+
+def _subscripts_a_vector(node: exp.Anonymous) -> bool:
+    is_function = str(node.this).lower() == "generate_subscripts"
+    return is_function and bool(node.expressions) and _is_vector(node.expressions[0])
 
 
 def _arguments(node: exp.Func) -> list[exp.Expression]:
@@ -802,7 +867,7 @@ def _cast_to(value: exp.Expression, duckdb: str) -> exp.Cast:
 
 def _subquery(template: str, *arguments: exp.Expression) -> exp.Expression:
     """Return a subquery of the catalogue; each `?` is one of the arguments, the last for the rest."""
-    if len(arguments) >= 3 and "indexrelid" in template:
+    if len(arguments) >= 3 and template == _DEFINITION:
         index, column = arguments[0], arguments[1]
         template = _SUBQUERIES["pg_get_indexdef/3"]
         arguments = (column, index, index, column)
