@@ -214,13 +214,11 @@ class QueryEngine:
         plan = _Plan(statement, tables, catalogue, session, parameter_oids)
         if statement.kind is StatementKind.EXPLAIN:
             return Description(plan.parameter_oids, _EXPLAIN_COLUMNS, tuple(plan.warnings))
-        tree = plan.tree.copy()
-        type_parameters(tree, plan.parameter_oids, as_null=True)
         with _Connection(self._database, None) as connection:
             for relation, name in plan.names.items():
                 connection.register(name, _empty(relation))
             try:
-                relation_ = connection.query(to_duckdb(tree), None)
+                relation_ = connection.query(plan.sql(as_null=True), None)
             except (duckdb.Error, RuntimeError) as error:
                 columns = plan.fallback_columns(error)
             else:
@@ -428,12 +426,12 @@ class _Plan:
                 tables[name] = _catalogue_data(relation)
         return tables
 
-    def sql(self) -> str:
-        """Return the text for DuckDB."""
+    def sql(self, *, as_null: bool = False) -> str:
+        """Return the text for DuckDB; with NULLs for parameters, to describe the result."""
         tree = self.tree.copy()
         for node in list(tree.find_all(exp.Table)):
             _cast_columns(node, self._casts(node))
-        type_parameters(tree, self.parameter_oids)
+        type_parameters(tree, self.parameter_oids, as_null=as_null)
         return to_duckdb(tree)
 
     def _casts(self, node: exp.Table) -> dict[str, str]:
@@ -604,7 +602,7 @@ def _catalogue_data(relation: Relation) -> pa.Table:
     arrays = {name: data.column(name) for name in data.column_names}
     for column in relation.columns:
         if column.name not in arrays:
-            arrays[column.name] = pa.nulls(data.num_rows, pa.string())
+            arrays[column.name] = pa.nulls(data.num_rows)
     if not arrays:
         return pa.table({"": pa.nulls(0, pa.bool_())})
     return pa.table({column.physical: arrays[column.name] for column in relation.columns})

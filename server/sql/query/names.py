@@ -275,7 +275,7 @@ class NameResolver:
                     continue
                 unknown = [item for item in catalogue if not item.relation.is_known]
                 if len(unknown) == 1:
-                    unknown[0].relation.add_column(name, 25, "VARCHAR")
+                    unknown[0].relation.add_column(name, 25)
                 continue
             for item in catalogue:
                 if item.alias == qualifier and item.relation.column(name) is None:
@@ -283,7 +283,7 @@ class NameResolver:
                         self.warnings.append(
                             f"unknown column {name} of {item.relation.schema}.{item.relation.name}"
                         )
-                    item.relation.add_column(name, 25, "VARCHAR")
+                    item.relation.add_column(name, 25)
 
 
 def _visible_ctes(node: exp.Expression) -> set[str]:

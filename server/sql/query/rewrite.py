@@ -487,7 +487,10 @@ class ExpressionRewriter:
         if isinstance(value, exp.Literal) and value.is_string and not value.name.isdigit():
             if is_shown:
                 return value
-            return _cast_to(exp.Literal.number(self._object_oid(value.name, kind)), "UINTEGER")
+            oid = exp.Literal.number(self._object_oid(value.name, kind))
+            named = _cast_to(oid, "UINTEGER")
+            named.meta["object"] = kind
+            return named
         if value.meta.get("object"):  # ::regclass::oid
             value.meta.pop("object")
             return value

@@ -70,13 +70,6 @@ def things() -> MemorySource:
     return MemorySource({THINGS: RECORDS})
 
 
-@pytest.fixture(scope="module")
-def engine() -> Iterator[QueryEngine]:
-    engine = QueryEngine()
-    yield engine
-    engine.close()
-
-
 def outcome(engine: QueryEngine, sql: str, *, pushdown: bool) -> Any:
     try:
         return sorted(run(engine, sql, source=things(), pushdown=pushdown)[1])
