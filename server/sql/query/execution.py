@@ -55,6 +55,9 @@ from server.sql.query.tables import ScanResult, Table, TableSource
 MAX_COLUMNS: Final = 1600
 """The number of columns of a result: that of PostgreSQL."""
 
+_INTERRUPT_INTERVAL_S: Final = 0.05
+"""The interval at which a cancelled query is interrupted until it ends."""
+
 _KEPT_CATALOGUES: Final = 16
 """The number of users' catalogues that are kept, since tools ask many questions in a row."""
 
@@ -325,23 +328,41 @@ class QueryEngine:
 
 
 class _Connection:
-    """A connection to DuckDB for one query, which a cancellation interrupts."""
+    """A connection to DuckDB for one query, which a cancellation interrupts.
+
+    An interrupt has no effect on a query that DuckDB has not begun yet. So it is repeated until the
+    query has ended.
+    """
 
     def __init__(
         self, database: duckdb.DuckDBPyConnection, cancellation: Cancellation | None
     ) -> None:
         self._cursor = database.cursor()
         self._cancellation = cancellation
+        self._lock = threading.Lock()
+        self._is_closed = False
 
     def __enter__(self) -> _Connection:
         if self._cancellation is not None:
-            self._cancellation.on_cancel(self._cursor.interrupt)
+            self._cancellation.on_cancel(self._interrupt)
         return self
 
     def __exit__(self, *_: object) -> None:
+        with self._lock:
+            self._is_closed = True
         if self._cancellation is not None:
-            self._cancellation.remove(self._cursor.interrupt)
+            self._cancellation.remove(self._interrupt)
         self._cursor.close()
+
+    def _interrupt(self) -> None:
+        """Interrupt the query, now and until it has ended."""
+        with self._lock:
+            if self._is_closed:
+                return
+            self._cursor.interrupt()
+        timer = threading.Timer(_INTERRUPT_INTERVAL_S, self._interrupt)
+        timer.daemon = True
+        timer.start()
 
     def register(self, name: str, data: pa.Table) -> None:
         """Make a table known by a name."""
