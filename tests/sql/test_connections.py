@@ -13,7 +13,10 @@ from typing import Any
 import psycopg
 import pytest
 
+from config_schema.problems import Problems
+from server.app.wiring import sql_transports
 from tests.admin.support import ask
+from tests.config_schema.test_compile_spec import compile_text
 from tests.security.test_http_services import self_signed
 from tests.security.users import MODULES, write_users
 from tests.sql.support import ORDERS, PRICES, SqlServer, sql_server
@@ -232,3 +235,20 @@ def _opened(sql: SqlServer) -> socket.socket:
 def _query(text: str) -> bytes:
     content = text.encode() + b"\0"
     return b"Q" + struct.pack(">I", len(content) + 4) + content
+
+
+def test_missing_libraries_are_reported_with_what_brings_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spec = compile_text(
+        "<AMPSConfig><Name>x</Name><Transports><Transport><Name>sql</Name><Type>tcp</Type>"
+        "<InetAddr>127.0.0.1:5433</InetAddr><Protocol>postgresql</Protocol></Transport>"
+        "</Transports></AMPSConfig>",
+        tmp_path,
+    )
+    monkeypatch.setattr(sql_transports, "missing_libraries", lambda: "duckdb")
+    problems = Problems()
+    sql_transports.check_sql_libraries(spec, problems)
+    (problem,) = problems
+    assert "needs duckdb, which is not installed" in str(problem)
+    assert "pip install 'amperage[sql]'" in str(problem)
