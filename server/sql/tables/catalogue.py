@@ -57,6 +57,9 @@ _MAX_LEARNED_AGAIN: Final = 32
 _RELEARN_SECONDS: Final = 1.0
 """Minimum time between two such samples."""
 
+_LIST_LIFETIME_S: Final = 0.25
+"""Seconds for which a session uses the same list of tables: clients send queries in a row."""
+
 _SLICE_SECONDS: Final = 0.000_2
 _PERMIT_BATCH_SIZE: Final = 20
 
@@ -133,6 +136,13 @@ class InstanceTables:
         return True
 
 
+class _ListedTables(NamedTuple):
+    """The tables of a user, and when they were listed, by the steady clock."""
+
+    tables: Sequence[Table]
+    at_s: float
+
+
 class SessionTables:
     """The tables of one session's user: see `TableSource`.
 
@@ -156,6 +166,7 @@ class SessionTables:
         self._max_bytes: Final = max_bytes
         self._permit_binder: Final = PermitBinder(session)
         self._topics: Mapping[tuple[str, str], SessionTopic] = {}
+        self._listed: _ListedTables | None = None
         self._running: TopicScan | None = None
         self._is_cancelled = False
 
@@ -165,8 +176,13 @@ class SessionTables:
         Raises:
             ScanError: the instance is stopping, or is too busy.
         """
-        topics = self._wait(self._list_topics)
-        return [topic.table for topic in topics]
+        now = self._instance_tables.engine.clock.steady()
+        listed = self._listed
+        if listed is not None and now - listed.at_s < _LIST_LIFETIME_S:
+            return listed.tables
+        tables = tuple(topic.table for topic in self._wait(self._list_topics))
+        self._listed = _ListedTables(tables, now)
+        return tables
 
     def scan(self, requests: Sequence[ScanRequest]) -> Sequence[ScanResult]:
         """See `TableSource.scan`. Called on a worker thread.
@@ -203,6 +219,7 @@ class SessionTables:
             try:
                 data = to_arrow_table(plan, table_rows.chunks)
             except MisfitError as misfit:
+                self._listed = None
                 self._post_call(partial(_widen, plan.topic_columns, misfit))
                 raise ColumnsWidenedError(
                     f"columns of {plan.source.name} have got values of another type meanwhile"
