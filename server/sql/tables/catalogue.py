@@ -137,7 +137,7 @@ class InstanceTables:
 
 
 class _ListedTables(NamedTuple):
-    """The tables of a user, and when they were listed, by the steady clock."""
+    """The tables of a user, and when they were listed, by `Scheduler.elapsed`."""
 
     tables: Sequence[Table]
     at_s: float
@@ -176,7 +176,7 @@ class SessionTables:
         Raises:
             ScanError: the instance is stopping, or is too busy.
         """
-        now = self._instance_tables.engine.clock.steady()
+        now = self._instance_tables.engine.scheduler.elapsed()
         listed = self._listed
         if listed is not None and now - listed.at_s < _LIST_LIFETIME_S:
             return listed.tables
