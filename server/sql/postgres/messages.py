@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import Enum
-from struct import Struct
+from struct import Struct, unpack
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
@@ -27,10 +27,12 @@ GSSENC_REQUEST_CODE: Final = 80877104
 MAX_STARTUP_PACKET: Final = 10_000  # as PostgreSQL
 MAX_SMALL_MESSAGE: Final = 10_000  # of messages that name something; as PostgreSQL
 MAX_AUTHENTICATION_MESSAGE: Final = 65_535  # as PostgreSQL
-MAX_PARAMETERS: Final = 65_535
+MAX_PARAMETERS: Final = 10_000
+"""Parameters of a statement, and columns of its result whose formats a client names."""
 
 TEXT_FORMAT: Final = 0
 BINARY_FORMAT: Final = 1
+_FORMATS: Final = frozenset((TEXT_FORMAT, BINARY_FORMAT))
 
 _INT16: Final = Struct(">H")
 _INT32: Final = Struct(">I")
@@ -293,17 +295,20 @@ class _Content:
         return kind == b"P"
 
     def read_formats(self) -> tuple[int, ...]:
-        formats = tuple(self.read_int16() for _ in range(self.read_count(2)))
-        for one in formats:
-            if one not in (TEXT_FORMAT, BINARY_FORMAT):
-                raise ProtocolViolationError(f"invalid format code {one}")
+        formats = self.read_numbers("H", 2)
+        if not _FORMATS.issuperset(formats):
+            raise ProtocolViolationError("invalid format code")
         return formats
 
-    def read_count(self, item_size: int) -> int:
-        """Read the number of items that follow, each of them of so many bytes at least."""
+    def read_numbers(self, code: str, size: int) -> tuple[int, ...]:
+        """Read a count and as many numbers, of a format character and size of struct."""
+        count = self.read_count()
+        return unpack(f">{count}{code}", self.read_bytes(count * size))
+
+    def read_count(self) -> int:
         count = self.read_int16()
-        if count * item_size > len(self._content) - self._position:
-            raise ProtocolViolationError("insufficient data left in message")
+        if count > MAX_PARAMETERS:
+            raise ProtocolViolationError(f"more than {MAX_PARAMETERS} parameters or formats")
         return count
 
     def read_value(self) -> bytes | None:
@@ -411,13 +416,13 @@ def _decode_query(reader: _Content) -> SimpleQuery:
 
 def _decode_parse(reader: _Content) -> Parse:
     name, text = reader.read_string(), reader.read_string()
-    return Parse(name, text, tuple(reader.read_int32() for _ in range(reader.read_count(4))))
+    return Parse(name, text, reader.read_numbers("I", 4))
 
 
 def _decode_bind(reader: _Content) -> Bind:
     portal, statement = reader.read_string(), reader.read_string()
     formats = reader.read_formats()
-    parameters = tuple(reader.read_value() for _ in range(reader.read_count(4)))
+    parameters = tuple(reader.read_value() for _ in range(reader.read_count()))
     return Bind(portal, statement, formats, parameters, reader.read_formats())
 
 

@@ -7,9 +7,10 @@ src/backend/utils/adt: the functions *in and *recv of each type.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal, InvalidOperation
+from itertools import starmap
 from struct import Struct
 from types import MappingProxyType
 from typing import Final, NamedTuple
@@ -65,6 +66,11 @@ from server.sql.postgres.types import (
 MAX_ARRAY_DIMENSIONS: Final = 6  # as PostgreSQL
 MAX_NUMERIC_DIGITS: Final = 1000
 """Limit of a number's digits, and of its exponent: the text 1e9999999 needs 10 MB when expanded."""
+MAX_VALUES: Final = 10_000
+"""Limit of all values of one statement, elements of arrays included: decoding one costs 1 us of the
+thread that serves all connections."""
+MAX_ESCAPED_BYTEA: Final = 64 * 1024
+"""Characters of a bytea in the format of PostgreSQL before 9.0, which is decoded bit by bit."""
 MAX_SHORT_VALUE: Final = 1000
 """Bytes of a value of any type but texts, documents, bytea and arrays."""
 
@@ -86,7 +92,6 @@ _NUMBER: Final = re.compile(
     r"[+-]?(?:[0-9]++\.?[0-9]*+|\.[0-9]++)(?:[eE][+-]?[0-9]{1,5})?|[+-]?inf(?:inity)?|nan",
     re.IGNORECASE,
 )
-_HEX: Final = re.compile(r"(?:[0-9a-fA-F]{2})*")
 _UUID: Final = re.compile(r"\{?[0-9a-fA-F]{4}(?:-?[0-9a-fA-F]{4}){7}\}?")
 _ESCAPED_BYTE: Final = re.compile(rb"\\(?:([0-3][0-7]{2})|(\\)|(.?))", re.DOTALL)
 _ZONE: Final = re.compile(
@@ -102,6 +107,9 @@ _SPACES: Final = " \t\n\v\f\r"  # around elements of arrays
 _ARRAY_TOKEN: Final = re.compile(
     r'[ \t\n\v\f\r]*(?:([{},])|"((?:[^"\\]|\\.)*+)"|((?:[^{},"\\]|\\.)++))', re.DOTALL
 )
+
+_PLAIN_ARRAY: Final = re.compile(r'\{[^{}"\\]*+\}')  # can be split at its commas
+_ESCAPED_CHARACTER: Final = re.compile(r"\\(.)", re.DOTALL)
 
 _UNITS_US: Final = {
     "h": 3_600_000_000,
@@ -168,6 +176,39 @@ class _Decoders(NamedTuple):
 
     text: Callable[[str], Value]
     binary: Callable[[bytes], Value]
+
+
+def decode_parameters(
+    values: Sequence[bytes | None], types: Sequence[int], formats: Sequence[int]
+) -> tuple[Value | None, ...]:
+    """Decode the values of all parameters of a statement.
+
+    Args:
+        values: the values as they were sent; None for NULL.
+        types: the types of the parameters.
+        formats: the format of each value, 0 for text and 1 for binary.
+
+    Raises:
+        FormatError: a value is no value of its type, or there are too many.
+    """
+    parameters = [
+        (data, type_oid, bool(code))
+        for data, type_oid, code in zip(values, types, formats, strict=True)
+    ]
+    if sum(starmap(_value_count, parameters)) > MAX_VALUES:
+        raise FormatError(
+            PROGRAM_LIMIT_EXCEEDED, f"the parameters have more than {MAX_VALUES} values"
+        )
+    return tuple(
+        decode_parameter(data, type_oid, binary=binary) for data, type_oid, binary in parameters
+    )
+
+
+def _value_count(data: bytes | None, type_oid: int, binary: bool) -> int:
+    """Return an upper limit of the number of values in a parameter."""
+    if data is None or type_oid in _DECODERS or type_oid not in TYPES:
+        return 1
+    return len(data) // 4 if binary else 1 + data.count(b",") + data.count(b"{")
 
 
 def decode_parameter(data: bytes | None, type_oid: int, *, binary: bool) -> Value | None:
@@ -347,8 +388,6 @@ _SPECIAL_NUMERICS: Final = {
 
 def _bytea_from_text(text: str) -> Value:
     if text.startswith("\\x"):
-        if _HEX.fullmatch(text, 2) is None:
-            raise ValueError("not hexadecimal")
         return bytes.fromhex(text[2:])
 
     def unescape(match: re.Match[bytes]) -> bytes:
@@ -357,6 +396,8 @@ def _bytea_from_text(text: str) -> Value:
             raise ValueError("incorrect escape")
         return backslash or bytes([int(octal, 8)])
 
+    if len(text) > MAX_ESCAPED_BYTEA:
+        raise FormatError(PROGRAM_LIMIT_EXCEEDED, "a long bytea needs the hex or the binary format")
     return _ESCAPED_BYTE.sub(unescape, text.encode())
 
 
@@ -588,6 +629,9 @@ def _array_from_text(text: str, element: int) -> Value:
     value_allowed = True  # after { and ,
     position = 0
     text = text.strip(_SPACES)
+    if _PLAIN_ARRAY.fullmatch(text) is not None:
+        elements = text[1:-1].split(",") if text[1:-1].strip(_SPACES) else []
+        return [_element(None, one, element) for one in elements]
     while position < len(text):
         match = _ARRAY_TOKEN.match(text, position)
         if match is None or done is not None:
@@ -616,13 +660,17 @@ def _array_from_text(text: str, element: int) -> Value:
 
 
 def _element(quoted: str | None, bare: str | None, element: int) -> Value | None:
-    text = (bare or "").strip(_SPACES) if quoted is None else quoted
-    if quoted is None and not text:
-        raise ValueError("malformed array")
-    if quoted is None and text.upper() == "NULL":
-        return None
-    text = re.sub(r"\\(.)", r"\1", text, flags=re.DOTALL)
-    return decode_parameter(text.encode(), element, binary=False)
+    if quoted is None:
+        text = (bare or "").strip(_SPACES)
+        if not text:
+            raise ValueError("malformed array")
+        if len(text) == 4 and text.upper() == "NULL":
+            return None
+    else:
+        text = quoted
+    if "\\" in text:
+        text = _ESCAPED_CHARACTER.sub(r"\1", text)
+    return _decode(text.encode(), element, binary=False)
 
 
 def _array_from_binary(data: bytes, element: int) -> Value:

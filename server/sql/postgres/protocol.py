@@ -49,13 +49,12 @@ from server.sql.postgres.errors import (
     FormatError,
 )
 from server.sql.postgres.messages import (
-    BINARY_FORMAT,
     TEXT_FORMAT,
     CancelRequest,
     ProtocolViolationError,
     TransactionStatus,
 )
-from server.sql.postgres.parameters import Value, decode_parameter
+from server.sql.postgres.parameters import Value, decode_parameters
 from server.sql.postgres.scram import MECHANISM
 from server.sql.postgres.types import ResultColumn
 
@@ -683,10 +682,7 @@ class PostgresProtocol(Generic[PlanT, CursorT]):
             formats = _formats_of_all(
                 bind.parameter_formats, len(types), "parameter formats", "parameters"
             )
-            parameters = tuple(
-                decode_parameter(data, type_oid, binary=code == BINARY_FORMAT)
-                for data, type_oid, code in zip(bind.parameters, types, formats, strict=True)
-            )
+            parameters = decode_parameters(bind.parameters, types, formats)
         except FormatError as error:
             raise _StatementFailedError(error.sqlstate, str(error)) from None
         self._bind = bind.result_formats, size

@@ -113,11 +113,12 @@ def test_malformed_initial_messages(content: bytes, problem: str) -> None:
 @pytest.mark.parametrize(
     ("code", "content", "problem"),
     [
-        ("B", b"\0\0\0\1\0\2\0\0\0\0", "invalid format code 2"),
+        ("B", b"\0\0\0\1\0\2\0\0\0\0", "invalid format code"),
         ("B", b"\0\0\0\0\0\1\xff\xff\xff\xfe\0\0", "invalid length"),
         ("B", b"\0\0\0\0\0\1\x7f\xff\xff\xff\0\0", "insufficient data"),
-        ("B", b"\0\0\0\0\xff\xff\0\0", "insufficient data"),
-        ("P", b"\0\0\xff\xff", "insufficient data"),
+        ("B", b"\0\0\0\0\xff\xff\0\0", "more than 10000"),
+        ("P", b"\0\0\xff\xff", "more than 10000"),
+        ("P", b"\0\0\0\1", "insufficient data"),
         ("D", b"X\0", "invalid message subtype 0x58"),
         ("Q", b"\xc3\0", "invalid byte sequence"),
         ("Q", b"a\0b\0", "invalid message format"),

@@ -411,6 +411,21 @@ def test_errors_that_the_protocol_finds(data: bytes, code: str) -> None:
     protocol.ready()
 
 
+@pytest.mark.parametrize(
+    ("values", "type_oid", "binary"),
+    [
+        ([b"{" + b"1," * 10_000 + b"1}"], 1007, False),
+        ([b"{" + b"1," * 5000 + b"1}"] * 2, 1007, False),
+        ([b"x" * 40_004], 1007, True),
+        ([b"a\\\\" * 30_000], types.BYTEA, False),
+    ],
+)
+def test_parameters_of_too_many_values(values: list[bytes], type_oid: int, binary: bool) -> None:
+    protocol = prepared(types_=(type_oid,) * len(values))
+    protocol.feed(bind(*values, statement="s", formats=(int(binary),)))
+    refused(protocol, "54000")
+
+
 def test_an_error_that_the_protocol_finds_fails_the_transaction() -> None:
     protocol = prepared()
     protocol.transaction_status = TransactionStatus.ACTIVE
