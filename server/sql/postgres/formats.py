@@ -81,6 +81,10 @@ from server.sql.postgres.types import (
 MAX_ENCODED_BATCH: Final = 128 * 1024 * 1024
 """Bytes of an Arrow batch that are encoded in one go: offsets in Arrow's arrays have 31 bits."""
 MAX_ENCODED_ROWS: Final = 1_000_000
+MAX_ENCODED_SIZE: Final = 1024 * 1024 * 1024
+"""Bytes of messages that are encoded in one go; so are these offsets."""
+MAX_ENCODED_ELEMENTS: Final = 20_000_000
+"""Elements of all arrays of a column that are encoded in one go."""
 
 POSTGRES_EPOCH_DAYS: Final = 10_957  # 2000-01-01 in days since 1970-01-01
 POSTGRES_EPOCH_US: Final = POSTGRES_EPOCH_DAYS * 86_400_000_000
@@ -151,20 +155,24 @@ def encode_data_rows(batch: pa.RecordBatch, columns: Sequence[ColumnFormat]) -> 
     if rows == 0:
         return b""
     if rows > MAX_ENCODED_ROWS or _is_large(batch):
-        if rows == 1:
-            raise FormatError(
-                PROGRAM_LIMIT_EXCEEDED,
-                f"a row of {batch.nbytes} bytes is over the limit of {MAX_ENCODED_BATCH}",
-            )
-        half = rows // 2
-        parts = (batch.slice(0, half), batch.slice(half))
-        return b"".join(encode_data_rows(part, columns) for part in parts)
+        return _encode_halves(batch, columns)
     lengths, pieces = _prefixed_columns(rows, batch.columns, columns)
+    if lengths.sum() > MAX_ENCODED_SIZE:
+        return _encode_halves(batch, columns)
     head = np.empty(rows, _ROW_HEAD)
     head["type"] = b"D"
     head["length"] = lengths + 6
     head["columns"] = len(columns)
     return _content(_joined([_fixed(head), *pieces]))
+
+
+def _encode_halves(batch: pa.RecordBatch, columns: Sequence[ColumnFormat]) -> bytes:
+    """Encode a batch in two parts."""
+    half = batch.num_rows // 2
+    if half == 0:
+        raise FormatError(PROGRAM_LIMIT_EXCEEDED, f"a row of {batch.nbytes} bytes is too long")
+    parts = (batch.slice(0, half), batch.slice(half))
+    return b"".join(encode_data_rows(part, columns) for part in parts)
 
 
 def _is_large(batch: pa.RecordBatch) -> bool:
@@ -201,6 +209,8 @@ def column_pieces(array: pa.Array, column: ColumnFormat) -> list[Piece]:
         FormatError: the values do not fit the type.
     """
     array = _plain(array)
+    if pa.types.is_null(array.type):
+        return [array.cast(_BINARY)]
     try:
         pieces = _converter(column, array.type)(array)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OverflowError) as error:
@@ -232,8 +242,10 @@ def _converter(column: ColumnFormat, arrow_type: pa.DataType) -> Converter:
     oid, binary = column
     known = TYPES.get(oid)
     if known is not None and known.element and oid not in _FORMATS:
+        if not is_list(arrow_type) and binary:
+            raise FormatError(FEATURE_NOT_SUPPORTED, "an array that came as its text, in binary")
         if not is_list(arrow_type):
-            return _text_of_any  # an array that came as its text
+            return _text_of_any
         element = ColumnFormat(known.element, binary)
         to_array = _array_binary if binary else _array_text
         return lambda array: to_array(array, element)
@@ -742,10 +754,13 @@ def _joined_with_nulls(pieces: Sequence[Piece]) -> pa.Array:
 
 def _flattened(array: pa.Array) -> tuple[np.ndarray, pa.Array]:
     """Return the offsets of lists, and the elements of all of them; a null list is empty."""
+    values = array.flatten()
+    if len(values) > MAX_ENCODED_ELEMENTS:
+        raise FormatError(PROGRAM_LIMIT_EXCEEDED, f"arrays of {len(values)} elements are too long")
     lengths = _filled(pc.list_value_length(array))
     offsets = np.zeros(len(array) + 1, np.int32)
     np.cumsum(lengths, out=offsets[1:])
-    return offsets, array.flatten()
+    return offsets, values
 
 
 def _array_binary(array: pa.Array, element: ColumnFormat, lower_bound: int = 1) -> list[Piece]:

@@ -323,12 +323,25 @@ def test_binary(oid: int, array: pa.Array, expected: list[str]) -> None:
         (pa.array(["orders"]), types.REGCLASS, True, "22003"),
         (pa.array(["x"]), types.UUID, True, "42846"),
         (pa.array(["x"]), 99_999, True, "0A000"),
+        (pa.array(["{1}"]), 1007, True, "0A000"),
     ],
 )
 def test_values_that_do_not_fit(array: pa.Array, oid: int, binary: bool, code: str) -> None:
     with pytest.raises(FormatError) as caught:
         encoded(array, oid, binary=binary)
     assert caught.value.sqlstate == code
+
+
+@pytest.mark.parametrize("binary", [False, True])
+@pytest.mark.parametrize("oid", sorted(types.TYPES))
+def test_a_column_of_nothing_but_nulls(oid: int, binary: bool) -> None:
+    assert encoded(pa.nulls(2), oid, binary=binary) == [None, None]
+
+
+def test_arrays_of_too_many_elements(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(formats, "MAX_ENCODED_ELEMENTS", 3)
+    with pytest.raises(FormatError, match="4 elements"):
+        encoded(pa.array([[1, 2], [3, 4]]), 1016)
 
 
 def test_rows_of_several_columns() -> None:
@@ -355,6 +368,12 @@ def test_large_batches_are_divided(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = encode_data_rows(batch, [ColumnFormat(types.TEXT)])
     monkeypatch.setattr(formats, "MAX_ENCODED_BATCH", 1000)
     assert encode_data_rows(batch, [ColumnFormat(types.TEXT)]) == whole
+    monkeypatch.setattr(formats, "MAX_ENCODED_BATCH", 1_000_000)
+    monkeypatch.setattr(formats, "MAX_ENCODED_SIZE", 500)
+    assert encode_data_rows(batch, [ColumnFormat(types.TEXT)]) == whole
+    monkeypatch.setattr(formats, "MAX_ENCODED_SIZE", 50)
+    with pytest.raises(FormatError):
+        encode_data_rows(batch, [ColumnFormat(types.TEXT)])
     monkeypatch.setattr(formats, "MAX_ENCODED_BATCH", 50)
     with pytest.raises(FormatError) as caught:
         encode_data_rows(batch, [ColumnFormat(types.TEXT)])
