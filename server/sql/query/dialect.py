@@ -11,6 +11,7 @@ next semicolon, within quotes too. So its tokenizer is told that there are no su
 from __future__ import annotations
 
 import logging
+import re
 from typing import Final
 
 from sqlglot import exp
@@ -21,6 +22,7 @@ from sqlglot.tokens import Token, TokenType
 
 from server.sql.query.errors import STATEMENT_TOO_COMPLEX, SYNTAX_ERROR, SqlError
 
+MAX_TEXT_LENGTH: Final = 1_000_000
 MAX_TOKENS: Final = 50_000
 MAX_PARENTHESES: Final = 100
 """The depth of nested parentheses, brackets and CASE: sqlglot's parser recurses."""
@@ -53,8 +55,14 @@ def tokenize(text: str) -> list[Token]:
     Raises:
         SqlError: a text or a comment does not end, or there are too many tokens.
     """
+    if len(text) > MAX_TEXT_LENGTH:
+        raise SqlError(
+            STATEMENT_TOO_COMPLEX,
+            f"the query has more than {MAX_TEXT_LENGTH} characters",
+            hint="Send long lists as parameters, such as = ANY($1).",
+        )
     try:
-        tokens = _DIALECT.tokenize(text)
+        tokens = _DIALECT.tokenize(_LEXEME.sub(_with_at_sign, text))
     except SqlglotError:
         raise SqlError(
             SYNTAX_ERROR,
@@ -80,6 +88,25 @@ def tokenize(text: str) -> list[Token]:
         elif token.token_type in _CLOSING:
             depth = max(0, depth - 1)
     return tokens
+
+
+_LEXEME: Final = re.compile(
+    r"[eE]'(?:[^'\\]|\\.|'')*'?|'[^']*'?|"
+    r'"[^"]*"?|--[^\n]*|/\*(?:.*?\*/|.*)|'
+    r"\$((?:[A-Za-z_]\w*)?)\$(?:.*?\$\1\$|.*)|[A-Za-z_][\w$]*|\$\d+",
+    re.DOTALL,
+)
+"""Texts, names and comments, in which $ is no parameter; without an end, they are all the rest."""
+
+
+def _with_at_sign(match: re.Match[str]) -> str:
+    """Return a lexeme, with @ for the $ of parameters.
+
+    sqlglot's tokenizer looks for a dollar-quoted text at `$1`, and reads on at the wrong place if
+    two quotes follow anywhere. To its parser, `@1` is the same parameter.
+    """
+    lexeme = match[0]
+    return f"@{lexeme[1:]}" if lexeme[0] == "$" and lexeme[1:].isdigit() else lexeme
 
 
 def parse_query(tokens: list[Token], text: str) -> exp.Expression:

@@ -37,7 +37,7 @@ _PATTERNS: Final[tuple[tuple[str, str, str], ...]] = (
         "out of memory: the query needs more than MaxMemory",
     ),
     (
-        r'(?:Scalar |Aggregate |Table |Window )*Function with name "?([\w~!*<>=@#|]+)"? does not exist',
+        r'Function with name "?([\w~!*<>=@#|]+)"? does not exist',
         errors.UNDEFINED_FUNCTION,
         "function {}() does not exist",
     ),
@@ -115,7 +115,9 @@ def _first_line(text: str) -> str:
     """Return the message without its kind, and without the lines that quote rewritten SQL."""
     line = re.split(r"\n\s*\n|\nLINE ", text.strip(), maxsplit=1)[0].replace("\n", " ")
     line = re.sub(r"^[\w ]+ Error: ", "", line)
-    return (line[:1].lower() + line[1:])[:_MAX_MESSAGE] or "the query failed"
+    if line[1:2].islower():
+        line = line[0].lower() + line[1:]
+    return line[:_MAX_MESSAGE] or "the query failed"
 
 
 def _suggestion(text: str, state: str, name: str, columns: Sequence[str]) -> str | None:

@@ -29,10 +29,8 @@ from server.sql.query.cancellation import BY_TIMEOUT, Cancellation
 from server.sql.query.dialect import to_duckdb
 from server.sql.query.errors import (
     FEATURE_NOT_SUPPORTED,
-    INTERNAL_ERROR,
     PROTOCOL_VIOLATION,
     QUERY_CANCELED,
-    UNDEFINED_TABLE,
     SqlError,
 )
 from server.sql.query.explain import TimedScan, explain_lines
@@ -394,7 +392,8 @@ class _Plan:
         declared_oids: Sequence[int],
         parameters: Sequence[object] | None = None,
     ) -> None:
-        assert statement.tree is not None
+        if statement.tree is None:
+            raise SqlError(FEATURE_NOT_SUPPORTED, f"{statement.tag} has no result")
         self.statement = statement
         self._session = session
         self._parameters = dict(enumerate(parameters or (), 1))
@@ -439,9 +438,9 @@ class _Plan:
         """Return the tables to register by their names in DuckDB."""
         tables: dict[str, pa.Table] = {}
         for scan in scans:
-            assert scan.result is not None
             name = scan.planned.reference.node.meta["scan"]
-            tables[name] = _physical(scan.planned.reference.relation, scan.result.data)
+            if scan.result is not None:
+                tables[name] = _physical(scan.planned.reference.relation, scan.result.data)
         for relation, name in self.names.items():
             if relation.table is None:
                 tables[name] = _catalogue_data(relation)
@@ -722,15 +721,3 @@ def _show(statement: Statement, session: SqlSession) -> QueryResult:
     if statement.name == "ALL":
         return _rows(columns, list(session.settings()))
     return _rows(columns, [[session.setting(statement.name or "") or ""]])
-
-
-__all__ = [
-    "INTERNAL_ERROR",
-    "UNDEFINED_TABLE",
-    "Cancellation",
-    "Description",
-    "QueryEngine",
-    "QueryLimits",
-    "QueryResult",
-    "ResultColumn",
-]

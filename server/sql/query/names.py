@@ -224,8 +224,20 @@ class NameResolver:
             references.append(TableReference(node, relation, node.alias or name))
             if len(references) > MAX_TABLES:
                 raise SqlError(FEATURE_NOT_SUPPORTED, f"a query reads at most {MAX_TABLES} tables")
+        for lateral in tree.find_all(exp.Lateral):
+            self._check_lateral(lateral)
         self._complete(tree, references)
         return references
+
+    @staticmethod
+    def _check_lateral(node: exp.Lateral) -> None:
+        function = node.this
+        if isinstance(function, exp.Subquery | exp.Unnest | exp.Explode | exp.GenerateSeries):
+            return
+        if isinstance(function, exp.ExplodingGenerateSeries):
+            return
+        if function_name(function) not in _TABLE_FUNCTIONS:
+            raise _not_a_table(function_name(function))
 
     def _is_relation(self, node: exp.Table) -> bool:
         """Return whether a function in FROM is read as a relation of the catalogue.
@@ -254,11 +266,7 @@ class NameResolver:
             node.set("db", exp.to_identifier("pg_catalog", quoted=True))
             node.set("alias", exp.TableAlias(this=exp.to_identifier(alias, quoted=True)))
             return True
-        raise SqlError(
-            UNDEFINED_FUNCTION,
-            f"function {name}() cannot be read as a table",
-            hint="Queries read topics, views, and the functions generate_series and unnest.",
-        )
+        raise _not_a_table(name)
 
     def _complete(self, tree: exp.Expression, references: list[TableReference]) -> None:
         """Add the columns to relations of the catalogue that the query expects there."""
@@ -284,6 +292,14 @@ class NameResolver:
                             f"unknown column {name} of {item.relation.schema}.{item.relation.name}"
                         )
                     item.relation.add_column(name, 25)
+
+
+def _not_a_table(name: str) -> SqlError:
+    return SqlError(
+        UNDEFINED_FUNCTION,
+        f"function {name}() cannot be read as a table",
+        hint="Queries read topics, views, and the functions generate_series and unnest.",
+    )
 
 
 def _visible_ctes(node: exp.Expression) -> set[str]:

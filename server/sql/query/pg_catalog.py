@@ -630,11 +630,25 @@ class PgCatalog:
     def _pg_catalog_pg_proc() -> Iterator[dict[str, Any]]:
         for name, oid in pg_types.PROCEDURES.items():
             yield {
-                **{"oid": oid, "proname": name, "pronamespace": PG_CATALOG_OID, "proowner": 10},
-                **{"prolang": 12, "procost": 1.0, "prorows": 0.0, "provariadic": 0},
-                **{"prokind": "f", "prosecdef": False, "proleakproof": False, "proretset": False},
-                **{"proisstrict": True, "provolatile": "i", "proparallel": "s", "pronargs": 1},
-                **{"pronargdefaults": 0, "prorettype": 2277, "proargtypes": [2277]},
+                "oid": oid,
+                "proname": name,
+                "pronamespace": PG_CATALOG_OID,
+                "proowner": 10,
+                "prolang": 12,
+                "procost": 1.0,
+                "prorows": 0.0,
+                "provariadic": 0,
+                "prokind": "f",
+                "prosecdef": False,
+                "proleakproof": False,
+                "proretset": False,
+                "proisstrict": True,
+                "provolatile": "i",
+                "proparallel": "s",
+                "pronargs": 1,
+                "pronargdefaults": 0,
+                "prorettype": 2277,
+                "proargtypes": [2277],
                 "prosrc": name,
             }
 

@@ -15,8 +15,8 @@ not even scanned, if nothing else reads it. If it may be true for other rows, Du
 condition as well.
 
 Negations are moved inwards first: `NOT (a > 1)` is `a <= 1` in SQL, NULL or not. Then only tests of
-single columns are left, joined by AND and OR, which keep exactness. Of a conjunction, the parts that
-can be translated are used; a disjunction needs all of them.
+single columns are left, joined by AND and OR, which keep exactness. Of a conjunction, the parts
+that can be translated are used; a disjunction needs all of them.
 
 A condition on the table that an outer join may replace by NULLs is not pushed down.
 """
@@ -311,7 +311,7 @@ class _Translator:
             case exp.StartsWith():
                 return self._affix(node, is_negated)
             case exp.Column():
-                return self._truth(self._scope.column(node), value=not is_negated)
+                return _truth(self._scope.column(node), value=not is_negated)
             case _ if type(node) in _COMPARISONS:
                 return self._comparison(node, is_negated)
             case _:
@@ -342,9 +342,9 @@ class _Translator:
                 return self._membership(self._scope.column(left), members, not is_negated)
             return None
         column = self._scope.column(left)
-        value = self._constant(right)
+        value = self.constant(right)
         if column is None:
-            column, value = self._scope.column(right), self._constant(left)
+            column, value = self._scope.column(right), self.constant(left)
             sign = _FLIPPED[sign]
         if column is None or value is _NOT_CONSTANT or value is None:
             return None
@@ -364,12 +364,12 @@ class _Translator:
             values = self._parameters.get(int(operand.this.name))
             return list(values) if isinstance(values, list | tuple) else [_NOT_CONSTANT]
         if isinstance(operand, exp.Array):
-            return [self._constant(item) for item in operand.expressions]
+            return [self.constant(item) for item in operand.expressions]
         return [_NOT_CONSTANT]
 
     def _between(self, node: exp.Between, is_negated: bool) -> Pushed | None:
         column = self._scope.column(node.this)
-        low, high = self._constant(node.args["low"]), self._constant(node.args["high"])
+        low, high = self.constant(node.args["low"]), self.constant(node.args["high"])
         if column is None or node.args.get("symmetric") or None in (low, high):
             return None
         if low is _NOT_CONSTANT or high is _NOT_CONSTANT:
@@ -384,7 +384,7 @@ class _Translator:
     def _in(self, node: exp.In, is_negated: bool) -> Pushed | None:
         if node.args.get("query") or node.args.get("unnest") or not node.expressions:
             return None
-        values = [self._constant(item) for item in node.expressions]
+        values = [self.constant(item) for item in node.expressions]
         return self._membership(self._scope.column(node.this), values, is_negated)
 
     def _membership(
@@ -427,24 +427,17 @@ class _Translator:
         if isinstance(node.expression, exp.Boolean):
             value = bool(node.expression.this)
             if not is_negated:
-                return self._truth(column, value=value)
-            opposite = self._truth(column, value=not value)
+                return _truth(column, value=value)
+            opposite = _truth(column, value=not value)
             if opposite is None:
                 return None
             return Pushed(_any((opposite.filter, amps.IsNull(path))), opposite.is_exact)
         return None
 
-    @staticmethod
-    def _truth(column: Column | None, *, value: bool) -> Pushed | None:
-        path = _path(column)
-        if column is None or path is None or column.type is not SqlType.BOOLEAN:
-            return None
-        return Pushed(amps.Comparison("=", path, amps.Literal(int(value))), is_exact=True)
-
     def _like(self, node: exp.Like, is_negated: bool) -> Pushed | None:
         if isinstance(node.parent, exp.Escape):
             return None
-        pattern = self._constant(node.expression)
+        pattern = self.constant(node.expression)
         column = self._scope.column(node.this)
         path = _path(column)
         if column is None or path is None or column.type is not SqlType.TEXT:
@@ -469,7 +462,7 @@ class _Translator:
         return _text_test(path, test, is_negated)
 
     def _affix(self, node: exp.StartsWith, is_negated: bool) -> Pushed | None:
-        prefix = self._constant(node.expression)
+        prefix = self.constant(node.expression)
         column = self._scope.column(node.this)
         path = _path(column)
         if column is None or path is None or column.type is not SqlType.TEXT:
@@ -479,15 +472,15 @@ class _Translator:
             return None
         return _text_test(path, amps.Affix("BEGINS WITH", path, (literal,)), is_negated)
 
-    def _constant(self, node: exp.Expression) -> object:
+    def constant(self, node: exp.Expression) -> object:
         """Return the value of a constant or a parameter; `_NOT_CONSTANT` for anything else."""
         match node:
             case exp.Paren():
-                return self._constant(node.this)
+                return self.constant(node.this)
             case exp.Literal():
                 return _Unknown(node.name) if node.is_string else _number(node.name)
             case exp.Neg():
-                value = self._constant(node.this)
+                value = self.constant(node.this)
                 is_number = isinstance(value, int | float | Decimal)
                 return -value if is_number else _NOT_CONSTANT  # type: ignore[operator]
             case exp.Boolean():
@@ -497,7 +490,7 @@ class _Translator:
             case exp.Parameter():
                 return self._parameters.get(int(node.this.name))
             case exp.Cast():
-                return _converted(self._constant(node.this), node.to.sql(dialect="duckdb"))
+                return _converted(self.constant(node.this), node.to.sql(dialect="duckdb"))
             case _:
                 return _NOT_CONSTANT
 
@@ -535,7 +528,7 @@ def _compare(column: Column, sign: str, value: object) -> Pushed | None:
     if column.type is SqlType.BOOLEAN:
         if not isinstance(value, bool) or sign not in ("=", "!="):
             return None
-        return _Translator._truth(column, value=value == (sign == "="))
+        return _truth(column, value=value == (sign == "="))
     literal = _literal(column, value)
     if literal is None:
         return None
@@ -563,6 +556,13 @@ def _compare_with_empty(path: amps.Expr, sign: str) -> Pushed | None:
     if sign in ("=", "<="):
         return Pushed(amps.IsNull(path), is_exact=False)
     return None
+
+
+def _truth(column: Column | None, *, value: bool) -> Pushed | None:
+    path = _path(column)
+    if column is None or path is None or column.type is not SqlType.BOOLEAN:
+        return None
+    return Pushed(amps.Comparison("=", path, amps.Literal(int(value))), is_exact=True)
 
 
 def _text_test(path: amps.Expr, test: amps.Expr, is_negated: bool) -> Pushed:
@@ -732,7 +732,7 @@ def _limit(
         return None
     constant: Callable[[exp.Expression], object] = _Translator(
         _Scope(tree, references), parameters
-    )._constant
+    ).constant
     count = constant(limit.args.get("expression") or limit.args.get("count") or exp.null())
     skipped = constant(offset.expression) if offset is not None else 0
     if not isinstance(count, int) or not isinstance(skipped, int):

@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
+from itertools import pairwise
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from server.sql.query.errors import (
@@ -226,9 +227,8 @@ class _Reader:
         elif source:
             prefix = self._all[source[0].start : source[-1].end + 1]
             columns = re.fullmatch(r"(.*?)\s*\((.*)\)\s*", prefix, re.DOTALL)
-            query = (
-                f"SELECT {columns[2]} FROM {columns[1]}" if columns else f"SELECT * FROM {prefix}"
-            )
+            wanted, table = (columns[2], columns[1]) if columns else ("*", prefix)
+            query = f"SELECT {wanted} FROM {table}"  # noqa: S608 - parsed, and checked as any query
             tree = dialect.parse_query(dialect.tokenize(query), query)
         else:
             raise dialect.syntax_error_at(None, self._all)
@@ -323,7 +323,7 @@ class _Reader:
 
     def _begin(self) -> Statement:
         words = [token.text.upper() for token in self._tokens]
-        if ("READ", "WRITE") in zip(words, words[1:], strict=False):
+        if ("READ", "WRITE") in pairwise(words):
             raise self._refusal("INSERT")
         return self._statement(StatementKind.BEGIN, "BEGIN")
 

@@ -69,7 +69,9 @@ def test_there_is_a_question_of_each_tool() -> None:
 def test_the_types_that_drivers_read_in_binary_are_told(engine: QueryEngine) -> None:
     columns, _ = run(engine, "select oid, typname, typtype, typlen, typarray from pg_type")
     assert [column.oid for column in columns] == [26, 25, 18, 21, 26]
-    columns, _ = run(engine, "select indkey, 'orders'::regclass::oid, relkind from pg_index, pg_class")
+    columns, _ = run(
+        engine, "select indkey, 'orders'::regclass::oid, relkind from pg_index, pg_class"
+    )
     assert [column.oid for column in columns] == [1005, 26, 18]
 
 

@@ -138,7 +138,9 @@ _TESTS: Final = st.one_of(
     comparisons("n"),
     comparisons("d"),
     _PATTERNS,
-    st.sampled_from(["@b", "@b is true", "@b is not false", "@b = false", "@u = 'x'", "@n > @d", "true"]),
+    st.sampled_from(
+        ["@b", "@b is true", "@b is not false", "@b = false", "@u = 'x'", "@n > @d", "true"]
+    ),
 )
 
 CONDITIONS: Final = st.recursive(
@@ -168,9 +170,7 @@ def test_random_conditions_select_the_same_rows(engine: QueryEngine, condition: 
 
 @settings(max_examples=50, deadline=None)
 @given(condition=CONDITIONS, other=CONDITIONS)
-def test_random_joins_select_the_same_rows(
-    engine: QueryEngine, condition: str, other: str
-) -> None:
+def test_random_joins_select_the_same_rows(engine: QueryEngine, condition: str, other: str) -> None:
     left, right = condition.replace("@", "x."), other.replace("@", "y.")
     for join in ("join", "left join", "right join", "full join"):
         sql = (

@@ -179,7 +179,9 @@ _WORDS = [
 
 
 @settings(max_examples=300, deadline=None)
-@given(st.one_of(st.lists(st.sampled_from(_WORDS), max_size=15).map(" ".join), st.text(max_size=40)))
+@given(
+    st.one_of(st.lists(st.sampled_from(_WORDS), max_size=15).map(" ".join), st.text(max_size=40))
+)
 def test_random_text_raises_only_the_error_of_statements(text: str) -> None:
     try:
         statements = parse(text)
