@@ -248,7 +248,7 @@ class NameResolver:
         function = node.this
         if node.db in _CATALOGUE_SCHEMAS:
             node.set("db", None)
-        if isinstance(function, exp.GenerateSeries | exp.ExplodingGenerateSeries):
+        if isinstance(function, exp.GenerateSeries | exp.ExplodingGenerateSeries | exp.Explode):
             return False
         name = function_name(function)
         if name in _TABLE_FUNCTIONS:
