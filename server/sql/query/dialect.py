@@ -18,7 +18,7 @@ from sqlglot import exp
 from sqlglot.dialects.duckdb import DuckDB
 from sqlglot.dialects.postgres import Postgres
 from sqlglot.errors import ErrorLevel, ParseError, SqlglotError
-from sqlglot.tokens import Token, TokenType
+from sqlglot.tokenizer_core import Token, TokenType
 
 from server.sql.query.errors import STATEMENT_TOO_COMPLEX, SYNTAX_ERROR, SqlError
 
@@ -109,7 +109,7 @@ def _with_at_sign(match: re.Match[str]) -> str:
     return f"@{lexeme[1:]}" if lexeme[0] == "$" and lexeme[1:].isdigit() else lexeme
 
 
-def parse_query(tokens: list[Token], text: str) -> exp.Expression:
+def parse_query(tokens: list[Token], text: str) -> exp.Expr:
     """Return the tree of the tokens of one statement.
 
     Raises:
@@ -130,7 +130,7 @@ def parse_query(tokens: list[Token], text: str) -> exp.Expression:
     return tree
 
 
-def to_duckdb(tree: exp.Expression) -> str:
+def to_duckdb(tree: exp.Expr) -> str:
     """Return the text of a tree in DuckDB's dialect.
 
     Raises:

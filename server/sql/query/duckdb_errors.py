@@ -66,7 +66,11 @@ _PATTERNS: Final[tuple[tuple[str, str, str], ...]] = (
         errors.GROUPING_ERROR,
         'column "{}" must appear in the GROUP BY clause or be used in an aggregate function',
     ),
-    (r"Type with name \"?([\w.]+)\"? does not exist", errors.UNDEFINED_OBJECT, 'type "{}" does not exist'),
+    (
+        r"Type with name \"?([\w.]+)\"? does not exist",
+        errors.UNDEFINED_OBJECT,
+        'type "{}" does not exist',
+    ),
     (
         r"More than one row returned by a subquery",
         errors.CARDINALITY_VIOLATION,
@@ -83,9 +87,7 @@ _HINTS: Final = {
 _MAX_MESSAGE: Final = 500
 
 
-def translate(
-    error: Exception, tree: exp.Expression | None, columns: Sequence[str] = ()
-) -> SqlError:
+def translate(error: Exception, tree: exp.Expr | None, columns: Sequence[str] = ()) -> SqlError:
     """Return an error of DuckDB as the client gets it.
 
     Args:
@@ -132,7 +134,7 @@ def _suggestion(text: str, state: str, name: str, columns: Sequence[str]) -> str
     return None
 
 
-def _position(tree: exp.Expression | None, name: str) -> int | None:
+def _position(tree: exp.Expr | None, name: str) -> int | None:
     if tree is None:
         return None
     for column in tree.find_all(exp.Identifier):

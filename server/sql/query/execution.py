@@ -48,7 +48,7 @@ from server.sql.query.rewrite import (
 )
 from server.sql.query.session import SqlSession
 from server.sql.query.statement import Statement, StatementKind
-from server.sql.query.tables import ScanResult, Table, TableSource
+from server.sql.query.tables import ScanRequest, ScanResult, Table, TableSource
 
 MAX_COLUMNS: Final = 1600
 """The number of columns of a result: that of PostgreSQL."""
@@ -275,12 +275,12 @@ class QueryEngine:
             lines = explain_lines([TimedScan(scan, None) for scan in plan.scans], None, None)
             return _explained(lines, plan)
         batches = self._run(plan, source, cancellation)
-        columns, scans = next(batches)  # type: ignore[misc]
+        columns, scans = next(batches)
         if is_explain:
-            rows = sum(batch.num_rows for batch in batches)  # type: ignore[union-attr]
+            rows = sum(batch.num_rows for batch in batches if isinstance(batch, pa.RecordBatch))
             elapsed_s = time.monotonic() - started
-            return _explained(explain_lines(scans, rows, elapsed_s), plan)  # type: ignore[arg-type]
-        return QueryResult(columns, batches, plan.warnings, scans)  # type: ignore[arg-type]
+            return _explained(explain_lines(scans, rows, elapsed_s), plan)
+        return QueryResult(columns, batches, plan.warnings, scans)
 
     def _run(
         self, plan: _Plan, source: TableSource, cancellation: Cancellation
@@ -532,7 +532,7 @@ class _Plan:
 # ---- trees
 
 
-def _drop_schema_qualifiers(tree: exp.Expression) -> None:
+def _drop_schema_qualifiers(tree: exp.Expr) -> None:
     """Drop the schema from columns such as `amps.orders.qty`."""
     for column in tree.find_all(exp.Column):
         if column.args.get("db"):
@@ -557,7 +557,7 @@ def _set_name(reference: TableReference, name: str) -> None:
     reference.node.set("only", None)
 
 
-def _rename_columns(tree: exp.Expression, references: Sequence[TableReference]) -> None:
+def _rename_columns(tree: exp.Expr, references: Sequence[TableReference]) -> None:
     """Rename columns that differ from others of their table in case only."""
     renamed = {
         (reference.alias, column.name): column.physical
@@ -579,7 +579,7 @@ def _cast_columns(node: exp.Table, casts: Mapping[str, str]) -> None:
         return
     columns = []
     for name, cast in casts.items():
-        column: exp.Expression = exp.column(exp.to_identifier(name, quoted=True))
+        column: exp.Expr = exp.column(exp.to_identifier(name, quoted=True))
         if cast:
             kind = exp.DataType.build(cast, dialect="duckdb", udt=True)
             column = exp.Cast(this=column, to=kind)
@@ -598,12 +598,11 @@ def _scan(
 ) -> list[TimedScan]:
     """Scan all tables as of one moment; equal requests are one."""
     requests = list(dict.fromkeys(scan.request for scan in scans))
-    results: dict[object, ScanResult] = {}
+    results: dict[ScanRequest, ScanResult] = {}
     elapsed_s = 0.0
     if requests:
         started = time.monotonic()
-        for request, result in zip(requests, source.scan(requests), strict=True):
-            results[request] = result
+        results = dict(zip(requests, source.scan(requests), strict=True))
         elapsed_s = time.monotonic() - started
         cancellation.check()
     return [TimedScan(scan, results[scan.request], elapsed_s) for scan in scans]

@@ -206,7 +206,7 @@ class NameResolver:
             return f"Perhaps you meant {meant}."
         return None
 
-    def bind(self, tree: exp.Expression) -> list[TableReference]:
+    def bind(self, tree: exp.Expr) -> list[TableReference]:
         """Return all places where the tree reads tables, with the tables.
 
         Raises:
@@ -268,7 +268,7 @@ class NameResolver:
             return True
         raise _not_a_table(name)
 
-    def _complete(self, tree: exp.Expression, references: list[TableReference]) -> None:
+    def _complete(self, tree: exp.Expr, references: list[TableReference]) -> None:
         """Add the columns to relations of the catalogue that the query expects there."""
         catalogue = [item for item in references if item.relation.table is None]
         if not catalogue:
@@ -302,17 +302,17 @@ def _not_a_table(name: str) -> SqlError:
     )
 
 
-def _visible_ctes(node: exp.Expression) -> set[str]:
+def _visible_ctes(node: exp.Expr) -> set[str]:
     names: set[str] = set()
     ancestor = node.parent
     while ancestor is not None:
-        for cte in ancestor.args.get("with_").expressions if ancestor.args.get("with_") else ():
-            names.add(cte.alias)
+        with_ = ancestor.args.get("with_")
+        names.update(cte.alias for cte in (with_.expressions if with_ is not None else ()))
         ancestor = ancestor.parent
     return names
 
 
-def function_name(node: exp.Expression) -> str:
+def function_name(node: exp.Expr) -> str:
     """Return the name of a function in lower case."""
     if isinstance(node, exp.Anonymous):
         return str(node.this).lower()
@@ -329,7 +329,7 @@ def quote(name: str) -> str:
     return f'"{escaped}"'
 
 
-def used_columns(tree: exp.Expression, references: Sequence[TableReference]) -> dict[int, set[str]]:
+def used_columns(tree: exp.Expr, references: Sequence[TableReference]) -> dict[int, set[str]]:
     """Return the names of columns that each reference needs, by the identity of its node.
 
     It may be more columns than necessary: every mention of the name counts, in any scope.
@@ -369,7 +369,7 @@ def used_columns(tree: exp.Expression, references: Sequence[TableReference]) -> 
     return needed
 
 
-def sources(select: exp.Select) -> Iterator[exp.Expression]:
+def sources(select: exp.Select) -> Iterator[exp.Expr]:
     """Yield the nodes in FROM of a SELECT, also those within parentheses."""
     from_ = select.args.get("from_")
     pending = [from_.this] if from_ else []

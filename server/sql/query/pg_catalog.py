@@ -438,8 +438,8 @@ class PgCatalog:
         for prefix, names in (("", _LISTED), ("information_schema.", _INFORMATION_SCHEMA)):
             for name, specification in names.items():
                 oid = _system_oid(prefix + name)
-                for number, (column, kind) in enumerate(_columns(specification), 1):
-                    yield _attribute(oid, number, column, _OIDS[kind], False)
+                for number, (label, kind) in enumerate(_columns(specification), 1):
+                    yield _attribute(oid, number, label, _OIDS[kind], False)
 
     @staticmethod
     def _pg_catalog_pg_type() -> Iterator[dict[str, Any]]:

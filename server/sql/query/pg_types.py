@@ -176,6 +176,7 @@ _RESULT_OIDS: Final = {
     "TIMESTAMPTZ": 1184,
     "INTERVAL": 1186,
     "JSON": 3802,
+    "UUID": 2950,
 }
 
 

@@ -76,7 +76,7 @@ class PlannedScan(NamedTuple):
 
 
 def plan_scans(
-    tree: exp.Expression,
+    tree: exp.Expr,
     references: Sequence[TableReference],
     parameters: Mapping[int, object],
     *,
@@ -132,7 +132,7 @@ def _push_conditions(
     scope = _Scope(select, references)
     if not scope.candidates:
         return
-    kept: list[exp.Expression] = []
+    kept: list[exp.Expr] = []
     for condition in _conjuncts(where.this):
         owner = scope.owner(condition)
         pushed = None
@@ -153,7 +153,7 @@ def _push_conditions(
         select.set("where", exp.Where(this=exp.and_(*kept, copy=False)))
 
 
-def _conjuncts(condition: exp.Expression) -> list[exp.Expression]:
+def _conjuncts(condition: exp.Expr) -> list[exp.Expr]:
     pending, found = [condition], []
     while pending:
         node = pending.pop()
@@ -175,7 +175,7 @@ class _Scope:
 
     def __init__(self, select: exp.Select, references: Sequence[TableReference]) -> None:
         by_node = {id(item.node): item for item in references}
-        preserved: list[exp.Expression] = []
+        preserved: list[exp.Expr] = []
         self._is_plain = True
         from_ = select.args.get("from_")
         if from_ is not None:
@@ -209,7 +209,7 @@ class _Scope:
             and not node.args.get("sample")
         ]
 
-    def owner(self, condition: exp.Expression) -> TableReference | None:
+    def owner(self, condition: exp.Expr) -> TableReference | None:
         """Return the only candidate whose columns a condition reads; None if there is no such."""
         if condition.find(exp.Query) is not None:
             return None
@@ -233,7 +233,7 @@ class _Scope:
         found = [item for item in self._tables if item.relation.column(column.name) is not None]
         return found[0] if len(found) == 1 else None
 
-    def column(self, node: exp.Expression) -> Column | None:
+    def column(self, node: exp.Expr) -> Column | None:
         """Return the column of the source that a node reads."""
         while isinstance(node, exp.Paren):
             node = node.this
@@ -270,7 +270,7 @@ def _is_identity(cast: exp.Cast, column: Column) -> bool:
 
 # ---- translation
 
-_COMPARISONS: Final[dict[type[exp.Expression], str]] = {
+_COMPARISONS: Final[dict[type[exp.Expr], str]] = {
     exp.EQ: "=",
     exp.NEQ: "!=",
     exp.LT: "<",
@@ -289,7 +289,7 @@ class _Translator:
         self._scope = scope
         self._parameters = parameters
 
-    def translate(self, node: exp.Expression, *, is_negated: bool) -> Pushed | None:
+    def translate(self, node: exp.Expr, *, is_negated: bool) -> Pushed | None:
         """Return a condition, or its negation, as a filter; None if there is none."""
         if node.args.get("negate"):  # NOT LIKE, IS NOT
             is_negated = not is_negated
@@ -330,7 +330,7 @@ class _Translator:
         join = _all if is_conjunction else _any
         return Pushed(join(item.filter for item in found), is_exact)
 
-    def _comparison(self, node: exp.Expression, is_negated: bool) -> Pushed | None:
+    def _comparison(self, node: exp.Expr, is_negated: bool) -> Pushed | None:
         sign = _COMPARISONS[type(node)]
         left, right = node.this, node.expression
         members = self._members(right)
@@ -350,7 +350,7 @@ class _Translator:
             return None
         return _compare(column, _NEGATED[sign] if is_negated else sign, value)
 
-    def _members(self, node: exp.Expression) -> list[object] | None:
+    def _members(self, node: exp.Expr) -> list[object] | None:
         """Return the elements of `ANY (array)` and `ALL (array)`."""
         if isinstance(node, exp.Any):
             operand = node.this
@@ -472,7 +472,7 @@ class _Translator:
             return None
         return _text_test(path, amps.Affix("BEGINS WITH", path, (literal,)), is_negated)
 
-    def constant(self, node: exp.Expression) -> object:
+    def constant(self, node: exp.Expr) -> object:
         """Return the value of a constant or a parameter; `_NOT_CONSTANT` for anything else."""
         match node:
             case exp.Paren():
@@ -507,7 +507,7 @@ _NEVER_EMPTY: Final = frozenset({SqlType.BIGINT, SqlType.DOUBLE, SqlType.BOOLEAN
 """Types of columns none of whose values is NULL in filters alone."""
 
 
-def _operands(node: exp.Expression, kind: type[exp.Expression]) -> list[exp.Expression]:
+def _operands(node: exp.Expr, kind: type[exp.Expr]) -> list[exp.Expr]:
     pending, found = [node], []
     while pending:
         item = pending.pop()
@@ -602,10 +602,10 @@ def _is_plain_text(value: str) -> bool:
 def _integer_literal(value: object) -> amps.Literal | None:
     if isinstance(value, int):
         return amps.Literal(value) if -(2**63) < value < 2**63 else None
-    if isinstance(value, float | Decimal) and math.isfinite(value) and abs(value) < MAX_EXACT:
-        if value == int(value):
-            return amps.Literal(int(value))
-        return _double_literal(value)
+    if isinstance(value, float):
+        value = Decimal(value)
+    if isinstance(value, Decimal) and value.is_finite() and abs(value) < MAX_EXACT:
+        return amps.Literal(int(value)) if value == int(value) else _double_literal(value)
     return None
 
 
@@ -647,10 +647,9 @@ def _converted(value: object, duckdb: str) -> object:
         fits = is_integer and -(2 ** (bits - 1)) <= int(str(value)) < 2 ** (bits - 1)
         return value if fits else _NOT_CONSTANT
     if kind in ("DOUBLE", "FLOAT8"):
-        if isinstance(value, bool) or not isinstance(value, int | float | Decimal):
-            return _NOT_CONSTANT
-        is_same = isinstance(value, float) or abs(value) <= MAX_EXACT
-        return float(value) if is_same else _NOT_CONSTANT
+        if isinstance(value, int | Decimal) and not isinstance(value, bool):
+            return float(value) if abs(value) <= MAX_EXACT else _NOT_CONSTANT
+        return value if isinstance(value, float) else _NOT_CONSTANT
     if kind == "BOOLEAN":
         return value if isinstance(value, bool) else _NOT_CONSTANT
     return _NOT_CONSTANT
@@ -710,7 +709,7 @@ def _bounded(filters: list[amps.Expr]) -> amps.Expr | None:
 
 
 def _limit(
-    tree: exp.Expression, references: Sequence[TableReference], parameters: Mapping[int, object]
+    tree: exp.Expr, references: Sequence[TableReference], parameters: Mapping[int, object]
 ) -> int | None:
     """Return the number of rows that suffices, if any rows of the only table do."""
     if not isinstance(tree, exp.Select) or len(references) != 1:
@@ -730,7 +729,7 @@ def _limit(
         limit.args.get("limit_options") and limit.args["limit_options"].args.get("with_ties")
     ):
         return None
-    constant: Callable[[exp.Expression], object] = _Translator(
+    constant: Callable[[exp.Expr], object] = _Translator(
         _Scope(tree, references), parameters
     ).constant
     count = constant(limit.args.get("expression") or limit.args.get("count") or exp.null())

@@ -43,7 +43,8 @@ _FORBIDDEN_FUNCTIONS: Final = frozenset(
         *("nextval", "setval", "currval", "json_serialize_sql", "json_deserialize_sql"),
         *("json_serialize_plan", "json_execute_serialized_sql", "create_function", "sleep_ms"),
         *("current_query", "duckdb_secrets", "which_secret", "setseed", "stats", "invoke"),
-        *("list_resize", "array_resize", "range", "file_exists", "glob", "pg_read_file", "pg_ls_dir"),
+        *("list_resize", "array_resize", "range", "file_exists", "glob", "pg_read_file"),
+        *("pg_ls_dir", "pg_stat_file", "pg_sleep_for", "pg_sleep_until", "pg_reload_conf"),
         *("pg_read_binary_file", "lo_import", "lo_export", "dblink", "pg_terminate_backend"),
         *("bar", "printf", "format", "equi_width_bins", "unpivot_list", "bitstring"),
     }
@@ -52,7 +53,7 @@ _FORBIDDEN_FUNCTIONS: Final = frozenset(
 and those of PostgreSQL that do things to a server."""
 
 
-def check_read_only(tree: exp.Expression) -> None:
+def check_read_only(tree: exp.Expr) -> None:
     """Raise an error for anything but a query.
 
     Raises:
@@ -77,7 +78,7 @@ def check_read_only(tree: exp.Expression) -> None:
             raise SqlError(SYNTAX_ERROR, "parameters are written $1, $2, ...")
 
 
-def parameter_numbers(tree: exp.Expression) -> set[int]:
+def parameter_numbers(tree: exp.Expr) -> set[int]:
     """Return the numbers of all parameters.
 
     Raises:
@@ -92,7 +93,7 @@ def parameter_numbers(tree: exp.Expression) -> set[int]:
     return numbers
 
 
-def fold_identifiers(tree: exp.Expression) -> None:
+def fold_identifiers(tree: exp.Expr) -> None:
     """Fold identifiers without quotes to lower case, as PostgreSQL does, and quote all."""
     for node in tree.find_all(exp.Identifier):
         if not node.args.get("quoted"):
@@ -104,7 +105,7 @@ def fold_identifiers(tree: exp.Expression) -> None:
 
 
 def infer_parameters(
-    tree: exp.Expression, references: Sequence[TableReference], declared: Sequence[int]
+    tree: exp.Expr, references: Sequence[TableReference], declared: Sequence[int]
 ) -> tuple[int, ...]:
     """Return the OIDs of all parameters.
 
@@ -130,15 +131,17 @@ def infer_parameters(
     return tuple(result)
 
 
-def _oid_from_place(node: exp.Expression, references: Sequence[TableReference]) -> int | None:
+def _oid_from_place(node: exp.Expr, references: Sequence[TableReference]) -> int | None:
     parent = node.parent
     while isinstance(parent, exp.Paren | exp.Neg):
         node, parent = parent, parent.parent
+    if parent is None:
+        return None
     if isinstance(parent, exp.Any) or function_name(parent) in ("any", "all"):
-        comparison = parent.parent if parent else None
+        comparison = parent.parent
         other = comparison.this if comparison is not None else None
-        oid = _oid_of(other, references) or 25
-        return pg_types.BY_OID[oid].array_oid if oid in pg_types.BY_OID else 1009
+        element = pg_types.BY_OID.get(_oid_of(other, references) or 25)
+        return element.array_oid if element is not None else 1009
     match parent:
         case exp.Cast():
             oid = type_oid(parent.to)
@@ -177,7 +180,7 @@ _COUNTED: Final = frozenset(
 
 
 def _oid_of(  # noqa: C901 - one case for each kind of node
-    node: exp.Expression | None, references: Sequence[TableReference]
+    node: exp.Expr | None, references: Sequence[TableReference]
 ) -> int | None:
     match node:
         case exp.Paren() | exp.Neg():
@@ -222,7 +225,7 @@ _TYPE_NAMES: Final = {
 """sqlglot's types, by PostgreSQL's names."""
 
 
-def type_name(data_type: exp.Expression) -> str | None:
+def type_name(data_type: exp.Expr) -> str | None:
     """Return the name of a type of a cast, in `pg_types`, with brackets for arrays."""
     if not isinstance(data_type, exp.DataType):
         return None
@@ -232,12 +235,12 @@ def type_name(data_type: exp.Expression) -> str | None:
         return None if name is None else f"{name}[]"
     if data_type.this == exp.DataType.Type.USERDEFINED:
         kind = data_type.args.get("kind")
-        name = kind.name if isinstance(kind, exp.Expression) else str(kind or "")
+        name = kind.name if isinstance(kind, exp.Expr) else str(kind or "")
         return name.lower()
     return _TYPE_NAMES.get(data_type.this.name)
 
 
-def type_oid(data_type: exp.Expression) -> int | None:
+def type_oid(data_type: exp.Expr) -> int | None:
     """Return the OID of the type of a cast; None if it is unknown."""
     name = type_name(data_type)
     return None if name is None else pg_types.find_oid(name)
@@ -246,12 +249,12 @@ def type_oid(data_type: exp.Expression) -> int | None:
 # ---- names of results
 
 
-def output_names(tree: exp.Expression) -> list[str] | None:
-    """Return the names of the result's columns, as PostgreSQL gives them; None if a star hides them.
+def output_names(tree: exp.Expr) -> list[str] | None:
+    """Return the names of the result's columns, as PostgreSQL gives them.
 
-    Source: PostgreSQL's `FigureColname` in parse_target.c.
+    None if a star hides them. Source: PostgreSQL's `FigureColname` in parse_target.c.
     """
-    query: exp.Expression = tree
+    query: exp.Expr = tree
     while isinstance(query, exp.SetOperation | exp.Subquery):
         query = query.this
     if isinstance(query, exp.Values):
@@ -263,13 +266,13 @@ def output_names(tree: exp.Expression) -> list[str] | None:
     return [column_name(item) for item in query.expressions]
 
 
-def column_name(node: exp.Expression) -> str:
+def column_name(node: exp.Expr) -> str:
     """Return the name of a column of a result."""
     return _figured_name(node) or "?column?"
 
 
 def _figured_name(  # noqa: C901 - one case for each kind of node
-    node: exp.Expression,
+    node: exp.Expr,
 ) -> str | None:
     match node:
         case exp.Alias():
@@ -329,7 +332,7 @@ _FIGURED: Final = {
 """The names of functions that sqlglot calls otherwise."""
 
 
-def alias_inner_columns(tree: exp.Expression) -> None:
+def alias_inner_columns(tree: exp.Expr) -> None:
     """Give the columns of subqueries and common tables the names that PostgreSQL gives them."""
     for select in tree.find_all(exp.Select):
         if select is tree or select.parent is None:
@@ -375,20 +378,20 @@ class ExpressionRewriter:
         self._parameters = parameters or {}
         self._is_execution = is_execution
 
-    def rewrite(self, tree: exp.Expression) -> exp.Expression:
+    def rewrite(self, tree: exp.Expr) -> exp.Expr:
         """Return the tree with its expressions rewritten.
 
         Raises:
             SqlError: a type, an object or a function does not exist or is not allowed.
         """
         holder = exp.Paren(this=tree)
-        for node in list(holder.find_all(exp.Dot)):
-            left = node.this
-            if isinstance(left, exp.Identifier) and isinstance(node.expression, exp.Func):
+        for dot in list(holder.find_all(exp.Dot)):
+            left, right = dot.this, dot.expression
+            if isinstance(left, exp.Identifier) and isinstance(right, exp.Func):
                 if left.name in ("pg_catalog", "information_schema"):
-                    node.replace(node.expression)
+                    dot.replace(right)
                 else:
-                    name = f"{left.name}.{function_name(node.expression)}"
+                    name = f"{left.name}.{function_name(right)}"
                     raise SqlError(UNDEFINED_FUNCTION, f"function {name}() does not exist")
         nodes = list(holder.walk())
         for node in reversed(nodes):
@@ -397,13 +400,13 @@ class ExpressionRewriter:
             replacement = self._rewritten(node)
             if replacement is not None and replacement is not node:
                 node.replace(replacement)
-        result = holder.this
+        result: exp.Expr = holder.this
         result.parent = None
         return result
 
     def _rewritten(  # noqa: C901 - one case for each kind of node
-        self, node: exp.Expression
-    ) -> exp.Expression | None:
+        self, node: exp.Expr
+    ) -> exp.Expr | None:
         match node:
             case exp.Cast():
                 return self._cast(node)
@@ -412,7 +415,8 @@ class ExpressionRewriter:
             case exp.Operator():
                 return _operator(node)
             case exp.Collate():
-                return node.this
+                operand: exp.Expr = node.this
+                return operand
             case exp.Like() | exp.ILike():
                 return _with_escape(node)
             case exp.Any():
@@ -450,7 +454,7 @@ class ExpressionRewriter:
 
     # ---- casts
 
-    def _cast(self, node: exp.Cast) -> exp.Expression | None:
+    def _cast(self, node: exp.Cast) -> exp.Expr | None:
         value = node.this
         name = type_name(node.to)
         if name is None:
@@ -476,14 +480,14 @@ class ExpressionRewriter:
         return _cast_to(value, duckdb)
 
     @staticmethod
-    def _is_shown(node: exp.Expression) -> bool:
+    def _is_shown(node: exp.Expr) -> bool:
         """Return whether a value of a type that names objects is a column of the result."""
         parent = node.parent
         while isinstance(parent, exp.Alias | exp.Paren):
             parent = parent.parent
         return isinstance(parent, exp.Select)
 
-    def _object(self, value: exp.Expression, kind: str, is_shown: bool) -> exp.Expression:
+    def _object(self, value: exp.Expr, kind: str, is_shown: bool) -> exp.Expr:
         """Return the OID of an object for its name, or the OID as it is."""
         if isinstance(value, exp.Parameter):
             text = self._parameters.get(int(value.this.name))
@@ -534,7 +538,7 @@ class ExpressionRewriter:
             INVALID_TEXT_REPRESENTATION, f'invalid input syntax for type {kind}: "{name}"'
         )
 
-    def _object_name(self, value: exp.Expression, kind: str) -> exp.Expression:
+    def _object_name(self, value: exp.Expr, kind: str) -> exp.Expr:
         """Return the name of an object for its OID."""
         value = value.copy()
         value.meta.pop("object", None)
@@ -552,7 +556,7 @@ class ExpressionRewriter:
 
     # ---- functions
 
-    def _function(self, node: exp.Func) -> exp.Expression | None:
+    def _function(self, node: exp.Func) -> exp.Expr | None:
         name = function_name(node)
         if name in _FORBIDDEN_FUNCTIONS or name.startswith(("__internal", "duckdb_", "pragma_")):
             raise SqlError(
@@ -571,18 +575,18 @@ class ExpressionRewriter:
         return None if method is None else method(self, arguments)
 
     @staticmethod
-    def _aggregate(node: exp.Expression, name: str) -> exp.Expression | None:
+    def _aggregate(node: exp.Expr, name: str) -> exp.Expr | None:
         if name in ("json_array_agg", "json_arrayagg"):
             return exp.Anonymous(this="json_group_array", expressions=[node.this])
         return None
 
-    def _current_setting(self, arguments: list[exp.Expression]) -> exp.Expression:
+    def _current_setting(self, arguments: list[exp.Expr]) -> exp.Expr:
         name = self._text(arguments[0]) if arguments else ""
         missing_ok = len(arguments) > 1
         value = self._session.setting(name, missing_ok=missing_ok)
         return exp.null() if value is None else exp.Literal.string(value)
 
-    def _set_config(self, arguments: list[exp.Expression]) -> exp.Expression:
+    def _set_config(self, arguments: list[exp.Expr]) -> exp.Expr:
         if len(arguments) != 3:
             raise SqlError(UNDEFINED_FUNCTION, "set_config() has three arguments")
         name, value = self._text(arguments[0]), self._text(arguments[1])
@@ -590,7 +594,7 @@ class ExpressionRewriter:
             self._session.set(name, value)
         return exp.Literal.string(value)
 
-    def _text(self, node: exp.Expression) -> str:
+    def _text(self, node: exp.Expr) -> str:
         while isinstance(node, exp.Cast | exp.Paren):
             node = node.this
         if isinstance(node, exp.Literal):
@@ -600,37 +604,37 @@ class ExpressionRewriter:
             return str(value if value is not None else "")
         raise SqlError(FEATURE_NOT_SUPPORTED, "settings are named by a constant or a parameter")
 
-    def _user(self, _arguments: list[exp.Expression]) -> exp.Expression:
+    def _user(self, _arguments: list[exp.Expr]) -> exp.Expr:
         return exp.Literal.string(self._session.user)
 
-    def _database(self, _arguments: list[exp.Expression]) -> exp.Expression:
+    def _database(self, _arguments: list[exp.Expr]) -> exp.Expr:
         return exp.Literal.string(self._session.database)
 
-    def _version(self, _arguments: list[exp.Expression]) -> exp.Expression:
+    def _version(self, _arguments: list[exp.Expr]) -> exp.Expr:
         return exp.Literal.string(self._session.version)
 
-    def _schema(self, _arguments: list[exp.Expression]) -> exp.Expression:
+    def _schema(self, _arguments: list[exp.Expr]) -> exp.Expr:
         return exp.Literal.string(SEARCH_PATH[0])
 
-    def _schemas(self, _arguments: list[exp.Expression]) -> exp.Expression:
+    def _schemas(self, _arguments: list[exp.Expr]) -> exp.Expr:
         return exp.Array(expressions=[exp.Literal.string(name) for name in SEARCH_PATH])
 
-    def _backend_pid(self, _arguments: list[exp.Expression]) -> exp.Expression:
+    def _backend_pid(self, _arguments: list[exp.Expr]) -> exp.Expr:
         return exp.Literal.number(self._session.process_id)
 
-    def _privilege(self, arguments: list[exp.Expression]) -> exp.Expression:
+    def _privilege(self, arguments: list[exp.Expr]) -> exp.Expr:
         wanted = arguments[-1] if arguments else None
         text = wanted.name.upper() if isinstance(wanted, exp.Literal) else "SELECT"
         return exp.Boolean(this=not _WRITE_PRIVILEGES.intersection(re.findall(r"\w+", text)))
 
-    def _encode(self, arguments: list[exp.Expression]) -> exp.Expression | None:
+    def _encode(self, arguments: list[exp.Expr]) -> exp.Expr | None:
         return _codec(arguments, {"hex": "SELECT lower(hex(?))", "base64": "SELECT base64(?)"})
 
-    def _decode(self, arguments: list[exp.Expression]) -> exp.Expression | None:
+    def _decode(self, arguments: list[exp.Expr]) -> exp.Expr | None:
         return _codec(arguments, {"hex": "SELECT unhex(?)", "base64": "SELECT from_base64(?)"})
 
     _METHODS: Final[
-        dict[str, Callable[[ExpressionRewriter, list[exp.Expression]], exp.Expression | None]]
+        dict[str, Callable[[ExpressionRewriter, list[exp.Expr]], exp.Expr | None]]
     ] = {
         "current_setting": _current_setting,
         "set_config": _set_config,
@@ -658,16 +662,16 @@ class ExpressionRewriter:
     }  # fmt: skip
 
 
-def _codec(arguments: list[exp.Expression], known: dict[str, str]) -> exp.Expression | None:
+def _codec(arguments: list[exp.Expr], known: dict[str, str]) -> exp.Expr | None:
     if len(arguments) != 2:
         return None
     template = known.get(arguments[1].name.lower())
     if template is None:
         raise SqlError(INVALID_PARAMETER_VALUE, f'unrecognized encoding: "{arguments[1].name}"')
-    select = exp.maybe_parse(template, dialect="duckdb")
+    select: exp.Expr = exp.maybe_parse(template, dialect="duckdb")
     for place in list(select.find_all(exp.Placeholder)):
         place.replace(arguments[0].copy())
-    result: exp.Expression = select.expressions[0]
+    result: exp.Expr = select.expressions[0]
     return result
 
 
@@ -712,7 +716,7 @@ _CONSTANTS: Final = {
             *("pg_get_partkeydef", "pg_get_functiondef", "pg_get_function_result"),
             *("pg_get_function_arguments", "pg_get_function_identity_arguments"),
             *("pg_get_triggerdef", "pg_get_ruledef", "pg_get_statisticsobjdef_columns"),
-            *("pg_tablespace_location", "pg_get_partition_constraintdef", "pg_get_userbyid_or_null"),
+            *("pg_tablespace_location", "pg_get_partition_constraintdef"),
             *("pg_get_function_sqlbody", "pg_get_statisticsobjdef"),
         ),
         "CAST(NULL AS VARCHAR)",
@@ -764,14 +768,15 @@ _DEFINITION: Final = (
 
 _SUBQUERIES: Final = {
     "pg_table_is_visible": "SELECT ? IN (SELECT oid FROM pg_catalog._visible)",
-    "col_description": "SELECT min(_v) FROM (SELECT description AS _v, objoid AS _a, objsubid AS _b "
-    "FROM pg_catalog.pg_description WHERE classoid = 1259) AS _l WHERE _l._a = ? AND _l._b = ?",
+    "col_description": "SELECT min(_v) FROM (SELECT description AS _v, objoid AS _a, objsubid "
+    "AS _b FROM pg_catalog.pg_description WHERE classoid = 1259) AS _l "
+    "WHERE _l._a = ? AND _l._b = ?",
     "obj_description": "SELECT min(_v) FROM (SELECT description AS _v, objoid AS _a "
     "FROM pg_catalog.pg_description WHERE objsubid = 0) AS _l WHERE _l._a = ?",
     "pg_get_indexdef": _DEFINITION,
-    "pg_get_indexdef/3": f"SELECT CASE WHEN ? = 0 THEN ({_DEFINITION}) ELSE (SELECT min(_v) "
-    "FROM (SELECT attname AS _v, attrelid AS _a, attnum AS _b FROM pg_catalog.pg_attribute) AS _l "
-    "WHERE _l._a = ? AND _l._b = ?) END",
+    "pg_get_indexdef/3": "SELECT min(_v) FROM (SELECT definition AS _v, oid AS _a, 0 AS _b FROM "
+    "pg_catalog._definitions UNION ALL SELECT attname, attrelid, attnum FROM "
+    "pg_catalog.pg_attribute) AS _l WHERE _l._a = ? AND _l._b = ?",
     "pg_get_constraintdef": _DEFINITION,
     "to_regtype": "SELECT min(_v) FROM (SELECT oid AS _v, name AS _a "
     "FROM pg_catalog._type_names) AS _l WHERE _l._a = ?",
@@ -848,7 +853,7 @@ _VECTORS: Final = frozenset(
 """Columns of types int2vector and oidvector, whose elements are counted from 0."""
 
 
-def _is_vector(node: exp.Expression) -> bool:
+def _is_vector(node: exp.Expr) -> bool:
     return isinstance(node, exp.Column) and node.name in _VECTORS
 
 
@@ -857,29 +862,28 @@ def _subscripts_a_vector(node: exp.Anonymous) -> bool:
     return is_function and bool(node.expressions) and _is_vector(node.expressions[0])
 
 
-def _arguments(node: exp.Func) -> list[exp.Expression]:
+def _arguments(node: exp.Func) -> list[exp.Expr]:
     if isinstance(node, exp.Anonymous):
         return list(node.expressions)
-    arguments: list[exp.Expression] = []
+    arguments: list[exp.Expr] = []
     for value in node.args.values():
-        if isinstance(value, exp.Expression):
+        if isinstance(value, exp.Expr):
             arguments.append(value)
         elif isinstance(value, list):
-            arguments.extend(item for item in value if isinstance(item, exp.Expression))
+            arguments.extend(item for item in value if isinstance(item, exp.Expr))
     return arguments
 
 
-def _cast_to(value: exp.Expression, duckdb: str) -> exp.Cast:
+def _cast_to(value: exp.Expr, duckdb: str) -> exp.Cast:
     return exp.Cast(this=value, to=exp.DataType.build(duckdb, dialect="duckdb", udt=True))
 
 
-def _subquery(template: str, *arguments: exp.Expression) -> exp.Expression:
-    """Return a subquery of the catalogue; each `?` is one of the arguments, the last for the rest."""
+def _subquery(template: str, *arguments: exp.Expr) -> exp.Expr:
+    """Return a subquery of the catalogue with arguments for each `?`, the last for all others."""
     if len(arguments) >= 3 and template == _DEFINITION:
-        index, column = arguments[0], arguments[1]
         template = _SUBQUERIES["pg_get_indexdef/3"]
-        arguments = (column, index, index, column)
-    select = exp.maybe_parse(template, dialect="duckdb", copy=False)
+        arguments = arguments[:2]
+    select: exp.Expr = exp.maybe_parse(template, dialect="duckdb", copy=False)
     places = list(select.find_all(exp.Placeholder, bfs=False))
     for index_, place in enumerate(places):
         place.replace(arguments[min(index_, len(arguments) - 1)].copy())
@@ -887,7 +891,7 @@ def _subquery(template: str, *arguments: exp.Expression) -> exp.Expression:
     return exp.Subquery(this=select)
 
 
-_OPERATORS: Final[dict[str, Callable[[exp.Expression, exp.Expression], exp.Expression]]] = {
+_OPERATORS: Final[dict[str, Callable[[exp.Expr, exp.Expr], exp.Expr]]] = {
     "~": lambda left, right: exp.RegexpLike(this=left, expression=right),
     "!~": lambda left, right: exp.Not(this=exp.RegexpLike(this=left, expression=right)),
     "~*": lambda left, right: exp.RegexpILike(this=left, expression=right),
@@ -907,7 +911,7 @@ _OPERATORS: Final[dict[str, Callable[[exp.Expression, exp.Expression], exp.Expre
 }
 
 
-def _operator(node: exp.Operator) -> exp.Expression:
+def _operator(node: exp.Operator) -> exp.Expr:
     sign = str(node.args["operator"]).rpartition(".")[2]
     make = _OPERATORS.get(sign)
     if make is None:
@@ -915,7 +919,7 @@ def _operator(node: exp.Operator) -> exp.Expression:
     return make(node.this, node.expression)
 
 
-def _with_escape(node: exp.Like | exp.ILike) -> exp.Expression | None:
+def _with_escape(node: exp.Like | exp.ILike) -> exp.Expr | None:
     """Return LIKE with PostgreSQL's escape character, if the pattern may have it."""
     if isinstance(node.parent, exp.Escape):
         return None
@@ -931,7 +935,7 @@ def _with_escape(node: exp.Like | exp.ILike) -> exp.Expression | None:
     return exp.Not(this=exp.Paren(this=escaped)) if negate else escaped
 
 
-def _bounded_text(node: exp.Expression) -> exp.Expression:
+def _bounded_text(node: exp.Expr) -> exp.Expr:
     if isinstance(node, exp.Repeat):
         return exp.func("amps_repeat", node.this, node.args["times"])
     name = "amps_lpad" if node.args.get("is_left") else "amps_rpad"
@@ -939,7 +943,7 @@ def _bounded_text(node: exp.Expression) -> exp.Expression:
     return exp.func(name, node.this, node.expression, fill)
 
 
-def _array_operand(node: exp.Any) -> exp.Expression | None:
+def _array_operand(node: exp.Any) -> exp.Expr | None:
     operand = node.this
     inner = operand.this if isinstance(operand, exp.Paren) else operand
     if isinstance(inner, exp.Literal) and inner.is_string:
@@ -947,7 +951,7 @@ def _array_operand(node: exp.Any) -> exp.Expression | None:
     return None
 
 
-def _json_path(node: exp.Expression) -> exp.Expression | None:
+def _json_path(node: exp.Expr) -> exp.Expr | None:
     if not isinstance(node.expression, exp.Literal):
         return None
     steps = [str(item) for item in array_elements(node.expression.name)]
@@ -989,7 +993,7 @@ def array_elements(text: str) -> list[str | None]:
         position = match.end()
 
 
-def _array_literal(text: str) -> exp.Expression:
+def _array_literal(text: str) -> exp.Expr:
     if re.fullmatch(r"\s*-?\d+(\s+-?\d+)*\s*", text):  # int2vector, oidvector
         return exp.Array(expressions=[exp.Literal.number(item) for item in text.split()])
     return exp.Array(
@@ -1020,7 +1024,7 @@ def _unescape(text: str) -> str:
     return _ESCAPE.sub(value, text)
 
 
-def type_parameters(tree: exp.Expression, oids: Sequence[int], *, as_null: bool = False) -> None:
+def type_parameters(tree: exp.Expr, oids: Sequence[int], *, as_null: bool = False) -> None:
     """Give each parameter its type, or replace it by a NULL of its type.
 
     Args:

@@ -23,7 +23,7 @@ from server.sql.query.errors import (
 
 if TYPE_CHECKING:
     from sqlglot import exp
-    from sqlglot.tokens import Token
+    from sqlglot.tokenizer_core import Token
 
 MAX_STATEMENTS: Final = 1000
 MAX_PARAMETERS: Final = 65535
@@ -97,7 +97,7 @@ class Statement:
     kind: StatementKind
     tag: str
     offset: int = 0
-    tree: exp.Expression | None = None
+    tree: exp.Expr | None = None
     parameter_count: int = 0
     name: str | None = None
     value: str | None = None
@@ -147,8 +147,8 @@ class _Reader:
         self._tokens = tokens
         self._all = text
         self._index = 0
-        self._start = tokens[0].start
-        self._text = text[self._start : tokens[-1].end + 1]
+        self._offset = tokens[0].start
+        self._text = text[self._offset : tokens[-1].end + 1]
 
     def read(self) -> Statement:
         word = self._word()
@@ -174,7 +174,7 @@ class _Reader:
         return self._with_tree(kind, tag, tree, **fields)
 
     def _with_tree(
-        self, kind: StatementKind, tag: str, tree: exp.Expression, **fields: object
+        self, kind: StatementKind, tag: str, tree: exp.Expr, **fields: object
     ) -> Statement:
         from server.sql.query.rewrite import check_read_only, parameter_numbers
 
@@ -445,7 +445,7 @@ class _Reader:
         """Return the error for a statement that is not supported, with an alternative."""
         from server.sql.query import dialect
 
-        position = self._start + 1
+        position = self._offset + 1
         if word in _WRITES:
             return SqlError(
                 FEATURE_NOT_SUPPORTED,
@@ -474,7 +474,7 @@ class _Reader:
     # ---- tokens
 
     def _statement(self, kind: StatementKind, tag: str, **fields: object) -> Statement:
-        return Statement(self._text, kind, tag, self._start, **fields)  # type: ignore[arg-type]
+        return Statement(self._text, kind, tag, self._offset, **fields)  # type: ignore[arg-type]
 
     def _word(self) -> str:
         """Return the current token in upper case; the empty text at the end."""

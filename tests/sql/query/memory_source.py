@@ -79,8 +79,8 @@ def _value(record: Record, column: Column) -> Any:
     if column.name == "_key":
         return str(record["id"])
     if column.type is SqlType.JSONB:
-        found = record.get(column.name)
-        return None if found is None else json.dumps(found)
+        tree = record.get(column.name)
+        return None if tree is None else json.dumps(tree)
     found: Any = record
     for step in column.name.split("."):
         found = found.get(step) if isinstance(found, dict) else None

@@ -94,13 +94,14 @@ def test_oids_are_the_same_after_a_restart_and_distinct() -> None:
         ("select 'orders'::regclass::oid = (select oid from pg_class where relname = 'orders')",
          [(True,)]),
         ("select '\"json\".\"/Odd.Topic\"'::regclass::text", [("/Odd.Topic",)]),
-        ("select 1259::regclass, 23::regtype, 'int8[]'::regtype::oid", [("pg_class", "integer", 1016)]),
+        ("select 1259::regclass, 23::regtype, 'int8[]'::regtype::oid",
+         [("pg_class", "integer", 1016)]),
         ("select to_regclass('orders') is not null, to_regclass('nope'), to_regtype('bigint')",
          [(True, None, 20)]),
         ("select format_type(1043, 24), format_type(1016, null), format_type(0, -1)",
          [("character varying(20)", "bigint[]", "-")]),
-        ("select pg_table_is_visible(oid) from pg_class where relname in ('orders', '/Odd.Topic') "
-         "order by relname", [(False,), (True,)]),
+        (("select pg_table_is_visible(oid) from pg_class where relname in ('orders', '/Odd.Topic') "
+         "order by relname"), [(False,), (True,)]),
         ("select obj_description(oid) from pg_class where relname = 'positions'", [("view",)]),
         ("select has_table_privilege('orders', 'SELECT'), has_table_privilege('orders', 'INSERT')",
          [(True, False)]),
@@ -111,8 +112,8 @@ def test_oids_are_the_same_after_a_restart_and_distinct() -> None:
          [("ann", "ann", "ann", "trading")]),
         ("select table_name from information_schema.tables where table_schema = 'amps' order by 1",
          [("orders",), ("positions",)]),
-        ("select column_name, data_type, is_nullable from information_schema.columns "
-         "where table_name = 'orders' and ordinal_position in (1, 4) order by ordinal_position",
+        (("select column_name, data_type, is_nullable from information_schema.columns "
+         "where table_name = 'orders' and ordinal_position in (1, 4) order by ordinal_position"),
          [("_key", "text", "NO"), ("qty", "bigint", "YES")]),
         ("select column_name from information_schema.key_column_usage where table_name = 'orders'",
          [("_key",)]),

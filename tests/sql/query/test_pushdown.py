@@ -216,16 +216,16 @@ def requests(engine: QueryEngine, sql: str, *parameters: object) -> list[Any]:
          [(("symbol",), None, None), (("symbol", "total"), None, None)]),
         ("select id from orders union all select total from positions where total > 1",
          [(("id",), None, None), (("total",), "/total > 1", None)]),
-        ("select o.id from orders o left join positions p on o.symbol = p.symbol "
-         "where o.id > 1 and p.total is null",
+        (("select o.id from orders o left join positions p on o.symbol = p.symbol "
+         "where o.id > 1 and p.total is null"),
          [(("id", "symbol"), "/id > 1", None), (("symbol", "total"), None, None)]),
-        ("select o.id from orders o right join positions p on o.symbol = p.symbol "
-         "where o.id is null and p.total > 1",
+        (("select o.id from orders o right join positions p on o.symbol = p.symbol "
+         "where o.id is null and p.total > 1"),
          [(("id", "symbol"), None, None), (("symbol",), "/total > 1", None)]),
-        ("select o.id from orders o full join positions p on o.symbol = p.symbol "
-         "where o.id > 1", [(("id", "symbol"), None, None), (("symbol",), None, None)]),
-        ("select id from orders o where exists (select 1 from positions p where p.total > 1 "
-         "and o.symbol = p.symbol)",
+        (("select o.id from orders o full join positions p on o.symbol = p.symbol "
+         "where o.id > 1"), [(("id", "symbol"), None, None), (("symbol",), None, None)]),
+        (("select id from orders o where exists (select 1 from positions p where p.total > 1 "
+         "and o.symbol = p.symbol)"),
          [(("id", "symbol"), None, None), (("symbol",), "/total > 1", None)]),
         ("select a.id from orders a, orders b where a.id = 1 and b.id = 2",
          [(("id",), "/id = 1", None), ((), "/id = 2", None)]),
