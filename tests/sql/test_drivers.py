@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Iterator
 from typing import Any
 
-import asyncpg  # type: ignore[import-untyped]
+import asyncpg
 import psycopg
 import pytest
 from psycopg.rows import dict_row

@@ -76,7 +76,7 @@ class QueryLimits(NamedTuple):
     batch_rows: int = 2048
 
 
-class ResultColumn(NamedTuple):
+class QueryColumn(NamedTuple):
     """A column of a result, as a client is told it.
 
     Attributes:
@@ -98,7 +98,7 @@ class Description(NamedTuple):
     """
 
     parameter_oids: tuple[int, ...]
-    columns: tuple[ResultColumn, ...] | None
+    columns: tuple[QueryColumn, ...] | None
     warnings: tuple[str, ...] = ()
 
 
@@ -115,7 +115,7 @@ class QueryResult:
 
     def __init__(
         self,
-        columns: Sequence[ResultColumn],
+        columns: Sequence[QueryColumn],
         batches: Iterator[pa.RecordBatch],
         warnings: Sequence[str] = (),
         scans: Sequence[TimedScan] = (),
@@ -284,7 +284,7 @@ class QueryEngine:
 
     def _run(
         self, plan: _Plan, source: TableSource, cancellation: Cancellation
-    ) -> Iterator[pa.RecordBatch | tuple[tuple[ResultColumn, ...], list[TimedScan]]]:
+    ) -> Iterator[pa.RecordBatch | tuple[tuple[QueryColumn, ...], list[TimedScan]]]:
         """Yield columns and scans, then the batches."""
         timeout_s = plan.timeout_s(self.limits)
         timer: threading.Timer | None = None
@@ -479,7 +479,7 @@ class _Plan:
             if number in used
         }
 
-    def result_columns(self, relation: duckdb.DuckDBPyRelation) -> tuple[ResultColumn, ...]:
+    def result_columns(self, relation: duckdb.DuckDBPyRelation) -> tuple[QueryColumn, ...]:
         """Return the columns of a result."""
         names = self._output_names
         if names is None or len(names) != len(relation.columns):
@@ -487,7 +487,7 @@ class _Plan:
         if len(names) > MAX_COLUMNS:
             raise SqlError(FEATURE_NOT_SUPPORTED, f"a result has at most {MAX_COLUMNS} columns")
         return tuple(
-            ResultColumn(name, pg_types.result_oid(str(kind)))
+            QueryColumn(name, pg_types.result_oid(str(kind)))
             for name, kind in zip(names, relation.types, strict=True)
         )
 
@@ -504,7 +504,7 @@ class _Plan:
         names = [column.name for item in self.references for column in item.relation.columns]
         return duckdb_errors.translate(error, self.statement.tree, names)
 
-    def fallback_columns(self, error: Exception) -> tuple[ResultColumn, ...]:
+    def fallback_columns(self, error: Exception) -> tuple[QueryColumn, ...]:
         """Return the columns of an empty result, for a query of the catalogue that failed.
 
         Tools ask for parts of PostgreSQL's catalogue that are not here; an error would end them.
@@ -520,7 +520,7 @@ class _Plan:
         if not is_catalogue or self._output_names is None or is_resource:
             raise translated
         self.warnings.append(f"catalogue query failed, answered empty: {translated.message}")
-        return tuple(ResultColumn(name, 25) for name in self._output_names)
+        return tuple(QueryColumn(name, 25) for name in self._output_names)
 
     def timeout_s(self, limits: QueryLimits) -> float:
         """Return the longest time of the statement; 0 for any."""
@@ -693,11 +693,11 @@ def _usual(column: pa.Array) -> pa.Array:
 
 # ---- results that are no queries
 
-_EXPLAIN_COLUMNS: Final = (ResultColumn("QUERY PLAN", 25),)
+_EXPLAIN_COLUMNS: Final = (QueryColumn("QUERY PLAN", 25),)
 
 
 def _rows(
-    columns: Sequence[ResultColumn], rows: Sequence[Sequence[str]], warnings: Sequence[str] = ()
+    columns: Sequence[QueryColumn], rows: Sequence[Sequence[str]], warnings: Sequence[str] = ()
 ) -> QueryResult:
     arrays = [pa.array([row[index] for row in rows], pa.string()) for index in range(len(columns))]
     names = [column.name for column in columns]
@@ -709,10 +709,10 @@ def _explained(lines: Sequence[str], plan: _Plan) -> QueryResult:
     return _rows(_EXPLAIN_COLUMNS, [[line] for line in lines], plan.warnings)
 
 
-def _show_columns(statement: Statement) -> tuple[ResultColumn, ...]:
+def _show_columns(statement: Statement) -> tuple[QueryColumn, ...]:
     if statement.name == "ALL":
-        return tuple(ResultColumn(name, 25) for name in ("name", "setting", "description"))
-    return (ResultColumn((statement.name or "").lower(), 25),)
+        return tuple(QueryColumn(name, 25) for name in ("name", "setting", "description"))
+    return (QueryColumn((statement.name or "").lower(), 25),)
 
 
 def _show(statement: Statement, session: SqlSession) -> QueryResult:

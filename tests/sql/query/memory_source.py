@@ -12,7 +12,7 @@ from server.expressions import parse, paths
 from server.expressions.backends.compile_message import compile_filter
 from server.message_types.registry import MessageTypes
 from server.sql.query.cancellation import Cancellation
-from server.sql.query.execution import QueryEngine, QueryResult, ResultColumn
+from server.sql.query.execution import QueryColumn, QueryEngine, QueryResult
 from server.sql.query.session import SqlSession
 from server.sql.query.statement import parse as parse_sql
 from server.sql.query.tables import (
@@ -156,7 +156,7 @@ def run(
     sql_session: SqlSession | None = None,
     cancellation: Cancellation | None = None,
     pushdown: bool = True,
-) -> tuple[tuple[ResultColumn, ...], list[tuple[Any, ...]]]:
+) -> tuple[tuple[QueryColumn, ...], list[tuple[Any, ...]]]:
     """The columns and rows of the last statement of a text."""
     statement = parse_sql(sql)[-1]
     result = engine.execute(
