@@ -647,9 +647,11 @@ def _converted(value: object, duckdb: str) -> object:
         fits = is_integer and -(2 ** (bits - 1)) <= int(str(value)) < 2 ** (bits - 1)
         return value if fits else _NOT_CONSTANT
     if kind in ("DOUBLE", "FLOAT8"):
+        if isinstance(value, float):
+            return value
         if isinstance(value, int | Decimal) and not isinstance(value, bool):
-            return float(value) if abs(value) <= MAX_EXACT else _NOT_CONSTANT
-        return value if isinstance(value, float) else _NOT_CONSTANT
+            return float(value) if -MAX_EXACT <= value <= MAX_EXACT else _NOT_CONSTANT
+        return _NOT_CONSTANT
     if kind == "BOOLEAN":
         return value if isinstance(value, bool) else _NOT_CONSTANT
     return _NOT_CONSTANT
