@@ -120,7 +120,8 @@ class StatementRunner:
         engine: executes queries.
         source: the tables of the client's user.
         session: the client's settings.
-        protocol: the state of its connection; only prepared statements are touched here.
+        protocol: the state of its connection; prepared statements, cursors and the state of the
+            transaction are changed here, while an event is unanswered.
         warn: called with unknown parts of the catalogue that the client has asked for.
     """
 
@@ -132,7 +133,6 @@ class StatementRunner:
         protocol: PostgresProtocol[StatementPlan, BoundStatement],
         warn: Callable[[str], None],
     ) -> None:
-        self.transaction_status = TransactionStatus.IDLE
         self._engine: Final = engine
         self._source: Final = source
         self._session: Final = session
@@ -150,7 +150,7 @@ class StatementRunner:
         for statement in statements:
             self._check_transaction(statement)
             yield from self._run_simple(statement, cancellation)
-        return self._ready
+        return self._protocol.ready
 
     def prepare(
         self, text: str, parameter_types: tuple[int, ...], cancellation: Cancellation
@@ -232,21 +232,25 @@ class StatementRunner:
 
     def sync(self) -> bytes:
         """Answer Sync."""
-        return self._ready()
+        return self._protocol.ready()
 
     def on_error(self) -> None:
         """Note that a statement has failed; called before the error is sent."""
         if self.transaction_status is TransactionStatus.ACTIVE:
             self.transaction_status = TransactionStatus.FAILED
-        self._protocol.transaction_status = self.transaction_status
 
     def close(self) -> None:
         """End all cursors."""
         self._close_cursors(held=True)
 
-    def _ready(self) -> bytes:
-        self._protocol.transaction_status = self.transaction_status
-        return self._protocol.ready()
+    @property
+    def transaction_status(self) -> TransactionStatus:
+        """The state of the transaction; the protocol has it, since it finds errors, too."""
+        return self._protocol.transaction_status
+
+    @transaction_status.setter
+    def transaction_status(self, status: TransactionStatus) -> None:
+        self._protocol.transaction_status = status
 
     # ---- queries
 

@@ -58,6 +58,17 @@ def test_psycopg_transactions_and_errors(sql: SqlServer) -> None:
         assert connection.execute("SELECT 1").fetchone() == (1,)
 
 
+def test_an_error_of_the_protocol_fails_the_transaction(sql: SqlServer) -> None:
+    with sql.connect() as connection:
+        connection.execute("BEGIN")
+        assert connection.pgconn.exec_prepared(b"none", []).error_message
+        assert connection.info.transaction_status.name == "INERROR"
+        with pytest.raises(psycopg.errors.InFailedSqlTransaction):
+            connection.execute("SELECT 1")
+        connection.execute("ROLLBACK")
+        assert connection.execute("SELECT 1").fetchone() == (1,)
+
+
 def test_psycopg_copy(sql: SqlServer) -> None:
     with sql.connect() as connection:
         query = "COPY (SELECT id, symbol FROM orders WHERE id < 3 ORDER BY id) TO STDOUT"
