@@ -26,6 +26,7 @@ from sqlglot import exp
 
 from server.sql.query import duckdb_errors, pg_types
 from server.sql.query.cancellation import BY_TIMEOUT, Cancellation
+from server.sql.query.column_names import alias_inner_columns, output_names
 from server.sql.query.dialect import to_duckdb
 from server.sql.query.errors import (
     FEATURE_NOT_SUPPORTED,
@@ -35,17 +36,11 @@ from server.sql.query.errors import (
 )
 from server.sql.query.explain import TimedScan, explain_lines
 from server.sql.query.names import NameResolver, Relation, TableReference
+from server.sql.query.parameters import infer_parameters, type_parameters
 from server.sql.query.pg_catalog import PgCatalog
+from server.sql.query.pg_functions import macros
 from server.sql.query.pushdown import PlannedScan, plan_scans
-from server.sql.query.rewrite import (
-    ExpressionRewriter,
-    alias_inner_columns,
-    fold_identifiers,
-    infer_parameters,
-    macros,
-    output_names,
-    type_parameters,
-)
+from server.sql.query.rewrite import ExpressionRewriter, fold_identifiers
 from server.sql.query.session import SqlSession
 from server.sql.query.statement import Statement, StatementKind
 from server.sql.query.tables import ScanRequest, ScanResult, Table, TableSource

@@ -176,7 +176,8 @@ class _Reader:
     def _with_tree(
         self, kind: StatementKind, tag: str, tree: exp.Expr, **fields: object
     ) -> Statement:
-        from server.sql.query.rewrite import check_read_only, parameter_numbers
+        from server.sql.query.parameters import parameter_numbers
+        from server.sql.query.rewrite import check_read_only
 
         check_read_only(tree)
         numbers = parameter_numbers(tree)

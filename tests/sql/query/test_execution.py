@@ -71,6 +71,9 @@ UTC = datetime.UTC
          [("xxa", "abab", "bb")]),
         ("table positions", [("IBM", 107), ("SAP", 1)]),
         ("select id from orders where id = 1 and symbol <> ''", [(1,)]),
+        ("select regexp_replace('abab', 'a', 'x'), regexp_replace('abab', 'a', 'x', 'g')",
+         [("xbab", "xbxb")]),
+        ("select replace('a', 'b', null)", [(None,)]),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )  # fmt: skip
@@ -283,6 +286,8 @@ def test_an_error_has_its_code(
         "select lpad('a', 1000000000, 'x')",
         "select rpad('a', 1000000000)",
         "select replace(repeat('a', 1000000), 'a', repeat('b', 1000000))",
+        "select replace(repeat('a', 10000), 'a', repeat('b', 10000))",
+        "select regexp_replace(repeat('a', 10000), 'a', repeat('b', 10000), 'g')",
         "select generate_series(1, 100000000000)",
         "select pg_read_file('/etc/passwd')",
         "select pg_ls_dir('/')",
