@@ -15,8 +15,9 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from decimal import Decimal
+from functools import partial
 from typing import Final, NamedTuple
 
 import duckdb
@@ -206,7 +207,7 @@ class QueryEngine:
         if statement.tree is None:
             return Description((), None)
         tables = source.tables()
-        catalogue = self._catalogue(tables, session)
+        catalogue = partial(self._catalogue, tables, session)
         plan = _Plan(statement, tables, catalogue, session, parameter_oids)
         if statement.kind is StatementKind.EXPLAIN:
             return Description(plan.parameter_oids, _EXPLAIN_COLUMNS, tuple(plan.warnings))
@@ -256,7 +257,7 @@ class QueryEngine:
             raise SqlError(FEATURE_NOT_SUPPORTED, f"{statement.tag} has no result")
         started = time.monotonic()
         tables = source.tables()
-        catalogue = self._catalogue(tables, session)
+        catalogue = partial(self._catalogue, tables, session)
         plan = _Plan(statement, tables, catalogue, session, parameter_oids, parameters)
         if len(parameters) < len(plan.parameter_oids):
             raise SqlError(
@@ -382,7 +383,7 @@ class _Plan:
         self,
         statement: Statement,
         tables: Sequence[Table],
-        catalogue: PgCatalog,
+        catalogue: Callable[[], PgCatalog],
         session: SqlSession,
         declared_oids: Sequence[int],
         parameters: Sequence[object] | None = None,

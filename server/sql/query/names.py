@@ -8,7 +8,7 @@ table function, no table of DuckDB's own.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -136,13 +136,15 @@ class NameResolver:
         warnings: names of the catalogue that are unknown, for the log.
     """
 
-    def __init__(self, tables: Sequence[Table], catalogue: PgCatalog, session: SqlSession) -> None:
+    def __init__(
+        self, tables: Sequence[Table], catalogue: Callable[[], PgCatalog], session: SqlSession
+    ) -> None:
         self._session = session
         self._tables = {(table.schema, table.name): table for table in tables}
         self._folded = {(schema.lower(), name.lower()): table
                         for (schema, name), table in reversed(self._tables.items())}  # fmt: skip
         self._relations: dict[tuple[str, str], Relation] = {}
-        self._catalogue = catalogue
+        self._find_catalogue = catalogue  # few queries need it
         self.warnings: list[str] = []
 
     def find(self, schema: str | None, name: str, position: int | None = None) -> Relation:
@@ -168,18 +170,18 @@ class NameResolver:
 
     def class_oid(self, schema: str | None, name: str) -> int | None:
         """Return the OID of a table or a relation of the catalogue; None if there is none."""
-        return self._catalogue.class_oid(schema, name)
+        return self._find_catalogue().class_oid(schema, name)
 
     def namespace_oid(self, name: str) -> int | None:
         """Return the OID of a schema; None if there is none."""
-        return self._catalogue.namespace_oid(name)
+        return self._find_catalogue().namespace_oid(name)
 
     def _find_in(self, schema: str, name: str) -> Relation | None:
         key = (schema, name)
         if key in self._relations:
             return self._relations[key]
         if schema in _CATALOGUE_SCHEMAS:
-            relation = self._catalogue.relation(schema, name, self._session)
+            relation = self._find_catalogue().relation(schema, name, self._session)
         else:
             table = self._tables.get(key) or self._folded.get((schema.lower(), name.lower()))
             relation = relation_of(table) if table else None

@@ -727,9 +727,8 @@ def _limit(
     offset = tree.args.get("offset")
     if not isinstance(limit, exp.Limit | exp.Fetch):
         return None
-    if isinstance(limit, exp.Fetch) and (
-        limit.args.get("limit_options") and limit.args["limit_options"].args.get("with_ties")
-    ):
+    options = limit.args.get("limit_options")
+    if options is not None and (options.args.get("with_ties") or options.args.get("percent")):
         return None
     constant: Callable[[exp.Expr], object] = _Translator(
         _Scope(tree, references), parameters
