@@ -49,7 +49,9 @@ def questions() -> Iterator[Question]:
             yield Question(file.stem, name, "\n".join(sql), parameters, rows)
 
 
-@pytest.mark.parametrize("question", questions(), ids=lambda item: f"{item.tool}: {item.name}")
+@pytest.mark.parametrize(
+    "question", list(questions()), ids=lambda item: f"{item.tool}: {item.name}"
+)
 def test_a_tool_gets_its_answer(engine: QueryEngine, question: Question) -> None:
     (statement,) = parse(question.sql)
     described = engine.describe(statement, MemorySource(), new_session())
