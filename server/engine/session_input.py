@@ -32,6 +32,9 @@ if TYPE_CHECKING:
 _HELD_SECONDS: Final = 0.005
 """How long a held peer waits until the engine checks again whether it may go on."""
 
+_MIN_BATCH_SHARE: Final = 0.5
+"""The share of the last batch's time that has to be left of a slice for another batch."""
+
 
 class SessionInput:
     """Buffers the input of one peer, and executes it in the slices of its connection.
@@ -200,18 +203,19 @@ class SessionInput:
                 return False
             publish_batcher.refresh()
             started_s = processor_time()
-            executed = buffer.execute_frames(
-                batch_size_estimator.estimate_batch_size(scheduler.time_left(now)),
-                publish_batcher,
-                self._execute,
-            )
+            batch_size = batch_size_estimator.estimate_batch_size(scheduler.time_left(now))
+            executed = buffer.execute_frames(batch_size, publish_batcher, self._execute)
             self.messages_in += executed
             if not session.is_open:
                 session.closed_totals.messages_in += executed
                 return False
             batch_size_estimator.record_batch(executed, processor_time() - started_s)
-            now = elapsed()
-            if scheduler.time_left(now) <= 0:
+            began, now = now, elapsed()
+            time_left = scheduler.time_left(now)
+            # A batch that fills the rest of a slice may be so small that most of its cost is that
+            # of having a batch at all.
+            is_rest = executed >= batch_size and time_left < _MIN_BATCH_SHARE * (now - began)
+            if time_left <= 0 or is_rest:
                 return self._has_input
 
     def _split_frames(self) -> bool:
