@@ -22,6 +22,8 @@ NEW_ENOUGH := import sys; sys.exit(sys.version_info < (3, 11))
 
 ## run: run a configuration (CONFIG=path/to/config.xml; a small sample without it)
 run: $(SERVER)
+	@! grep -qs '<Protocol>postgresql<' $(CONFIG) || $(BIN)/python -c 'import duckdb, sqlglot' \
+		2>/dev/null || $(PIP) --quiet '.[sql]'
 	$(BIN)/ampServer $(CONFIG)
 
 ## server: install what runs a server into .venv: no Spark, no tools of contributors (400 MB)

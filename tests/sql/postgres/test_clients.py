@@ -14,16 +14,15 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import asyncpg
+import psycopg
 import pyarrow as pa
 import pytest
+import trustme
 
 from server.sql.postgres import types
 from server.sql.postgres.types import ResultColumn
 from tests.sql.postgres.canned_server import Canned, Settings, start
-
-asyncpg = pytest.importorskip("asyncpg")
-psycopg = pytest.importorskip("psycopg")
-trustme = pytest.importorskip("trustme")
 
 pytestmark = pytest.mark.process
 

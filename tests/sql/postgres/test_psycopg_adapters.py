@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import psycopg
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
@@ -15,8 +16,6 @@ from server.sql.postgres.types import TYPES
 from tests.sql.postgres.test_formats import encoded
 from tests.sql.postgres.test_parameters import ROUND_TRIPS
 from tests.support.chances import examples
-
-psycopg = pytest.importorskip("psycopg")
 
 OTHER_VALUES = (types.FLOAT4, types.INTERVAL, types.JSONB, types.UUID)
 """Types that psycopg has other values for."""
@@ -61,6 +60,8 @@ def test_parameters_of_psycopg(
     transformer = psycopg.adapt.Transformer()
     for given_value in (value, [value], [value, None, value]):
         dumper = transformer.get_dumper(given_value, wanted)
-        dumped = bytes(dumper.dump(given_value))
+        made = dumper.dump(given_value)
+        assert made is not None
+        dumped = bytes(made)
         usual = oid if given_value is value else TYPES[oid].array  # for texts psycopg names none
         assert decode_parameter(dumped, dumper.oid or usual, binary=binary) == given_value

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
+import psycopg
 import pytest
 
 from server.sql.postgres.types import TYPES, VARIABLE_LENGTH, PostgresType
-
-psycopg = pytest.importorskip("psycopg")
 
 UNKNOWN_TO_PSYCOPG = {"tid", "xid", "cid", "oidvector", "regproc", "unknown", "void"}
 BASE_TYPES = [one for one in TYPES.values() if not one.name.startswith("_")]

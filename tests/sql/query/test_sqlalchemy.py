@@ -8,12 +8,11 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pytest
+import sqlalchemy
 
 from server.sql.query.execution import QueryEngine
 from server.sql.query.statement import parse
 from tests.sql.query.memory_source import MemorySource, rows_of, session
-
-sqlalchemy = pytest.importorskip("sqlalchemy", minversion="2")
 
 WARNINGS: list[str] = []
 
