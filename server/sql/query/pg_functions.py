@@ -137,9 +137,9 @@ LOOKUPS: Final = {
 """Functions of PostgreSQL that look something up; `?` are their arguments in order. Columns have
 names of their own, so that those in arguments are the query's."""
 
-MAX_TEXT_RESULT: Final = 10_000_000
-"""The number of characters that `repeat`, `lpad`, `rpad` and `replace` may make: DuckDB's limit of
-memory does not hold for them."""
+MAX_TEXT_RESULT: Final = 256 * 1024
+"""The number of characters that `repeat`, `lpad`, `rpad` and `replace` may make. DuckDB's limit of
+memory does not hold for texts that functions make, and it makes 2,048 of them at a time."""
 
 MAX_SERIES: Final = 10_000_000
 """The number of elements that `generate_series` may make outside of FROM, for the same reason."""
@@ -154,41 +154,80 @@ def macros() -> Iterator[str]:
         + (f"WHEN {item.array_oid} THEN '{item.sql_name}[]'" if item.array_oid else "")
         for item in pg_types.TYPES
     )
-    yield (
-        "CREATE MACRO amps_format_type(o, m) AS CASE WHEN o = 1043 AND m >= 4 THEN "
-        "'character varying(' || (m - 4) || ')' ELSE CASE o "
-        f"{cases} WHEN 0 THEN '-' ELSE CASE WHEN o IS NOT NULL THEN '???' END END END"
+    yield _macro(
+        "amps_format_type",
+        "o, m",
+        "CASE WHEN r.o = 1043 AND r.m >= 4 THEN 'character varying(' || (r.m - 4) || ')' "
+        f"ELSE CASE r.o {cases} WHEN 0 THEN '-' "
+        "ELSE CASE WHEN r.o IS NOT NULL THEN '???' END END END",
     )
-    yield (
-        "CREATE MACRO amps_quote_ident(x) AS CASE WHEN regexp_full_match(x, '[a-z_][a-z0-9_]*') "
-        """THEN x ELSE '"' || replace(x, '"', '""') || '"' END"""
+    yield _macro(
+        "amps_quote_ident",
+        "x",
+        "CASE WHEN regexp_full_match(r.x, '[a-z_][a-z0-9_]*') "
+        """THEN r.x ELSE '"' || replace(r.x, '"', '""') || '"' END""",
     )
     yield "CREATE MACRO amps_quote_literal(x) AS '''' || replace(x, '''', '''''') || ''''"
     yield (
         "CREATE MACRO amps_expand_array(x) AS "
         "unnest(list_transform(range(1, len(x) + 1), lambda i: {'x': x[i], 'n': i::INTEGER}))"
     )
-    yield "CREATE MACRO amps_array_upper(x, d) AS CASE WHEN len(x) > 0 THEN len(x)::INTEGER END"
+    yield "CREATE MACRO amps_array_upper(x, d) AS nullif(len(x), 0)::INTEGER"
     yield "CREATE MACRO amps_array_lower(x, d) AS CASE WHEN len(x) > 0 THEN 1 END"
     yield "CREATE MACRO amps_parse_ident(x) AS string_split(replace(x, '\"', ''), '.')"
     yield "CREATE MACRO amps_div(x, y) AS trunc(x / y)"
     for name in ("lpad", "rpad"):
-        yield (
-            f"CREATE MACRO amps_{name}(x, n, f) AS CASE WHEN n > {MAX_TEXT_RESULT} "
-            f"THEN error('the text is too long') ELSE {name}(x, n::INTEGER, f) END"
+        yield _macro(
+            f"amps_{name}",
+            "x, n, f",
+            _limited(f"r.n > {MAX_TEXT_RESULT}", "text", f"{name}(r.x, r.n::INTEGER, r.f)"),
         )
-    yield (
-        "CREATE MACRO amps_repeat(x, n) AS CASE WHEN n > 0 AND strlen(x)::DOUBLE * n > "
-        f"{MAX_TEXT_RESULT} THEN error('the text is too long') ELSE repeat(x, n) END"
+    yield _macro(
+        "amps_repeat",
+        "x, n",
+        _limited(
+            f"r.n > 0 AND strlen(r.x)::DOUBLE * r.n > {MAX_TEXT_RESULT}", "text", "repeat(r.x, r.n)"
+        ),
     )
-    yield (
-        "CREATE MACRO amps_is_long(x, y) AS strlen(y) > 1 AND "
-        f"strlen(x)::DOUBLE * strlen(y) > {MAX_TEXT_RESULT}"
+    is_long = f"strlen(r.z) > 1 AND strlen(r.x)::DOUBLE * strlen(r.z) > {MAX_TEXT_RESULT}"
+    yield _macro("amps_replace", "x, y, z", _limited(is_long, "text", "replace(r.x, r.y, r.z)"))
+    yield _macro(
+        "amps_regexp_replace",
+        "x, y, z",
+        _limited(is_long, "text", "regexp_replace(r.x, r.y, r.z, o)"),
+        constants="o",
     )
-    yield (
-        "CREATE MACRO amps_series(a, b, s) AS CASE WHEN abs((b::DOUBLE - a) / s) > "
-        f"{MAX_SERIES} THEN error('the series is too long') ELSE generate_series(a, b, s) END"
+    yield _macro(
+        "amps_series",
+        "a, b, s",
+        _limited(
+            f"abs((r.b::DOUBLE - r.a) / r.s) > {MAX_SERIES}",
+            "series",
+            "generate_series(r.a, r.b, r.s)",
+        ),
     )
+
+
+def _macro(name: str, arguments: str, body: str, *, constants: str = "") -> str:
+    """Return the statement that creates a macro whose body names arguments more than once.
+
+    A lambda binds them once. Else nested calls would double in size with each level, and DuckDB
+    would fold constants in branches that are not taken.
+
+    Args:
+        name: the name of the macro.
+        arguments: the names of its arguments, with commas.
+        body: the expression, in which `r` has them.
+        constants: further arguments, which have to be constants; the body names them directly.
+    """
+    fields = ", ".join(f"'{one}': {one}" for one in arguments.split(", "))
+    given = ", ".join(filter(None, (arguments, constants)))
+    return f"CREATE MACRO {name}({given}) AS list_transform([{{{fields}}}], lambda r: {body})[1]"
+
+
+def _limited(condition: str, what: str, call: str) -> str:
+    """Return a call that is an error under a condition."""
+    return f"CASE WHEN {condition} THEN error('the {what} is too long') ELSE {call} END"
 
 
 VECTORS: Final = frozenset(

@@ -502,9 +502,10 @@ def _bounded_text(node: exp.Expr) -> exp.Expr:
 def _bounded_replacement(node: exp.Expr) -> exp.Expr:
     """Return a replacement that is an error if the result might be too long."""
     by = node.args.get("replacement") or exp.Literal.string("")
-    condition = exp.func("amps_is_long", node.this.copy(), by.copy())
-    error = exp.func("error", exp.Literal.string("the text is too long"))
-    return exp.Case(ifs=[exp.If(this=condition, true=error)], default=node.copy())
+    if isinstance(node, exp.Replace):
+        return exp.func("amps_replace", node.this, node.expression, by)
+    modifiers = node.args.get("modifiers") or exp.Literal.string("")
+    return exp.func("amps_regexp_replace", node.this, node.expression, by, modifiers)
 
 
 def _array_operand(node: exp.Any) -> exp.Expr | None:
