@@ -22,6 +22,7 @@ class RowCursor:
     Attributes:
         columns: its columns.
         taken: the number of rows taken so far.
+        is_finished: whether it is at its end, and keeps nothing any more.
     """
 
     def __init__(self, result: QueryResult) -> None:
@@ -30,7 +31,7 @@ class RowCursor:
         self._result = result
         self._batches = result.batches()
         self._rest: pa.RecordBatch | None = None
-        self._is_finished = False
+        self.is_finished = False
 
     def take(self, limit: int | None) -> Iterator[pa.RecordBatch]:
         """Yield the next rows.
@@ -63,15 +64,15 @@ class RowCursor:
 
     def close(self) -> None:
         """End the query; harmless if it has ended."""
-        self._is_finished = True
+        self.is_finished = True
         self._rest = None
         self._result.close()
 
     def _next_batch(self) -> pa.RecordBatch | None:
-        while not self._is_finished:
+        while not self.is_finished:
             batch = next(self._batches, None)
             if batch is None:
-                self._is_finished = True
+                self.is_finished = True
             elif batch.num_rows:
                 return batch
         return None

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
+from weakref import WeakSet
 
 from server.sql.copy_output import CopyEncoder
 from server.sql.postgres import messages
@@ -35,7 +36,10 @@ if TYPE_CHECKING:
     from server.sql.tables.catalogue import SessionTables
 
 MAX_CURSORS: Final = 100
-"""Cursors of a client: each keeps a result in DuckDB."""
+"""Cursors of a client."""
+
+MAX_OPEN_RESULTS: Final = 10
+"""Results of a client that are not at their end: each keeps the records that it reads."""
 
 _MAX_PLANNED: Final = 3
 """How often a query is planned whose columns are widened while it is scanned."""
@@ -139,6 +143,7 @@ class StatementRunner:
         self._protocol: Final = protocol
         self._warn: Final = warn
         self._cursors: dict[str, OpenCursor] = {}
+        self._results = WeakSet[RowCursor]()
 
     # ---- events of the protocol
 
@@ -286,6 +291,10 @@ class StatementRunner:
         parameter_types: Sequence[int] = (),
     ) -> OpenCursor:
         """Begin a query; plan it again if its columns are widened by its scan."""
+        if sum(not rows.is_finished for rows in self._results) >= MAX_OPEN_RESULTS:
+            raise SqlError(
+                _TOO_MANY_CURSORS, f"a session has at most {MAX_OPEN_RESULTS} results open"
+            )
         for attempt in range(1, _MAX_PLANNED + 1):
             try:
                 result = self._engine.execute(
@@ -302,7 +311,9 @@ class StatementRunner:
                 continue
             for warning in result.warnings:
                 self._warn(warning)
-            return OpenCursor(RowCursor(result), cancellation)
+            rows = RowCursor(result)
+            self._results.add(rows)
+            return OpenCursor(rows, cancellation)
         raise AssertionError("unreachable")
 
     def _copy(
@@ -379,7 +390,7 @@ class StatementRunner:
                         f'prepared statement "{statement.name}" does not exist',
                     )
             case StatementKind.DECLARE:
-                self._declare(statement, parameters)
+                self._declare(statement, cancellation, parameters)
             case StatementKind.MOVE:
                 cursor = self._cursor(statement.name)
                 cancellation.on_cancel(cursor.cancellation.cancel)
@@ -408,7 +419,9 @@ class StatementRunner:
             if before.get(name) != value:
                 yield Output(messages.parameter_status(name, value))
 
-    def _declare(self, statement: Statement, parameters: Sequence[object]) -> None:
+    def _declare(
+        self, statement: Statement, cancellation: Cancellation, parameters: Sequence[object]
+    ) -> None:
         is_held = "HOLD" in statement.options
         if self.transaction_status is TransactionStatus.IDLE and not is_held:
             raise SqlError(
@@ -419,7 +432,9 @@ class StatementRunner:
             raise SqlError(_DUPLICATE_CURSOR, f'cursor "{name}" already exists')
         if len(self._cursors) >= MAX_CURSORS:
             raise SqlError(_TOO_MANY_CURSORS, f"a session has at most {MAX_CURSORS} cursors")
-        cursor = self._open(statement, Cancellation(), parameters)
+        cursor_cancellation = Cancellation()  # the cursor outlives the statement
+        cancellation.on_cancel(cursor_cancellation.cancel)
+        cursor = self._open(statement, cursor_cancellation, parameters)
         cursor.is_held = is_held
         self._cursors[name] = cursor
         fetch = Statement(f"FETCH ALL FROM {name}", StatementKind.FETCH, "FETCH", name=name)

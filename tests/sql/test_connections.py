@@ -15,6 +15,7 @@ import pytest
 
 from config_schema.problems import Problems
 from server.app.wiring import sql_transports
+from server.sql.statement_runner import MAX_OPEN_RESULTS
 from tests.admin.support import ask
 from tests.config_schema.test_compile_spec import compile_text
 from tests.security.test_http_services import self_signed
@@ -125,8 +126,11 @@ def test_statements_are_cancelled(tmp_path: Path) -> None:
             with pytest.raises(psycopg.errors.QueryCanceled, match="statement timeout"):
                 connection.execute(SLOW)
             connection.execute("SET statement_timeout = 0")
+            threading.Timer(0.5, connection.cancel).start()
+            with pytest.raises(psycopg.errors.QueryCanceled, match="user request"):
+                connection.execute(f"DECLARE c CURSOR WITH HOLD FOR {SLOW}")
             assert connection.execute("SELECT count(*) FROM orders").fetchone() == (50,)
-        assert sql.server.logs("SQL statement cancelled", 2)
+        assert sql.server.logs("SQL statement cancelled", 3)
 
 
 def test_clients_that_leave_during_a_statement_stop_it(tmp_path: Path) -> None:
@@ -140,6 +144,20 @@ def test_clients_that_leave_during_a_statement_stop_it(tmp_path: Path) -> None:
             connection.close()
         assert sql.psql("SELECT count(*) FROM orders").stdout == "50\n"
         assert sql.server.logs("disconnected. Reason: connection closed", 8)  # with publisher, psql
+
+
+def test_results_of_a_client_that_are_open_are_limited(tmp_path: Path) -> None:
+    """Those that have been read to their end do not count."""
+    declare = "DECLARE {} CURSOR WITH HOLD FOR SELECT i FROM generate_series(1, 10000) g(i)"
+    with sql_server(tmp_path) as sql, sql.connect() as connection:
+        for number in range(MAX_OPEN_RESULTS):
+            connection.execute(declare.format(f"c{number}"))
+        with pytest.raises(psycopg.errors.Error, match="at most 10 results open"):
+            connection.execute(declare.format("another"))
+        connection.execute("CLOSE c0")
+        connection.execute(declare.format("another"))
+        assert len(connection.execute("FETCH ALL FROM c1").fetchall()) == 10_000
+        assert connection.execute("SELECT 1").fetchone() == (1,)
 
 
 def test_clients_that_do_not_read_occupy_no_thread(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ one call of a function makes; `rewrite` bounds the functions that make large one
 from __future__ import annotations
 
 import json
+import re
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -33,6 +34,7 @@ from server.sql.query.errors import (
     FEATURE_NOT_SUPPORTED,
     PROTOCOL_VIOLATION,
     QUERY_CANCELED,
+    SYNTAX_ERROR,
     SqlError,
 )
 from server.sql.query.explain import TimedScan, explain_lines
@@ -52,6 +54,7 @@ MAX_COLUMNS: Final = 1600
 _INTERRUPT_INTERVAL_S: Final = 0.05
 """The interval at which a cancelled query is interrupted until it ends."""
 
+_WORD: Final = re.compile(r"[A-Za-z0-9_]+")
 _KEPT_CATALOGUES: Final = 16
 """The number of users' catalogues that are kept, since tools ask many questions in a row."""
 
@@ -321,6 +324,17 @@ class QueryEngine:
                 timer.cancel()
 
 
+def _check_words(tree: exp.Expr) -> None:
+    """Check what is written without quotes, such as the unit of EXTRACT.
+
+    Raises:
+        SqlError: it is more than a word, which DuckDB would read as something else.
+    """
+    for node in tree.find_all(exp.Var):
+        if not _WORD.fullmatch(node.name):
+            raise SqlError(SYNTAX_ERROR, f'syntax error at or near "{node.name[:60]}"')
+
+
 class _Connection:
     """A connection to DuckDB for one query, which a cancellation interrupts.
 
@@ -363,7 +377,15 @@ class _Connection:
         self._cursor.register(name, data)
 
     def query(self, sql: str, values: Mapping[str, object] | None) -> duckdb.DuckDBPyRelation:
-        """Return the relation of a query, whose rows are computed when they are read."""
+        """Return the relation of a query, whose rows are computed when they are read.
+
+        Raises:
+            SqlError: the text is not exactly one query.
+        """
+        statements = self._cursor.extract_statements(sql)
+        if [one.type for one in statements] != [duckdb.StatementType.SELECT]:
+            # All of it has been checked as one query, so the text would mean something else.
+            raise SqlError(SYNTAX_ERROR, "the statement cannot be read as one query")
         return self._cursor.sql(sql, params=dict(values)) if values else self._cursor.sql(sql)
 
 
@@ -448,6 +470,7 @@ class _Plan:
         for node in list(tree.find_all(exp.Table)):
             _cast_columns(node, self._casts(node))
         type_parameters(tree, self.parameter_oids, as_null=as_null)
+        _check_words(tree)
         return to_duckdb(tree)
 
     def _casts(self, node: exp.Table) -> dict[str, str]:

@@ -141,7 +141,7 @@ MAX_TEXT_RESULT: Final = 256 * 1024
 """The number of characters that `repeat`, `lpad`, `rpad` and `replace` may make. DuckDB's limit of
 memory does not hold for texts that functions make, and it makes 2,048 of them at a time."""
 
-MAX_SERIES: Final = 10_000_000
+MAX_SERIES: Final = 1_000_000
 """The number of elements that `generate_series` may make outside of FROM, for the same reason."""
 
 

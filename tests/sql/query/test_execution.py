@@ -307,6 +307,8 @@ def test_an_error_has_its_code(
         "explain analyze select * from read_csv('x')",
         "select \"getenv\"('HOME')",
         "select 1; select * from read_text('/etc/passwd')",
+        "select date_part('epoch from now()), * from query(''select 42'') --', now())",
+        'select extract("epoch from now()) ; create table evil as select (1" from now())',
     ],
 )
 def test_a_hostile_statement_is_an_error(engine: QueryEngine, sql: str) -> None:
