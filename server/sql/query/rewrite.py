@@ -239,10 +239,11 @@ class ExpressionRewriter:
         return result
 
     def _object_oid(self, name: str, kind: str) -> int:
+        shown = name[:100]  # in errors
         if kind == "regtype":
             oid = pg_types.find_oid(name)
             if oid is None:
-                raise SqlError(UNDEFINED_OBJECT, f'type "{name}" does not exist')
+                raise SqlError(UNDEFINED_OBJECT, f'type "{shown}" does not exist')
             return oid
         parts = [
             quoted.replace('""', '"') if plain == "" else plain.lower()
@@ -251,18 +252,18 @@ class ExpressionRewriter:
         if kind == "regclass" and 1 <= len(parts) <= 2:
             oid = self._names.class_oid(parts[-2] if len(parts) == 2 else None, parts[-1])
             if oid is None:
-                raise SqlError(UNDEFINED_TABLE, f'relation "{name}" does not exist')
+                raise SqlError(UNDEFINED_TABLE, f'relation "{shown}" does not exist')
             return oid
-        if kind == "regnamespace":
+        if kind == "regnamespace" and parts:
             oid = self._names.namespace_oid(parts[0])
             if oid is not None:
                 return oid
         if kind == "regrole":
             return 10
-        if kind in ("regproc", "regprocedure"):
+        if kind in ("regproc", "regprocedure") and parts:
             return pg_types.PROCEDURES.get(parts[-1].partition("(")[0], 0)
         raise SqlError(
-            INVALID_TEXT_REPRESENTATION, f'invalid input syntax for type {kind}: "{name}"'
+            INVALID_TEXT_REPRESENTATION, f'invalid input syntax for type {kind}: "{shown}"'
         )
 
     def _object_name(self, value: exp.Expr, kind: str) -> exp.Expr:
@@ -527,6 +528,14 @@ def _json_path(node: exp.Expr) -> exp.Expr | None:
     return exp.Anonymous(this=name, expressions=[node.this, exp.Literal.string(path)])
 
 
+# Possessive quantifiers give nothing back, so that the time is linear: a regular expression that
+# backtracks holds the interpreter's lock, and with it the whole server. Spaces belong to an element
+# without quotes only if more of it follows.
+_ARRAY_ITEM: Final = re.compile(
+    r'\s*+(?:"((?:[^"\\]|\\.)*+)"|((?:[^\s",{}\\]|\\.|\s++(?=[^\s,]))*+))\s*+(,|$)', re.DOTALL
+)
+
+
 def array_elements(text: str) -> list[str | None]:
     """Return the elements of a literal of a one-dimensional array, such as `{a,"b c",NULL}`.
 
@@ -542,25 +551,31 @@ def array_elements(text: str) -> list[str | None]:
     if not body.strip():
         return []
     elements: list[str | None] = []
-    item = re.compile(r'\s*(?:"((?:[^"\\]|\\.)*)"|((?:[^",{}\\]|\\.)*?))\s*(,|$)', re.DOTALL)
     position = 0
     while True:
-        match = item.match(body, position)
+        match = _ARRAY_ITEM.match(body, position)
         if match is None or len(elements) > MAX_ARRAY_LITERAL:
             raise SqlError(INVALID_TEXT_REPRESENTATION, f'malformed array literal: "{text[:100]}"')
         quoted, plain, separator = match.groups()
         if quoted is not None:
             elements.append(re.sub(r"\\(.)", r"\1", quoted, flags=re.DOTALL))
         else:
-            elements.append(None if plain.upper() == "NULL" else re.sub(r"\\(.)", r"\1", plain))
+            is_null = len(plain) == 4 and plain.upper() == "NULL"
+            elements.append(None if is_null else re.sub(r"\\(.)", r"\1", plain, flags=re.DOTALL))
         if not separator:
             return elements
         position = match.end()
 
 
+_NUMBERS: Final = re.compile(r"\s*+(?:-?[0-9]++(?:\s++|$))++")
+
+
 def _array_literal(text: str) -> exp.Expr:
-    if re.fullmatch(r"\s*-?\d+(\s+-?\d+)*\s*", text):  # int2vector, oidvector
-        return exp.Array(expressions=[exp.Literal.number(item) for item in text.split()])
+    if _NUMBERS.fullmatch(text):  # int2vector, oidvector
+        numbers = text.split()
+        if len(numbers) > MAX_ARRAY_LITERAL:
+            raise SqlError(INVALID_TEXT_REPRESENTATION, f'malformed array literal: "{text[:100]}"')
+        return exp.Array(expressions=[exp.Literal.number(item) for item in numbers])
     return exp.Array(
         expressions=[
             exp.null() if item is None else exp.Literal.string(item)
