@@ -6,7 +6,6 @@ sqlglot does not know, are read from tokens here. Source: PostgreSQL documentati
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
@@ -118,7 +117,7 @@ def parse(text: str) -> list[Statement]:
     statements: list[Statement] = []
     tokens: list[Token] = []
     for token in [*dialect.tokenize(text), None]:
-        if token is not None and (token.text != ";" or token.start != token.end):
+        if token is not None and not _is_mark(token, ";"):
             tokens.append(token)
             continue
         if tokens:
@@ -223,18 +222,24 @@ class _Reader:
                 "COPY writes to no file of the server",
                 hint="Use COPY ... TO STDOUT, or psql's \\copy.",
             )
-        if source and source[0].text == "(":
+        if source and _is_mark(source[0], "("):
             tree = dialect.parse_query(source[1:-1], self._all)
         elif source:
-            prefix = self._all[source[0].start : source[-1].end + 1]
-            columns = re.fullmatch(r"(.*?)\s*\((.*)\)\s*", prefix, re.DOTALL)
-            wanted, table = (columns[2], columns[1]) if columns else ("*", prefix)
+            table, wanted = self._copied_table(source)
             query = f"SELECT {wanted} FROM {table}"  # noqa: S608 - parsed, and checked as any query
             tree = dialect.parse_query(dialect.tokenize(query), query)
         else:
             raise dialect.syntax_error_at(None, self._all)
         copy = self._copy_format()
         return self._with_tree(StatementKind.COPY_OUT, "COPY", tree, copy=copy)
+
+    def _copied_table(self, source: list[Token]) -> tuple[str, str]:
+        """Return the table of COPY and its columns, as they are written; * for all columns."""
+        first, last = source[0].start, source[-1].end + 1
+        opening = next((token for token in source if _is_mark(token, "(")), None)
+        if opening is None or not _is_mark(source[-1], ")"):
+            return self._all[first:last], "*"
+        return self._all[first : opening.start], self._all[opening.end + 1 : source[-1].start]
 
     def _copy_format(self) -> CopyFormat:
         options: dict[str, str] = {}
@@ -529,6 +534,11 @@ class _Reader:
         while self._accept("."):
             name += f".{self._next_text()}"
         return name
+
+
+def _is_mark(token: Token, mark: str) -> bool:
+    """Return whether a token is a mark of one character, and no quoted name that consists of it."""
+    return token.text == mark and token.start == token.end
 
 
 _ALTERNATIVES: Final = {
