@@ -62,7 +62,7 @@ _PATTERNS: Final[tuple[tuple[str, str, str], ...]] = (
         'column reference "{}" is ambiguous',
     ),
     (
-        r'column "?([^"]*?)"? must appear in the GROUP BY',
+        r'column "?([^"\s]+|(?<=")[^"]+)"? must appear in the GROUP BY',
         errors.GROUPING_ERROR,
         'column "{}" must appear in the GROUP BY clause or be used in an aggregate function',
     ),
@@ -86,6 +86,10 @@ _HINTS: Final = {
 
 _MAX_MESSAGE: Final = 500
 
+_MAX_MATCHED: Final = 2000
+"""The number of characters of a message of DuckDB that are looked at. A query can make its own
+message, of any length, and a regular expression that takes long holds the interpreter's lock."""
+
 
 def translate(error: Exception, tree: exp.Expr | None, columns: Sequence[str] = ()) -> SqlError:
     """Return an error of DuckDB as the client gets it.
@@ -95,7 +99,7 @@ def translate(error: Exception, tree: exp.Expr | None, columns: Sequence[str] = 
         tree: the query as the client wrote it, for the position of a name.
         columns: the columns of its tables, for a suggestion.
     """
-    text = str(error)
+    text = str(error)[:_MAX_MATCHED]
     sqlstate = next(
         (state for kind, state in _BY_CLASS if isinstance(error, kind)), errors.INTERNAL_ERROR
     )
