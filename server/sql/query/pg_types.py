@@ -115,6 +115,10 @@ PROCEDURES: Final = {"array_in": 750, "array_out": 751, "array_recv": 2400, "arr
 """The functions that tell array types from others, for tools."""
 
 
+_MAX_TYPE_NAME: Final = 100
+"""Longer texts name no type; it is many times the length of the longest name with modifiers."""
+
+
 def names() -> list[str]:
     """Return all names of types and of their arrays."""
     known = [*BY_NAME, *_ALIASES, *(item.sql_name for item in TYPES)]
@@ -124,8 +128,10 @@ def names() -> list[str]:
 
 def find(name: str) -> PgType | None:
     """Return the type of a name, without an array's brackets; None if there is none."""
+    if len(name) > _MAX_TYPE_NAME:
+        return None
     name = " ".join(name.lower().replace('"', "").split()).removeprefix("pg_catalog.")
-    name = re.sub(r"\(.*\)", "", name).strip()
+    name = re.sub(r"\([^()]*\)", "", name).strip()
     return BY_NAME.get(_ALIASES.get(name, name))
 
 
