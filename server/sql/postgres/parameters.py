@@ -105,7 +105,7 @@ _INTERVAL_PART: Final = re.compile(r"([+-]?\d{1,10}(?:\.\d{1,9})?)\s*([a-z]+)")
 _ISO_INTERVAL: Final = re.compile(r"(T)|([+-]?\d{1,10}(?:\.\d{1,9})?)([YMWDHS])")
 _SPACES: Final = " \t\n\v\f\r"  # around elements of arrays
 _ARRAY_TOKEN: Final = re.compile(
-    r'[ \t\n\v\f\r]*(?:([{},])|"((?:[^"\\]|\\.)*+)"|((?:[^{},"\\]|\\.)++))', re.DOTALL
+    r'[ \t\n\v\f\r]*+(?:([{},])|"((?:[^"\\]|\\.)*+)"|((?:[^{},"\\]|\\.)++))', re.DOTALL
 )
 
 _PLAIN_ARRAY: Final = re.compile(r'\{[^{}"\\]*+\}')  # can be split at its commas
