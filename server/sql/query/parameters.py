@@ -61,7 +61,7 @@ def _oid_from_place(node: exp.Expr, references: Sequence[TableReference]) -> int
         node, parent = parent, parent.parent
     if parent is None:
         return None
-    if isinstance(parent, exp.Any) or function_name(parent) in ("any", "all"):
+    if _is_any_or_all(parent):
         comparison = parent.parent
         other = comparison.this if comparison is not None else None
         element = pg_types.BY_OID.get(_oid_of(other, references) or 25)
@@ -89,6 +89,13 @@ def _oid_from_place(node: exp.Expr, references: Sequence[TableReference]) -> int
             return 23 if name in _COUNTED and not is_first else None
         case _:
             return None
+
+
+def _is_any_or_all(node: exp.Expr) -> bool:
+    if isinstance(node, exp.Any | exp.All):
+        return True
+    # Of other nodes, the name is their SQL: rendering a list for each of its items is quadratic.
+    return isinstance(node, exp.Func) and function_name(node) in ("any", "all")
 
 
 _NAMED_BY_TEXT: Final = frozenset({24, 2202, 2205, 2206, 4089, 4096})

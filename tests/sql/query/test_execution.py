@@ -490,3 +490,34 @@ def test_show_and_set() -> None:
             own.set(name, value)
         assert caught.value.sqlstate == sqlstate
     engine.close()
+
+
+def test_lists_of_many_parameters_are_planned_in_linear_time(engine: QueryEngine) -> None:
+    markers = ", ".join(f"${number}" for number in range(1, 1001))
+    sql = f"select id from orders where id in ({markers}) order by id"
+    (statement,) = parse(sql)
+    description = engine.describe(statement, MemorySource(), session())
+    assert set(description.parameter_oids) == {20}
+    assert run(engine, sql, *range(3, 1003))[1] == [(3,), (4,), (5,)]
+
+
+@pytest.mark.parametrize("sql", ["= any($1)", "= all($1)", "<> all(($1))"])
+def test_parameters_of_any_and_all_are_arrays(engine: QueryEngine, sql: str) -> None:
+    (statement,) = parse(f"select id from orders where id {sql}")
+    assert engine.describe(statement, MemorySource(), session()).parameter_oids == (1016,)
+
+
+def test_the_time_of_planning_counts_for_the_timeout(engine: QueryEngine) -> None:
+    own = session()
+    own.set("statement_timeout", "20ms")
+
+    class SlowSource(MemorySource):
+        def tables(self) -> Any:
+            time.sleep(0.05)
+            return super().tables()
+
+    (statement,) = parse("select id from orders")
+    source = SlowSource()
+    with pytest.raises(SqlError, match="statement timeout"):
+        engine.execute(statement, source, own)
+    assert source.requests == []
