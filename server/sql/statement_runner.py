@@ -150,6 +150,7 @@ class StatementRunner:
     def run_text(self, text: str, cancellation: Cancellation) -> StatementOutput:
         """Run the statements of a text, up to the first that fails."""
         statements = parse(text)
+        cancellation.check()
         if not statements:
             yield Output(messages.EMPTY_QUERY_RESPONSE)
         for statement in statements:
@@ -162,6 +163,7 @@ class StatementRunner:
     ) -> StatementOutput:
         """Prepare a statement."""
         statements = parse(text)
+        cancellation.check()
         if len(statements) > 1:
             raise SqlError(
                 SYNTAX_ERROR, "cannot insert multiple commands into a prepared statement"

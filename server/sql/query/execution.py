@@ -268,12 +268,14 @@ class QueryEngine:
                 f"the statement requires {len(plan.parameter_oids)} parameters, "
                 f"{len(parameters)} were supplied",
             )
+        cancellation.check()
         plan.plan_scans(is_enabled=pushdown)
+        cancellation.check()
         is_explain = statement.kind is StatementKind.EXPLAIN
         if is_explain and "ANALYZE" not in statement.options:
             lines = explain_lines([TimedScan(scan, None) for scan in plan.scans], None, None)
             return _explained(lines, plan)
-        batches = self._run(plan, source, cancellation)
+        batches = self._run(plan, source, cancellation, started)
         columns, scans = next(batches)
         if is_explain:
             rows = sum(batch.num_rows for batch in batches if isinstance(batch, pa.RecordBatch))
@@ -282,13 +284,17 @@ class QueryEngine:
         return QueryResult(columns, batches, plan.warnings, scans)
 
     def _run(
-        self, plan: _Plan, source: TableSource, cancellation: Cancellation
+        self, plan: _Plan, source: TableSource, cancellation: Cancellation, started: float
     ) -> Iterator[pa.RecordBatch | tuple[tuple[QueryColumn, ...], list[TimedScan]]]:
-        """Yield columns and scans, then the batches."""
+        """Yield columns and scans, then the batches. The timeout counts from `started`."""
         timeout_s = plan.timeout_s(self.limits)
         timer: threading.Timer | None = None
         if timeout_s > 0:
-            timer = threading.Timer(timeout_s, cancellation.cancel, (BY_TIMEOUT,))
+            left_s = timeout_s - (time.monotonic() - started)
+            if left_s <= 0:
+                cancellation.cancel(BY_TIMEOUT)
+                cancellation.check()
+            timer = threading.Timer(left_s, cancellation.cancel, (BY_TIMEOUT,))
             timer.daemon = True
             timer.start()
         try:
