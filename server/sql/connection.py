@@ -68,6 +68,7 @@ from server.transports.connection import (
     with_certificate_user,
 )
 from server.transports.tls import describe_tls_error
+from server.util.rate_limited_log import host_of
 
 if TYPE_CHECKING:
     from server.engine.session import Session
@@ -80,6 +81,9 @@ _MAX_UNREAD: Final = 2 * 1024 * 1024
 
 _MAX_NAME_LENGTH: Final = 200
 """Characters of an application's name that become part of the client's name."""
+
+_MAX_LOGGED: Final = 200
+"""Characters of a client's text in an entry of the log."""
 
 _INVALID_AUTHORIZATION: Final = "28000"
 _INVALID_PASSWORD: Final = "28P01"  # noqa: S105 - a code
@@ -367,7 +371,7 @@ class PostgresConnection(TransportConnection):
         assert session is not None  # noqa: S101 - called while connected
         assert startup is not None  # noqa: S101 - it precedes the password
         context = self._connection_context
-        application = startup.parameters.get("application_name", "")[:_MAX_NAME_LENGTH]
+        application = _printable(startup.parameters.get("application_name", ""), _MAX_NAME_LENGTH)
         client_name = f"{application}-{session.number}" if application else session.connection_name
         message_type = context.message_type or ""
         origin = LogonOrigin(
@@ -451,7 +455,12 @@ class PostgresConnection(TransportConnection):
             try:
                 settings.set(name, value)
             except SqlError as error:
-                session.log.emit("16-0033", client=client_name, setting=name, reason=error.message)
+                self._log_limited(
+                    "16-0033",
+                    session,
+                    setting=_printable(name, _MAX_LOGGED),
+                    reason=_printable(error.message, _MAX_LOGGED),
+                )
         limits = self._services.limits
         self._tables = SessionTables(
             self._services.tables, session, self._post, limits.max_memory_bytes
@@ -468,7 +477,17 @@ class PostgresConnection(TransportConnection):
         self._write_out(self._protocol.accept(*self._cancel_key, settings.reported()))
 
     def _post_warning(self, session: Session, text: str) -> None:
-        self._post(lambda: session.log.emit("16-0032", client=session.client_name, query=text))
+        query = _printable(text, _MAX_LOGGED)
+        self._post(lambda: self._log_limited("16-0032", session, query=query))
+
+    def _log_limited(self, message_id: str, session: Session, **fields: object) -> None:
+        """Write an entry that a client causes by what it asks for, unless there are too many.
+
+        They are counted by host, since each connection of an application has a name of its own.
+        """
+        self._transport_context.rate_limited_log.emit(
+            message_id, host_of(session.address), client=session.client_name, **fields
+        )
 
     # ---- statements
 
@@ -593,6 +612,11 @@ class PostgresConnection(TransportConnection):
             session.outbox.bytes_out += len(data)
             session.outbox.messages_out += rows
         self._send(data)
+
+
+def _printable(text: str, length: int) -> str:
+    """Return the beginning of a client's text, with ? for what would break lines of the log."""
+    return "".join(c if c.isprintable() else "?" for c in text[:length])
 
 
 def _release(output: StatementOutput | None, runner: StatementRunner) -> None:

@@ -197,6 +197,22 @@ def test_clients_are_shown_and_counted(tmp_path: Path) -> None:
             sql.connect()
 
 
+def test_texts_of_clients_do_not_fill_the_log(tmp_path: Path) -> None:
+    with sql_server(tmp_path) as sql:
+        name = "evil\n\x1b[2J\u2028" + "n" * 300
+        with sql.connect(application_name=name, options="-c x" + "y" * 5000 + "=1") as connection:
+            for number in range(30):
+                unknown = f"pg_{'u' * 1000}{number}"
+                connection.execute(f"SELECT * FROM pg_catalog.{unknown}").fetchall()
+        assert sql.server.logs("answered in part", 10)
+        assert sql.server.logs("of the connection ignored", 1)
+        lines = [line for line in sql.server.log().splitlines() if "16-003" in line]
+        assert len(lines) == 11
+        assert all(len(line) < 900 for line in lines)
+        assert all("evil??[2J?nnn" in line for line in lines)
+        assert "\x1b" not in sql.server.log()
+
+
 @pytest.mark.parametrize(
     "data",
     [
