@@ -315,9 +315,9 @@ def _visible_ctes(node: exp.Expr) -> set[str]:
 
 
 def function_name(node: exp.Expr) -> str:
-    """Return the name of a function in lower case."""
+    """Return the name of a function in lower case, without the quotes that it may have."""
     if isinstance(node, exp.Anonymous):
-        return str(node.this).lower()
+        return str(node.name).lower()
     if isinstance(node, exp.Func):
         return node.sql_name().lower()
     return node.sql(dialect="postgres")[:60]

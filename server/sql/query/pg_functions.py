@@ -19,10 +19,13 @@ FORBIDDEN: Final = frozenset(
         *("list_resize", "array_resize", "range", "file_exists", "glob", "pg_read_file"),
         *("pg_ls_dir", "pg_stat_file", "pg_sleep_for", "pg_sleep_until", "pg_reload_conf"),
         *("pg_read_binary_file", "lo_import", "lo_export", "dblink", "pg_terminate_backend"),
+        *("sleep", "pg_sleep", "levenshtein", "editdist3", "damerau_levenshtein", "space"),
+        *("jaro_similarity", "jaro_winkler_similarity", "randstr"),
         *("bar", "printf", "format", "equi_width_bins", "unpivot_list", "bitstring"),
     }
 )  # fmt: skip
-"""Functions of DuckDB that read settings or files, or make results of any size from few bytes;
+"""Functions of DuckDB that read settings or files, that wait, that make results of any size from
+few bytes, or whose time is the product of the lengths of two texts, when no cancellation ends them;
 and those of PostgreSQL that do things to a server."""
 
 

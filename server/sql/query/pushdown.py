@@ -354,7 +354,7 @@ class _Translator:
         """Return the elements of `ANY (array)` and `ALL (array)`."""
         if isinstance(node, exp.Any):
             operand = node.this
-        elif isinstance(node, exp.Anonymous) and str(node.this).lower() == "all":
+        elif isinstance(node, exp.Anonymous) and node.name.lower() == "all":
             operand = node.expressions[0] if len(node.expressions) == 1 else None
         else:
             return None

@@ -286,7 +286,7 @@ class ExpressionRewriter:
 
     def _function(self, node: exp.Func) -> exp.Expr | None:
         name = function_name(node)
-        if name in FORBIDDEN or name.startswith(("__internal", "duckdb_", "pragma_")):
+        if name in FORBIDDEN or name.startswith(("__", "duckdb_", "pragma_")):
             raise SqlError(
                 UNDEFINED_FUNCTION, f"function {name}() does not exist", hint=FORBIDDEN_HINT
             )
@@ -419,7 +419,7 @@ def _is_vector(node: exp.Expr) -> bool:
 
 
 def _subscripts_a_vector(node: exp.Anonymous) -> bool:
-    is_function = str(node.this).lower() == "generate_subscripts"
+    is_function = function_name(node) == "generate_subscripts"
     return is_function and bool(node.expressions) and _is_vector(node.expressions[0])
 
 
