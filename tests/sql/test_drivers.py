@@ -35,6 +35,16 @@ def test_psycopg_queries_with_parameters(sql: SqlServer, binary: bool) -> None:
         assert [column.name for column in cursor.description] == ["id", "symbol", "price", "live"]
 
 
+def test_pandas_reads_a_table_by_reflection(sql: SqlServer) -> None:
+    pandas = pytest.importorskip("pandas")
+    sqlalchemy = pytest.importorskip("sqlalchemy")
+    engine = sqlalchemy.create_engine("postgresql+psycopg://", creator=sql.connect)
+    frame = pandas.read_sql_table("orders", engine, schema="amps")
+    assert len(frame) == 50
+    assert {"id", "symbol", "price"} <= set(frame.columns)
+    engine.dispose()
+
+
 def test_psycopg_prepares_statements_that_are_repeated(sql: SqlServer) -> None:
     with sql.connect() as connection:
         for number in range(10):

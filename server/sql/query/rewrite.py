@@ -311,6 +311,8 @@ class ExpressionRewriter:
     def _current_setting(self, arguments: list[exp.Expr]) -> exp.Expr:
         name = self._text(arguments[0]) if arguments else ""
         missing_ok = len(arguments) > 1
+        if name is None:
+            return cast_to(exp.null(), "VARCHAR")
         value = self._session.setting(name, missing_ok=missing_ok)
         return exp.null() if value is None else exp.Literal.string(value)
 
@@ -319,17 +321,23 @@ class ExpressionRewriter:
             raise SqlError(UNDEFINED_FUNCTION, "set_config() has three arguments")
         name, value = self._text(arguments[0]), self._text(arguments[1])
         if self._is_execution:
+            if name is None:
+                raise SqlError(INVALID_PARAMETER_VALUE, "SET requires parameter name")
             self._session.set(name, value)
-        return exp.Literal.string(value)
+            value = self._session.setting(name, missing_ok=True)
+        return cast_to(exp.null() if value is None else exp.Literal.string(value), "VARCHAR")
 
-    def _text(self, node: exp.Expr) -> str:
+    def _text(self, node: exp.Expr) -> str | None:
+        """Return a constant text; None for NULL, and for parameters without a value yet."""
         while isinstance(node, exp.Cast | exp.Paren):
             node = node.this
         if isinstance(node, exp.Literal):
             return str(node.name)
         if isinstance(node, exp.Parameter):
             value = self._parameters.get(int(node.this.name))
-            return str(value if value is not None else "")
+            return None if value is None else str(value)
+        if isinstance(node, exp.Null):
+            return None
         raise SqlError(FEATURE_NOT_SUPPORTED, "settings are named by a constant or a parameter")
 
     def _user(self, _arguments: list[exp.Expr]) -> exp.Expr:

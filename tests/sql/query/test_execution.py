@@ -142,6 +142,23 @@ def test_a_description_is_that_of_the_result(engine: QueryEngine) -> None:
     assert engine.describe(begin, source, session()).columns is None
 
 
+def test_settings_that_parameters_name_are_described_and_read(engine: QueryEngine) -> None:
+    for sql, values in (
+        ("select current_setting($1)", ["server_version"]),
+        ("select current_setting($1, true)", ["my.none"]),
+        ("select set_config($1, $2, false)", ["application_name", "x"]),
+    ):
+        (statement,) = parse(sql)
+        described = engine.describe(statement, MemorySource(), session())
+        assert described.columns is not None
+        assert [column.oid for column in described.columns] == [25]
+        assert run(engine, sql, *values)[0] == described.columns
+    assert run(engine, "select current_setting($1)", "server_version")[1] == [("16.0",)]
+    assert run(engine, "select current_setting($1)", None)[1] == [(None,)]
+    assert run(engine, "select current_setting(null)")[1] == [(None,)]
+    assert failure(engine, "select set_config(null, 'x', false)").sqlstate == "22023"
+
+
 @pytest.mark.parametrize(
     ("sql", "oids"),
     [
