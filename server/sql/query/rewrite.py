@@ -46,12 +46,21 @@ _FORBIDDEN: Final = (
     *(exp.Set, exp.Use, exp.Drop, exp.Kill, exp.Show, exp.Transaction, exp.Commit, exp.Rollback),
 )
 
+_REFUSED: Final = (
+    (exp.Pivot, "PIVOT and UNPIVOT", "Write aggregates with FILTER (WHERE ...), or UNION ALL."),
+    (exp.TableSample, "TABLESAMPLE", "Write a condition such as WHERE random() < 0.1."),
+    (exp.Version, "a table as of another time", "A query reads the current records."),
+    (exp.HistoricalData, "a table as of another time", "A query reads the current records."),
+)
+"""Parts of FROM that not all tables would keep on the way to DuckDB."""
+
 
 def check_read_only(tree: exp.Expr) -> None:
     """Raise an error for anything but a query.
 
     Raises:
-        SqlError: the tree writes, defines, locks or sets something.
+        SqlError: the tree writes, defines, locks or sets something, or has parts of FROM that are
+            not supported.
     """
     if not isinstance(tree, _ROOTS):
         raise SqlError(SYNTAX_ERROR, "expected a query: SELECT, VALUES, TABLE or WITH")
@@ -67,6 +76,15 @@ def check_read_only(tree: exp.Expr) -> None:
                 FEATURE_NOT_SUPPORTED,
                 "queries take no locks",
                 hint="Leave out FOR UPDATE: a query reads one consistent snapshot.",
+            )
+        for kind, what, hint in _REFUSED:
+            if isinstance(node, kind):
+                raise SqlError(FEATURE_NOT_SUPPORTED, f"{what} is not supported", hint=hint)
+        if isinstance(node, exp.Table) and node.args.get("rows_from"):
+            raise SqlError(
+                FEATURE_NOT_SUPPORTED,
+                "ROWS FROM is not supported",
+                hint="Write the functions in FROM one by one.",
             )
         if isinstance(node, exp.Placeholder | exp.SessionParameter):
             raise SqlError(SYNTAX_ERROR, "parameters are written $1, $2, ...")

@@ -142,6 +142,24 @@ def test_a_description_is_that_of_the_result(engine: QueryEngine) -> None:
     assert engine.describe(begin, source, session()).columns is None
 
 
+@pytest.mark.parametrize("table", ["orders", "positions", "(select * from orders)"])
+@pytest.mark.parametrize(
+    "suffix",
+    [
+        "x tablesample bernoulli (10)",
+        "x tablesample system (10) repeatable (1)",
+        "pivot (count(*) for symbol in ('IBM'))",
+        "unpivot (value for name in (symbol))",
+        "using sample 10",
+        "using sample reservoir(10 rows)",
+    ],
+)
+def test_pivots_and_samples_are_refused(engine: QueryEngine, table: str, suffix: str) -> None:
+    error = failure(engine, f"select * from {table} {suffix}")
+    assert error.sqlstate == "0A000"
+    assert error.hint is not None
+
+
 def test_settings_that_parameters_name_are_described_and_read(engine: QueryEngine) -> None:
     for sql, values in (
         ("select current_setting($1)", ["server_version"]),
