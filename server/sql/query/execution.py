@@ -35,10 +35,18 @@ from server.sql.query.errors import (
     PROTOCOL_VIOLATION,
     QUERY_CANCELED,
     SYNTAX_ERROR,
+    UNDEFINED_TABLE,
     SqlError,
 )
 from server.sql.query.explain import TimedScan, explain_lines
-from server.sql.query.names import NameResolver, Relation, TableReference
+from server.sql.query.names import (
+    CommonTables,
+    NameResolver,
+    Relation,
+    TableReference,
+    is_table_function,
+    unused_prefix,
+)
 from server.sql.query.parameters import infer_parameters, type_parameters
 from server.sql.query.pg_catalog import PgCatalog
 from server.sql.query.pg_functions import macros
@@ -438,13 +446,35 @@ class _Plan:
         self.warnings = list(dict.fromkeys(resolver.warnings))
         self.scans: list[PlannedScan] = []
         self.names: dict[Relation, str] = {}
+        self._prefix = ""
+        self._common: dict[str, str] = {}
         self._name_tables()
 
     def _name_tables(self) -> None:
-        """Replace the names of tables by names in DuckDB."""
+        """Replace the names of tables, and of those in WITH, by names in DuckDB.
+
+        No identifier of the query is such a name, so that none means anything else in DuckDB.
+        """
+        self._prefix = unused_prefix(self.tree)
+        finder = CommonTables()
+        read = {id(reference.node) for reference in self.references}
+        common = [
+            (node, table)
+            for node in self.tree.find_all(exp.Table)
+            if id(node) not in read and (table := finder.find(node)) is not None
+        ]
+        for node, table in common:  # names are found by the names that the client wrote
+            _add_alias(node, table.alias)
+        for index, table in enumerate(self.tree.find_all(exp.CTE)):
+            name = f"{self._prefix}c{index}"
+            self._common[name] = table.alias
+            table.args["alias"].set("this", exp.to_identifier(name, quoted=True))
+        for node, table in common:
+            _set_name(node, table.alias)
         for reference in self.references:
-            name = self.names.setdefault(reference.relation, f"t{len(self.names)}")
-            _rename(reference, name)
+            name = self.names.setdefault(reference.relation, f"{self._prefix}t{len(self.names)}")
+            _add_alias(reference.node, reference.alias)
+            _set_name(reference.node, name)
         _rename_columns(self.tree, self.references)
 
     def plan_scans(self, *, is_enabled: bool) -> None:
@@ -455,8 +485,9 @@ class _Plan:
             if scan.request not in requests:
                 requests.append(scan.request)
             index = requests.index(scan.request)
-            _set_name(scan.reference, f"s{index}")
-            scan.reference.node.meta["scan"] = f"s{index}"
+            name = f"{self._prefix}s{index}"
+            _set_name(scan.reference.node, name)
+            scan.reference.node.meta["scan"] = name
 
     def registered(self, scans: Sequence[TimedScan]) -> dict[str, pa.Table]:
         """Return the tables to register by their names in DuckDB."""
@@ -477,7 +508,20 @@ class _Plan:
             _cast_columns(node, self._casts(node))
         type_parameters(tree, self.parameter_oids, as_null=as_null)
         _check_words(tree)
+        self._check_bound(tree)
         return to_duckdb(tree)
+
+    def _check_bound(self, tree: exp.Expr) -> None:
+        """Raise an error if DuckDB would look for a name among its own tables, or for a file."""
+        bound = {*self.names.values(), *self._common}
+        bound.update(scan.reference.node.meta["scan"] for scan in self.scans)
+        for node in tree.find_all(exp.Table):
+            if isinstance(node.this, exp.Identifier):
+                is_bound = not node.db and not node.catalog and node.name in bound
+            else:
+                is_bound = is_table_function(node.this)
+            if not is_bound:
+                raise SqlError(UNDEFINED_TABLE, f'relation "{node.name}" does not exist')
 
     def _casts(self, node: exp.Table) -> dict[str, str]:
         name = node.name
@@ -527,6 +571,13 @@ class _Plan:
     def translated(self, error: Exception) -> SqlError:
         """Return an error of DuckDB as the client gets it."""
         names = [column.name for item in self.references for column in item.relation.columns]
+        if self._common and self._prefix in str(error):  # the client does not know these names
+            text = re.sub(
+                re.escape(self._prefix) + r"c\d+",
+                lambda match: self._common.get(match[0], match[0]),
+                str(error),
+            )
+            error = type(error)(text)
         return duckdb_errors.translate(error, self.statement.tree, names)
 
     def fallback_columns(self, error: Exception) -> tuple[QueryColumn, ...]:
@@ -565,21 +616,20 @@ def _drop_schema_qualifiers(tree: exp.Expr) -> None:
             column.set("catalog", None)
 
 
-def _rename(reference: TableReference, name: str) -> None:
-    node = reference.node
+def _add_alias(node: exp.Table, name: str) -> None:
+    """Give a table an alias, if it has none, so that columns can be qualified by its old name."""
     alias = node.args.get("alias")
     if alias is None or not alias.this:
         columns = alias.columns if alias is not None else []
-        this = exp.to_identifier(reference.alias, quoted=True)
+        this = exp.to_identifier(name, quoted=True)
         node.set("alias", exp.TableAlias(this=this, columns=columns))
-    _set_name(reference, name)
 
 
-def _set_name(reference: TableReference, name: str) -> None:
-    reference.node.set("this", exp.to_identifier(name, quoted=True))
-    reference.node.set("db", None)
-    reference.node.set("catalog", None)
-    reference.node.set("only", None)
+def _set_name(node: exp.Table, name: str) -> None:
+    node.set("this", exp.to_identifier(name, quoted=True))
+    node.set("db", None)
+    node.set("catalog", None)
+    node.set("only", None)
 
 
 def _rename_columns(tree: exp.Expr, references: Sequence[TableReference]) -> None:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from sqlglot import exp
 
 from server.sql.query.errors import (
+    DUPLICATE_ALIAS,
     FEATURE_NOT_SUPPORTED,
     UNDEFINED_FUNCTION,
     UNDEFINED_TABLE,
@@ -215,11 +216,12 @@ class NameResolver:
             SqlError: a table does not exist, or a table function is not allowed.
         """
         references: list[TableReference] = []
+        common = CommonTables()
         for node in list(tree.find_all(exp.Table)):
             if not isinstance(node.this, exp.Identifier) and not self._is_relation(node):
                 continue
             name, schema = node.name, node.db or None
-            if schema is None and name in _visible_ctes(node):
+            if common.find(node) is not None:
                 continue
             position = node.this.meta.get("start")
             relation = self.find(schema, name, None if position is None else position + 1)
@@ -250,11 +252,9 @@ class NameResolver:
         function = node.this
         if node.db in _CATALOGUE_SCHEMAS:
             node.set("db", None)
-        if isinstance(function, exp.GenerateSeries | exp.ExplodingGenerateSeries | exp.Explode):
+        if is_table_function(function):
             return False
         name = function_name(function)
-        if name in _TABLE_FUNCTIONS:
-            return False
         if name in _SCALAR_FUNCTIONS:
             alias = node.alias or name
             columns = [exp.alias_(function.copy(), alias, quoted=True)]
@@ -304,14 +304,69 @@ def _not_a_table(name: str) -> SqlError:
     )
 
 
-def _visible_ctes(node: exp.Expr) -> set[str]:
-    names: set[str] = set()
-    ancestor = node.parent
-    while ancestor is not None:
-        with_ = ancestor.args.get("with_")
-        names.update(cte.alias for cte in (with_.expressions if with_ is not None else ()))
-        ancestor = ancestor.parent
-    return names
+class CommonTables:
+    """Finds common tables, those of WITH, by the names that FROM has for them.
+
+    As in PostgreSQL, the query of a common table sees those before it, and those of the queries
+    around; with RECURSIVE it sees itself, too. DuckDB differs in that, and it looks for a name that
+    it does not see among its own tables; so `CommonTables` decides, and DuckDB gets other names.
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[int, dict[str, tuple[int, exp.CTE]]] = {}
+
+    def find(self, node: exp.Table) -> exp.CTE | None:
+        """Return the common table that a name means; None if it means another relation.
+
+        Raises:
+            SqlError: two common tables of one WITH have the same name.
+        """
+        if node.db or not isinstance(node.this, exp.Identifier):
+            return None
+        name = node.name
+        child: exp.Expr = node
+        while child.parent is not None:
+            parent = child.parent
+            if isinstance(parent, exp.With) and isinstance(child, exp.CTE):
+                own, _ = self._of(parent)[child.alias]
+                index, found = self._of(parent).get(name, (own + 1, child))
+                if index < own or (index == own and parent.args.get("recursive")):
+                    return found
+                parent = parent.parent or parent  # its WITH is the one that was searched
+            else:
+                with_ = parent.args.get("with_")
+                known = self._of(with_).get(name) if with_ is not None else None
+                if known is not None:
+                    return known[1]
+            child = parent
+        return None
+
+    def _of(self, with_: exp.Expr) -> dict[str, tuple[int, exp.CTE]]:
+        """Return the common tables of a WITH by name, with their places in it."""
+        known = self._known.get(id(with_))
+        if known is None:
+            known = {cte.alias: (index, cte) for index, cte in enumerate(with_.expressions)}
+            if len(known) != len(with_.expressions):
+                raise SqlError(DUPLICATE_ALIAS, "a name of WITH is specified more than once")
+            self._known[id(with_)] = known
+        return known
+
+
+def is_table_function(node: exp.Expr | None) -> bool:
+    """Return whether a function may be called in FROM."""
+    if isinstance(node, exp.GenerateSeries | exp.ExplodingGenerateSeries | exp.Explode):
+        return True
+    return isinstance(node, exp.Func) and function_name(node) in _TABLE_FUNCTIONS
+
+
+def unused_prefix(tree: exp.Expr) -> str:
+    """Return a prefix that no identifier has, in any case, for names that are made up."""
+    names = {node.name.lower() for node in tree.find_all(exp.Identifier)}
+    names = {name for name in names if name.startswith("_r")}
+    prefix = "_r"
+    while any(name.startswith(prefix) for name in names):
+        prefix += "_"
+    return prefix
 
 
 def function_name(node: exp.Expr) -> str:

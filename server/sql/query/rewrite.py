@@ -47,7 +47,7 @@ _FORBIDDEN: Final = (
 )
 
 _REFUSED: Final = (
-    (exp.Pivot, "PIVOT and UNPIVOT", "Write aggregates with FILTER (WHERE ...), or UNION ALL."),
+    (exp.Pivot, "PIVOT", "Write aggregates with FILTER (WHERE ...), or UNION ALL."),
     (exp.TableSample, "TABLESAMPLE", "Write a condition such as WHERE random() < 0.1."),
     (exp.Version, "a table as of another time", "A query reads the current records."),
     (exp.HistoricalData, "a table as of another time", "A query reads the current records."),

@@ -142,6 +142,52 @@ def test_a_description_is_that_of_the_result(engine: QueryEngine) -> None:
     assert engine.describe(begin, source, session()).columns is None
 
 
+@pytest.mark.parametrize(
+    ("sql", "rows"),
+    [
+        ("with orders as (select * from orders where id > 3) select id from orders order by 1",
+         [(4,), (5,)]),
+        ("with orders as (select * from orders) select orders.tags from orders where orders.id = 2",
+         [('["a", "b"]',)]),
+        ("with a as (select 1 x) select * from (with a as (select x + 1 x from a) select * from a)",
+         [(2,)]),
+        (("with a as (with b as (select 1 x) select * from b), b as (select 2 x) "
+         "select a.x, b.x from a, b"), [(1, 2)]),
+        ("with a as (select 1 x), b as (select x + 1 x from a) select a.x, b.x from a, b",
+         [(1, 2)]),
+        (("with recursive t(n) as (select 1 union all select n + 1 from t where t.n < 5) "
+         "select sum(n) from t"), [(Decimal(15),)]),
+        ("with orders as (select 1 id) select o.id from amps.orders o, orders where o.id = 3",
+         [(3,)]),
+        ("with \"Orders\" as (select 0 id) select id from orders where id = 3", [(3,)]),
+        (("with pg_class as (select relname from pg_class where relname = 'orders') "
+         "select * from pg_class"), [("orders",)]),
+        *(
+            ((f"with {name} as (select 'cte' s) select o.symbol, {name}.s from orders o, {name} "
+             "where o.id = 1"), [("IBM", "cte")])
+            for name in ("s0", "t0", "c0", "_rs0", "_rt0", "_rc0", '"_R_s0"', "_r__s0")
+        ),
+    ],
+)  # fmt: skip
+def test_names_in_with_are_visible_as_in_postgresql(
+    engine: QueryEngine, sql: str, rows: list[Any]
+) -> None:
+    assert run(engine, sql)[1] == rows
+    (statement,) = parse(sql)
+    assert engine.describe(statement, MemorySource(), session()).columns == run(engine, sql)[0]
+
+
+def test_errors_of_names_in_with_have_the_names_of_the_client(engine: QueryEngine) -> None:
+    assert failure(engine, "with a as (select 1), a as (select 2) select 1 from a").sqlstate == (
+        "42712"
+    )
+    error = failure(engine, "with recursive mine as (select * from mine) select * from mine")
+    assert "mine" in error.message
+    assert failure(engine, "with b as (select * from a), a as (select 1) table b").sqlstate == (
+        "42P01"
+    )
+
+
 @pytest.mark.parametrize("table", ["orders", "positions", "(select * from orders)"])
 @pytest.mark.parametrize(
     "suffix",
@@ -360,6 +406,19 @@ def test_an_error_has_its_code(
         "select 1; select * from read_text('/etc/passwd')",
         "select date_part('epoch from now()), * from query(''select 42'') --', now())",
         'select extract("epoch from now()) ; create table evil as select (1" from now())',
+        *(
+            template.format(name)
+            for name in ("duckdb_databases", "sqlite_master", "duckdb_logs", '"x.csv"')
+            for template in (
+                "with a as (select * from {0}), {0} as (select 1) select * from a",
+                "with {0} as (select * from {0}) select * from {0}",
+                "with recursive {0} as (select * from {0}) select * from {0}",
+                "with recursive {0} as (select * from {0} union all select 1) select * from {0}",
+                "with recursive a as (select * from {0}), {0} as (select 1) select * from a",
+                "with a as (with {0} as (select 1) select 1) select * from {0}",
+                "select * from (with {0} as (select 1) select 1) a, {0}",
+            )
+        ),
     ],
 )
 def test_a_hostile_statement_is_an_error(engine: QueryEngine, sql: str) -> None:
