@@ -9,8 +9,10 @@ from sqlglot import exp
 
 from server.sql.query import pg_types
 from server.sql.query.cast_types import cast_to, type_oid
-from server.sql.query.errors import SYNTAX_ERROR, SqlError
+from server.sql.query.errors import SYNTAX_ERROR, UNDEFINED_PARAMETER, SqlError
 from server.sql.query.names import TableReference, function_name
+
+_MAX_DIGITS: Final = 20
 
 
 def parameter_numbers(tree: exp.Expr) -> set[int]:
@@ -24,6 +26,8 @@ def parameter_numbers(tree: exp.Expr) -> set[int]:
         text = node.this.name if isinstance(node.this, exp.Literal) else ""
         if not text.isdigit():
             raise SqlError(SYNTAX_ERROR, "parameters are written $1, $2, ...")
+        if len(text) > _MAX_DIGITS:  # int() refuses thousands of digits with another error
+            raise SqlError(UNDEFINED_PARAMETER, f"there is no parameter ${text[:_MAX_DIGITS]}...")
         numbers.add(int(text))
     return numbers
 

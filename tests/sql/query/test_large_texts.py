@@ -177,3 +177,9 @@ def test_texts_of_any_kind_are_tokenized(part: str) -> None:
         dialect.tokenize(f"select {part * (SIZE // len(part))}")
     except SqlError as error:
         assert error.sqlstate in ("42601", "54001")  # noqa: PT017 - many of them are none
+
+
+def test_parameters_with_many_digits_are_refused() -> None:
+    with pytest.raises(SqlError, match="there is no parameter") as raised:
+        parse(f"select ${'1' * SIZE}")
+    assert raised.value.sqlstate == "42P02"
