@@ -14,6 +14,7 @@ from sqlglot import exp
 
 from server.sql.query import pg_types
 from server.sql.query.cast_types import cast_to, type_name
+from server.sql.query.duckdb_functions import refused
 from server.sql.query.errors import (
     FEATURE_NOT_SUPPORTED,
     INVALID_PARAMETER_VALUE,
@@ -49,6 +50,7 @@ _FORBIDDEN: Final = (
 _REFUSED: Final = (
     (exp.Pivot, "PIVOT", "Write aggregates with FILTER (WHERE ...), or UNION ALL."),
     (exp.TableSample, "TABLESAMPLE", "Write a condition such as WHERE random() < 0.1."),
+    ((exp.Describe, exp.Summarize), "DESCRIBE", "Read information_schema.columns."),
     (exp.Version, "a table as of another time", "A query reads the current records."),
     (exp.HistoricalData, "a table as of another time", "A query reads the current records."),
 )
@@ -304,7 +306,10 @@ class ExpressionRewriter:
 
     def _function(self, node: exp.Func) -> exp.Expr | None:
         name = function_name(node)
-        if name in FORBIDDEN or name.startswith(("__", "duckdb_", "pragma_")):
+        is_defined = name in CONSTANTS or name in RENAMED or name in LOOKUPS
+        is_ours = is_defined or name in self._METHODS or _is_in_from(node)
+        is_internal = name.startswith(("__", "duckdb_", "pragma_"))
+        if name in FORBIDDEN or is_internal or (not is_ours and name in refused()):
             raise SqlError(
                 UNDEFINED_FUNCTION, f"function {name}() does not exist", hint=FORBIDDEN_HINT
             )
@@ -447,6 +452,11 @@ def _is_vector(node: exp.Expr) -> bool:
 def _subscripts_a_vector(node: exp.Anonymous) -> bool:
     is_function = function_name(node) == "generate_subscripts"
     return is_function and bool(node.expressions) and _is_vector(node.expressions[0])
+
+
+def _is_in_from(node: exp.Expr) -> bool:
+    """Return whether a function is called in FROM, which has a list of its own."""
+    return isinstance(node.parent, exp.Table | exp.Lateral) and node.arg_key == "this"
 
 
 def _arguments(node: exp.Func) -> list[exp.Expr]:

@@ -12,8 +12,11 @@ from typing import Any
 import pytest
 
 from server.sql.query.cancellation import Cancellation
+from server.sql.query.duckdb_functions import ALLOWED, refused
 from server.sql.query.errors import SqlError
 from server.sql.query.execution import QueryEngine, QueryLimits
+from server.sql.query.pg_functions import CONSTANTS, FORBIDDEN, LOOKUPS
+from server.sql.query.rewrite import ExpressionRewriter
 from server.sql.query.statement import parse
 from tests.sql.query.memory_source import MemorySource, rows_of, run, session
 
@@ -381,6 +384,10 @@ def test_an_error_has_its_code(
         "select columns(*) from read_csv('x')",
         "select * from (from read_csv('x'))",
         "select main.getenv('HOME')",
+        "select * from (describe orders)",
+        "select * from (describe select 1)",
+        "select * from (summarize orders)",
+        "select * from (pivot duckdb_tables on x) x",
         "select system.main.getenv('HOME')",
         "select * from main.read_csv('/etc/passwd')",
         "select * from system.main.duckdb_settings()",
@@ -424,6 +431,17 @@ def test_an_error_has_its_code(
 def test_a_hostile_statement_is_an_error(engine: QueryEngine, sql: str) -> None:
     error = failure(engine, sql)
     assert error.sqlstate not in ("XX000", "42501"), "DuckDB was asked"
+
+
+def test_functions_of_duckdb_that_are_not_listed_cannot_be_called(engine: QueryEngine) -> None:
+    assert {"getvariable", "duckdb_settings", "current_connection_id", "finalize"} <= refused()
+    assert not FORBIDDEN & ALLOWED
+    for name in sorted(refused()):
+        quoted = name.replace('"', '""')
+        if name in CONSTANTS or name in LOOKUPS or name in ExpressionRewriter._METHODS:
+            continue
+        error = failure(engine, f'select "{quoted}"(id) from orders')
+        assert error.sqlstate in ("42883", "42601"), name
 
 
 @pytest.mark.parametrize(
