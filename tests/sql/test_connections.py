@@ -87,6 +87,18 @@ def test_users_see_what_they_may_read(tmp_path: Path) -> None:
         assert sql.server.logs("User 'bob' has logged on")
 
 
+def test_names_of_hidden_fields_change_no_name_of_a_column(tmp_path: Path) -> None:
+    """A field whose name differs in case from that of a visible one."""
+    topic = '{ topic = "orders", read = true, select = "-/,+/id,+/symbol" }'
+    write_users(tmp_path, USERS.replace("logon = false", f"logon = true\ntopic = [{topic}]"))
+    with sql_server(tmp_path, elements=MODULES) as sql:
+        record = {"id": 1, "Symbol": "hidden", "symbol": "IBM"}
+        sql.publish("orders", record, user_id="ann", pw="ann")
+        columns = "SELECT column_name FROM information_schema.columns WHERE column_name ~* '^symb'"
+        own = sql.psql(columns, "SELECT symbol FROM orders", user="carol", password="carol")
+        assert own.stdout.split() == ["symbol", "IBM"]
+
+
 def test_connections_are_upgraded_to_tls(tmp_path: Path) -> None:
     certificate, key = self_signed(tmp_path, "localhost")
     elements = f"<Certificate>{certificate}</Certificate><PrivateKey>{key}</PrivateKey>"

@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 _ResultT = TypeVar("_ResultT")
 
 _MAX_COLUMN_SETS: Final = 2_000
-"""Sets of columns that are kept: one per topic, and one more per permitted filter."""
+"""Sets of columns that are kept: one per topic, and one more per permitted filter and fields."""
 
 _MAX_LEARNED_AGAIN: Final = 32
 """Topics of which changed records are sampled again when tables are listed."""
@@ -97,7 +97,7 @@ class InstanceTables:
 
     def __init__(self, engine: Engine) -> None:
         self.engine: Final = engine
-        self._column_sets: OrderedDict[tuple[int, str], TopicColumns] = OrderedDict()
+        self._column_sets: OrderedDict[tuple[int, str, str], TopicColumns] = OrderedDict()
         self._sources: list[tuple[RecordSource, TableKind]] = []
         self._last_learned_s = 0.0
 
@@ -116,10 +116,10 @@ class InstanceTables:
 
     def columns_of(self, source: RecordSource, permit: Permit) -> TopicColumns:
         """Return the columns of a topic, as learned from the records that a permit covers."""
-        key = id(source), permit.filter_text
+        key = id(source), permit.filter_text, permit.select_text
         columns = self._column_sets.get(key)
         if columns is None:
-            columns = TopicColumns(source, self.engine.log, permit.filter)
+            columns = TopicColumns(source, self.engine.log, permit.filter, permit.select)
             self._column_sets[key] = columns
             if len(self._column_sets) > _MAX_COLUMN_SETS:
                 self._column_sets.popitem(last=False)

@@ -28,6 +28,7 @@ from server.storage.sow.record_table import CURRENT
 if TYPE_CHECKING:
     from server.expressions.tree import Expr
     from server.message_types.paths import Path
+    from server.message_types.select_list import FieldSelection
     from server.topics.record_source import RecordSource
     from server.util.log_protocol import ServerLog
 
@@ -74,13 +75,22 @@ class TopicColumns:
         source: the topic.
         log: the log for widened columns.
         filter_: the filter of the records to learn from, None for all.
+        select: the fields that may be columns, None for all: names of hidden ones do not even make
+            the name of another column longer.
 
     Attributes:
         metadata: the metadata columns, in order.
     """
 
-    def __init__(self, source: RecordSource, log: ServerLog, filter_: Expr | None = None) -> None:
+    def __init__(
+        self,
+        source: RecordSource,
+        log: ServerLog,
+        filter_: Expr | None = None,
+        select: FieldSelection | None = None,
+    ) -> None:
         self._source: Final = source
+        self._select: Final = select
         self._filter: Final = filter_
         self._log: Final = log
         message_type = source.table.message_type
@@ -229,7 +239,8 @@ class TopicColumns:
 
     def _add_paths(self, paths: Iterable[Path]) -> None:
         for path in paths:
-            if path in self._types:
+            is_hidden = self._select is not None and not self._select.includes_whole(path)
+            if is_hidden or path in self._types:
                 continue
             if len(self._types) + len(self.metadata) >= MAX_COLUMNS:
                 self._report_full()
