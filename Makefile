@@ -23,7 +23,7 @@ NEW_ENOUGH := import sys; sys.exit(sys.version_info < (3, 11))
 ## run: run a configuration (CONFIG=path/to/config.xml; a small sample without it)
 run: $(SERVER)
 	@! grep -qs '<Protocol>postgresql<' $(CONFIG) || $(BIN)/python -c 'import duckdb, sqlglot' \
-		2>/dev/null || $(PIP) --quiet '.[sql]'
+		2>/dev/null || $(PIP) '.[sql]' --quiet
 	$(BIN)/ampServer $(CONFIG)
 
 ## server: install what runs a server into .venv: no Spark, no tools of contributors (400 MB)
@@ -55,7 +55,7 @@ test-long: install
 
 ## test-mutants: mutation testing with MUTANTS=300 mutants, selected by SEED=1; resumes if interrupted
 test-mutants: install
-	@$(BIN)/python -c 'import cosmic_ray' 2>/dev/null || $(PIP) --quiet '.[mutants]'
+	@$(BIN)/python -c 'import cosmic_ray' 2>/dev/null || $(PIP) '.[mutants]' --quiet
 	$(BIN)/python scripts/run_mutants.py --mutants $(MUTANTS) $(if $(SEED),--seed $(SEED))
 
 ## lint: run the checks of form, layers and types
@@ -71,7 +71,7 @@ bench: install
 
 ## docs: make the site of the pages, in site/, after writing those again that are made from the code
 docs: pages
-	@$(BIN)/python -c 'import furo, myst_parser' 2>/dev/null || $(PIP) --quiet '.[docs]'
+	@$(BIN)/python -c 'import furo, myst_parser' 2>/dev/null || $(PIP) '.[docs]' --quiet
 	$(BIN)/sphinx-build --quiet --fail-on-warning --keep-going \
 		--conf-dir scripts/site --doctree-dir build/site . site
 	@echo 'The site is in $(CURDIR)/site: open index.html.'
