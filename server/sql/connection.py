@@ -114,13 +114,11 @@ class SqlTransport:
         services: what all SQL connections share.
         tls: its TLS.
         asks_for_passwords: whether clients have to give a password.
-        report_handshake_failure: called with the address and the reason of a failed TLS handshake.
     """
 
     services: SqlServices
     tls: TlsUpgrade
     asks_for_passwords: bool
-    report_handshake_failure: Callable[[str, str], None]
 
 
 class _OutputWindow:
@@ -336,7 +334,7 @@ class PostgresConnection(TransportConnection):
             )
         except (OSError, ssl.SSLError, TimeoutError) as error:
             reason = describe_tls_error(error) if isinstance(error, ssl.SSLError) else str(error)
-            self._sql.report_handshake_failure(address, reason)
+            self._transport_context.on_handshake_failed(address, reason)
             transport.abort()
             return
         if secured is None or self._is_lost:

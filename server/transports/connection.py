@@ -18,6 +18,7 @@ from server.engine.socket_stats import NO_SOCKET_STATS, SocketStats
 from server.security.certificates import user_of
 from server.topics.subscriptions.limits.slow_clients import ClientBacklog, ClientPool
 from server.transports.socket_buffers import read_socket_stats
+from server.util.rate_limited_log import host_of
 
 if TYPE_CHECKING:
     from amperage.wire.framing import FrameSource
@@ -58,6 +59,17 @@ class TransportContext:
     connections: set[TransportConnection | AcceptedReplicationConnection] = field(
         default_factory=set
     )
+
+    def on_handshake_failed(self, address: str, reason: str) -> None:
+        """See `HandshakeFailureHandler`."""
+        transport = self.connection_context.transport
+        self.rate_limited_log.emit(
+            "11-0008",
+            f"{host_of(address)} at transport {transport}",
+            transport=transport,
+            address=address,
+            reason=reason,
+        )
 
 
 class TransportConnection(asyncio.Protocol):

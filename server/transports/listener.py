@@ -12,7 +12,6 @@ from server.transports.connection import TransportContext, printable_address
 from server.transports.sockets import BACKLOG, UnixSocketFile, listen_on_inet
 from server.transports.tls import TlsError, make_server_context, remake_server_context
 from server.transports.tls_acceptor import TlsAcceptor
-from server.util.rate_limited_log import host_of
 
 
 class TransportError(Exception):
@@ -139,13 +138,7 @@ class Listener:
 
     def on_handshake_failed(self, address: str, reason: str) -> None:
         """See `HandshakeFailureHandler`."""
-        self.transport_context.rate_limited_log.emit(
-            "11-0008",
-            f"{host_of(address)} at transport {self.spec.name}",
-            transport=self.spec.name,
-            address=address,
-            reason=reason,
-        )
+        self.transport_context.on_handshake_failed(address, reason)
 
     def on_closed_without_data(self, address: str) -> None:
         """See `HandshakeFailureHandler`."""

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Final
 from config_schema.spec.exposure import accepts_any_client
 from server.storage.sow.records import NANOSECONDS
 from server.transports.listener import Listener, TransportError
-from server.util.rate_limited_log import host_of
 
 if TYPE_CHECKING:
     import ssl
@@ -69,7 +68,6 @@ class SqlTransports:
             self._shared_services(),
             tls,
             not accepts_any_client(transport.authentication, self._spec.authentication),
-            partial(_report_handshake_failure, transport_context, transport.name),
         )
         return Listener(
             transport,
@@ -98,25 +96,12 @@ def missing_libraries() -> str:
 def check_sql_libraries(spec: InstanceSpec, problems: Problems) -> None:
     """Report transports whose libraries are not installed."""
     modules = {protocol.name: protocol.module for protocol in spec.protocols}
-    missing = missing_libraries()
     for transport in spec.transports:
         protocol = modules.get(transport.protocol, transport.protocol)
-        if missing and protocol == SQL_PROTOCOL:
+        if protocol == SQL_PROTOCOL and (missing := missing_libraries()):
             problems.error(
                 transport.location,
                 "Protocol",
                 f"needs {missing}, which is not installed",
                 f"it comes with {_INSTALL}",
             )
-
-
-def _report_handshake_failure(
-    transport_context: TransportContext, name: str, address: str, reason: str
-) -> None:
-    transport_context.rate_limited_log.emit(
-        "11-0008",
-        f"{host_of(address)} at transport {name}",
-        transport=name,
-        address=address,
-        reason=reason,
-    )

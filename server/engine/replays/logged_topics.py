@@ -214,7 +214,8 @@ class ReplayTopics:
         kinds = raw_range.kinds()
         if kinds is None or len(kinds) < _MIN_INTERLEAVED_KINDS:
             return False
-        if raw_range.definitions is not self._definitions:
+        is_other_file = raw_range.definitions is not self._definitions
+        if is_other_file or len(self._lane_counts) >= _MAX_CACHED_TOPICS:
             self._definitions = raw_range.definitions
             self._lane_counts.clear()
             self._lanes.clear()

@@ -36,7 +36,7 @@ class _Postgres(Postgres):
     class Tokenizer(Postgres.Tokenizer):
         """The tokenizer of PostgreSQL without commands."""
 
-        COMMANDS: Final = set()  # type: ignore[misc]
+        COMMANDS: Final = set()  # type: ignore[misc]  # overrides the one of sqlglot
         KEYWORDS: Final = {  # type: ignore[misc]  # `oid[]` is a type, too
             text: kind
             for text, kind in Postgres.Tokenizer.KEYWORDS.items()

@@ -242,4 +242,4 @@ _ORDER: Final = {
 
 def columns_of(specification: str) -> list[tuple[str, str]]:
     """Return the names and types of the columns of a relation."""
-    return [tuple(item.split(":")) for item in specification.split()]  # type: ignore[misc]
+    return [tuple(item.split(":")) for item in specification.split()]  # type: ignore[misc]  # pairs, as written above

@@ -482,7 +482,7 @@ class _Translator:
             case exp.Neg():
                 value = self.constant(node.this)
                 is_number = isinstance(value, int | float | Decimal)
-                return -value if is_number else _NOT_CONSTANT  # type: ignore[operator]
+                return -value if is_number else _NOT_CONSTANT  # type: ignore[operator]  # a number
             case exp.Boolean():
                 return bool(node.this)
             case exp.Null():

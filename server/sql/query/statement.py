@@ -480,7 +480,7 @@ class _Reader:
     # ---- tokens
 
     def _statement(self, kind: StatementKind, tag: str, **fields: object) -> Statement:
-        return Statement(self._text, kind, tag, self._offset, **fields)  # type: ignore[arg-type]
+        return Statement(self._text, kind, tag, self._offset, **fields)  # type: ignore[arg-type]  # by name
 
     def _word(self) -> str:
         """Return the current token in upper case; the empty text at the end."""
