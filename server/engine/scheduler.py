@@ -65,7 +65,7 @@ _BUSY_SECONDS: Final = 0.1
 """How long a connection counts as busy after a long read, or after input that had to wait."""
 
 _MAX_BUSY_CONNECTIONS: Final = 256
-"""Connections that are remembered as busy before those that no longer are get dropped."""
+"""Busy connections that are remembered; beyond, the ones whose time is over are forgotten."""
 
 _HELD_SECONDS: Final = 0.002
 """How long output may wait in outboxes for more output, while there is more work."""

@@ -16,12 +16,14 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias, cast
 
 from amperage.wire.frame_slices import HeaderParts, framed_by_key
+from server.replication.core.columns import by_value
 from server.storage.journal.write.blocks import of_one, part_of
 from server.storage.sow.record_batch import SowRecordBatch, expiry_times
 from server.storage.sow.records import NANOSECONDS, NANOSECONDS_IN_MICROSECOND
 from server.storage.sow.store import RecordStoreError, cleaning_paused
 from server.topics.journaled_topic import refusal_of
 from server.topics.log_feed import RecordedBatch
+from server.topics.subscriptions.delivery.delivery import pays_by_connection
 from server.topics.topic_journal import append_publishes, encode_messages, uniform_ranges
 from server.topics.transaction_log import SettledTopics
 
@@ -36,9 +38,6 @@ if TYPE_CHECKING:
     from server.topics.topic import Topic
 
 _POSITION: Final = itemgetter(0)
-_MIN_COVERAGE: Final = 0.25
-"""The share of the messages that connections must get on average, so that going through all of them
-for each connection pays."""
 
 
 class InterleavedDelivery:
@@ -135,7 +134,7 @@ class InterleavedDelivery:
         # Connections get their messages without filters first:
         if any(one.outbox in self._parts for one in shared):
             return False
-        return covered >= _MIN_COVERAGE * len(self._parts) * heard
+        return pays_by_connection(covered, len(self._parts), heard)
 
     def _replace(self, key: int, deliveries: Sequence[DirectDelivery]) -> None:
         """Replace the deliveries of messages with a key."""
@@ -349,10 +348,7 @@ class InterleavedPublishes:
         """
         bodies, count = self._bodies, len(self._bodies)
         self._sow_keys, self._expirations = [0] * count, [0] * count
-        rows_by_key: dict[int, list[int]] = {key: [] for key in self._distinct_keys}
-        for row, key in enumerate(self._keys):
-            rows_by_key[key].append(row)
-        for key, rows in rows_by_key.items():
+        for key, rows in by_value(self._keys):
             topic = self._topics[key]
             if topic.table is None:
                 continue
@@ -432,29 +428,27 @@ class InterleavedPublishes:
 
         A feed of several topics is notified in the order of the log.
         """
-        first, keys = recorded.start, self._keys
-        ranges: Iterable[tuple[int, Sequence[int]]]
+        first, keys = recorded.start, self._keys[recorded.start : end]
+        shares: Iterable[tuple[int, Sequence[int]]]
         if self._has_shared_feeds:
-            ranges = [(key, range(at, stop)) for at, stop, key in uniform_ranges(keys, first, end)]
+            shares = [(key, range(at, to)) for at, to, key in uniform_ranges(keys, 0, len(keys))]
         else:
-            rows_by_key: dict[int, list[int]] = {}
-            for row in range(first, end):
-                rows_by_key.setdefault(keys[row], []).append(row)
-            ranges = rows_by_key.items()
-        for key, rows in ranges:
+            shares = by_value(keys)
+        for key, places in shares:
             journal = self._topics[key].journal
             if journal.feeds:
+                has_records = key in self._shares
                 journal.notify_feeds(
                     RecordedBatch(
                         journal.topic.name,
-                        [self._bodies[row] for row in rows],
+                        [self._bodies[first + place] for place in places],
                         self._envelope,
-                        [recorded.txids[row - first] for row in rows],
+                        [recorded.txids[place] for place in places],
                         recorded.timestamp_us,
                         recorded.publisher,
-                        [recorded.numbers[row - first] for row in rows],
-                        [self._sow_keys[row] for row in rows] if key in self._shares else (),
-                        self._expirations[rows[0]] if key in self._shares else 0,
+                        [recorded.numbers[place] for place in places],
+                        [self._sow_keys[first + place] for place in places] if has_records else (),
+                        self._expirations[first + places[0]] if has_records else 0,
                     )
                 )
 

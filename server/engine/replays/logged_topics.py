@@ -19,7 +19,12 @@ from server.expressions.message_context import NO_CONTEXT
 from server.expressions.regex.budget import SearchAllowance, TooCostlyError
 from server.security.permissions import Permit
 from server.storage.journal import MESSAGES, JournalEntryKind
-from server.topics.subscriptions.delivery.delivery import DirectDelivery, deliver_run, hand_over
+from server.topics.subscriptions.delivery.delivery import (
+    DirectDelivery,
+    deliver_run,
+    hand_over,
+    pays_by_connection,
+)
 from server.topics.subscriptions.delivery.logged_batch import (
     LoggedBatch,
     LoggedEnvelope,
@@ -42,9 +47,6 @@ if TYPE_CHECKING:
 
 _MAX_CACHED_TOPICS: Final = 8_192
 _MIN_INTERLEAVED_KINDS: Final = 2
-_MIN_COVERAGE: Final = 0.25
-"""The share of the messages that connections must get on average, so that going through all of them
-for each connection pays."""
 _NO_PERMIT: Final = Permit(False)
 
 
@@ -228,7 +230,7 @@ class ReplayTopics:
                 return False
             covered += lane_count
             heard += lane_count > 0
-        return covered >= _MIN_COVERAGE * len(self._lanes) * heard
+        return pays_by_connection(covered, len(self._lanes), heard)
 
     def _add_to_lanes(self, kind: int, raw_range: RawEntryRange) -> int | None:
         """Add a kind of entry to the lanes that get it; return their number, None if it cannot."""

@@ -339,7 +339,7 @@ class QueryEngine:
 
 
 def _check_words(tree: exp.Expr) -> None:
-    """Check what is written without quotes, such as the unit of EXTRACT.
+    """Check the words that are written without quotes, such as the unit of EXTRACT.
 
     Raises:
         SqlError: it is more than a word, which DuckDB would read as something else.

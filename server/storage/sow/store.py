@@ -240,7 +240,7 @@ class RecordStore(Protocol):
         """Let only puts and deletions write from now on, into the space made for them."""
 
     def resume_cleaning(self) -> None:
-        """Let cleaning write again, and catch up with what was put meanwhile."""
+        """Let cleaning write again, and catch up with the puts made meanwhile."""
 
     def put(self, identity: str, record: Record) -> int:
         """Insert or replace a record.

@@ -9,7 +9,7 @@ keys vary from message to message.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 
 from amperage.wire.frame_slices import Places, framed
 from amperage.wire.framing import frame_head
@@ -22,6 +22,11 @@ from server.topics.subscriptions.limits.failures import give_up_on
 
 if TYPE_CHECKING:
     from server.topics.subscriptions.subscription import Subscription
+
+
+_MIN_COVERAGE: Final = 0.25
+"""The share of the messages that connections must get on average, so that going through all of them
+for each connection pays."""
 
 
 class Delivery(Protocol):
@@ -63,6 +68,17 @@ def hand_over(recipients: Iterable[Recipient], bodies: Sequence[bytes], envelope
             delivery.deliver(bodies, envelope)
         except Exception as error:  # no error of a subscription may fail the publish
             give_up_on(subscriptions, error)
+
+
+def pays_by_connection(covered: int, connections: int, topics: int) -> bool:
+    """Return whether messages of several topics are better framed connection by connection.
+
+    Args:
+        covered: how many pairs of a topic and a connection that gets its messages there are.
+        connections: the connections that all messages are gone through for.
+        topics: the topics that any of them gets messages of.
+    """
+    return covered >= _MIN_COVERAGE * connections * topics
 
 
 def header_start(topic: str) -> bytes:
