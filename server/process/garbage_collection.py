@@ -49,7 +49,7 @@ _FEW_FREED: Final = 1_000
 _OLD: Final = 2
 """The number of the collector's oldest generation."""
 
-_CHECK_INTERVAL_S: Final = 0.25
+_CHECK_INTERVAL_S: Final = 0.1
 """Interval of the checks, which also collect new objects and count closed connections."""
 
 _WORK_SECONDS: Final = 0.01
@@ -58,7 +58,7 @@ _WORK_SECONDS: Final = 0.01
 _IDLE_SECONDS: Final = 0.001
 """Processor time between two checks up to which the process counts as idle."""
 
-_IDLE_CHECKS: Final = 8
+_IDLE_CHECKS: Final = 20
 """Consecutive idle checks before the process is taken to be idle."""
 
 _MAX_CLOSED_IDLE: Final = 100

@@ -208,9 +208,9 @@ class PostgresConnection(TransportConnection):
         self._end_statements()
         super().connection_lost(exc)
 
-    def resume_writing(self) -> None:
+    def _on_caught_up(self) -> None:
         """See `TransportConnection`."""
-        super().resume_writing()
+        super()._on_caught_up()
         self._note_reading()
 
     def _close_after_flush(self) -> None:

@@ -95,6 +95,7 @@ class TransportConnection(asyncio.Protocol):
             self._write,
             self._disconnect_slow_client,
             self._notify_watchers,
+            self._on_caught_up,
         )
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -130,8 +131,6 @@ class TransportConnection(asyncio.Protocol):
     def resume_writing(self) -> None:
         """Resume writing: the transport's buffer has drained."""
         self._backlog.resume()
-        if self._is_closing and not self._backlog.has_pending_bytes and self._transport is not None:
-            self._transport.close()
 
     def disconnect(self, reason: str) -> None:
         """Close the connection, after all its output has been sent to the peer.
@@ -251,6 +250,11 @@ class TransportConnection(asyncio.Protocol):
         """Send all frames in the session's output buffer."""
         if self._session is not None:
             self._session.outbox.flush()
+
+    def _on_caught_up(self) -> None:
+        """Continue what waits until the socket has taken all output."""
+        if self._is_closing and self._transport is not None:
+            self._transport.close()
 
     def _close(self) -> None:
         if self._transport is None or self._transport.is_closing() or self._is_closing:

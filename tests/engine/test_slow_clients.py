@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import tempfile
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -30,7 +31,14 @@ class Client:
         self.is_connected = True
         self.events: list[str] = []
         self.backlog = ClientBacklog(
-            pool, clock, log, lambda: name, self._write, self._drop, self.events.append
+            pool,
+            clock,
+            log,
+            lambda: name,
+            self._write,
+            self._drop,
+            self.events.append,
+            self._on_caught_up,
         )
 
     def read(self, writes: int) -> None:
@@ -48,13 +56,17 @@ class Client:
     def _drop(self) -> None:
         self.is_connected = False
 
+    def _on_caught_up(self) -> None:
+        assert not self.backlog.is_behind
+        self.events.append("caught up")
+
 
 @settings(deadline=None)
 @given(
     st.lists(
         st.one_of(
-            st.tuples(st.just("send"), st.sampled_from([1, 1000, 300_000, 700_000])),
-            st.tuples(st.just("read"), st.integers(1, 3)),
+            st.tuples(st.just("send"), st.sampled_from([1, 1000, 300_000, 1_700_000])),
+            st.tuples(st.just("read"), st.sampled_from([1, 2, 3, 1000])),
             st.tuples(st.just("offline"), st.just(0)),
             st.tuples(st.just("turn"), st.just(0)),
         ),
@@ -78,10 +90,28 @@ def test_bytes_arrive_in_order_and_none_is_lost(steps: list[tuple[str, int]]) ->
             clock.turn()
         elif client.backlog.has_pending_bytes:
             client.backlog.go_offline()
-    while client.backlog.has_pending_bytes:
-        client.read(1)
+    while client.backlog.is_behind:
+        client.read(1000)
+        clock.turn()
     assert client.taken == sent
+    assert client.events[-1] == "caught up"
     assert (client.backlog.memory_used, client.backlog.disk_used) == (0, 0)
+
+
+def test_a_socket_that_takes_everything_gets_a_piece_per_turn() -> None:
+    """Other clients are served while a large body is written to one that reads meanwhile."""
+    clock = SimulatedClock()
+    client = Client(ClientPool(ROOMY), clock, RecordingLog(), "one")
+    client.room = 1_000_000
+    client.backlog.send(b"x" * 20_000_000)
+    client.backlog.send(b"y")  # waits for its turn
+    sizes = [0, len(client.taken)]
+    while client.backlog.is_behind:
+        clock.turn()
+        sizes.append(len(client.taken))
+    assert max(after - before for before, after in pairwise(sizes)) <= 1_500_000
+    assert client.taken == b"x" * 20_000_000 + b"y"
+    assert client.events == ["caught up"]
 
 
 def test_the_largest_is_offlined_and_then_disconnected(tmp_path: Path) -> None:

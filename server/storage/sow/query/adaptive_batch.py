@@ -17,6 +17,9 @@ from server.expressions.tree import Expr
 
 _ResultT = TypeVar("_ResultT")
 
+_READS_PER_SEARCH: Final = 4
+"""Records whose fields are read in the time of a search."""
+
 
 class AdaptiveBatchSize:
     """The sizes of a query's batches.
@@ -37,9 +40,7 @@ class AdaptiveBatchSize:
         searches_per_record = 0 if expr is None else count_regexes(expr)
         self.needs_slices: Final = searches_per_record > 0
         self.search_allowance: Final = SearchAllowance()
-        self._max_size: Final = max(
-            1, limit // (1 + searches_per_record)
-        )  # reading a record costs about a search
+        self._max_size: Final = max(1, limit // (1 + _READS_PER_SEARCH * searches_per_record))
         self.size = self._max_size
 
     def run_batch(self, test: Callable[[], _ResultT]) -> _ResultT | None:

@@ -137,7 +137,7 @@ class Query(Iterator[list[Record]]):
             RecordOrder(spec.order_by, table.message_type) if spec.order_by else None
         )
         block_batch_size = (
-            MEMO_BLOCK_ROWS if self._ordering is None else MEMO_BLOCK_ROWS // 2
+            MEMO_BLOCK_ROWS if self._ordering is None else MEMO_BLOCK_ROWS // 4
         )  # sorting is slower than testing
         self._batch_size: Final = AdaptiveBatchSize(
             self._expr, block_batch_size if self._candidates is None else _READ_BATCH_SIZE

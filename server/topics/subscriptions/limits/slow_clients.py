@@ -28,6 +28,7 @@ from typing import IO, TYPE_CHECKING, Final, NamedTuple
 
 from server.topics.subscriptions.limits.client_limits import ClientLimits
 from server.util.daemon_threads import DaemonThreadPool
+from server.util.large_bodies import MIN_LARGE_BYTES, free_when_unused
 
 if TYPE_CHECKING:
     from server.util.clock import Clock
@@ -37,7 +38,7 @@ _SLICE_BYTES: Final = 256 * 1024
 """Bytes passed to a socket at once."""
 
 _WRITE_BATCH_SIZE: Final = 1024 * 1024
-"""Bytes spilled to the file before other tasks run; writing them takes below 1 ms."""
+"""Bytes passed to the socket, or spilled to the file, before other tasks run (below 1 ms)."""
 
 _CLOSE_POOL: Final = DaemonThreadPool(1, "spill-close")
 """Closes spill files: the system takes 50 ms to free the pages of a file of 500 MB."""
@@ -119,6 +120,7 @@ class ClientBacklog:
         disconnect: closes the connection at once, dropping waiting bytes.
         notify_offline_event: called with `offline_start` when the client goes offline,
             `offline_stop` when back.
+        on_caught_up: called when the socket has taken everything, after it had not.
 
     Attributes:
         memory_used: bytes that wait in memory.
@@ -135,6 +137,7 @@ class ClientBacklog:
         write: Callable[[bytes | memoryview], None],
         disconnect: Callable[[], None],
         notify_offline_event: Callable[[str], None],
+        on_caught_up: Callable[[], None],
     ) -> None:
         self.memory_used = 0
         self.memory_held = 0
@@ -146,6 +149,7 @@ class ClientBacklog:
         self._write = write
         self._disconnect = disconnect
         self._notify_offline_event = notify_offline_event
+        self._on_caught_up = on_caught_up
         self._stalled_at: float | None = None
         self._is_closed = False
         self._queue: deque[bytes | memoryview] = deque()  # bytes that follow those in the file
@@ -153,6 +157,7 @@ class ClientBacklog:
         self._read_offset = 0
         self._file_size = 0  # the bytes of the file
         self._cancel_spilling: Callable[[], None] | None = None
+        self._cancel_writing: Callable[[], None] | None = None
         self._ages = _Ages(pool.limits.max_age_s)
         self._cancel_age_check: Callable[[], None] | None = None
         self._cancel_enforcement: Callable[[], None] | None = None
@@ -204,7 +209,8 @@ class ClientBacklog:
             self._write(data)
             return
         self._enqueue(data)
-        self._write_pending()
+        if self._cancel_writing is None:
+            self._write_pending()
         if self.has_pending_bytes:
             self._pool.enforce_limits(self)
             self._schedule_age_check()
@@ -216,7 +222,7 @@ class ClientBacklog:
     def resume(self) -> None:
         """Resume writing: the socket takes more."""
         self._stalled_at = None
-        self._write_pending()
+        self._continue_writing()
 
     def charge_memory(self, size: int) -> None:
         """Charge bytes that are held in memory to the client.
@@ -273,6 +279,7 @@ class ClientBacklog:
             _CLOSE_POOL.submit(_release, self._queue, self._file)
             self._queue, self._file = deque(), None
         self._add_usage(-self.memory_used, -self.disk_used, -self.memory_held)
+        self._cancel_pending_writes()
         if self._cancel_spilling is not None:
             self._cancel_spilling()
             self._cancel_spilling = None
@@ -283,6 +290,11 @@ class ClientBacklog:
             self._cancel_enforcement()
             self._cancel_enforcement = None
 
+    def _cancel_pending_writes(self) -> None:
+        if self._cancel_writing is not None:
+            self._cancel_writing()
+            self._cancel_writing = None
+
     def _enforce_limits(self) -> None:
         self._cancel_enforcement = None
         self._pool.enforce_limits(self)
@@ -291,6 +303,8 @@ class ClientBacklog:
         self._pool.buffered_bytes_total += len(data)
         self._ages.add(len(data), self._clock.steady_unpaused())
         self._queue.append(data)
+        if len(data) >= MIN_LARGE_BYTES:
+            free_when_unused(data)
         if self._file is not None:
             self._add_usage(disk=len(data))
             self._schedule_spill()
@@ -320,14 +334,28 @@ class ClientBacklog:
         self._log.emit("70-0013", client=self._client_name(), reason=error)
         self.disconnect_slow_client()
 
+    def _continue_writing(self) -> None:
+        self._write_pending()
+        if not self.is_behind:
+            self._on_caught_up()
+
     def _write_pending(self) -> None:
-        """Pass waiting bytes to the socket, oldest first, until it is stalled again."""
+        """Pass waiting bytes to the socket, oldest first, until it is stalled again.
+
+        A socket whose peer reads at the same time may never be: then other tasks run in between.
+        """
+        self._cancel_pending_writes()
+        written = 0
         while self._stalled_at is None and not self._is_closed:
+            if written >= _WRITE_BATCH_SIZE and self.has_pending_bytes:
+                self._cancel_writing = self._clock.call_later(0, self._continue_writing)
+                return
             chunk = self._dequeue()
             if chunk is None:
                 return
             self._ages.remove(len(chunk))
             self._write(chunk)
+            written += len(chunk)
 
     def _dequeue(self) -> bytes | memoryview | None:
         if self._file is not None:
