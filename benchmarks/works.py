@@ -21,6 +21,7 @@ _LOG: Final = """
     <Topic><Name>.*</Name><MessageType>json</MessageType></Topic>
   </TransactionLog>
 """
+_HALF_LOG: Final = _LOG.replace(".*", "[02468]$")
 _RECORDS: Final = """
   <SOW>
     <Topic>
@@ -121,6 +122,12 @@ WORKS: Final[Mapping[str, Work]] = {
             (*_PERSISTED, *MIXED),
             _LOG,
             1024,
+        ),
+        Work(
+            "half-log-mixed",
+            "half of the topics in the log, persisted acks, 256 B, mixed",
+            (*_PERSISTED, *MIXED),
+            _HALF_LOG,
         ),
         Work("log", "in the log, persisted acks, 256 B", _PERSISTED, _LOG),
         Work("log-1k", "in the log, persisted acks, 1 KB", _PERSISTED, _LOG, 1024),

@@ -1,8 +1,8 @@
 """Consecutive publishes of one client to several topics.
 
 Publishers that send to many topics seldom send two messages to the same one in a row. So the log
-takes the messages of all topics in one step, each topic with records takes all its messages at
-once, and each connection gets its messages of all topics in one write, in their order.
+takes the messages of all topics that are in it in one step, each topic with records takes all its
+messages at once, and each connection gets its messages of all topics in one write, in their order.
 `server/topics/replicated/multi_topic.py` does the same for messages of other instances.
 
 The topic of a message is given by its key, an index in a list of topics.
@@ -11,7 +11,7 @@ The topic of a message is given by its key, an index in a list of topics.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from operator import itemgetter
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias, cast
 
@@ -23,14 +23,15 @@ from server.storage.sow.records import NANOSECONDS, NANOSECONDS_IN_MICROSECOND
 from server.storage.sow.store import RecordStoreError, cleaning_paused
 from server.topics.journaled_topic import refusal_of
 from server.topics.log_feed import RecordedBatch
+from server.topics.sow_registry import AllSettled
+from server.topics.sow_topic import SowTopic
 from server.topics.subscriptions.delivery.delivery import pays_by_connection
 from server.topics.topic_journal import append_publishes, encode_messages, uniform_ranges
 from server.topics.transaction_log import SettledTopics
 
 if TYPE_CHECKING:
-    from server.storage.journal import AppendResult
     from server.topics.journaled_topic import JournaledSowTopic, JournaledTopic
-    from server.topics.sow_topic import SowTopic
+    from server.topics.sow_registry import DurabilityWait
     from server.topics.subscriptions.delivery.delivery import DirectDelivery, FrameWriter
     from server.topics.subscriptions.delivery.envelope import Envelope
     from server.topics.subscriptions.message_refusal import MessageRefusal
@@ -150,48 +151,17 @@ class InterleavedDelivery:
 
 
 LoggedTopic: TypeAlias = "JournaledTopic | JournaledSowTopic"
-
-
-def publish_records(
-    topics: Sequence[SowTopic],
-    distinct_keys: Sequence[int],
-    keys: Sequence[int],
-    bodies: Sequence[bytes],
-    envelope: Envelope,
-) -> Sequence[MessageRefusal] | None:
-    """Publish messages to topics with records that are not in the log. See `Topic.publish`.
-
-    Each topic gets all its messages at once, which nothing shows: only recipients of several topics
-    see in which order their messages came.
-
-    Args:
-        topics: the topics, by key.
-        distinct_keys: the keys of the messages, each once.
-        keys: the key of each message.
-        bodies: the messages.
-        envelope: the publisher's metadata of the messages.
-
-    Returns:
-        The messages that are refused; None if several topics have recipients, and nothing has been
-        published.
-    """
-    if sum(topic.has_recipients for topic in {topics[key] for key in distinct_keys}) > 1:
-        return None
-    rows_by_topic: dict[SowTopic, list[int]] = {}  # several keys may be of one topic
-    for row, key in enumerate(keys):
-        rows_by_topic.setdefault(topics[key], []).append(row)
-    refusals: list[MessageRefusal] = []
-    for topic, rows in rows_by_topic.items():
-        own = topic.publish([bodies[row] for row in rows], envelope)
-        refusals += [refusal._replace(position=rows[refusal.position]) for refusal in own]
-    return sorted(refusals, key=_POSITION)
+PlainTarget: TypeAlias = "LoggedTopic | SowTopic | Topic"
 
 
 class _Recorded(NamedTuple):
     """Messages that have been recorded in one step.
 
+    Positions are those among the messages of the batch that are for the log.
+
     Attributes:
-        start: the position of the first one in the batch.
+        start: the position of the first one.
+        end: the position behind the last one.
         txids: their txids.
         timestamp_us: the time of recording, in microseconds since 1970.
         publisher: the publisher's identity in their bookmarks.
@@ -199,6 +169,7 @@ class _Recorded(NamedTuple):
     """
 
     start: int
+    end: int
     txids: Sequence[int]
     timestamp_us: int
     publisher: int
@@ -206,24 +177,24 @@ class _Recorded(NamedTuple):
 
 
 class _RecordShare:
-    """The messages to one topic with records.
+    """The messages to one topic with records that is in the log.
 
     Args:
         topic: the topic.
-        rows: the positions of the messages in the batch, ascending.
+        positions: the positions of the messages among those for the log, ascending.
         drafts: their records, see `JournaledSowTopic.draft_publishes`.
 
     Attributes:
         topic: see above.
     """
 
-    __slots__ = ("_drafts", "_rows", "topic")
+    __slots__ = ("_drafts", "_positions", "topic")
 
     def __init__(
-        self, topic: JournaledSowTopic, rows: Sequence[int], drafts: SowRecordBatch
+        self, topic: JournaledSowTopic, positions: Sequence[int], drafts: SowRecordBatch
     ) -> None:
         self.topic = topic
-        self._rows = rows
+        self._positions = positions
         self._drafts = drafts
 
     def apply(
@@ -232,7 +203,7 @@ class _RecordShare:
         """Put and announce the records of recorded messages.
 
         Args:
-            start: the position of the first message of the batch to apply.
+            start: the position of the first message to apply.
             end: the position behind the last one.
             recorded: the messages that have been recorded in the same step.
             envelope: the publisher's metadata of the batch.
@@ -240,12 +211,12 @@ class _RecordShare:
         Returns:
             The positions of records that cannot be stored, each with the reason.
         """
-        rows, drafts, first = self._rows, self._drafts, recorded.start
-        begin, stop = bisect_left(rows, start), bisect_left(rows, end)
+        positions, drafts, first = self._positions, self._drafts, recorded.start
+        begin, stop = bisect_left(positions, start), bisect_left(positions, end)
         if begin == stop:
             return ()
         moment = recorded.timestamp_us * NANOSECONDS_IN_MICROSECOND
-        places = [row - first for row in rows[begin:stop]]
+        places = [position - first for position in positions[begin:stop]]
         records = SowRecordBatch(
             drafts.topic,
             drafts.keys[begin:stop],
@@ -257,13 +228,13 @@ class _RecordShare:
             [recorded.numbers[place] for place in places],
         )
         problems = self.topic.apply_run(records, envelope)
-        return [(rows[begin + place], problem) for place, problem in problems]
+        return [(positions[begin + place], problem) for place, problem in problems]
 
 
 class InterleavedPublishes:
-    """Messages to several topics in the transaction log, with records or without.
+    """Messages to several topics, in the transaction log or not, with records or without.
 
-    Subscribers see the order of the log across topics. So if a topic with records has recipients,
+    Subscribers see the order of messages across topics. So if a topic with records has recipients,
     and another one has, too, their messages are applied and delivered in that order. Otherwise each
     topic with records applies all its messages at once.
 
@@ -272,177 +243,256 @@ class InterleavedPublishes:
         distinct_keys: the keys of the messages, each once.
         keys: the key of each message.
         bodies: the messages.
-        envelope: the publisher's metadata of the messages.
+
+    Attributes:
+        is_logged: whether any of the topics is in the log.
+        has_unlogged_records: whether any that is not in the log has records.
     """
 
     __slots__ = (
         "_are_in_order",
         "_bodies",
         "_distinct_keys",
-        "_envelope",
         "_expirations",
-        "_has_feeds",
-        "_has_shared_feeds",
         "_heard_keys",
         "_keys",
+        "_log_bodies",
+        "_log_keys",
+        "_log_rows",
+        "_logged",
+        "_record_topics",
         "_shares",
         "_sow_keys",
         "_topics",
+        "has_unlogged_records",
+        "is_logged",
     )
 
     def __init__(
         self,
-        topics: Sequence[LoggedTopic],
+        topics: Sequence[PlainTarget],
         distinct_keys: Sequence[int],
         keys: Sequence[int],
         bodies: Sequence[bytes],
-        envelope: Envelope,
     ) -> None:
         self._topics = topics
         self._distinct_keys = distinct_keys
         self._keys = keys
         self._bodies = bodies
-        self._envelope = envelope
+        self._logged: dict[int, LoggedTopic] = {}  # by key
+        self._record_topics: dict[int, SowTopic] = {}  # likewise, those that are not in the log
+        for key in distinct_keys:
+            topic = topics[key]
+            if topic.is_journaled:
+                self._logged[key] = cast("LoggedTopic", topic)
+            elif isinstance(topic, SowTopic):
+                self._record_topics[key] = topic
+        self.is_logged = bool(self._logged)
+        self.has_unlogged_records = bool(self._record_topics)
+        # The messages for the log: their positions in the batch, and what they are.
+        self._log_rows: Sequence[int] = range(len(keys))
+        self._log_keys, self._log_bodies = keys, bodies
+        if len(self._logged) < len(distinct_keys):
+            self._log_rows = rows = [row for row, key in enumerate(keys) if key in self._logged]
+            self._log_keys = [keys[row] for row in rows]
+            self._log_bodies = [bodies[row] for row in rows]
         self._shares: dict[int, _RecordShare] = {}  # by the key of a topic with records
-        self._sow_keys: list[int] = []  # of all messages, if any has a record
+        self._sow_keys: list[int] = []  # of the messages for the log, if any has a record
         self._expirations: list[int] = []  # likewise, their lifetimes in seconds
         self._heard_keys: set[int] = set()  # of the topics with recipients
-        feeds = [feed for key in distinct_keys for feed in topics[key].journal.feeds]
-        self._has_feeds = bool(feeds)
-        self._has_shared_feeds = len({*map(id, feeds)}) < len(feeds)
-        self._are_in_order = False  # whether messages are applied in the order of the log
+        self._are_in_order = False  # whether messages are applied in their order
 
-    def prepare(self) -> bool:
-        """Prepare to record the messages in one step; return whether that is possible."""
-        topics = [self._topics[key] for key in self._distinct_keys]
-        self._heard_keys = {
-            key
-            for key, topic in zip(self._distinct_keys, topics, strict=True)
-            if topic.has_subscriptions or (topic.table is not None and topic.has_followers)
+    def logged_part(self, column: Sequence[bytes]) -> Sequence[bytes]:
+        """Return the part of a column that belongs to messages for the log."""
+        if len(self._log_rows) == len(self._keys):
+            return column
+        return [column[row] for row in self._log_rows] if column else ()
+
+    def prepare(self, envelope: Envelope) -> bool:
+        """Prepare to publish the messages in one step; return whether that is possible.
+
+        Args:
+            envelope: the publisher's metadata of the messages; its sequence numbers are those of
+                messages for the log.
+        """
+        logged = self._logged.values()
+        if not all(topic.accepts_interleaved for topic in logged):
+            return False
+        if logged and not next(iter(logged)).journal.is_batchable(envelope):
+            return False
+        tables = [topic.table for topic in logged if topic.table is not None]
+        if tables:
+            # Room is made for each key by itself, which may be another one of the same topic:
+            if len({*tables}) < len(tables):
+                return False
+            try:
+                self._draft_records(envelope)
+            except RecordStoreError:
+                return False
+        self._heard_keys = heard = {
+            key for key in self._distinct_keys if _is_heard(self._topics[key])
         }
-        if not (
-            all(topic.accepts_interleaved for topic in topics)
-            and topics[0].journal.is_batchable(self._envelope)
-        ):
-            return False
-        tables = [topic.table for topic in topics if topic.table is not None]
-        if not tables:
-            return True
-        # Room is made for each key by itself, which may be another one of the same topic:
-        if len({*tables}) < len(tables):
-            return False
-        try:
-            self._draft_records()
-        except RecordStoreError:
-            return False
-        self._are_in_order = len(self._heard_keys) > 1 and any(
-            key in self._shares for key in self._heard_keys
+        self._are_in_order = len({self._topics[key] for key in heard}) > 2 and any(
+            key in self._shares or key in self._record_topics for key in heard
         )
         return True
 
-    def _draft_records(self) -> None:
-        """Draft the records of the messages.
+    def _draft_records(self, envelope: Envelope) -> None:
+        """Draft the records of the messages for the log.
 
         Raises:
             RecordStoreError: there is no room for all of them.
         """
-        bodies, count = self._bodies, len(self._bodies)
+        bodies, count = self._log_bodies, len(self._log_bodies)
         self._sow_keys, self._expirations = [0] * count, [0] * count
-        for key, rows in by_value(self._keys):
-            topic = self._topics[key]
+        for key, positions in by_value(self._log_keys):
+            topic = self._logged[key]
             if topic.table is None:
                 continue
-            records = topic.draft_publishes([bodies[row] for row in rows], self._envelope)
-            self._shares[key] = _RecordShare(topic, rows, records)
-            for place, row in enumerate(rows):
-                self._sow_keys[row] = records.keys[place]
-                self._expirations[row] = -(-of_one(records.expires, place) // NANOSECONDS)
+            records = topic.draft_publishes([bodies[one] for one in positions], envelope)
+            self._shares[key] = _RecordShare(topic, positions, records)
+            for place, position in enumerate(positions):
+                self._sow_keys[position] = records.keys[place]
+                self._expirations[position] = -(-of_one(records.expires, place) // NANOSECONDS)
 
-    def publish(self, delivery: InterleavedDelivery) -> Sequence[MessageRefusal]:
+    def publish(
+        self, delivery: InterleavedDelivery, envelope: Envelope
+    ) -> Sequence[MessageRefusal]:
         """Record messages, apply and deliver them, after `prepare`. See `Topic.publish`."""
-        topics, bodies, envelope = self._topics, self._bodies, self._envelope
-        handles = {
-            key: topics[key].journal.publish_handles(envelope) for key in self._distinct_keys
-        }
-        expirations = self._expirations if any(self._expirations) else 0
-        entries = encode_messages(bodies, envelope, expirations)
-        log = topics[self._keys[0]].journal.log
         refusals: list[MessageRefusal] = []
-        start = 0
         with cleaning_paused([share.topic.table.store for share in self._shares.values()]):
-            while start < len(bodies):
-                done = append_publishes(
-                    log, handles, self._keys, envelope, entries, start, self._sow_keys
-                )
-                end = done.end
-                if done.txids:
-                    self._apply(start, done, delivery, refusals)
-                if done.problem is not None:
-                    refusals.append(
-                        topics[self._keys[end]].refuse_message(end, done.problem, envelope)
-                    )
-                    end += 1
-                start = end
+            done = self._publish_logged(delivery, envelope, refusals) if self._logged else 0
+            if done < len(self._keys):
+                self._apply(done, len(self._keys), None, delivery, envelope, refusals)
         for share in self._shares.values():
             share.topic.finish_batch()
+        if self._record_topics:
+            self._publish_unlogged_records(envelope, refusals)
+        refusals.sort(key=_POSITION)
         return refusals
+
+    def _publish_logged(
+        self, delivery: InterleavedDelivery, envelope: Envelope, refusals: list[MessageRefusal]
+    ) -> int:
+        """Publish messages up to the last one that is refused, or else all.
+
+        Returns:
+            The position reached.
+        """
+        rows, logged = self._log_rows, self._logged
+        handles = {key: topic.journal.publish_handles(envelope) for key, topic in logged.items()}
+        journal = next(iter(logged.values())).journal
+        expirations = self._expirations if any(self._expirations) else 0
+        entries = encode_messages(self._log_bodies, envelope, expirations)
+        start = reached = 0
+        while start < len(rows):
+            done = append_publishes(
+                journal.log, handles, self._log_keys, envelope, entries, start, self._sow_keys
+            )
+            end = done.end
+            until = rows[end] if end < len(rows) else len(self._keys)
+            recorded = None
+            if done.txids:
+                bookmarks = journal.bookmark_parts(envelope, start, done.txids)
+                recorded = _Recorded(start, end, done.txids, done.timestamp, *bookmarks)
+            self._apply(reached, until, recorded, delivery, envelope, refusals)
+            if done.problem is not None:
+                refused = logged[self._log_keys[end]].refuse_message(end, done.problem, envelope)
+                refusals.append(refused._replace(position=until))
+                end, until = end + 1, until + 1
+            start, reached = end, until
+        return reached
 
     def _apply(
         self,
-        start: int,
-        done: AppendResult,
+        begin: int,
+        until: int,
+        recorded: _Recorded | None,
         delivery: InterleavedDelivery,
+        envelope: Envelope,
         refusals: list[MessageRefusal],
     ) -> None:
-        """Apply and deliver messages that have been recorded in one step."""
-        topics, envelope = self._topics, self._envelope
-        bodies, keys = self._bodies[start : done.end], self._keys[start : done.end]
-        recorded = _Recorded(
-            start,
-            done.txids,
-            done.timestamp,
-            *topics[keys[0]].journal.bookmark_parts(envelope, start, done.txids),
-        )
-        if self._has_feeds:
-            self._notify_feeds(recorded, done.end)
+        """Apply and deliver a range of the batch, of whose messages some have been recorded."""
         failures: list[tuple[int, RecordStoreError]] = []
         heard = self._heard_keys
-        for key, share in self._shares.items():
-            if not (self._are_in_order and key in heard):
-                failures += share.apply(start, done.end, recorded, envelope)
-        if not self._are_in_order:
-            if any(key not in self._shares for key in heard):
-                plain = [key for key in self._distinct_keys if key not in self._shares]
-                delivery.deliver(cast("Sequence[Topic]", topics), plain, keys, bodies, envelope)
-        else:
-            for at, end, key in uniform_ranges(self._keys, start, done.end):
-                if key in self._shares:
-                    if key in heard:
-                        failures += self._shares[key].apply(at, end, recorded, envelope)
-                elif key in heard:
-                    cast("Topic", topics[key]).deliver(self._bodies[at:end], envelope)
-        refusals += [refusal_of(row, problem) for row, problem in sorted(failures, key=_POSITION)]
+        if recorded is not None:
+            self._notify_feeds(recorded, envelope)
+            for key, share in self._shares.items():
+                if not (self._are_in_order and key in heard):
+                    failures += share.apply(recorded.start, recorded.end, recorded, envelope)
+        if self._are_in_order:
+            self._apply_in_order(begin, until, recorded, envelope, failures, refusals)
+        elif begin < until and any(self._is_plain(key) for key in heard):
+            plain = [key for key in self._distinct_keys if self._is_plain(key)]
+            topics = cast("Sequence[Topic]", self._topics)
+            keys, bodies = self._keys[begin:until], self._bodies[begin:until]
+            delivery.deliver(topics, plain, keys, bodies, envelope)
+        rows = self._log_rows
+        refusals += [refusal_of(rows[position], problem) for position, problem in failures]
 
-    def _notify_feeds(self, recorded: _Recorded, end: int) -> None:
+    def _apply_in_order(
+        self,
+        begin: int,
+        until: int,
+        recorded: _Recorded | None,
+        envelope: Envelope,
+        failures: list[tuple[int, RecordStoreError]],
+        refusals: list[MessageRefusal],
+    ) -> None:
+        """Apply and deliver the messages of a range, one run of a topic after the other."""
+        topics, rows = self._topics, self._log_rows
+        for at, end, key in uniform_ranges(self._keys, begin, until):
+            if key not in self._heard_keys:
+                continue
+            if key in self._record_topics:
+                refusals += _publish_rows(topics[key], range(at, end), self._bodies, envelope)
+            elif key not in self._shares:
+                cast("Topic", topics[key]).deliver(self._bodies[at:end], envelope)
+            elif recorded is not None:
+                own = bisect_left(rows, at), bisect_left(rows, end)
+                failures += self._shares[key].apply(*own, recorded, envelope)
+
+    def _is_plain(self, key: int) -> bool:
+        """Return whether a topic has no records."""
+        return key not in self._shares and key not in self._record_topics
+
+    def _publish_unlogged_records(self, envelope: Envelope, refusals: list[MessageRefusal]) -> None:
+        """Publish messages to topics with records that are not in the log, each topic's at once.
+
+        Those that have been published in their order are left out.
+        """
+        done = self._heard_keys if self._are_in_order else ()
+        topics = {key: topic for key, topic in self._record_topics.items() if key not in done}
+        rows_by_topic: dict[SowTopic, list[int]] = {}  # several keys may be of one topic
+        for row, key in enumerate(self._keys):
+            if key in topics:
+                rows_by_topic.setdefault(topics[key], []).append(row)
+        for topic, rows in rows_by_topic.items():
+            refusals += _publish_rows(topic, rows, self._bodies, envelope)
+
+    def _notify_feeds(self, recorded: _Recorded, envelope: Envelope) -> None:
         """Notify the feeds of messages recorded in one step, each of all its topic's at once.
 
         A feed of several topics is notified in the order of the log.
         """
-        first, keys = recorded.start, self._keys[recorded.start : end]
+        feeds = [feed for topic in self._logged.values() for feed in topic.journal.feeds]
+        if not feeds:
+            return
+        first, keys = recorded.start, self._log_keys[recorded.start : recorded.end]
         shares: Iterable[tuple[int, Sequence[int]]]
-        if self._has_shared_feeds:
+        if len({*map(id, feeds)}) < len(feeds):
             shares = [(key, range(at, to)) for at, to, key in uniform_ranges(keys, 0, len(keys))]
         else:
             shares = by_value(keys)
         for key, places in shares:
-            journal = self._topics[key].journal
+            journal = self._logged[key].journal
             if journal.feeds:
                 has_records = key in self._shares
                 journal.notify_feeds(
                     RecordedBatch(
                         journal.topic.name,
-                        [self._bodies[first + place] for place in places],
-                        self._envelope,
+                        [self._log_bodies[first + place] for place in places],
+                        envelope,
                         [recorded.txids[place] for place in places],
                         recorded.timestamp_us,
                         recorded.publisher,
@@ -452,7 +502,26 @@ class InterleavedPublishes:
                     )
                 )
 
-    def settled_topics(self) -> SettledTopics:
-        """Return what calls back when the messages are settled."""
-        journals = [self._topics[key].journal for key in self._distinct_keys]
-        return SettledTopics(journals[0].log, frozenset(one.topic for one in journals))
+    def settled(self) -> DurabilityWait:
+        """Return what calls back when the messages are settled; see `Topic.when_settled`."""
+        waits: list[DurabilityWait] = [topic.when_settled for topic in self._record_topics.values()]
+        if self._logged:
+            journals = [topic.journal for topic in self._logged.values()]
+            logged = SettledTopics(journals[0].log, frozenset(one.topic for one in journals))
+            if not waits:
+                return logged
+            waits.append(logged)
+        return AllSettled(frozenset(waits))
+
+
+def _is_heard(topic: PlainTarget) -> bool:
+    """Return whether a topic has subscribers, or other topics that follow it."""
+    return topic.has_subscriptions or (isinstance(topic, SowTopic) and topic.has_followers)
+
+
+def _publish_rows(
+    topic: PlainTarget, rows: Sequence[int], bodies: Sequence[bytes], envelope: Envelope
+) -> Iterator[MessageRefusal]:
+    """Publish some messages of a batch, and yield those that are refused."""
+    for refusal in topic.publish([bodies[row] for row in rows], envelope):
+        yield refusal._replace(position=rows[refusal.position])

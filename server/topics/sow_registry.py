@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from server.storage.sow.topic_records import SowTopicRecords
     from server.topics.conflated_topic import ConflatedTopic
     from server.topics.record_source import RecordFollower, RecordSource
-    from server.topics.sow_topic import SowTopic
     from server.topics.transaction_log import TransactionLog
     from server.topics.view_topic import View
     from server.util.clock import Clock
@@ -43,6 +42,9 @@ _COMMIT_SECONDS: Final = 1.0
 AnnounceChanges = Callable[["str", "list[RecordChange]", Envelope, str], None]
 """Notifies subscribers of a message type of changes, and of the reason why records are gone."""
 
+
+DurabilityWait: TypeAlias = "Callable[[StoreCallback], None]"
+"""Calls back when the effects of a command are on stable storage, or may not get there."""
 
 CommitRequest: TypeAlias = "Callable[[StoreCallback | None], None]"
 """Requests that everything written so far be put on stable storage. It returns without waiting, and
@@ -294,9 +296,7 @@ class SowRegistry:
         )
 
 
-def when_all_settled(
-    waits: Sequence[Callable[[StoreCallback], None]], callback: StoreCallback
-) -> None:
+def when_all_settled(waits: Sequence[DurabilityWait], callback: StoreCallback) -> None:
     """Call back when several commits are settled: with the first problem, if there was any.
 
     Args:
@@ -318,18 +318,18 @@ def when_all_settled(
 
 
 @dataclass(slots=True, unsafe_hash=True)  # frozen ones take longer to make
-class SettledRecords:
-    """Calls back when everything published so far to some topics with records is settled.
+class AllSettled:
+    """Calls back when everything published so far to some topics is settled.
 
     Attributes:
-        topics: the topics, none of which is in the transaction log.
+        waits: each calls back when that of one of them is settled.
     """
 
-    topics: frozenset[SowTopic]
+    waits: frozenset[DurabilityWait]
 
     def __call__(self, then: StoreCallback, /) -> None:
         """Call back when everything is on stable storage, or not all can be put there."""
-        when_all_settled([topic.when_settled for topic in self.topics], then)
+        when_all_settled([*self.waits], then)
 
 
 def _ignore_failure(_problem: RecordStoreError | None) -> None:

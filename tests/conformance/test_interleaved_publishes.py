@@ -70,6 +70,7 @@ OTHERS: Final = (("plain/x", "plain/y"), STORED, STORED[:2], STORED[2:], ("plain
 """Topics that are not in the log."""
 HEARD: Final = (
     "^(mixed|plain|stored)/",
+    "^(mixed|plain)/",
     "^(mixed/kept|plain/x)$",
     "^(mixed/[ab]|plain/x)$",
     "^(stored/a|plain/x)$",
@@ -107,18 +108,18 @@ class Publish(NamedTuple):
 
 
 @st.composite
-def publishes(draw: st.DrawFn) -> list[Publish]:
-    """Many messages to a few topics; in the log, some have numbers that have come before."""
-    topics = draw(st.lists(st.sampled_from(LOGGED), min_size=1, unique=True))
-    steps = [1, 1, 1, 1, 1, 2, 7, 0, -3]
-    if draw(st.booleans()):
-        topics = draw(st.sampled_from([topics, [], topics[:1]]))
-        topics, steps = [*topics, *draw(st.sampled_from(OTHERS))], [1, 2]
+def publishes(draw: st.DrawFn, some: Sequence[str] = ()) -> list[Publish]:
+    """Many messages to a few topics, or to some; a few have numbers that have come before."""
+    topics = some
+    if not topics:
+        logged = draw(st.lists(st.sampled_from(LOGGED), max_size=4, unique=True))
+        topics = [*logged, *draw(st.sampled_from([(), *OTHERS]))] or ["plain/x", "plain/y"]
+    steps = [1, 1, 1, 1, 1, 1, 2, 7, 0, -3] if draw(st.booleans()) else [1, 2]
     is_numbered, sequence = draw(st.booleans()), 0
     made: list[Publish] = []
-    for _ in range(draw(st.integers(1, 60))):
+    for _ in range(draw(st.integers(10, 60))):
         sequence = max(sequence + draw(st.sampled_from(steps)), 1)
-        mark = draw(st.sampled_from(["", "", "", "", "", "m"]))
+        mark = "m" if draw(st.integers(0, 19)) == 7 else ""
         topic = draw(st.sampled_from(topics))
         turned = draw(st.sampled_from([False, False, True]))
         made.append(Publish(topic, sequence if is_numbered else 0, mark, turned))
@@ -264,6 +265,27 @@ def test_messages_sent_together_mean_what_they_mean_one_by_one(
     """Deliveries in their order, the log, records, acks and refusals, whatever topics there are."""
     together = play(server, made, acks, heard, at_once=True, bookmarks=bookmarks)
     assert together == play(server, made, acks, heard, at_once=False, bookmarks=bookmarks)
+
+
+@pytest.mark.parametrize("heard", HEARD[:2])
+@pytest.mark.parametrize(
+    "topics",
+    [
+        ("mixed/a", "mixed/b", "plain/x", "plain/y"),
+        ("mixed/a", "mixed/kept", "mixed/records", "plain/x", "stored/a"),
+        ("mixed/records", "plain/x", "stored/a", "stored/b"),
+        ("mixed/jobs", "own", "stored/c", "stored/d", "plain/x"),
+    ],
+)
+@settings(max_examples=examples(100, 8), deadline=None)
+@given(st.data(), st.sampled_from(ACKS))
+def test_topics_of_all_kinds_share_batches(
+    server: RunningServer, topics: tuple[str, ...], heard: str, data: st.DataObject, acks: str
+) -> None:
+    """In the log or not, with records or without, with queues."""
+    made = data.draw(publishes(topics))
+    together = play(server, made, acks, heard, at_once=True, bookmarks=False)
+    assert together == play(server, made, acks, heard, at_once=False, bookmarks=False)
 
 
 @pytest.mark.parametrize("heard", ["plain/x", "^(stored/a|mixed/records|plain/x)$"])

@@ -21,9 +21,9 @@ Source: AMPS User Guide, Acknowledgment Conflation and Publish Acknowledgments.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Final
 
 from amperage.wire.header import Header
 from server.engine.commands.acks import NOT_STORED, fail_sequences, failure, success
@@ -31,10 +31,8 @@ from server.topics.sow_registry import when_all_settled
 
 if TYPE_CHECKING:
     from server.engine.session import Session
-    from server.storage.sow.store import RecordStoreError, StoreCallback
-
-DurabilityWait: TypeAlias = "Callable[[StoreCallback], None]"
-"""Calls back when the effects of a command are on stable storage, or may not get there."""
+    from server.storage.sow.store import RecordStoreError
+    from server.topics.sow_registry import DurabilityWait
 
 _MICROSECONDS: Final = 1e6
 _MAX_APART: Final = 512

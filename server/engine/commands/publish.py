@@ -18,9 +18,9 @@ from server.topics.subscriptions.delivery.envelope import Envelope
 from server.topics.topic import RESERVED_TOPICS, is_reserved
 
 if TYPE_CHECKING:
-    from server.engine.commands.persisted_acks import DurabilityWait
     from server.engine.commands.publish_target import PublishTarget
     from server.engine.session import Session
+    from server.topics.sow_registry import DurabilityWait
 
 _MAX_LIFE: Final = (1 << 32) - 1  # seconds, some 136 years
 

@@ -19,30 +19,23 @@ from server.engine.commands.failure_acks import refuse
 from server.engine.commands.publish import lifetime
 from server.engine.commands.publish_fast_path import (
     NO_METADATA,
-    UNRECORDED,
     PublishHeader,
     PublishHeaderCache,
     make_publish_header,
 )
 from server.queues.topic.queue_topic import QueueTopic
-from server.topics.interleaved_publishes import (
-    InterleavedDelivery,
-    InterleavedPublishes,
-    publish_records,
-)
-from server.topics.sow_registry import SettledRecords
+from server.topics.interleaved_publishes import InterleavedDelivery, InterleavedPublishes
 from server.topics.subscriptions.delivery.envelope import Envelope
 from server.topics.subscriptions.message_refusal import MessageRefusal
 from server.topics.topic_journal import uniform_ranges
 
 if TYPE_CHECKING:
     from amperage.wire.frame_splitter import HeaderShapes
-    from server.engine.commands.persisted_acks import DurabilityWait
     from server.engine.commands.publish_target import PublishTarget
     from server.engine.session import Session
     from server.storage.sow.store import RecordStoreError
-    from server.topics.journaled_topic import JournaledSowTopic, JournaledTopic
-    from server.topics.sow_topic import SowTopic
+    from server.topics.interleaved_publishes import PlainTarget
+    from server.topics.sow_registry import DurabilityWait
     from server.topics.topic import Topic
 
 
@@ -123,7 +116,7 @@ class PublishBatcher:
         topic = header.topic
         if metadata:
             refusals = self._publish_with_metadata(topic, bodies, sequences, metadata)
-            self._send_acks((header,), sequences, refusals, topic.when_settled)
+            self._send_acks((header,), sequences, refusals, topic.when_settled, topic.is_journaled)
             return
         if not topic.accepts_slices:
             bodies = list(bodies)  # the topic reads each by itself, and retains some
@@ -135,7 +128,7 @@ class PublishBatcher:
             sequences = list(sequences)  # some may wait, and must not retain the read buffer
             envelope = self._unrecorded_envelope()
         refusals = topic.publish(bodies, envelope)
-        self._send_acks((header,), sequences, refusals, topic.when_settled)
+        self._send_acks((header,), sequences, refusals, topic.when_settled, topic.is_journaled)
 
     def _unrecorded_envelope(self) -> Envelope:
         """Return the envelope of messages that are not recorded, the same within a slice."""
@@ -153,32 +146,31 @@ class PublishBatcher:
         """Publish messages to several topics; see `PublishHeader.interleave_key`."""
         session, cache = self._session, self.header_cache
         distinct_keys = [*dict.fromkeys(keys)]
-        if header.interleave_key is UNRECORDED:
-            envelope = self._unrecorded_envelope()
+        if cache.only_deliver:
             topics = cast("Sequence[Topic]", cache.topics)
+            envelope = self._unrecorded_envelope()
             self._delivery.deliver(topics, distinct_keys, keys, bodies, envelope)
+            self._send_acks((header,), sequences, (), header.topic.when_settled, True)
             return
-        refusals: Sequence[MessageRefusal] | None = None
-        when_settled: DurabilityWait | None = None
-        if header.topic.is_journaled:
+        targets = cast("Sequence[PlainTarget]", cache.topics)
+        publishes = InterleavedPublishes(targets, distinct_keys, keys, bodies)
+        if publishes.is_logged:
             envelope = Envelope(session, session.last_input_s)
-            envelope.sequences = numbers_of(sequences)
-            logged_topics = cast("Sequence[JournaledTopic | JournaledSowTopic]", cache.topics)
-            publishes = InterleavedPublishes(logged_topics, distinct_keys, keys, bodies, envelope)
-            if publishes.prepare():
-                self.has_journaled = True
-                refusals = publishes.publish(self._delivery)
-                when_settled = publishes.settled_topics()
+            envelope.sequences = numbers_of(publishes.logged_part(sequences))
         else:
             sequences = list(sequences)  # as in `publish`
-            sow_topics = cast("Sequence[SowTopic]", cache.topics)
-            refusals = publish_records(
-                sow_topics, distinct_keys, keys, bodies, self._unrecorded_envelope()
-            )
-            when_settled = SettledRecords(frozenset(sow_topics[key] for key in distinct_keys))
-        if refusals is not None and when_settled is not None:
+            envelope = self._unrecorded_envelope()
+        if publishes.prepare(envelope):
+            self.has_journaled |= publishes.is_logged
+            refusals = publishes.publish(self._delivery, envelope)
             headers = [cache.headers[key] for key in keys] if refusals else (header,)
-            self._send_acks(headers, sequences, refusals, when_settled)
+            self._send_acks(
+                headers,
+                sequences,
+                refusals,
+                publishes.settled(),
+                not publishes.has_unlogged_records,
+            )
             return
         for start, end, key in uniform_ranges(keys, 0, len(keys)):
             self.publish(cache.headers[key], None, bodies[start:end], sequences[start:end], ())
@@ -226,6 +218,7 @@ class PublishBatcher:
         sequences: Sequence[bytes],
         refusals: Sequence[MessageRefusal],
         when_settled: DurabilityWait,
+        is_certain: bool,
     ) -> None:
         """Acknowledge the messages of a batch, and refuse those that have been refused.
 
@@ -234,6 +227,7 @@ class PublishBatcher:
             sequences: the numbers of the messages, if these are used.
             refusals: the refused messages.
             when_settled: calls back when the others are stored.
+            is_certain: whether it never reports a problem.
         """
         session, header = self._session, headers[0]
         trailing = sequences
@@ -243,7 +237,7 @@ class PublishBatcher:
             header.immediate_acks.send(session.outbox, sequences)
         if header.conflates_acks and trailing:
             session.persisted_acks.acknowledge_sequences(
-                trailing, when_settled, is_certain=header.topic.is_journaled
+                trailing, when_settled, is_certain=is_certain
             )
         elif header.deferred_acks is not None and sequences:
             when_settled(partial(self._send_deferred_acks, header.deferred_acks, sequences))

@@ -3,9 +3,8 @@
 Most publishers send one header over and over, or headers that differ only by a sequence number. A
 header that requests nothing but "publish to this topic" (and "acknowledge it") is remembered.
 Consecutive frames with it form a batch, which goes to the topic in one call. Frames to several
-topics form a batch as well, if all of these only deliver, or are in the transaction log and the
-acks are of one kind. A header with metadata of its message is remembered, too: of the next ones,
-only the sequence number and the metadata are parsed.
+topics form a batch as well, if they request the same acks. A header with metadata of its message is
+remembered, too: of the next ones, only the sequence number and the metadata are parsed.
 """
 
 from __future__ import annotations
@@ -77,16 +76,14 @@ def make_publish_header(
         has_metadata: whether it has metadata of its message.
     """
     conflates = "persisted" in acks and has_log
-    uses_sequences = is_numbered and (bool(acks) or topic.is_journaled)
-    key = None
-    if isinstance(topic, JournaledTopic | JournaledSowTopic) and not has_metadata:
-        key = intern(f"{','.join(acks)} {uses_sequences}")
-    elif type(topic) is SowTopic and not has_metadata:
-        key = intern(f"records {','.join(acks)} {uses_sequences} {topic.is_persistent}")
-    elif type(topic) is Topic and not acks and not has_metadata:
-        key = UNRECORDED
     late = [ack for ack in acks if ack == "persisted" and (topic.is_persistent or conflates)]
     prompt = [ack for ack in acks if ack not in late]
+    can_interleave = not has_metadata and (
+        isinstance(topic, JournaledTopic | JournaledSowTopic) or type(topic) in (SowTopic, Topic)
+    )
+    has_use = bool(acks) or (has_log if can_interleave else topic.is_journaled)
+    uses_sequences = is_numbered and has_use
+    key = f"{','.join(acks)} {len(late)} {uses_sequences}"
     return PublishHeader(
         topic,
         acks,
@@ -95,12 +92,10 @@ def make_publish_header(
         conflates,
         uses_sequences,
         has_metadata,
-        key,
+        intern(key) if can_interleave else None,
     )
 
 
-UNRECORDED: Final = "unrecorded"
-"""The `PublishHeader.interleave_key` of topics that only deliver, without acks."""
 NO_METADATA: Final = MessageMetadata(None, None, None)
 
 PublishBatchCallback = Callable[
@@ -128,15 +123,17 @@ class PublishHeaderCache:
     Attributes:
         headers: the meaning of each header, by its key.
         topics: the target of each, likewise; another list when that of a key has changed.
+        only_deliver: whether all these only deliver messages, without a log and records.
     """
 
-    __slots__ = ("_outlines", "_shapes", "headers", "topics")
+    __slots__ = ("_outlines", "_shapes", "headers", "only_deliver", "topics")
 
     def __init__(self, shapes: HeaderShapes) -> None:
         self._shapes = shapes
         self._outlines: dict[HeaderOutline, PublishHeader] = {}
         self.headers: list[PublishHeader] = []
         self.topics: list[PublishTarget] = []
+        self.only_deliver = True
 
     def add_header(
         self, header: bytes, sequence: int | None, metadata: MessageMetadata, publish: PublishHeader
@@ -165,6 +162,7 @@ class PublishHeaderCache:
             if digits != b"%d" % sequence:
                 return
             shape = left, right
+        self.only_deliver = self.only_deliver and type(publish.topic) is Topic
         key = self._shapes.add(shape)
         if key == len(self.headers):
             self.headers.append(publish)
@@ -178,7 +176,7 @@ class PublishHeaderCache:
         """Forget all headers."""
         self._shapes.clear()
         self._outlines.clear()
-        self.headers, self.topics = [], []
+        self.headers, self.topics, self.only_deliver = [], [], True
 
     def dispatch_frames(
         self, frames: Iterable[Frame], publish: PublishBatchCallback, execute: ExecuteCallback

@@ -124,7 +124,6 @@ class RowSorter:
             size: the maximum number of rows in a slice.
         """
         self._sort()
-        yield []
         merged = islice(heapq.merge(*self._sorted_runs), self._stop)
         for skipped in range(0, self._start, size):
             deque(islice(merged, min(size, self._start - skipped)), maxlen=0)
