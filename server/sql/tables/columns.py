@@ -27,6 +27,7 @@ from server.storage.sow.record_table import CURRENT
 
 if TYPE_CHECKING:
     from server.expressions.tree import Expr
+    from server.message_types.base import MessageType
     from server.message_types.paths import Path
     from server.message_types.select_list import FieldSelection
     from server.topics.record_source import RecordSource
@@ -68,49 +69,34 @@ class FieldColumn(NamedTuple):
     path: Path
 
 
-class TopicColumns:
-    """The columns of one topic.
+class LearnedColumns:
+    """The columns of the fields of one table, learned from bodies.
 
     Args:
-        source: the topic.
+        name: the table's name, for the log.
+        message_type: parses bodies.
         log: the log for widened columns.
-        filter_: the filter of the records to learn from, None for all.
+        reserved_names: names of other columns of the table.
         select: the fields that may be columns, None for all: names of hidden ones do not even make
             the name of another column longer.
-
-    Attributes:
-        metadata: the metadata columns, in order.
     """
 
     def __init__(
         self,
-        source: RecordSource,
+        name: str,
+        message_type: MessageType,
         log: ServerLog,
-        filter_: Expr | None = None,
+        reserved_names: Iterable[str],
         select: FieldSelection | None = None,
     ) -> None:
-        self._source: Final = source
+        self._name: Final = name
+        self._message_type: Final = message_type
         self._select: Final = select
-        self._filter: Final = filter_
         self._log: Final = log
-        message_type = source.table.message_type
         self._list_fields: Final = field_lister(message_type)
-        body = (
-            Metadata.BODY if type(message_type).__name__ in _TEXT_MODULES else Metadata.BINARY_BODY
-        )
-        self.metadata: Final = (
-            *((Metadata.TOPIC,) if source.is_container else ()),
-            Metadata.KEY,
-            Metadata.TIMESTAMP,
-            Metadata.BOOKMARK,
-            Metadata.CORRELATION_ID,
-            Metadata.EXPIRES,
-            body,
-        )
         self._types: dict[Path, SqlType | None] = {}  # None: NULL in all records so far
         self._names: dict[Path, str] = {}
-        self._used_names: set[str] = {metadata.value.name for metadata in self.metadata}
-        self._sampled_state: tuple[int, ...] = ()
+        self._used_names: set[str] = set(reserved_names)
         self._sampled_records = 0
         self._fields: tuple[FieldColumn, ...] | None = ()
         self._is_full = False
@@ -128,6 +114,128 @@ class TopicColumns:
         return self._fields
 
     @property
+    def has_sample(self) -> bool:
+        """True if there have been records to learn from."""
+        return self._sampled_records > 0
+
+    def widen(self, path: Path, kind: SqlType) -> bool:
+        """Make a column hold values of a type; return whether its type has changed."""
+        if path not in self._types:
+            return False
+        current = self._types[path]
+        wider = common_type(current, kind)
+        if wider is current:
+            return False
+        shown = current or SqlType.TEXT
+        self._types[path] = wider
+        self._fields = None
+        if current is not None and wider is not None:
+            self._log.emit(
+                "16-0030",
+                topic=self._name,
+                message_type=self._message_type.name,
+                column=self._names[path],
+                previous=shown.sql_name,
+                type=wider.sql_name,
+            )
+        return wider is not shown
+
+    def add_columns(self, fields: Iterable[FieldColumn]) -> None:
+        """Add columns that another table has, with their types."""
+        for field in fields:
+            self._add_paths((field.path,))
+            self.widen(field.path, field.column.type)
+
+    def learn_from(self, bodies: Sequence[bytes]) -> None:
+        """List the fields of some bodies."""
+        if self._list_fields is None or not bodies:
+            return
+        self._sampled_records += len(bodies)
+        for body in bodies:
+            self._add_paths(self._list_fields(body))
+        paths = tuple(self._types)
+        if not paths:
+            return
+        values_by_path = bulk_extractor(self._message_type, paths)(bodies)
+        for path, values in zip(paths, values_by_path, strict=True):
+            kind = type_of_values(values)
+            if kind is not None:
+                self.widen(path, kind)
+
+    def _add_paths(self, paths: Iterable[Path]) -> None:
+        for path in paths:
+            is_hidden = self._select is not None and not self._select.includes_whole(path)
+            if is_hidden or path in self._types:
+                continue
+            if len(self._types) + len(self.metadata) >= MAX_COLUMNS:
+                self._report_full()
+                return
+            self._types[path] = None
+            self._names[path] = self._make_name(path)
+            self._fields = None
+
+    def _report_full(self) -> None:
+        if not self._is_full:
+            self._is_full = True
+            self._log.emit(
+                "16-0031",
+                topic=self._name,
+                message_type=self._message_type.name,
+                limit=MAX_COLUMNS,
+            )
+
+    def _make_name(self, path: Path) -> str:
+        """Return a name for a new column; names differ by more than the case of their letters."""
+        plain = ".".join(map(str, path)).encode("utf-8", "replace").decode().replace("\0", "\ufffd")
+        name = plain
+        number = 2
+        if name.lower() in self._used_names and name.startswith("_"):
+            name = plain = f"_{plain}"
+        while name.lower() in self._used_names:
+            name = f"{plain}_{number}"
+            number += 1
+        self._used_names.add(name.lower())
+        return name
+
+
+class TopicColumns(LearnedColumns):
+    """The columns of one topic.
+
+    Args:
+        source: the topic.
+        log: the log for widened columns.
+        filter_: the filter of the records to learn from, None for all.
+        select: the fields that may be columns, None for all.
+
+    Attributes:
+        metadata: the metadata columns, in order.
+    """
+
+    def __init__(
+        self,
+        source: RecordSource,
+        log: ServerLog,
+        filter_: Expr | None = None,
+        select: FieldSelection | None = None,
+    ) -> None:
+        message_type = source.table.message_type
+        body = Metadata.BODY if has_text_bodies(message_type) else Metadata.BINARY_BODY
+        self.metadata: Final = (
+            *((Metadata.TOPIC,) if source.is_container else ()),
+            Metadata.KEY,
+            Metadata.TIMESTAMP,
+            Metadata.BOOKMARK,
+            Metadata.CORRELATION_ID,
+            Metadata.EXPIRES,
+            body,
+        )
+        names = [metadata.value.name for metadata in self.metadata]
+        super().__init__(source.name, message_type, log, names, select)
+        self._source: Final = source
+        self._filter: Final = filter_
+        self._sampled_state: tuple[int, ...] = ()
+
+    @property
     def is_outdated(self) -> bool:
         """True if records have changed since the last sample."""
         return self._sampled_state != self._state
@@ -137,11 +245,6 @@ class TopicColumns:
         """Numbers that change with the records."""
         table = self._source.table
         return table.store.last_sequence, len(table), table.updates, table.deletes
-
-    @property
-    def has_sample(self) -> bool:
-        """True if there have been records to learn from."""
-        return self._sampled_records > 0
 
     def learn(self) -> Iterator[None]:
         """List the fields of a sample of records, in slices."""
@@ -155,9 +258,7 @@ class TopicColumns:
         )
         try:
             for bodies in bodies_in_slices:
-                if bodies:
-                    self._sampled_records += len(bodies)
-                    self._learn_from(bodies)
+                self.learn_from(bodies)
                 yield
         finally:
             bodies_in_slices.close()
@@ -202,75 +303,10 @@ class TopicColumns:
         """The number of bodies that are read in a time slice."""
         return min(_MAX_CHUNK_RECORDS, 1 + _MAX_CHUNK_VALUES // (1 + len(self._types)))
 
-    def widen(self, path: Path, kind: SqlType) -> bool:
-        """Make a column hold values of a type; return whether its type has changed."""
-        if path not in self._types:
-            return False
-        current = self._types[path]
-        wider = common_type(current, kind)
-        if wider is current:
-            return False
-        shown = current or SqlType.TEXT
-        self._types[path] = wider
-        self._fields = None
-        if current is not None and wider is not None:
-            self._log.emit(
-                "16-0030",
-                topic=self._source.name,
-                message_type=self._source.type_name,
-                column=self._names[path],
-                previous=shown.sql_name,
-                type=wider.sql_name,
-            )
-        return wider is not shown
 
-    def _learn_from(self, bodies: Sequence[bytes]) -> None:
-        assert self._list_fields is not None  # noqa: S101 - for the type checker
-        for body in bodies:
-            self._add_paths(self._list_fields(body))
-        paths = tuple(self._types)
-        if not paths:
-            return
-        values_by_path = bulk_extractor(self._source.table.message_type, paths)(bodies)
-        for path, values in zip(paths, values_by_path, strict=True):
-            kind = type_of_values(values)
-            if kind is not None:
-                self.widen(path, kind)
-
-    def _add_paths(self, paths: Iterable[Path]) -> None:
-        for path in paths:
-            is_hidden = self._select is not None and not self._select.includes_whole(path)
-            if is_hidden or path in self._types:
-                continue
-            if len(self._types) + len(self.metadata) >= MAX_COLUMNS:
-                self._report_full()
-                return
-            self._types[path] = None
-            self._names[path] = self._make_name(path)
-            self._fields = None
-
-    def _report_full(self) -> None:
-        if not self._is_full:
-            self._is_full = True
-            self._log.emit(
-                "16-0031",
-                topic=self._source.name,
-                message_type=self._source.type_name,
-                limit=MAX_COLUMNS,
-            )
-
-    def _make_name(self, path: Path) -> str:
-        """Return a name for a new column; names differ by more than the case of their letters."""
-        plain = ".".join(map(str, path)).encode("utf-8", "replace").decode().replace("\0", "\ufffd")
-        name = plain
-        number = 2
-        if name.lower() in self._used_names and name.startswith("_"):
-            name = plain = f"_{plain}"
-        while name.lower() in self._used_names:
-            name = f"{plain}_{number}"
-            number += 1
-        self._used_names.add(name.lower())
-        return name
+def has_text_bodies(message_type: MessageType) -> bool:
+    """Return whether the bodies of a message type are texts."""
+    return type(message_type).__name__ in _TEXT_MODULES
 
 
 def _path_text(path: Path) -> str | None:
