@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from server.queues.core.consumers import Consumer, ConsumerSlot
 from server.queues.core.events import PublisherSequence
 from server.queues.core.message_state import VISIBLE
+from server.queues.core.message_table import SHIFT
 from server.queues.core.queue import Queue
 from server.queues.core.states import (
     AVAILABLE,
@@ -62,6 +63,36 @@ def available(queue: Queue) -> NDArray[np.uint64]:
     if priority_columns:
         return txids[np.argsort(~np.concatenate(priority_columns), kind="stable")]
     return txids
+
+
+class QueueContents(NamedTuple):
+    """The messages in a queue at one moment, in arrival order.
+
+    Attributes:
+        txids: their txids.
+        places: their places.
+        states: their states.
+    """
+
+    txids: NDArray[np.uint64]
+    places: NDArray[np.int64]
+    states: NDArray[np.uint8]
+
+
+def contents(queue: Queue) -> QueueContents:
+    """Return all messages in the queue, leased, delayed and foreign ones included."""
+    txid_columns = [np.zeros(0, np.uint64)]
+    place_columns = [np.zeros(0, np.int64)]
+    state_columns = [np.zeros(0, np.uint8)]
+    for number, block in sorted(queue.lifecycle.entries.blocks.items()):
+        states = np.frombuffer(bytes(block.states), np.uint8)
+        offsets = np.flatnonzero((states != GONE) & (states != SENT))
+        txid_columns.append(np.array(block.txids, np.uint64)[offsets])
+        place_columns.append(offsets + (number << SHIFT))
+        state_columns.append(states[offsets])
+    return QueueContents(
+        np.concatenate(txid_columns), np.concatenate(place_columns), np.concatenate(state_columns)
+    )
 
 
 def leases_of(queue: Queue, bookmark: PublisherSequence) -> tuple[int, int]:

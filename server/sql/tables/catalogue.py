@@ -1,9 +1,9 @@
 """The tables that a session's user may see, and scans of them.
 
 Every topic with records is a table: SOW topics, views and conflated topics of all message types, or
-of the transport's one. A topic with a Pattern is one table, with the logical topic in `_topic`.
-The schema is `amps` for names that are unique among the tables that the user sees, else the message
-type's name.
+of the transport's one; and so is every queue. A topic with a Pattern is one table, with the logical
+topic in `_topic`. The schema is `amps` for names that are unique among the tables that the user
+sees, else the message type's name.
 
 A topic that the user may not read is no table. The columns of a table are learned from the records
 that the user may see, so hidden records show in nothing: users with different permitted filters
@@ -17,19 +17,20 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Final, Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Final, Generic, NamedTuple, TypeAlias, TypeVar
 
 from server.expressions import ExpressionError
 from server.security.bound_identity import PermitBinder
 from server.security.permissions import Permission
 from server.sql.query.tables import AMPS_SCHEMA, ScanResult, Table, TableKind
-from server.sql.tables.columns import FieldColumn, Metadata, TopicColumns
+from server.sql.tables.columns import FieldColumn, LearnedColumns, Metadata, TopicColumns
 from server.sql.tables.errors import (
     ColumnsWidenedError,
     InvalidFilterError,
     ScanError,
     TableGoneError,
 )
+from server.sql.tables.queue_table import QueueColumns, QueueSource
 from server.sql.tables.row_conversion import MisfitError, to_arrow_table
 from server.sql.tables.scan import ScanPlan, TopicScan
 from server.storage.sow.records import to_nanoseconds
@@ -48,6 +49,9 @@ if TYPE_CHECKING:
 
 _ResultT = TypeVar("_ResultT")
 
+SourceColumns: TypeAlias = TopicColumns | QueueColumns
+"""The columns of a table that the record store or a queue answers for."""
+
 _MAX_COLUMN_SETS: Final = 2_000
 """Sets of columns that are kept: one per topic, and one more per permitted filter and fields."""
 
@@ -60,6 +64,7 @@ _RELEARN_SECONDS: Final = 1.0
 _LIST_LIFETIME_S: Final = 0.25
 """Seconds for which a session uses the same list of tables: clients send queries in a row."""
 
+_MICROSECONDS: Final = 1_000_000
 _SLICE_SECONDS: Final = 0.000_2
 _PERMIT_BATCH_SIZE: Final = 20
 
@@ -71,7 +76,7 @@ class SessionTopic(NamedTuple):
     """A topic as a user sees it.
 
     Attributes:
-        source: the topic.
+        source: the topic, or the queue.
         permit: the user's permit to read it.
         columns: its columns.
         table: it as a table.
@@ -80,7 +85,7 @@ class SessionTopic(NamedTuple):
 
     source: RecordSource
     permit: Permit
-    columns: TopicColumns
+    columns: SourceColumns
     table: Table
     outputs: Mapping[str, FieldColumn | Metadata]
 
@@ -97,13 +102,13 @@ class InstanceTables:
 
     def __init__(self, engine: Engine) -> None:
         self.engine: Final = engine
-        self._column_sets: OrderedDict[tuple[int, str, str], TopicColumns] = OrderedDict()
+        self._column_sets: OrderedDict[tuple[int, str, str], SourceColumns] = OrderedDict()
         self._sources: list[tuple[RecordSource, TableKind]] = []
         self._last_learned_s = 0.0
 
     @property
     def sources(self) -> Sequence[tuple[RecordSource, TableKind]]:
-        """The topics with records, and their kinds; queues are left out."""
+        """The topics with records and the queues, and their kinds."""
         if not self._sources:
             known: set[tuple[str, str]] = set()
             for source in self.engine.sow_registry.sources:
@@ -112,14 +117,30 @@ class InstanceTables:
                 if kind is not None and name not in known:
                     known.add(name)
                     self._sources.append((source, kind))
+            self._sources += [(queue, TableKind.QUEUE) for queue in self._make_queue_sources()]
         return self._sources
 
-    def columns_of(self, source: RecordSource, permit: Permit) -> TopicColumns:
+    def _make_queue_sources(self) -> Iterator[QueueSource]:
+        engine = self.engine
+        for queue in engine.topics.queues or ():
+            assert engine.transaction_log is not None  # noqa: S101 - queues need it
+            yield QueueSource(
+                queue,
+                engine.transaction_log,
+                lambda: round(engine.clock.wall_offset_s * _MICROSECONDS),
+            )
+
+    def columns_of(self, source: RecordSource, permit: Permit) -> SourceColumns:
         """Return the columns of a topic, as learned from the records that a permit covers."""
         key = id(source), permit.filter_text, permit.select_text
         columns = self._column_sets.get(key)
         if columns is None:
-            columns = TopicColumns(source, self.engine.log, permit.filter, permit.select)
+            log, filter_, select = self.engine.log, permit.filter, permit.select
+            columns = (
+                QueueColumns(source, log, filter_, select)
+                if isinstance(source, QueueSource)
+                else TopicColumns(source, log, filter_, select)
+            )
             self._column_sets[key] = columns
             if len(self._column_sets) > _MAX_COLUMN_SETS:
                 self._column_sets.popitem(last=False)
@@ -307,7 +328,7 @@ class SessionTables:
         source: RecordSource,
         kind: TableKind,
         permit: Permit,
-        columns: TopicColumns,
+        columns: SourceColumns,
     ) -> SessionTopic:
         select = permit.select
         fields = [
@@ -319,7 +340,8 @@ class SessionTables:
         names = {field.path: field.column.name for field in fields}
         key = tuple(names[path] for path in source.key_fields if path in names)
         if not key or len(key) < len(source.key_fields):
-            key = (Metadata.KEY.value.name,)
+            has_key = Metadata.KEY in columns.metadata
+            key = ((Metadata.KEY if has_key else Metadata.BOOKMARK).value.name,)
         if source.is_container:
             key = (Metadata.TOPIC.value.name, *key)
         shown: tuple[Column, ...] = (
@@ -430,6 +452,6 @@ def _kind_of(source: RecordSource) -> TableKind | None:
     return TableKind.CONFLATED if isinstance(source, ConflatedTopic) else None
 
 
-def _widen(columns: TopicColumns, misfit: MisfitError) -> None:
+def _widen(columns: LearnedColumns, misfit: MisfitError) -> None:
     for path, sql_type in misfit.types.items():
         columns.widen(path, sql_type)

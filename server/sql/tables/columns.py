@@ -50,7 +50,7 @@ _TEXT_MODULES: Final = ("JsonType", "FixType", "XmlType")
 
 
 class Metadata(Enum):
-    """The metadata of a record that every topic has as columns."""
+    """The metadata of a record that topics have as columns, and those of messages in queues."""
 
     TOPIC = Column("_topic", SqlType.TEXT, "the logical topic")
     KEY = Column("_key", SqlType.TEXT, "the SOW key")
@@ -58,6 +58,10 @@ class Metadata(Enum):
     BOOKMARK = Column("_bookmark", SqlType.TEXT, "the bookmark of the last update")
     CORRELATION_ID = Column("_correlation_id", SqlType.TEXT, "the publisher's correlation id")
     EXPIRES = Column("_expires", SqlType.TIMESTAMPTZ, "the time at which the record expires")
+    STATE = Column("_state", SqlType.TEXT, "waiting, leased, or why it cannot be delivered")
+    LEASE_UNTIL = Column("_lease_until", SqlType.TIMESTAMPTZ, "the end of the lease")
+    CONSUMER = Column("_consumer", SqlType.TEXT, "the client that has leased the message")
+    ATTEMPTS = Column("_attempts", SqlType.BIGINT, "deliveries so far, a lease included")
     BODY = Column("_body", SqlType.TEXT, "the message")
     BINARY_BODY = Column("_body", SqlType.BYTEA, "the message")
 
@@ -97,6 +101,7 @@ class LearnedColumns:
         self._types: dict[Path, SqlType | None] = {}  # None: NULL in all records so far
         self._names: dict[Path, str] = {}
         self._used_names: set[str] = set(reserved_names)
+        self._reserved_count: Final = len(self._used_names)
         self._sampled_records = 0
         self._fields: tuple[FieldColumn, ...] | None = ()
         self._is_full = False
@@ -167,7 +172,7 @@ class LearnedColumns:
             is_hidden = self._select is not None and not self._select.includes_whole(path)
             if is_hidden or path in self._types:
                 continue
-            if len(self._types) + len(self.metadata) >= MAX_COLUMNS:
+            if len(self._types) + self._reserved_count >= MAX_COLUMNS:
                 self._report_full()
                 return
             self._types[path] = None

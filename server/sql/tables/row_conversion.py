@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from server.expressions.backends.columns import Column
     from server.message_types.base import MessageType
     from server.message_types.paths import Path
-    from server.sql.tables.scan import RowChunk, ScanPlan
+    from server.sql.tables.row_chunk import RowChunk
+    from server.sql.tables.scan import ScanPlan
 
 _BODY_BATCH_SIZE: Final = 256
 """Bodies that are read at once: few enough to fit the processor's cache."""

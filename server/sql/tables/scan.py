@@ -39,15 +39,16 @@ from server.sql.tables.errors import (
     ScanTooLargeError,
 )
 from server.sql.tables.metadata_arrays import BODY_METADATA, to_metadata_arrays
+from server.sql.tables.queue_table import QueueScan, QueueSource
+from server.sql.tables.row_chunk import RowChunk
 from server.storage.sow.indexes.memo_index import MEMO_BLOCK_ROWS
 from server.storage.sow.query.query import Query, QuerySpec
 from server.storage.sow.store import RecordStoreError
 
 if TYPE_CHECKING:
-    from server.expressions.backends.columns import Column
     from server.expressions.tree import Expr
     from server.message_types.paths import Path
-    from server.sql.tables.columns import TopicColumns
+    from server.sql.tables.columns import LearnedColumns
     from server.storage.sow.record_table import RecordTable
     from server.storage.sow.records import Record
     from server.topics.record_source import RecordSource
@@ -88,30 +89,12 @@ class ScanPlan(NamedTuple):
     """
 
     source: RecordSource
-    topic_columns: TopicColumns
+    topic_columns: LearnedColumns
     outputs: Sequence[FieldColumn | Metadata]
     filter: Expr | None
     limit: int | None
     permitted: SelectList | None
     hides_count: bool
-
-
-class RowChunk(NamedTuple):
-    """Some rows of a scan.
-
-    Attributes:
-        row_count: the number of rows.
-        columns: the columns of the requested fields, perhaps with other rows.
-        offsets: the rows of the columns; None for all.
-        bodies: the bodies to read the fields from, where there are no columns.
-        metadata: the requested metadata.
-    """
-
-    row_count: int
-    columns: Sequence[Column] | None = None
-    offsets: NDArray[np.intp] | None = None
-    bodies: Sequence[bytes] | None = None
-    metadata: Mapping[Metadata, pa.Array] | None = None
 
 
 class TableRows(NamedTuple):
@@ -299,7 +282,7 @@ class TopicScan:
         self._max_bytes: Final = max_bytes
         self._elapsed: Final = elapsed
         self._bytes = 0
-        self._queries: list[ColumnQuery] = []
+        self._queries: list[ColumnQuery | QueueScan] = []
         self._steps: Iterator[None] = iter(())
 
     def start(self, start_task: Callable[[EngineTask], None], now: int) -> None:
@@ -400,11 +383,13 @@ class TopicScan:
         self._steps = iter(())
 
 
-def _open_query(plan: ScanPlan, now: int) -> ColumnQuery:
+def _open_query(plan: ScanPlan, now: int) -> ColumnQuery | QueueScan:
     table = plan.source.table
     table.queries += 1
     paths = [output.path for output in plan.outputs if isinstance(output, FieldColumn)]
     metadata = [output for output in plan.outputs if isinstance(output, Metadata)]
+    if isinstance(plan.source, QueueSource):
+        return QueueScan(plan.source, plan.filter, metadata, plan.limit)
     return ColumnQuery(table, plan.filter, paths, metadata, plan.limit, now)
 
 
