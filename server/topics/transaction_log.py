@@ -27,6 +27,7 @@ from server.storage.journal import (
     EVENTS,
     BookmarkError,
     JournalEntryKind,
+    JournalTopic,
     JournalUnavailableError,
     JournalUnreadableError,
     LogSpan,
@@ -41,7 +42,7 @@ if TYPE_CHECKING:
     from config_schema.spec import JournaledTopicSpec
     from server.replication.links.replication_state import ReplicationState
     from server.replication.repair.body_repair import PeerBodyRepair
-    from server.storage.journal import BookmarkRequest, Journal, JournalTopic, MissingBookmarkPolicy
+    from server.storage.journal import BookmarkRequest, Journal, MissingBookmarkPolicy
     from server.storage.sow.store import StoreCallback
     from server.topics.publish_tracker import PublishTracker
     from server.util.task import EngineTask
@@ -143,6 +144,15 @@ class TransactionLog:
         if name.startswith(_RESERVED):
             return name == AUDIT and any(spec.name == name for spec in covering)
         return bool(covering)
+
+    @property
+    def named_topics(self) -> Sequence[JournalTopic]:
+        """The topics that the configuration names to be recorded, without those of expressions."""
+        return [
+            JournalTopic(spec.message_type, spec.name)
+            for spec in self._topic_specs
+            if not spec.is_expression
+        ]
 
     def generated_identity(self, client: int) -> int:
         """Return the identity of a publisher in bookmarks of messages that it does not number.

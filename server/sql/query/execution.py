@@ -19,6 +19,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from decimal import Decimal
 from functools import partial
+from itertools import chain, islice
 from typing import Final, NamedTuple
 
 import duckdb
@@ -54,7 +55,7 @@ from server.sql.query.pushdown import PlannedScan, plan_scans
 from server.sql.query.rewrite import ExpressionRewriter, fold_identifiers
 from server.sql.query.session import SqlSession
 from server.sql.query.statement import Statement, StatementKind
-from server.sql.query.tables import ScanRequest, ScanResult, Table, TableSource
+from server.sql.query.tables import RowStream, ScanRequest, ScanResult, Table, TableSource
 
 MAX_COLUMNS: Final = 1600
 """The number of columns of a result: that of PostgreSQL."""
@@ -277,7 +278,7 @@ class QueryEngine:
                 f"{len(parameters)} were supplied",
             )
         cancellation.check()
-        plan.plan_scans(is_enabled=pushdown)
+        plan.plan_scans(self._database, is_enabled=pushdown)
         cancellation.check()
         is_explain = statement.kind is StatementKind.EXPLAIN
         if is_explain and "ANALYZE" not in statement.options:
@@ -297,6 +298,7 @@ class QueryEngine:
         """Yield columns and scans, then the batches. The timeout counts from `started`."""
         timeout_s = plan.timeout_s(self.limits)
         timer: threading.Timer | None = None
+        streams: Sequence[RowStream] = ()
         if timeout_s > 0:
             left_s = timeout_s - (time.monotonic() - started)
             if left_s <= 0:
@@ -308,19 +310,19 @@ class QueryEngine:
         try:
             with _Connection(self._database, cancellation) as connection:
                 scans = _scan(plan.scans, source, cancellation)
+                streams = [scan.stream for scan in scans if scan.stream is not None]
                 for name, data in plan.registered(scans).items():
                     connection.register(name, data)
                 try:
-                    relation = connection.query(plan.sql(), plan.values())
-                    columns = plan.result_columns(relation)
-                    reader = relation.to_arrow_reader(self.limits.batch_rows)
+                    columns, batches = self._open(connection, plan, streams)
                 except (duckdb.Error, RuntimeError) as error:
                     cancellation.check()
+                    _raise_stream_error(streams)
                     columns = plan.fallback_columns(error)
                     yield columns, scans
                     return
                 yield columns, scans
-                for batch in reader:
+                for batch in batches:
                     cancellation.check()
                     yield _normalized(batch)
                 cancellation.check()
@@ -330,12 +332,35 @@ class QueryEngine:
             raise
         except (duckdb.Error, OSError, RuntimeError, pa.ArrowException) as error:
             cancellation.check()
+            _raise_stream_error(streams)
             raise plan.translated(error) from None
         except MemoryError:
             raise duckdb_errors.translate(MemoryError("Out of Memory Error"), None) from None
         finally:
+            for stream in streams:
+                stream.close()
             if timer is not None:
                 timer.cancel()
+
+    def _open(
+        self, connection: _Connection, plan: _Plan, streams: Sequence[RowStream]
+    ) -> tuple[tuple[QueryColumn, ...], Iterator[pa.RecordBatch]]:
+        """Return the columns and the rows of a query.
+
+        The first rows of streams are read at once, so that most failures to read them are known
+        before the client gets any.
+        """
+        relation = connection.query(plan.sql(), plan.values())
+        columns = plan.result_columns(relation)
+        reader = iter(relation.to_arrow_reader(self.limits.batch_rows))
+        return columns, chain(list(islice(reader, 1)) if streams else (), reader)
+
+
+def _raise_stream_error(streams: Sequence[RowStream]) -> None:
+    """Raise the error that has ended a stream, if one has ended so."""
+    for stream in streams:
+        if stream.error is not None:
+            raise stream.error from None
 
 
 def _check_words(tree: exp.Expr) -> None:
@@ -386,7 +411,7 @@ class _Connection:
         timer.daemon = True
         timer.start()
 
-    def register(self, name: str, data: pa.Table) -> None:
+    def register(self, name: str, data: pa.Table | RowStream) -> None:
         """Make a table known by a name."""
         self._cursor.register(name, data)
 
@@ -477,9 +502,15 @@ class _Plan:
             _set_name(reference.node, name)
         _rename_columns(self.tree, self.references)
 
-    def plan_scans(self, *, is_enabled: bool) -> None:
+    def plan_scans(self, database: duckdb.DuckDBPyConnection, *, is_enabled: bool) -> None:
         """Decide on the scan of each table, and name their results."""
-        self.scans = plan_scans(self.tree, self.references, self._parameters, is_enabled=is_enabled)
+        self.scans = plan_scans(
+            self.tree,
+            self.references,
+            self._parameters,
+            is_enabled=is_enabled,
+            evaluate_time=partial(self._evaluate_time, database),
+        )
         requests: list[object] = []
         for scan in self.scans:
             if scan.request not in requests:
@@ -489,13 +520,37 @@ class _Plan:
             _set_name(scan.reference.node, name)
             scan.reference.node.meta["scan"] = name
 
-    def registered(self, scans: Sequence[TimedScan]) -> dict[str, pa.Table]:
+    def _evaluate_time(self, database: duckdb.DuckDBPyConnection, node: exp.Expr) -> int | None:
+        """Return the microseconds since 1970 of an expression for a time.
+
+        Returns:
+            None if it is NULL, or cannot be evaluated.
+        """
+        select = exp.Select(expressions=[exp.Paren(this=node.copy())])
+        values = self._values_in(select)
+        type_parameters(select, self.parameter_oids, as_null=False)
+        _check_words(select)
+        text = f"SELECT epoch_us(CAST(({to_duckdb(select)}) AS TIMESTAMPTZ))"
+        try:
+            with _Connection(database, None) as connection:
+                ((moment,),) = connection.query(text, values).fetchall()
+        except (duckdb.Error, RuntimeError):
+            return None
+        return None if moment is None else int(moment)
+
+    def registered(self, scans: Sequence[TimedScan]) -> dict[str, pa.Table | RowStream]:
         """Return the tables to register by their names in DuckDB."""
-        tables: dict[str, pa.Table] = {}
+        tables: dict[str, pa.Table | RowStream] = {}
         for scan in scans:
             name = scan.planned.reference.node.meta["scan"]
-            if scan.result is not None:
-                tables[name] = _physical(scan.planned.reference.relation, scan.result.data)
+            relation = scan.planned.reference.relation
+            if scan.stream is not None:
+                columns = [relation.column(column) for column in scan.planned.request.columns]
+                if columns:
+                    scan.stream.rename([column.physical if column else "" for column in columns])
+                tables[name] = scan.stream
+            elif scan.result is not None:
+                tables[name] = _physical(relation, scan.result.data)
         for relation, name in self.names.items():
             if relation.table is None:
                 tables[name] = _catalogue_data(relation)
@@ -541,7 +596,10 @@ class _Plan:
 
     def values(self) -> dict[str, object]:
         """Return the values of the parameters that the text has."""
-        used = {int(node.this.name) for node in self.tree.find_all(exp.Parameter)}
+        return self._values_in(self.tree)
+
+    def _values_in(self, tree: exp.Expr) -> dict[str, object]:
+        used = {int(node.this.name) for node in tree.find_all(exp.Parameter)}
         return {
             str(number): _plain(value)
             for number, value in self._parameters.items()

@@ -16,9 +16,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+import pyarrow as pa
+
 from server.sql.query.names import quote
 from server.sql.query.pushdown import PlannedScan
-from server.sql.query.tables import ScanResult
+from server.sql.query.tables import RowStream, ScanResult
 
 _MAX_LINE = 2000
 
@@ -35,6 +37,12 @@ class TimedScan(NamedTuple):
     planned: PlannedScan
     result: ScanResult | None
     elapsed_s: float = 0.0
+
+    @property
+    def stream(self) -> RowStream | None:
+        """The rows, if they are read while they are used."""
+        data = None if self.result is None else self.result.data
+        return None if data is None or isinstance(data, pa.Table) else data
 
 
 def explain_lines(
@@ -62,7 +70,7 @@ def _scan_lines(scan: TimedScan) -> list[str]:
     measured = ""
     if scan.result is not None:
         measured = (
-            f" (records={scan.result.records_scanned}, rows={scan.result.data.num_rows}, "
+            f" (records={_records_scanned(scan.result)}, rows={scan.result.data.num_rows}, "
             f"{scan.elapsed_s * 1000:.1f} ms)"
         )
     lines = [f"  Scan {quote(table.schema)}.{quote(table.name)}, a {table.kind.value}{measured}"]
@@ -70,7 +78,13 @@ def _scan_lines(scan: TimedScan) -> list[str]:
     lines.append(f"    Columns: {columns}")
     if request.filter is not None:
         lines.append(f"    Filter: {request.filter}")
+    lines.extend(f"    Part of the log: {bound}" for bound in request.bounds)
     lines.extend(f"    Condition in DuckDB: {condition}" for condition in scan.planned.residual)
     if request.limit is not None:
         lines.append(f"    Limit: {request.limit}")
     return lines
+
+
+def _records_scanned(result: ScanResult) -> int:
+    data = result.data
+    return result.records_scanned if isinstance(data, pa.Table) else data.records_scanned

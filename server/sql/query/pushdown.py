@@ -34,8 +34,9 @@ from sqlglot import exp
 
 from server.expressions import ExpressionError, parse, to_text
 from server.expressions import tree as amps
+from server.sql.query.log_bounds import BoundFinder, no_evaluation
 from server.sql.query.names import TableReference, used_columns
-from server.sql.query.tables import Column, ScanRequest, SqlType
+from server.sql.query.tables import Column, LogBound, ScanRequest, SqlType, TableKind
 
 MAX_FILTER_NODES: Final = 2_000
 MAX_FILTER_DEPTH: Final = 60
@@ -81,6 +82,7 @@ def plan_scans(
     parameters: Mapping[int, object],
     *,
     is_enabled: bool = True,
+    evaluate_time: Callable[[exp.Expr], int | None] = no_evaluation,
 ) -> list[PlannedScan]:
     """Return a scan for each reference to a table of the source.
 
@@ -91,13 +93,16 @@ def plan_scans(
         references: its tables.
         parameters: the values of parameters by their numbers.
         is_enabled: False scans whole tables, to compare results in tests.
+        evaluate_time: see `BoundFinder`.
     """
     filters: dict[int, list[amps.Expr]] = {}
     residuals: dict[int, list[str]] = {}
-    inexact: set[int] = set()
+    bounds: dict[int, list[LogBound]] = {}
     if is_enabled:
         for select in list(tree.find_all(exp.Select)):
-            _push_conditions(select, references, parameters, filters, residuals, inexact)
+            _push_conditions(
+                select, references, parameters, filters, residuals, bounds, evaluate_time
+            )
     columns = used_columns(tree, references)
     limit = _limit(tree, references, parameters) if is_enabled else None
     scans = []
@@ -113,6 +118,7 @@ def plan_scans(
             tuple(column.name for column in table.columns if column.name in needed),
             None if filter_ is None else to_text(filter_),
             limit,
+            tuple(dict.fromkeys(bounds.get(key, ()))),
         )
         scans.append(PlannedScan(reference, request, tuple(residuals.get(key, ()))))
     return scans
@@ -124,7 +130,8 @@ def _push_conditions(
     parameters: Mapping[int, object],
     filters: dict[int, list[amps.Expr]],
     residuals: dict[int, list[str]],
-    inexact: set[int],
+    bounds: dict[int, list[LogBound]],
+    evaluate_time: Callable[[exp.Expr], int | None],
 ) -> None:
     where = select.args.get("where")
     if where is None:
@@ -133,20 +140,27 @@ def _push_conditions(
     if not scope.candidates:
         return
     kept: list[exp.Expr] = []
+    translator = _Translator(scope, parameters)
+    finder = BoundFinder(scope.history_column, translator.constant, evaluate_time)
     for condition in _conjuncts(where.this):
         owner = scope.owner(condition)
         pushed = None
         if owner is not None:
-            pushed = _Translator(scope, parameters).translate(condition, is_negated=False)
+            found = finder.find(condition)
+            if found is not None:
+                bounds.setdefault(id(owner.node), []).extend(found.bounds)
+                if found.is_exact:
+                    continue
+            pushed = translator.translate(condition, is_negated=False)
             if pushed is not None and not _is_bounded(pushed.filter):
                 pushed = None
         if pushed is not None and owner is not None:
             filters.setdefault(id(owner.node), []).append(pushed.filter)
         if pushed is None or not pushed.is_exact:
+            finder.check(condition)
             kept.append(condition)
             for item in [owner] if owner is not None else scope.candidates:
                 residuals.setdefault(id(item.node), []).append(condition.sql(dialect="postgres"))
-                inexact.add(id(item.node))
     if not kept:
         select.set("where", None)
     else:
@@ -232,6 +246,16 @@ class _Scope:
             return None
         found = [item for item in self._tables if item.relation.column(column.name) is not None]
         return found[0] if len(found) == 1 else None
+
+    def history_column(self, node: exp.Expr) -> Column | None:
+        """Return the column of a table of history that a node is."""
+        while isinstance(node, exp.Paren):
+            node = node.this
+        if not isinstance(node, exp.Column):
+            return None
+        reference = self._reference(node)
+        table = None if reference is None else reference.relation.table
+        return self.column(node) if table and table.kind is TableKind.HISTORY else None
 
     def column(self, node: exp.Expr) -> Column | None:
         """Return the column of the source that a node reads."""

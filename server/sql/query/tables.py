@@ -7,14 +7,20 @@ source answers with Arrow tables that are of one moment.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from enum import Enum
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from server.sql.query.errors import SqlError
+
 AMPS_SCHEMA: Final = "amps"
 """The schema of all topics whose names are unique in the instance."""
+
+HISTORY_SCHEMA: Final = "history"
+"""The schema of the tables that have the entries of the transaction log."""
 
 SEARCH_PATH: Final = (AMPS_SCHEMA, "pg_catalog")
 """The schemas in which an unqualified name is looked for, in this order."""
@@ -118,6 +124,27 @@ class Table(NamedTuple):
     key: tuple[str, ...] = ()
 
 
+class LogBound(NamedTuple):
+    """A condition on the place of an entry in the log, which limits the part that is read.
+
+    Attributes:
+        kind: what is compared: `txid`, `timestamp` or `bookmark`.
+        sign: `=`, `<`, `<=`, `>` or `>=`. The order of bookmarks is that of their entries.
+        value: the txid, the microseconds since 1970, or the bookmark.
+    """
+
+    kind: str
+    sign: str
+    value: int | str
+
+    def __str__(self) -> str:
+        """Return the condition, for EXPLAIN."""
+        value = self.value
+        if self.kind == "timestamp":
+            value = str(datetime.fromtimestamp(int(value) / 1_000_000, UTC))
+        return f"_{self.kind} {self.sign} {value}"
+
+
 class ScanRequest(NamedTuple):
     """The part of a table that a query needs.
 
@@ -128,12 +155,46 @@ class ScanRequest(NamedTuple):
         filter: a filter in the expression language; None for all rows. Rows for which it is not
             true are left out.
         limit: the maximum number of rows; None for all.
+        bounds: the part of the log to read, for tables of history.
     """
 
     table: Table
     columns: tuple[str, ...]
     filter: str | None = None
     limit: int | None = None
+    bounds: tuple[LogBound, ...] = ()
+
+
+class RowStream(Protocol):
+    """Rows that are read while they are used, in an Arrow stream (`__arrow_c_stream__`).
+
+    Each stream that is begun has all rows. They are read on the thread that uses the stream.
+    """
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns."""
+
+    @property
+    def num_rows(self) -> int:
+        """The number of rows that have been read."""
+
+    @property
+    def records_scanned(self) -> int:
+        """See `ScanResult.records_scanned`; so far."""
+
+    @property
+    def error(self) -> SqlError | None:
+        """The reason why reading has failed; None if it has not."""
+
+    def rename(self, names: Sequence[str]) -> None:
+        """Give the columns other names, before the first stream is begun."""
+
+    def close(self) -> None:
+        """Release what the rows are read from; from any thread."""
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        """Begin a stream."""
 
 
 class ScanResult(NamedTuple):
@@ -141,13 +202,13 @@ class ScanResult(NamedTuple):
 
     Attributes:
         data: the requested columns, of the types that the table says. Without columns, a table of
-            no columns that has `num_rows`.
+            no columns that has `num_rows`, or a stream of one column without a name.
         records_scanned: the number of records that were read, for EXPLAIN; of those that the user
-            may see.
+            may see. A stream has a number of its own.
     """
 
-    data: pa.Table
-    records_scanned: int
+    data: pa.Table | RowStream
+    records_scanned: int = 0
 
 
 class TableSource(Protocol):

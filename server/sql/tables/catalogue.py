@@ -30,9 +30,16 @@ from server.sql.tables.errors import (
     ScanError,
     TableGoneError,
 )
+from server.sql.tables.history_table import (
+    HistoryStream,
+    InstanceHistory,
+    SessionHistory,
+    VisibleTopic,
+)
 from server.sql.tables.queue_table import QueueColumns, QueueSource
 from server.sql.tables.row_conversion import MisfitError, to_arrow_table
 from server.sql.tables.scan import ScanPlan, TopicScan
+from server.storage.journal import JournalTopic
 from server.storage.sow.records import to_nanoseconds
 from server.storage.sow.topic_records import SowTopicRecords
 from server.topics.conflated_topic import ConflatedTopic
@@ -43,6 +50,7 @@ from server.topics.view_topic import View
 if TYPE_CHECKING:
     from server.engine.engine import Engine
     from server.engine.session import Session
+    from server.message_types.base import MessageType
     from server.security.permissions import Permit
     from server.sql.query.tables import Column, ScanRequest
     from server.topics.record_source import RecordSource
@@ -98,11 +106,13 @@ class InstanceTables:
 
     Attributes:
         engine: the engine.
+        history: the topics of the transaction log.
     """
 
     def __init__(self, engine: Engine) -> None:
         self.engine: Final = engine
         self._column_sets: OrderedDict[tuple[int, str, str], SourceColumns] = OrderedDict()
+        self.history: Final = InstanceHistory(engine)
         self._sources: list[tuple[RecordSource, TableKind]] = []
         self._last_learned_s = 0.0
 
@@ -186,6 +196,14 @@ class SessionTables:
         self._post: Final = post
         self._max_bytes: Final = max_bytes
         self._permit_binder: Final = PermitBinder(session)
+        self._history: Final = SessionHistory(
+            instance_tables.history,
+            lambda: session.client_name,
+            self._find_read_permit,
+            lambda: self._is_cancelled,
+            self._forget_tables,
+            post,
+        )
         self._topics: Mapping[tuple[str, str], SessionTopic] = {}
         self._listed: _ListedTables | None = None
         self._running: TopicScan | None = None
@@ -201,7 +219,13 @@ class SessionTables:
         listed = self._listed
         if listed is not None and now - listed.at_s < _LIST_LIFETIME_S:
             return listed.tables
-        tables = tuple(topic.table for topic in self._wait(self._list_topics))
+        self._history.discover()
+        listed_topics = self._wait(self._list_topics)
+        visible = [one for one in listed_topics if isinstance(one, VisibleTopic)]
+        tables = (
+            *(one.table for one in listed_topics if isinstance(one, SessionTopic)),
+            *self._history.make_tables(visible),
+        )
         self._listed = _ListedTables(tables, now)
         return tables
 
@@ -214,10 +238,14 @@ class SessionTables:
         """
         engine = self._instance_tables.engine
         scan_and_plans: Future[tuple[TopicScan, Sequence[ScanPlan]]] = Future()
+        streams: dict[ScanRequest, HistoryStream] = {}
 
         def begin() -> None:
             try:
-                plans = [self._make_plan(request) for request in requests]
+                for request in requests:
+                    if request.table.kind is TableKind.HISTORY:
+                        streams[request] = self._history.open(request)
+                plans = [self._make_plan(request) for request in requests if request not in streams]
                 scan = TopicScan(
                     plans, self._session.client_name, self._max_bytes, engine.scheduler.elapsed
                 )
@@ -228,7 +256,28 @@ class SessionTables:
                 scan_and_plans.set_exception(error)
 
         self._post_call(begin)
-        scan, plans = scan_and_plans.result()
+        try:
+            scan, plans = scan_and_plans.result()
+            results = dict(
+                zip(
+                    (request for request in requests if request not in streams),
+                    self._finish_scan(scan, plans),
+                    strict=True,
+                )
+            )
+            for stream in streams.values():
+                stream.prepare()
+        except BaseException:
+            for stream in streams.values():
+                stream.close()
+            raise
+        return [
+            ScanResult(streams[request]) if request in streams else results[request]
+            for request in requests
+        ]
+
+    def _finish_scan(self, scan: TopicScan, plans: Sequence[ScanPlan]) -> Sequence[ScanResult]:
+        """Wait for a scan, and convert its rows."""
         if self._is_cancelled:
             scan.cancel()
         try:
@@ -240,7 +289,7 @@ class SessionTables:
             try:
                 data = to_arrow_table(plan, table_rows.chunks)
             except MisfitError as misfit:
-                self._listed = None
+                self._forget_tables()
                 self._post_call(partial(_widen, plan.topic_columns, misfit))
                 raise ColumnsWidenedError(
                     f"columns of {plan.source.name} have got values of another type meanwhile"
@@ -254,6 +303,10 @@ class SessionTables:
         scan = self._running
         if scan is not None:
             scan.cancel()
+
+    def _forget_tables(self) -> None:
+        """Have tables listed again for the next query: the type of a column has changed."""
+        self._listed = None
 
     def allow(self) -> None:
         """Allow scans again after `cancel`: the next query begins."""
@@ -277,8 +330,8 @@ class SessionTables:
 
     # ---- on the engine's thread
 
-    def _list_topics(self) -> Iterator[SessionTopic | None]:
-        """List the user's tables, learning columns where necessary."""
+    def _list_topics(self) -> Iterator[SessionTopic | VisibleTopic | None]:
+        """List the user's tables and topics of the log, learning columns where necessary."""
         instance_tables, only_type = (
             self._instance_tables,
             self._session.connection_context.message_type,
@@ -306,19 +359,29 @@ class SessionTables:
             yield None
         self._topics = topics
         yield from topics.values()
+        record_fields = {
+            JournalTopic(topic.source.type_name, topic.source.name): topic.columns.fields
+            for topic in topics.values()
+            if topic.table.kind is TableKind.TOPIC
+        }
+        yield from self._history.list_visible(only_type, record_fields)
 
     def _read_permit(self, source: RecordSource) -> Permit | None:
+        """Return the user's permit to read a topic; None if there is none."""
+        return self._find_read_permit(source.name, source.table.message_type)
+
+    def _find_read_permit(self, name: str, message_type: MessageType) -> Permit | None:
         """Return the user's permit to read a topic; None if there is none.
 
         A permit for certain fields allows nothing if the message type has no select lists, as for
         other commands (`Session.get_permit`).
         """
         permit = self._permit_binder.bind(
-            self._session.permissions.get_permit(Permission.READ_TOPIC, source.name)
+            self._session.permissions.get_permit(Permission.READ_TOPIC, name)
         )
         if not permit.is_allowed:
             return None
-        if permit.select is not None and not source.table.message_type.capabilities.select:
+        if permit.select is not None and not message_type.capabilities.select:
             return None
         return permit
 

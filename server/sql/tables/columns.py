@@ -50,14 +50,18 @@ _TEXT_MODULES: Final = ("JsonType", "FixType", "XmlType")
 
 
 class Metadata(Enum):
-    """The metadata of a record that topics have as columns, and those of messages in queues."""
+    """The metadata that tables have as columns: of records, of messages, of entries of the log."""
 
     TOPIC = Column("_topic", SqlType.TEXT, "the logical topic")
     KEY = Column("_key", SqlType.TEXT, "the SOW key")
+    TXID = Column("_txid", SqlType.BIGINT, "the place in the log of this instance")
     TIMESTAMP = Column("_timestamp", SqlType.TIMESTAMPTZ, "the time of the last update")
     BOOKMARK = Column("_bookmark", SqlType.TEXT, "the bookmark of the last update")
     CORRELATION_ID = Column("_correlation_id", SqlType.TEXT, "the publisher's correlation id")
     EXPIRES = Column("_expires", SqlType.TIMESTAMPTZ, "the time at which the record expires")
+    CLIENT = Column("_client", SqlType.TEXT, "the publisher's number, as in bookmarks")
+    USER = Column("_user", SqlType.TEXT, "the publisher's user")
+    COMMAND = Column("_command", SqlType.TEXT, "publish, delta_publish or sow_delete")
     STATE = Column("_state", SqlType.TEXT, "waiting, leased, or why it cannot be delivered")
     LEASE_UNTIL = Column("_lease_until", SqlType.TIMESTAMPTZ, "the end of the lease")
     CONSUMER = Column("_consumer", SqlType.TEXT, "the client that has leased the message")

@@ -66,6 +66,7 @@ def to_arrow_table(plan: ScanPlan, chunks: Sequence[RowChunk]) -> pa.Table:
 def _field_arrays(
     message_type: MessageType, fields: Sequence[FieldColumn], chunks: Sequence[RowChunk]
 ) -> Mapping[Path, list[pa.Array]]:
+    """Return the values of fields, by path; of each chunk one array or several."""
     paths = tuple(dict.fromkeys(field.path for field in fields))
     types = {field.path: field.column.type for field in fields}
     arrays: dict[Path, list[pa.Array]] = {path: [] for path in paths}
@@ -80,7 +81,7 @@ def _field_arrays(
                     (path, column if chunk.offsets is None else column.take(chunk.offsets))
                 )
         elif chunk.bodies is not None:
-            read_bodies = read_bodies or _body_reader(message_type, order)
+            read_bodies = read_bodies or body_reader(message_type, order)
             for start in range(0, chunk.row_count, _BODY_BATCH_SIZE):
                 columns = read_bodies(chunk.bodies[start : start + _BODY_BATCH_SIZE])
                 parts += zip(order, columns, strict=True)
@@ -96,7 +97,36 @@ def _field_arrays(
     return arrays
 
 
-def _body_reader(
+def read_fields(
+    read_bodies: Callable[[Sequence[bytes]], Sequence[Column]],
+    fields: Sequence[FieldColumn],
+    bodies: Sequence[bytes],
+) -> Sequence[pa.Array]:
+    """Return the values of fields in some bodies.
+
+    Args:
+        read_bodies: reads these fields; see `body_reader`.
+        fields: the columns.
+        bodies: the bodies.
+
+    Raises:
+        MisfitError: a value does not fit the type of its column.
+    """
+    columns = read_bodies(bodies) if fields else ()
+    misfits: dict[Path, SqlType] = {}
+    for field, column in zip(fields, columns, strict=True):
+        kind = None if field.column.type is SqlType.TEXT else type_of_column(column)
+        wider = common_type(field.column.type, kind)
+        if wider is not None and wider is not field.column.type:
+            misfits[field.path] = wider
+    if misfits:
+        raise MisfitError(misfits)
+    return [
+        to_arrow(column, field.column.type) for field, column in zip(fields, columns, strict=True)
+    ]
+
+
+def body_reader(
     message_type: MessageType, paths: Sequence[Path]
 ) -> Callable[[Sequence[bytes]], Sequence[Column]]:
     """Return a function that reads fields of bodies; it is for one thread."""

@@ -1,0 +1,821 @@
+"""History: each topic of the transaction log as a table with a row for each entry.
+
+    _txid   _command        _key      fields ...
+    17      publish         123       as published
+    18      delta_publish   123       the merged message
+    19      sow_delete      123       NULL
+
+A `sow_delete` that removed several records is a row for each of them, so that the last row of each
+key is its record, or says that there is none. These are the entries that bookmark subscriptions
+get, with deletions (server/engine/replays/), and the permits apply as there: the permitted filter
+and the select list to each message, and users with a filter see no deletions.
+
+Nothing is read on the engine's thread. A query notes the last entry there, in the step in which
+other tables get their snapshots, waits until that entry is on stable storage, and reads the log
+with a cursor of its own, on the thread of DuckDB that uses the rows: forward, some entries at a
+time, and no further than they are used (`LIMIT`). Each stream has a cursor of its own, since DuckDB
+may read a table twice. The part of the log that is read is retained until the query has ended.
+
+The columns of a topic are those of its records, and those of a sample of its entries.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
+from itertools import islice
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import msgspec
+import pyarrow as pa
+
+from server.expressions import ExpressionError
+from server.expressions.backends.compile_message import compile_filter
+from server.expressions.inference import with_inferred_types
+from server.expressions.message_context import NO_CONTEXT
+from server.expressions.regex.budget import SearchAllowance, TooCostlyError
+from server.expressions.tree import paths
+from server.sql.query.tables import HISTORY_SCHEMA, SqlType, Table, TableKind
+from server.sql.tables.arrow_columns import text_column, to_text
+from server.sql.tables.columns import FieldColumn, LearnedColumns, Metadata, has_text_bodies
+from server.sql.tables.errors import (
+    ColumnsWidenedError,
+    InvalidFilterError,
+    ScanCancelledError,
+    ScanError,
+    TableGoneError,
+)
+from server.sql.tables.row_conversion import MisfitError, body_reader, read_fields
+from server.storage.journal import (
+    MESSAGES,
+    JournalEntryKind,
+    JournalTopic,
+    JournalUnreadableError,
+    LogSpan,
+)
+from server.storage.journal.errors import reason
+from server.storage.journal.read.bookmarks import BookmarkError, EntryName, parse_bookmark
+from server.storage.sow.record_context import asks_for_context
+from server.topics.subscriptions.delivery.logged_batch import LoggedEnvelope
+from server.topics.subscriptions.delivery.presentation import SelectList
+from server.topics.subscriptions.entitlement_limits import permitted_filter
+from server.util.encoding import bytes_to_text
+
+if TYPE_CHECKING:
+    from server.engine.engine import Engine
+    from server.expressions import Functions
+    from server.expressions.tree import Expr
+    from server.message_types.base import MessageType
+    from server.security.permissions import Permit
+    from server.sql.query.errors import SqlError
+    from server.sql.query.tables import LogBound, ScanRequest
+    from server.storage.journal import Journal, JournalCursor, JournalEntry
+    from server.topics.transaction_log import TransactionLog
+    from server.util.log_protocol import ServerLog
+
+MAX_TABLES: Final = 1_000
+"""Topics of the log that are tables; of expressions such as `.*`, there may be any number."""
+
+_MAX_COLUMN_SETS: Final = 2_000
+_BATCH_ENTRIES: Final = 512
+_BATCH_BYTES: Final = 1 << 20
+"""Entries, and bytes of bodies, that are read at once."""
+
+_SAMPLE_PLACES: Final = 5
+_SAMPLE_ENTRIES: Final = 64
+_SAMPLE_BYTES: Final = 256 * 1024
+"""Places of the log at which entries are sampled, and what is read at each."""
+
+_FIRST_PLACE_READS: Final = 64
+_OTHER_PLACE_READS: Final = 4
+"""Reads at a place until an entry is found; each examines some thousand entries."""
+
+_TAIL_ENTRIES: Final = 20_000
+"""Entries at the end of the log among which one of the topic is looked for."""
+
+_RELEARN_SECONDS: Final = 5.0
+_MAX_LEARNED_AGAIN: Final = 8
+"""How often the newest entries of a topic are sampled, and of how many topics at a time."""
+
+_DURABLE_TIMEOUT_S: Final = 60.0
+"""Time limit for what has been published to be on stable storage."""
+
+_TIMESTAMP_SLACK_US: Final = 1_000_000
+"""Microseconds by which the part of the log between two times is longer than necessary."""
+
+_KINDS: Final = MESSAGES | {JournalEntryKind.SOW_DELETE}
+_COMMANDS: Final = {
+    JournalEntryKind.PUBLISH: "publish",
+    JournalEntryKind.DELTA_PUBLISH: "delta_publish",
+    JournalEntryKind.SOW_DELETE: "sow_delete",
+}
+_NO_NAME: Final = ""
+"""The name of the column of a stream without columns."""
+
+
+class HistoryColumns(LearnedColumns):
+    """The columns of the history of one topic; used by one worker thread at a time.
+
+    Args:
+        topic: the topic.
+        message_type: parses bodies.
+        log: the log for widened columns.
+        permit: what the user may see.
+        functions: the functions that filters may call.
+
+    Attributes:
+        metadata: the metadata columns, in order.
+        lock: held while columns are learned or widened.
+    """
+
+    def __init__(
+        self,
+        topic: JournalTopic,
+        message_type: MessageType,
+        log: ServerLog,
+        permit: Permit,
+        functions: Functions,
+    ) -> None:
+        self.metadata: Final = (
+            Metadata.TXID,
+            Metadata.BOOKMARK,
+            Metadata.TIMESTAMP,
+            Metadata.CLIENT,
+            Metadata.USER,
+            Metadata.COMMAND,
+            Metadata.KEY,
+            Metadata.CORRELATION_ID,
+            Metadata.BODY if has_text_bodies(message_type) else Metadata.BINARY_BODY,
+        )
+        names = [metadata.value.name for metadata in self.metadata]
+        super().__init__(f"{HISTORY_SCHEMA}.{topic.name}", message_type, log, names, permit.select)
+        self.lock: Final = threading.Lock()
+        self._topic: Final = topic
+        self._filter: Final = EntryFilter(permit.filter, message_type, functions)
+        self._sampled_txid = 0
+        self._sampled_at_s = 0.0
+
+    def is_outdated(self, last_txid: int) -> bool:
+        """Return whether the newest entries may be sampled now."""
+        is_due = time.monotonic() - self._sampled_at_s >= _RELEARN_SECONDS
+        return last_txid > self._sampled_txid and (is_due or not self._sampled_txid)
+
+    def learn(self, journal: Journal) -> None:
+        """List the fields of some entries; a log that cannot be read now has none."""
+        first_txid, last_txid = journal.first_txid, journal.durable_txid
+        places = [max(self._sampled_txid, last_txid - _TAIL_ENTRIES)]
+        if not self.has_sample:
+            step = max((last_txid - first_txid) // _SAMPLE_PLACES, 1)
+            places += range(first_txid - 1, last_txid, step)
+        self._sampled_txid, self._sampled_at_s = last_txid, time.monotonic()
+        self.learn_from((b"",))  # of types whose definition lists the fields
+        for place in dict.fromkeys(places):
+            is_first = place == first_txid - 1
+            cursor = journal.replay(
+                LogSpan(place, last_txid=last_txid), self._topic.__eq__, MESSAGES
+            )
+            try:
+                self._learn_at(cursor, _FIRST_PLACE_READS if is_first else _OTHER_PLACE_READS)
+            except (JournalUnreadableError, TooCostlyError):
+                continue
+
+    def _learn_at(self, cursor: JournalCursor, reads: int) -> None:
+        for _ in range(reads):
+            entries = cursor.read(_SAMPLE_ENTRIES, _SAMPLE_BYTES)
+            bodies = [entry.body for entry in entries if self._filter.matches(entry)]
+            self.learn_from(bodies)
+            if entries or cursor.is_caught_up:
+                return
+
+
+class EntryFilter:
+    """Tests entries of the log; used by one thread.
+
+    Args:
+        filter_: the filter; None for all entries.
+        message_type: parses bodies.
+        functions: the functions that the filter may call.
+    """
+
+    def __init__(
+        self, filter_: Expr | None, message_type: MessageType, functions: Functions
+    ) -> None:
+        self._allowance: Final = SearchAllowance()
+        self._field_count: Final = 0 if filter_ is None else len(paths(filter_))
+        self._needs_context: Final = filter_ is not None and asks_for_context(filter_, functions)
+        self._matches: Final = (
+            None
+            if filter_ is None
+            else compile_filter(
+                with_inferred_types(filter_, message_type),
+                functions,
+                search_counter=self._allowance,
+            )
+        )
+        self._extract: Final = message_type.extractor(() if filter_ is None else paths(filter_))
+
+    def matches(self, entry: JournalEntry) -> bool:
+        """Return whether an entry matches; a deletion has no fields.
+
+        Raises:
+            TooCostlyError: that takes too many steps.
+        """
+        if self._matches is None:
+            return True
+        self._allowance.reset()
+        context = NO_CONTEXT
+        if self._needs_context:
+            context = LoggedEnvelope(entry).context(entry.topic.name, entry.body)
+        if entry.kind == JournalEntryKind.SOW_DELETE:
+            return self._matches((None,) * self._field_count, context)
+        return self._matches(self._extract(entry.body), context)
+
+
+class InstanceHistory:
+    """The topics of the transaction log, and the columns of their tables.
+
+    Args:
+        engine: the engine.
+
+    Attributes:
+        engine: see above.
+    """
+
+    def __init__(self, engine: Engine) -> None:
+        self.engine: Final = engine
+        self._lock: Final = threading.Lock()
+        self._topics_by_file: dict[int, frozenset[JournalTopic]] = {}
+        self._found: dict[JournalTopic, None] = {}
+        self._recorded: dict[JournalTopic, bool] = {}  # on the engine's thread
+        self._column_sets: OrderedDict[tuple[JournalTopic, str, str], HistoryColumns] = (
+            OrderedDict()
+        )
+
+    def discover(self) -> None:
+        """Find the topics of all files; on a worker thread. A file is read once, when it is full.
+
+        A file that cannot be read now is left out.
+        """
+        log = self.engine.transaction_log
+        if log is None:
+            return
+        journal = log.journal
+        with self._lock:
+            for file in journal.files:
+                topics = self._topics_by_file.get(file.number)
+                if topics is None:
+                    try:
+                        definitions = file.definitions or file.read_definitions(
+                            journal.cache.open(file.path)
+                        )
+                    except OSError:
+                        continue
+                    topics = frozenset(list(definitions.topics.values()))
+                    if file.seal is not None:
+                        self._topics_by_file[file.number] = topics
+                for topic in topics:
+                    if len(self._found) < MAX_TABLES:
+                        self._found.setdefault(topic)
+
+    def topics(self) -> Iterator[JournalTopic]:
+        """Return the topics that are tables; on the engine's thread.
+
+        They are those of the configuration that are recorded, and those that are in the log.
+        """
+        engine = self.engine
+        log = engine.transaction_log
+        if log is None:
+            return
+        configured = [
+            JournalTopic(source.type_name, source.name)
+            for source in engine.sow_registry.topics
+            if not source.is_container and log.is_recorded(source.type_name, source.name)
+        ]
+        named = log.named_topics
+        for topic in islice(dict.fromkeys((*configured, *named, *list(self._found))), MAX_TABLES):
+            is_recorded = self._recorded.get(topic)
+            if is_recorded is None:
+                is_recorded = self._recorded[topic] = self._is_recorded(topic)
+            if is_recorded:
+                yield topic
+
+    def _is_recorded(self, topic: JournalTopic) -> bool:
+        topics = self.engine.topics
+        queues = topics.queues
+        if topic.message_type not in self.engine.settings.message_types or (
+            queues is not None and queues.find(topic.message_type, topic.name) is not None
+        ):
+            return False
+        return topics.find(topic.message_type, topic.name).is_journaled
+
+    def columns_of(self, topic: JournalTopic, permit: Permit) -> HistoryColumns:
+        """Return the columns of a table, as learned from the entries that a permit covers."""
+        key = topic, permit.filter_text, permit.select_text
+        with self._lock:
+            columns = self._column_sets.get(key)
+            if columns is None:
+                settings = self.engine.settings
+                message_type = settings.message_types[topic.message_type]
+                columns = HistoryColumns(
+                    topic, message_type, self.engine.log, permit, settings.functions
+                )
+                self._column_sets[key] = columns
+                if len(self._column_sets) > _MAX_COLUMN_SETS:
+                    self._column_sets.popitem(last=False)
+            else:
+                self._column_sets.move_to_end(key)
+        return columns
+
+
+class VisibleTopic(NamedTuple):
+    """A topic of the log that a user may read.
+
+    Attributes:
+        topic: the topic.
+        permit: the user's permit to read it.
+        record_fields: the columns of its records, which its history has, too.
+    """
+
+    topic: JournalTopic
+    permit: Permit
+    record_fields: Sequence[FieldColumn]
+
+
+class _UserTable(NamedTuple):
+    """The table of a topic as a user sees it."""
+
+    visible: VisibleTopic
+    table: Table
+    columns: HistoryColumns
+    outputs: Mapping[str, FieldColumn | Metadata]
+
+
+class SessionHistory:
+    """The tables of history of one session's user.
+
+    Args:
+        instance: the topics of the log.
+        client_name: returns the name of the client, for the holder of the log.
+        read_permit: returns the user's permit to read a topic, by its name and message type; None
+            if there is none. Called on the engine's thread.
+        is_cancelled: returns whether the query is cancelled; from any thread.
+        on_widened: called when a column has got another type; from any thread.
+        post: schedules a call on the engine's thread.
+    """
+
+    def __init__(
+        self,
+        instance: InstanceHistory,
+        client_name: Callable[[], str],
+        read_permit: Callable[[str, MessageType], Permit | None],
+        is_cancelled: Callable[[], bool],
+        on_widened: Callable[[], None],
+        post: Callable[[Callable[[], None]], None],
+    ) -> None:
+        self._on_widened: Final = on_widened
+        self._instance: Final = instance
+        self._client_name: Final = client_name
+        self._read_permit: Final = read_permit
+        self._is_cancelled: Final = is_cancelled
+        self._post: Final = post
+        self._tables: Mapping[str, _UserTable] = {}
+
+    def discover(self) -> None:
+        """See `InstanceHistory.discover`."""
+        self._instance.discover()
+
+    def list_visible(
+        self, only_type: str | None, record_fields: Mapping[JournalTopic, Sequence[FieldColumn]]
+    ) -> Iterator[VisibleTopic | None]:
+        """Yield the topics that the user may read, in steps; on the engine's thread.
+
+        Args:
+            only_type: the only message type; None for all.
+            record_fields: the columns of the topics with records that the user may read.
+        """
+        message_types = self._instance.engine.settings.message_types
+        for topic in self._instance.topics():
+            if only_type in (None, topic.message_type):
+                permit = self._read_permit(topic.name, message_types[topic.message_type])
+                if permit is not None:
+                    yield VisibleTopic(topic, permit, record_fields.get(topic, ()))
+                    continue
+            yield None
+
+    def make_tables(self, visible: Sequence[VisibleTopic]) -> Sequence[Table]:
+        """Return the tables of topics, learning columns where necessary; on a worker thread."""
+        log = self._instance.engine.transaction_log
+        if log is None:
+            return ()
+        name_counts = Counter(one.topic.name for one in visible)
+        learned_again = 0
+        tables: dict[str, _UserTable] = {}
+        for one in visible:
+            topic = one.topic
+            is_unique = name_counts[topic.name] == 1
+            name = topic.name if is_unique else f"{topic.message_type}.{topic.name}"
+            if name in tables:
+                continue
+            columns = self._instance.columns_of(topic, one.permit)
+            with columns.lock:
+                columns.add_columns(one.record_fields)
+                if columns.is_outdated(log.journal.durable_txid) and (
+                    not columns.has_sample or learned_again < _MAX_LEARNED_AGAIN
+                ):
+                    learned_again += columns.has_sample
+                    columns.learn(log.journal)
+                fields = columns.fields
+            outputs: dict[str, FieldColumn | Metadata] = {
+                field.column.name: field for field in fields
+            } | {metadata.value.name: metadata for metadata in columns.metadata}
+            shown = (
+                *(field.column for field in fields),
+                *(metadata.value for metadata in columns.metadata),
+            )
+            table = Table(HISTORY_SCHEMA, name, TableKind.HISTORY, shown)
+            tables[name] = _UserTable(one, table, columns, outputs)
+        self._tables = tables
+        return [one.table for one in tables.values()]
+
+    def open(self, request: ScanRequest) -> HistoryStream:
+        """Begin to scan a table, as it is now; on the engine's thread.
+
+        Raises:
+            ScanError: the table or a column does not exist for the user, or the filter is invalid.
+        """
+        engine = self._instance.engine
+        log = engine.transaction_log
+        name = request.table.name
+        known = self._tables.get(name)
+        message_types = engine.settings.message_types
+        permit = (
+            None
+            if known is None
+            else self._read_permit(
+                known.visible.topic.name, message_types[known.visible.topic.message_type]
+            )
+        )
+        if (
+            known is None
+            or permit is None
+            or log is None
+            or permit.filter_text != known.visible.permit.filter_text
+        ):
+            raise TableGoneError(f'relation "{HISTORY_SCHEMA}.{name}" does not exist')
+        types = {column.name: column for column in request.table.columns}
+        outputs: list[FieldColumn | Metadata] = []
+        for column in request.columns:
+            output = known.outputs.get(column)
+            is_hidden = (
+                isinstance(output, FieldColumn)
+                and permit.select is not None
+                and not permit.select.includes_whole(output.path)
+            )
+            if output is None or column not in types or is_hidden:
+                raise TableGoneError(f'column "{column}" of "{name}" does not exist')
+            if isinstance(output, FieldColumn):
+                output = FieldColumn(types[column], output.path)
+            outputs.append(output)
+        requested = None
+        if request.filter is not None:
+            try:
+                requested = engine.filter_parser.parse(request.filter)
+            except ExpressionError as error:
+                raise InvalidFilterError(str(error)) from None
+        return HistoryStream(
+            log,
+            known.visible.topic,
+            message_types[known.visible.topic.message_type],
+            engine.settings.functions,
+            known.columns,
+            outputs,
+            permit,
+            requested,
+            request,
+            self._client_name(),
+            self._is_cancelled,
+            self._on_widened,
+            self._post,
+        )
+
+
+class HistoryStream:
+    """The rows of one scan of history: see `RowStream`.
+
+    Args:
+        log: the transaction log.
+        topic: the topic.
+        message_type: parses bodies.
+        functions: the functions that filters may call.
+        columns: the columns, which may be widened.
+        outputs: the columns to return, in order.
+        permit: the user's permit to read the topic.
+        requested: the client's own filter, None for all entries.
+        request: the scan.
+        client_name: the name of the client.
+        is_cancelled: returns whether the query is cancelled.
+        on_widened: called when a column has got another type.
+        post: schedules a call on the engine's thread.
+
+    Attributes:
+        schema: the columns.
+        num_rows: the number of rows that have been read.
+        records_scanned: the number of entries that have been read, of those that the user may see.
+        error: the reason why reading has failed; None if it has not.
+    """
+
+    def __init__(
+        self,
+        log: TransactionLog,
+        topic: JournalTopic,
+        message_type: MessageType,
+        functions: Functions,
+        columns: HistoryColumns,
+        outputs: Sequence[FieldColumn | Metadata],
+        permit: Permit,
+        requested: Expr | None,
+        request: ScanRequest,
+        client_name: str,
+        is_cancelled: Callable[[], bool],
+        on_widened: Callable[[], None],
+        post: Callable[[Callable[[], None]], None],
+    ) -> None:
+        self._on_widened: Final = on_widened
+        self.num_rows = 0
+        self.records_scanned = 0
+        self.error: SqlError | None = None
+        self._log: Final = log
+        self._topic: Final = topic
+        self._message_type: Final = message_type
+        self._functions: Final = functions
+        self._columns: Final = columns
+        self._outputs: Final = outputs
+        self._permit: Final = permit
+        self._filter: Final = permitted_filter(permit, requested)
+        self._request: Final = request
+        self._is_cancelled: Final = is_cancelled
+        self._post: Final = post
+        self._is_closed = False
+        self._span = LogSpan(log.journal.first_txid - 1, last_txid=log.last_txid)
+        self._is_durable: Final[Future[None]] = Future()
+        self._release_log: Final = log.hold_files(
+            lambda: self._span.after_txid + 1, f"SQL query of {client_name}"
+        )
+        if log.journal.write_error is None:
+            log.when_durable(lambda: self._is_durable.set_result(None))
+        else:
+            self._span = LogSpan(self._span.after_txid, last_txid=log.durable_txid)
+            self._is_durable.set_result(None)
+        self.schema: pa.Schema = pa.schema(
+            [
+                (output.column.name, output.column.type.arrow_type)
+                if isinstance(output, FieldColumn)
+                else (output.value.name, output.value.type.arrow_type)
+                for output in outputs
+            ]
+            or [(_NO_NAME, pa.bool_())]
+        )
+
+    def rename(self, names: Sequence[str]) -> None:
+        """See `RowStream.rename`."""
+        self.schema = pa.schema(
+            [field.with_name(name) for field, name in zip(self.schema, names, strict=True)]
+        )
+
+    def close(self) -> None:
+        """See `RowStream.close`."""
+        if not self._is_closed:
+            self._is_closed = True
+            try:
+                self._post(self._release_log)
+            except RuntimeError:  # the event loop has ended, and with it the log
+                return
+
+    def prepare(self) -> None:
+        """Wait until the log can be read, and find the part to read; on a worker thread.
+
+        Raises:
+            ScanError: a bookmark is not in the log, or the log cannot be read.
+        """
+        deadline = time.monotonic() + _DURABLE_TIMEOUT_S
+        while True:
+            try:
+                self._is_durable.result(0.1)
+                break
+            except TimeoutError:
+                if self._is_cancelled():
+                    raise ScanCancelledError("the query was cancelled") from None
+                if time.monotonic() > deadline:
+                    raise ScanError(
+                        "what was published has not been stored in the transaction log in time"
+                    ) from None
+        try:
+            self._span = self._part(self._request.bounds)
+        except OSError as error:
+            raise ScanError(f"the transaction log cannot be read: {reason(error)}") from None
+
+    def _part(self, bounds: Sequence[LogBound]) -> LogSpan:
+        first, last = self._span.after_txid + 1, self._span.last_txid or 0
+        for bound in bounds:
+            low, high = self._range_of(bound)
+            if bound.sign in (">", ">=", "="):
+                first = max(first, low + (bound.sign == ">"))
+            if bound.sign in ("<", "<=", "="):
+                last = min(last, high - (bound.sign == "<"))
+        return LogSpan(first - 1, last_txid=max(last, first - 1))
+
+    def _range_of(self, bound: LogBound) -> tuple[int, int]:
+        """Return the first and the last place at which a value may be."""
+        journal = self._log.journal
+        if bound.kind == "timestamp":
+            earliest = journal.first_since(int(bound.value) - _TIMESTAMP_SLACK_US)
+            latest = journal.first_since(int(bound.value) + _TIMESTAMP_SLACK_US)
+            # One further on each side, since `>` and `<` leave that out.
+            return earliest - 1, latest
+        if bound.kind == "txid":
+            return int(bound.value), int(bound.value)
+        txid = self._find(str(bound.value))
+        if txid is None:
+            if bound.sign == "=":
+                return 1, 0
+            raise ScanError(f"bookmark not found: {bound.value:.100}")
+        last = txid
+        if bound.sign == "=":  # an entry that came late may have the name, too
+            (point,) = parse_bookmark(str(bound.value)).starts
+            assert isinstance(point, EntryName)  # noqa: S101 - it was found
+            later: int | None = txid
+            while later is not None:
+                last = later
+                later = journal.find_later(point.client, point.sequence, last)
+        return txid, last
+
+    def _find(self, text: str) -> int | None:
+        try:
+            points = parse_bookmark(text).starts
+        except BookmarkError:
+            return None
+        if len(points) != 1 or not isinstance(points[0], EntryName):
+            return None
+        return self._log.journal.find(points[0].client, points[0].sequence)
+
+    # ---- reading, on any thread
+
+    def __arrow_c_schema__(self) -> object:
+        """Return the columns without beginning a stream."""
+        return self.schema.__arrow_c_schema__()
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        """See `RowStream`."""
+        reader = pa.RecordBatchReader.from_batches(self.schema, self._batches())
+        return reader.__arrow_c_stream__(requested_schema)
+
+    def _batches(self) -> Iterator[pa.RecordBatch]:
+        try:
+            yield from self._read()
+        except ScanError as error:
+            self.error = error
+            raise
+        except TooCostlyError as error:
+            self.error = InvalidFilterError(str(error))
+            raise
+        except JournalUnreadableError as error:
+            self.error = ScanError(f"the transaction log cannot be read: {error}")
+            raise
+        except MisfitError as misfit:
+            with self._columns.lock:
+                for path, sql_type in misfit.types.items():
+                    self._columns.widen(path, sql_type)
+            self._on_widened()
+            self.error = ColumnsWidenedError(
+                f"columns of {HISTORY_SCHEMA}.{self._topic.name} have values of other types; "
+                "they have these types now"
+            )
+            raise
+
+    def _read(self) -> Iterator[pa.RecordBatch]:
+        rows = _RowReader(self._message_type, self._outputs, self._permit)
+        hides_count = self._permit.filter is not None
+        entry_filter = EntryFilter(self._filter, self._message_type, self._functions)
+        kinds = MESSAGES if hides_count else _KINDS
+        limit = self._request.limit
+        correction = self._log.journal.clock_steps.correction
+        last_txid = self._span.last_txid or 0
+        cursor = self._log.journal.replay(self._span, self._topic.__eq__, kinds, lambda: last_txid)
+        found = 0
+        while not cursor.is_caught_up and (limit is None or found < limit):
+            if self._is_cancelled() or self._is_closed:
+                raise ScanCancelledError("the query was cancelled")
+            before = cursor.position
+            entries = cursor.read(_BATCH_ENTRIES, _BATCH_BYTES)
+            if not entries and cursor.position == before:
+                raise ScanError("the transaction log ends before the last entry")
+            matching = [entry for entry in entries if entry_filter.matches(entry)]
+            self.records_scanned += len(matching) if hides_count else len(entries)
+            if matching:
+                arrays, count = rows.to_arrays(matching, correction)
+                found += count
+                self.num_rows += count
+                yield pa.RecordBatch.from_arrays(arrays, schema=self.schema)
+
+
+class _RowReader:
+    """Makes rows of entries; used by one thread.
+
+    Args:
+        message_type: parses bodies.
+        outputs: the columns, in order.
+        permit: what the user may see.
+    """
+
+    def __init__(
+        self,
+        message_type: MessageType,
+        outputs: Sequence[FieldColumn | Metadata],
+        permit: Permit,
+    ) -> None:
+        self._outputs: Final = outputs
+        self._fields: Final = [one for one in outputs if isinstance(one, FieldColumn)]
+        self._read_bodies: Final = body_reader(message_type, [field.path for field in self._fields])
+        self._permitted: Final = (
+            None
+            if permit.select is None
+            else SelectList(permit.select_text, permit.select, message_type, is_entitlement=True)
+        )
+
+    def to_arrays(
+        self, entries: Sequence[JournalEntry], correction: Callable[[int], int]
+    ) -> tuple[Sequence[pa.Array], int]:
+        """Return the columns of some entries, and the number of rows.
+
+        Args:
+            entries: the entries.
+            correction: returns the microseconds that correct the time of an entry.
+
+        Raises:
+            MisfitError: a value does not fit the type of its column.
+        """
+        keys: list[str | None] = []
+        rows: list[JournalEntry] = []
+        bodies: list[bytes] = []
+        places: list[int | None] = []  # of the rows' bodies
+        for entry in entries:
+            if entry.kind == JournalEntryKind.SOW_DELETE:
+                deleted = msgspec.json.decode(entry.body, type=list[str])
+                keys += deleted
+                rows += [entry] * len(deleted)
+                places += [None] * len(deleted)
+                continue
+            keys.append(LoggedEnvelope(entry).record_sow_key)
+            rows.append(entry)
+            places.append(len(bodies))
+            bodies.append(entry.body)
+        indexes = None if len(bodies) == len(rows) else pa.array(places, pa.int64())
+        field_arrays = iter(read_fields(self._read_bodies, self._fields, bodies))
+        arrays: list[pa.Array] = []
+        for output in self._outputs:
+            if isinstance(output, FieldColumn):
+                array = next(field_arrays)
+            elif output in (Metadata.BODY, Metadata.BINARY_BODY):
+                array = self._bodies_array(bodies, is_text=output is Metadata.BODY)
+            else:
+                arrays.append(_metadata_array(output, rows, keys, correction))
+                continue
+            arrays.append(array if indexes is None else array.take(indexes))
+        return arrays or [pa.nulls(len(rows), pa.bool_())], len(rows)
+
+    def _bodies_array(self, bodies: Sequence[bytes], *, is_text: bool) -> pa.Array:
+        if self._permitted is not None:
+            bodies = [self._permitted.apply(body) for body in bodies]
+        array = pa.array(bodies, pa.binary())
+        return to_text(array) if is_text else array
+
+
+def _metadata_array(
+    metadata: Metadata,
+    rows: Sequence[JournalEntry],
+    keys: Sequence[str | None],
+    correction: Callable[[int], int],
+) -> pa.Array:
+    match metadata:
+        case Metadata.TXID:
+            return pa.array([row.txid for row in rows], pa.int64())
+        case Metadata.BOOKMARK:
+            return text_column(row.bookmark for row in rows)
+        case Metadata.TIMESTAMP:
+            times = [row.timestamp + correction(row.txid) for row in rows]
+            return pa.array(times, SqlType.TIMESTAMPTZ.arrow_type)
+        case Metadata.CLIENT:
+            return text_column(str(row.client) for row in rows)
+        case Metadata.USER:
+            return text_column(row.origin.auth_id for row in rows)
+        case Metadata.COMMAND:
+            return text_column(_COMMANDS[JournalEntryKind(row.kind)] for row in rows)
+        case Metadata.KEY:
+            return text_column(keys)
+        case Metadata.CORRELATION_ID:
+            return text_column(bytes_to_text(row.correlation_id) for row in rows)
+        case _:
+            raise AssertionError(metadata)
