@@ -20,6 +20,7 @@ from sqlglot.dialects.postgres import Postgres
 from sqlglot.errors import ErrorLevel, ParseError, SqlglotError
 from sqlglot.tokenizer_core import Token, TokenType
 
+from server.sql.query.as_of import complete_as_of
 from server.sql.query.errors import STATEMENT_TOO_COMPLEX, SYNTAX_ERROR, SqlError
 
 MAX_TEXT_LENGTH: Final = 1_000_000
@@ -117,7 +118,7 @@ def parse_query(tokens: list[Token], text: str) -> exp.Expr:
     """
     try:
         parser = _DIALECT.parser(error_level=ErrorLevel.IMMEDIATE)
-        trees = parser.parse(tokens, text)
+        trees = parser.parse(complete_as_of(tokens), text)
     except ParseError as error:
         raise _syntax_error(error, tokens, text) from None
     except RecursionError:

@@ -28,6 +28,7 @@ import pyarrow.compute as pc
 from sqlglot import exp
 
 from server.sql.query import duckdb_errors, pg_types
+from server.sql.query.as_of import take_versions
 from server.sql.query.cancellation import BY_TIMEOUT, Cancellation
 from server.sql.query.column_names import alias_inner_columns, output_names
 from server.sql.query.dialect import to_duckdb
@@ -467,6 +468,7 @@ class _Plan:
         tree = rewriter.rewrite(tree)
         _drop_schema_qualifiers(tree)
         self.references = resolver.bind(tree)
+        self._versions = take_versions(tree, self.references)
         self.tree = tree
         self.warnings = list(dict.fromkeys(resolver.warnings))
         self.scans: list[PlannedScan] = []
@@ -510,6 +512,7 @@ class _Plan:
             self._parameters,
             is_enabled=is_enabled,
             evaluate_time=partial(self._evaluate_time, database),
+            versions=self._versions,
         )
         requests: list[object] = []
         for scan in self.scans:

@@ -78,6 +78,8 @@ def _scan_lines(scan: TimedScan) -> list[str]:
     lines.append(f"    Columns: {columns}")
     if request.filter is not None:
         lines.append(f"    Filter: {request.filter}")
+    if request.as_of is not None:
+        lines.append(f"    As of: {request.as_of}")
     lines.extend(f"    Part of the log: {bound}" for bound in request.bounds)
     lines.extend(f"    Condition in DuckDB: {condition}" for condition in scan.planned.residual)
     if request.limit is not None:

@@ -34,6 +34,7 @@ from sqlglot import exp
 
 from server.expressions import ExpressionError, parse, to_text
 from server.expressions import tree as amps
+from server.sql.query.as_of import resolve_versions
 from server.sql.query.log_bounds import BoundFinder, no_evaluation
 from server.sql.query.names import TableReference, used_columns
 from server.sql.query.tables import Column, LogBound, ScanRequest, SqlType, TableKind
@@ -83,6 +84,7 @@ def plan_scans(
     *,
     is_enabled: bool = True,
     evaluate_time: Callable[[exp.Expr], int | None] = no_evaluation,
+    versions: Mapping[int, exp.Version] | None = None,
 ) -> list[PlannedScan]:
     """Return a scan for each reference to a table of the source.
 
@@ -94,6 +96,10 @@ def plan_scans(
         parameters: the values of parameters by their numbers.
         is_enabled: False scans whole tables, to compare results in tests.
         evaluate_time: see `BoundFinder`.
+        versions: the moments as of which tables are read, by the identity of their nodes.
+
+    Raises:
+        SqlError: a moment is no time, or a condition cannot be decided.
     """
     filters: dict[int, list[amps.Expr]] = {}
     residuals: dict[int, list[str]] = {}
@@ -103,6 +109,8 @@ def plan_scans(
             _push_conditions(
                 select, references, parameters, filters, residuals, bounds, evaluate_time
             )
+    constant = _Translator(_Scope(exp.Select(), ()), parameters).constant
+    as_of = resolve_versions(versions or {}, constant, evaluate_time)
     columns = used_columns(tree, references)
     limit = _limit(tree, references, parameters) if is_enabled else None
     scans = []
@@ -119,6 +127,7 @@ def plan_scans(
             None if filter_ is None else to_text(filter_),
             limit,
             tuple(dict.fromkeys(bounds.get(key, ()))),
+            as_of.get(key),
         )
         scans.append(PlannedScan(reference, request, tuple(residuals.get(key, ()))))
     return scans

@@ -51,7 +51,6 @@ _REFUSED: Final = (
     (exp.Pivot, "PIVOT", "Write aggregates with FILTER (WHERE ...), or UNION ALL."),
     (exp.TableSample, "TABLESAMPLE", "Write a condition such as WHERE random() < 0.1."),
     ((exp.Describe, exp.Summarize), "DESCRIBE", "Read information_schema.columns."),
-    (exp.Version, "a table as of another time", "A query reads the current records."),
     (exp.HistoricalData, "a table as of another time", "A query reads the current records."),
 )
 """Parts of FROM that not all tables would keep on the way to DuckDB."""

@@ -145,6 +145,24 @@ class LogBound(NamedTuple):
         return f"_{self.kind} {self.sign} {value}"
 
 
+class AsOf(NamedTuple):
+    """A moment of the past as of which a table is read.
+
+    Attributes:
+        timestamp_us: the microseconds since 1970; None if a message is named instead.
+        bookmark: the bookmark of the message after which the state is read.
+    """
+
+    timestamp_us: int | None = None
+    bookmark: str = ""
+
+    def __str__(self) -> str:
+        """Return the moment, for EXPLAIN."""
+        if self.timestamp_us is None:
+            return f"bookmark {self.bookmark}"
+        return str(datetime.fromtimestamp(self.timestamp_us / 1_000_000, UTC))
+
+
 class ScanRequest(NamedTuple):
     """The part of a table that a query needs.
 
@@ -156,6 +174,7 @@ class ScanRequest(NamedTuple):
             true are left out.
         limit: the maximum number of rows; None for all.
         bounds: the part of the log to read, for tables of history.
+        as_of: the moment as of which the table is read; None for now.
     """
 
     table: Table
@@ -163,6 +182,7 @@ class ScanRequest(NamedTuple):
     filter: str | None = None
     limit: int | None = None
     bounds: tuple[LogBound, ...] = ()
+    as_of: AsOf | None = None
 
 
 class RowStream(Protocol):

@@ -36,6 +36,7 @@ from server.sql.tables.history_table import (
     SessionHistory,
     VisibleTopic,
 )
+from server.sql.tables.past_states import check_history, find_point
 from server.sql.tables.queue_table import QueueColumns, QueueSource
 from server.sql.tables.row_conversion import MisfitError, to_arrow_table
 from server.sql.tables.scan import ScanPlan, TopicScan
@@ -52,7 +53,8 @@ if TYPE_CHECKING:
     from server.engine.session import Session
     from server.message_types.base import MessageType
     from server.security.permissions import Permit
-    from server.sql.query.tables import Column, ScanRequest
+    from server.sql.query.tables import AsOf, Column, ScanRequest
+    from server.storage.sow.history import HistoryPoint
     from server.topics.record_source import RecordSource
 
 _ResultT = TypeVar("_ResultT")
@@ -239,13 +241,22 @@ class SessionTables:
         engine = self._instance_tables.engine
         scan_and_plans: Future[tuple[TopicScan, Sequence[ScanPlan]]] = Future()
         streams: dict[ScanRequest, HistoryStream] = {}
+        points = {
+            as_of: find_point(engine, self._session.number, as_of, self._post_call)
+            for as_of in {request.as_of for request in requests}
+            if as_of is not None
+        }
 
         def begin() -> None:
             try:
                 for request in requests:
                     if request.table.kind is TableKind.HISTORY:
                         streams[request] = self._history.open(request)
-                plans = [self._make_plan(request) for request in requests if request not in streams]
+                plans = [
+                    self._make_plan(request, points)
+                    for request in requests
+                    if request not in streams
+                ]
                 scan = TopicScan(
                     plans, self._session.client_name, self._max_bytes, engine.scheduler.elapsed
                 )
@@ -415,11 +426,12 @@ class SessionTables:
             source, permit, columns, Table(schema, source.name, kind, shown, key), outputs
         )
 
-    def _make_plan(self, request: ScanRequest) -> ScanPlan:
+    def _make_plan(self, request: ScanRequest, points: Mapping[AsOf, HistoryPoint]) -> ScanPlan:
         """Return the plan of a request.
 
         Raises:
             ScanError: the table or a column does not exist for the user, or the filter is invalid.
+            SqlError: the topic has no states as of the requested moment.
         """
         table = request.table
         topic = self._topics.get((table.schema, table.name))
@@ -438,6 +450,10 @@ class SessionTables:
                 output = FieldColumn(types[name], output.path)
             outputs.append(output)
         engine = self._instance_tables.engine
+        point = None
+        if request.as_of is not None:
+            point = points[request.as_of]
+            check_history(engine, topic.source, request.as_of, point)
         requested = None
         if request.filter is not None:
             try:
@@ -462,6 +478,7 @@ class SessionTables:
             request.limit,
             permitted,
             permit.filter is not None,
+            point,
         )
 
 

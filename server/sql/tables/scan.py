@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from server.expressions.tree import Expr
     from server.message_types.paths import Path
     from server.sql.tables.columns import LearnedColumns
+    from server.storage.sow.history import HistoryPoint
     from server.storage.sow.record_table import RecordTable
     from server.storage.sow.records import Record
     from server.topics.record_source import RecordSource
@@ -86,6 +87,7 @@ class ScanPlan(NamedTuple):
         limit: the maximum number of records; None for all.
         permitted: the fields that bodies may have; None for all.
         hides_count: whether the user must not know how many records were tested.
+        as_of: the point in the past that is read; None for now.
     """
 
     source: RecordSource
@@ -95,6 +97,7 @@ class ScanPlan(NamedTuple):
     limit: int | None
     permitted: SelectList | None
     hides_count: bool
+    as_of: HistoryPoint | None = None
 
 
 class TableRows(NamedTuple):
@@ -119,6 +122,7 @@ class ColumnQuery(Query):
         metadata: the metadata to return.
         limit: the maximum number of rows, None for all.
         now: the time, in nanoseconds since 1970.
+        as_of: the point in the past that is queried; None for now.
     """
 
     def __init__(
@@ -129,15 +133,17 @@ class ColumnQuery(Query):
         metadata: Sequence[Metadata],
         limit: int | None,
         now: int,
+        as_of: HistoryPoint | None = None,
     ) -> None:
-        super().__init__(table, QuerySpec(filter=filter_), now)
+        super().__init__(table, QuerySpec(filter=filter_, as_of=as_of), now)
         known = table.memo_indexes.fields
         self._uses_memo: Final = len({*known, *paths}) <= _MAX_MEMO_FIELDS or all(
             path in known for path in paths
         )
         self._paths: Final = tuple(paths)
         self._metadata: Final = tuple(dict.fromkeys(metadata))
-        self._rows_left: int = len(table.row_states) if limit is None else limit
+        capacity = max(len(table.row_states), table.store.row_capacity)
+        self._rows_left: int = capacity if limit is None else limit
 
     @property
     def _is_single_slice(self) -> bool:
@@ -390,7 +396,7 @@ def _open_query(plan: ScanPlan, now: int) -> ColumnQuery | QueueScan:
     metadata = [output for output in plan.outputs if isinstance(output, Metadata)]
     if isinstance(plan.source, QueueSource):
         return QueueScan(plan.source, plan.filter, metadata, plan.limit)
-    return ColumnQuery(table, plan.filter, paths, metadata, plan.limit, now)
+    return ColumnQuery(table, plan.filter, paths, metadata, plan.limit, now, plan.as_of)
 
 
 def _redact(chunk: RowChunk, permitted: SelectList) -> Iterator[RowChunk | None]:
