@@ -61,6 +61,7 @@ from server.sql.statement_runner import (
     to_diagnostic,
 )
 from server.sql.tables.catalogue import SessionTables
+from server.sql.tables.statistics_table import NO_STATISTICS, StatisticsAccess
 from server.transports.connection import (
     HANDSHAKE_TIMEOUT_S,
     TransportConnection,
@@ -114,11 +115,13 @@ class SqlTransport:
         services: what all SQL connections share.
         tls: its TLS.
         asks_for_passwords: whether clients have to give a password.
+        statistics: decides who may see statistics.
     """
 
     services: SqlServices
     tls: TlsUpgrade
     asks_for_passwords: bool
+    statistics: StatisticsAccess = NO_STATISTICS
 
 
 class _OutputWindow:
@@ -156,6 +159,7 @@ class PostgresConnection(TransportConnection):
         super().__init__(transport_context)
         self._sql: Final = sql
         self._services: Final = sql.services
+        self._statistics: Final = sql.statistics
         self._protocol: _Protocol = PostgresProtocol(self._release_portal)
         self._runner: StatementRunner | None = None
         self._tables: SessionTables | None = None
@@ -461,7 +465,11 @@ class PostgresConnection(TransportConnection):
                 )
         limits = self._services.limits
         self._tables = SessionTables(
-            self._services.tables, session, self._post, limits.max_memory_bytes
+            self._services.tables,
+            session,
+            self._post,
+            limits.max_memory_bytes,
+            self._statistics,
         )
         self._runner = StatementRunner(
             self._services.query_engine,

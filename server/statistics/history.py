@@ -10,9 +10,9 @@ Source: AMPS User Guide, Time Range Selection.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
-from typing import Final
+from typing import Final, NamedTuple, TypeAlias
 
 from server.statistics import layout
 from server.statistics.resources import LIFETIMES
@@ -24,6 +24,22 @@ PAGE: Final = 10_000
 
 MAX_TIMESTAMP: Final = 1 << 62
 """Later than any timestamp."""
+
+
+EntryRow: TypeAlias = tuple[StatisticValue, ...]
+"""The timestamp, the entry's id, and the values in the order of `Resource.fields`."""
+
+
+class EntryPage(NamedTuple):
+    """Some rows of a resource.
+
+    Attributes:
+        rows: the rows, in the order of time.
+        next_place: the place from which to go on; None at the end.
+    """
+
+    rows: Sequence[EntryRow]
+    next_place: tuple[int, int] | None
 
 
 class StatisticsHistory:
@@ -79,6 +95,33 @@ class StatisticsHistory:
         self.query_count += 1
         rows = self._connection.execute(_values_query(resource, name), (entry, first, last, limit))
         return [(timestamp, "" if value is None else value) for timestamp, value in rows]
+
+    def rows(
+        self,
+        resource: Resource,
+        place: tuple[int, int],
+        last: int = MAX_TIMESTAMP,
+        limit: int = PAGE,
+    ) -> EntryPage:
+        """Return all entries of a resource over time, page by page.
+
+        Args:
+            resource: one with a table.
+            place: the first timestamp and -1; after that, the place of the page before.
+            last: the last timestamp, included.
+            limit: the maximum number of values of a page, approximately.
+
+        Raises:
+            sqlite3.Error: they cannot be read.
+        """
+        self.query_count += 1
+        row_limit = max(limit // (len(resource.fields) + 2), 1)
+        found = self._connection.execute(
+            _rows_query(resource), (*place, last, row_limit)
+        ).fetchall()
+        rows = [(row[1], *("" if value is None else value for value in row[2:])) for row in found]
+        is_last = len(found) < row_limit
+        return EntryPage(rows, None if is_last else (found[-1][1], found[-1][0]))
 
     def snapshot(self, timestamp: int) -> StatisticsSnapshot | None:
         """Return the snapshot of a sample; None if none was taken at that moment, or it is gone.
@@ -140,6 +183,19 @@ def _moment_query(resource: Resource) -> str:
     return (
         f"SELECT oid, {columns} FROM {dynamic} CROSS JOIN {static} USING(static_id)"
         " WHERE timestamp = ?1 ORDER BY static_id"
+    )
+
+
+@cache
+def _rows_query(resource: Resource) -> str:
+    """Return the query for all entries after a place; with static_id and timestamp first."""
+    columns = ", ".join(layout.quoted(field.name) for field in resource.fields)
+    static, dynamic = layout.static(resource), layout.dynamic(resource)
+    return (
+        f"SELECT static_id, timestamp, oid, {columns}"
+        f" FROM {dynamic} CROSS JOIN {static} USING(static_id)"
+        " WHERE (timestamp, static_id) > (?1, ?2) AND timestamp <= ?3"
+        " ORDER BY timestamp, static_id LIMIT ?4"
     )
 
 

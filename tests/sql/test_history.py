@@ -179,7 +179,7 @@ def test_bounds_limit_what_is_read(sql: SqlServer) -> None:
             assert [row[0] for row in found] == expected, condition
         plan = "\n".join(row[0] for row in rows(sql, f"EXPLAIN ANALYZE {query}"))
         assert "Scan history.orders, a history" in plan
-        assert "Part of the log: " in plan
+        assert "Range: " in plan
         if read is not None:
             count = int(plan.partition("(records=")[2].partition(",")[0])
             assert count <= read, (condition, plan)

@@ -398,6 +398,7 @@ class Instance:
             )
         )
         self._services.statistics = statistics.statistics_thread
+        self._transports.set_statistics(statistics.statistics_thread)
         return statistics.statistics_thread
 
     def _open_admin_interface(

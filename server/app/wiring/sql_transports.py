@@ -19,8 +19,10 @@ if TYPE_CHECKING:
 
     from config_schema.problems import Problems
     from config_schema.spec import InstanceSpec, TransportSpec
+    from config_schema.spec.common import ModuleUse, Options
     from server.engine.engine import Engine
     from server.sql.services import SqlServices
+    from server.statistics.statistics_thread import StatisticsThread
     from server.transports.connection import TransportContext
 
 SQL_PROTOCOL: Final = "postgresql"
@@ -36,9 +38,13 @@ class SqlTransports:
     Args:
         spec: the instance's description.
         engine: the engine that serves their connections.
+
+    Attributes:
+        statistics: the thread of statistics; None if there are none, or not yet.
     """
 
     def __init__(self, spec: InstanceSpec, engine: Engine) -> None:
+        self.statistics: StatisticsThread | None = None
         self._spec = spec
         self._engine = engine
         self._services: SqlServices | None = None
@@ -58,6 +64,7 @@ class SqlTransports:
                 f" with {_INSTALL}"
             )
         from server.sql.connection import PostgresConnection, SqlTransport, TlsUpgrade
+        from server.sql.tables.statistics_table import StatisticsAccess
 
         tls = TlsUpgrade(is_required=transport.tls is not None)
 
@@ -68,6 +75,11 @@ class SqlTransports:
             self._shared_services(),
             tls,
             not accepts_any_client(transport.authentication, self._spec.authentication),
+            StatisticsAccess(
+                lambda: self.statistics,
+                shares_admin_access(self._spec, transport),
+                (transport.entitlement or self._spec.entitlement) is not None,
+            ),
         )
         return Listener(
             transport,
@@ -86,6 +98,31 @@ class SqlTransports:
             query_limits = QueryLimits(limits.max_memory, limits.max_threads, timeout_s)
             self._services = SqlServices(self._engine, query_limits)
         return self._services
+
+
+def shares_admin_access(spec: InstanceSpec, transport: TransportSpec) -> bool:
+    """Return whether a transport admits and entitles the users that the admin interface does.
+
+    They have the same modules with the same options, or both have none. An admin interface that
+    requires certificates of clients admits others than a transport.
+    """
+    admin = spec.admin
+    if admin is None or (admin.tls is not None and admin.tls.verify_client):
+        return False
+    modules = [
+        (
+            None
+            if accepts_any_client(one.authentication, spec.authentication)
+            else _module_of(one.authentication or spec.authentication),
+            _module_of(one.entitlement or spec.entitlement),
+        )
+        for one in (admin, transport)
+    ]
+    return modules[0] == modules[1]
+
+
+def _module_of(use: ModuleUse | None) -> tuple[str, Options] | None:
+    return None if use is None else (use.module, use.options)
 
 
 def missing_libraries() -> str:

@@ -45,6 +45,7 @@ from server.util.rate_limited_log import RateLimitedLog
 if TYPE_CHECKING:
     from server.process.file_watch import FileWatch
     from server.replication.links.registry import LinkRegistry
+    from server.statistics.statistics_thread import StatisticsThread
 
 _TEXT_MODULES: Final = ("json", "fix", "nvfix", "xml")
 """Modules of message types with text bodies; other types need binary websocket messages."""
@@ -111,6 +112,10 @@ class TransportTable:
         """
         self._links = links
         self._replication_connector = ReplicationConnector(self._spec, self._engine, links)
+
+    def set_statistics(self, statistics: StatisticsThread) -> None:
+        """Show statistics as tables from now on. Called before any transport is opened."""
+        self._sql.statistics = statistics
 
     async def open(self) -> None:
         """Open the transports that are enabled from the start (InitialState).

@@ -80,7 +80,7 @@ def _scan_lines(scan: TimedScan) -> list[str]:
         lines.append(f"    Filter: {request.filter}")
     if request.as_of is not None:
         lines.append(f"    As of: {request.as_of}")
-    lines.extend(f"    Part of the log: {bound}" for bound in request.bounds)
+    lines.extend(f"    Range: {bound}" for bound in request.bounds)
     lines.extend(f"    Condition in DuckDB: {condition}" for condition in scan.planned.residual)
     if request.limit is not None:
         lines.append(f"    Limit: {request.limit}")

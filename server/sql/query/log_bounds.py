@@ -54,7 +54,7 @@ class FoundBounds(NamedTuple):
 
 
 class BoundFinder:
-    """Finds bounds in conditions on one table of history.
+    """Finds bounds in conditions on one table of history, or of statistics over time.
 
     Args:
         column: returns the column of the table that an expression is; None for others.

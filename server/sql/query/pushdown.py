@@ -150,7 +150,7 @@ def _push_conditions(
         return
     kept: list[exp.Expr] = []
     translator = _Translator(scope, parameters)
-    finder = BoundFinder(scope.history_column, translator.constant, evaluate_time)
+    finder = BoundFinder(scope.time_column, translator.constant, evaluate_time)
     for condition in _conjuncts(where.this):
         owner = scope.owner(condition)
         pushed = None
@@ -256,15 +256,15 @@ class _Scope:
         found = [item for item in self._tables if item.relation.column(column.name) is not None]
         return found[0] if len(found) == 1 else None
 
-    def history_column(self, node: exp.Expr) -> Column | None:
-        """Return the column of a table of history that a node is."""
+    def time_column(self, node: exp.Expr) -> Column | None:
+        """Return the column of a table in the order of time that a node is."""
         while isinstance(node, exp.Paren):
             node = node.this
         if not isinstance(node, exp.Column):
             return None
         reference = self._reference(node)
         table = None if reference is None else reference.relation.table
-        return self.column(node) if table and table.kind is TableKind.HISTORY else None
+        return self.column(node) if table and table.kind in _IN_ORDER_OF_TIME else None
 
     def column(self, node: exp.Expr) -> Column | None:
         """Return the column of the source that a node reads."""
@@ -289,6 +289,7 @@ class _Scope:
         )
 
 
+_IN_ORDER_OF_TIME: Final = (TableKind.HISTORY, TableKind.STATISTICS)
 _IDENTITIES: Final = {
     SqlType.TEXT: ("VARCHAR", "TEXT"),
     SqlType.BIGINT: ("BIGINT",),

@@ -40,6 +40,11 @@ from server.sql.tables.past_states import check_history, find_point
 from server.sql.tables.queue_table import QueueColumns, QueueSource
 from server.sql.tables.row_conversion import MisfitError, to_arrow_table
 from server.sql.tables.scan import ScanPlan, TopicScan
+from server.sql.tables.statistics_table import (
+    NO_STATISTICS,
+    SessionStatistics,
+    StatisticsAccess,
+)
 from server.storage.journal import JournalTopic
 from server.storage.sow.records import to_nanoseconds
 from server.storage.sow.topic_records import SowTopicRecords
@@ -73,6 +78,9 @@ _RELEARN_SECONDS: Final = 1.0
 
 _LIST_LIFETIME_S: Final = 0.25
 """Seconds for which a session uses the same list of tables: clients send queries in a row."""
+
+_NO_RECORDS: Final = (TableKind.HISTORY, TableKind.STATISTICS)
+"""Tables that are not read by a `TopicScan`."""
 
 _MICROSECONDS: Final = 1_000_000
 _SLICE_SECONDS: Final = 0.000_2
@@ -184,6 +192,7 @@ class SessionTables:
         session: the session, which has logged on.
         post: schedules a call on the engine's thread.
         max_bytes: the maximum memory of the rows of a scan.
+        statistics: decides who may see statistics.
     """
 
     def __init__(
@@ -192,6 +201,7 @@ class SessionTables:
         session: Session,
         post: Callable[[Callable[[], None]], None],
         max_bytes: int,
+        statistics: StatisticsAccess = NO_STATISTICS,
     ) -> None:
         self._instance_tables: Final = instance_tables
         self._session: Final = session
@@ -205,6 +215,9 @@ class SessionTables:
             lambda: self._is_cancelled,
             self._forget_tables,
             post,
+        )
+        self._statistics: Final = SessionStatistics(
+            statistics, lambda: session.permissions, max_bytes, lambda: self._is_cancelled
         )
         self._topics: Mapping[tuple[str, str], SessionTopic] = {}
         self._listed: _ListedTables | None = None
@@ -227,6 +240,7 @@ class SessionTables:
         tables = (
             *(one.table for one in listed_topics if isinstance(one, SessionTopic)),
             *self._history.make_tables(visible),
+            *(one for one in listed_topics if isinstance(one, Table)),
         )
         self._listed = _ListedTables(tables, now)
         return tables
@@ -252,10 +266,12 @@ class SessionTables:
                 for request in requests:
                     if request.table.kind is TableKind.HISTORY:
                         streams[request] = self._history.open(request)
+                    elif request.table.kind is TableKind.STATISTICS:
+                        self._statistics.check(request)
                 plans = [
                     self._make_plan(request, points)
                     for request in requests
-                    if request not in streams
+                    if request.table.kind not in _NO_RECORDS
                 ]
                 scan = TopicScan(
                     plans, self._session.client_name, self._max_bytes, engine.scheduler.elapsed
@@ -271,21 +287,22 @@ class SessionTables:
             scan, plans = scan_and_plans.result()
             results = dict(
                 zip(
-                    (request for request in requests if request not in streams),
+                    (one for one in requests if one.table.kind not in _NO_RECORDS),
                     self._finish_scan(scan, plans),
                     strict=True,
                 )
             )
-            for stream in streams.values():
-                stream.prepare()
+            for request in requests:
+                if request.table.kind is TableKind.HISTORY:
+                    streams[request].prepare()
+                    results[request] = ScanResult(streams[request])
+                elif request.table.kind is TableKind.STATISTICS:
+                    results[request] = self._statistics.scan(request)
         except BaseException:
             for stream in streams.values():
                 stream.close()
             raise
-        return [
-            ScanResult(streams[request]) if request in streams else results[request]
-            for request in requests
-        ]
+        return [results[request] for request in requests]
 
     def _finish_scan(self, scan: TopicScan, plans: Sequence[ScanPlan]) -> Sequence[ScanResult]:
         """Wait for a scan, and convert its rows."""
@@ -341,8 +358,11 @@ class SessionTables:
 
     # ---- on the engine's thread
 
-    def _list_topics(self) -> Iterator[SessionTopic | VisibleTopic | None]:
-        """List the user's tables and topics of the log, learning columns where necessary."""
+    def _list_topics(self) -> Iterator[SessionTopic | VisibleTopic | Table | None]:
+        """List the user's topics, topics of the log, and tables of statistics.
+
+        Columns of topics are learned where necessary.
+        """
         instance_tables, only_type = (
             self._instance_tables,
             self._session.connection_context.message_type,
@@ -376,6 +396,7 @@ class SessionTables:
             if topic.table.kind is TableKind.TOPIC
         }
         yield from self._history.list_visible(only_type, record_fields)
+        yield from self._statistics.list_tables()
 
     def _read_permit(self, source: RecordSource) -> Permit | None:
         """Return the user's permit to read a topic; None if there is none."""
