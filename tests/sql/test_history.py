@@ -348,9 +348,12 @@ def test_compressed_and_removed_journals(tmp_path: Path) -> None:
             first = connection.execute("FETCH 3 FROM c").fetchall()
             assert [row[0] for row in first] == [0, 1, 2]
             sql.server.process.send_signal(signal.SIGUSR2)
+            assert sql.server.logs("1D-0011")  # a journal is still needed
+            assert len(list(journal.glob("*.gz"))) >= 2
             left = connection.execute("FETCH ALL FROM c").fetchall()
             assert [row[0] for row in left] == list(range(3, 250))
-            connection.execute("COMMIT")
+            connection.execute("DECLARE d CURSOR FOR SELECT n, x FROM history.orders")
+            connection.execute("FETCH 3 FROM d")  # and the client leaves without closing it
         sql.server.process.send_signal(signal.SIGUSR2)
         assert comes_true(lambda: not list(journal.glob("*.gz")))
         found = rows(sql, total)[0]

@@ -740,8 +740,15 @@ def _scan(
         started = time.monotonic()
         results = dict(zip(requests, source.scan(requests), strict=True))
         elapsed_s = time.monotonic() - started
+    timed_scans = [TimedScan(scan, results[scan.request], elapsed_s) for scan in scans]
+    try:
         cancellation.check()
-    return [TimedScan(scan, results[scan.request], elapsed_s) for scan in scans]
+    except SqlError:
+        for timed_scan in timed_scans:
+            if timed_scan.stream is not None:
+                timed_scan.stream.close()
+        raise
+    return timed_scans
 
 
 def _physical(relation: Relation, data: pa.Table) -> pa.Table:

@@ -73,6 +73,7 @@ if TYPE_CHECKING:
     from server.sql.query.errors import SqlError
     from server.sql.query.tables import LogBound, ScanRequest
     from server.storage.journal import Journal, JournalCursor, JournalEntry
+    from server.storage.journal.files import JournalFile
     from server.topics.transaction_log import TransactionLog
     from server.util.log_protocol import ServerLog
 
@@ -80,9 +81,9 @@ MAX_TABLES: Final = 1_000
 """Topics of the log that are tables; of expressions such as `.*`, there may be any number."""
 
 _MAX_COLUMN_SETS: Final = 2_000
-_BATCH_ENTRIES: Final = 512
-_BATCH_BYTES: Final = 1 << 20
-"""Entries, and bytes of bodies, that are read at once."""
+_BATCH_ENTRIES: Final = 256
+_BATCH_BYTES: Final = 256 * 1024
+"""Entries, and bytes of bodies, that are read at once: parsing them holds Python's lock."""
 
 _SAMPLE_PLACES: Final = 5
 _SAMPLE_ENTRIES: Final = 64
@@ -264,21 +265,20 @@ class InstanceHistory:
             return
         journal = log.journal
         with self._lock:
-            for file in journal.files:
+            files = journal.files
+            for file in files:
                 topics = self._topics_by_file.get(file.number)
                 if topics is None:
-                    try:
-                        definitions = file.definitions or file.read_definitions(
-                            journal.cache.open(file.path)
-                        )
-                    except OSError:
+                    topics = _topics_in(file, journal)
+                    if topics is None:
                         continue
-                    topics = frozenset(list(definitions.topics.values()))
                     if file.seal is not None:
                         self._topics_by_file[file.number] = topics
                 for topic in topics:
                     if len(self._found) < MAX_TABLES:
                         self._found.setdefault(topic)
+            for number in self._topics_by_file.keys() - {file.number for file in files}:
+                del self._topics_by_file[number]
 
     def topics(self) -> Iterator[JournalTopic]:
         """Return the topics that are tables; on the engine's thread.
@@ -328,6 +328,20 @@ class InstanceHistory:
             else:
                 self._column_sets.move_to_end(key)
         return columns
+
+
+def _topics_in(file: JournalFile, journal: Journal) -> frozenset[JournalTopic] | None:
+    """Return the topics of a file; None if it cannot be read now."""
+    definitions = file.definitions
+    if definitions is None:
+        index = file.read_index()
+        definitions = None if index is None else index.definitions
+    if definitions is None:
+        try:
+            definitions = file.read_definitions(journal.cache.open(file.path))
+        except OSError:
+            return None
+    return frozenset(list(definitions.topics.values()))
 
 
 class VisibleTopic(NamedTuple):
@@ -693,6 +707,9 @@ class HistoryStream:
                 f"columns of {HISTORY_SCHEMA}.{self._topic.name} have values of other types; "
                 "they have these types now"
             )
+            raise
+        except Exception as error:  # any error: DuckDB would show its text to the client
+            self.error = ScanError(f"internal error: {type(error).__name__}")
             raise
 
     def _read(self) -> Iterator[pa.RecordBatch]:
