@@ -136,6 +136,18 @@ def test_entries_are_rows(sql: SqlServer) -> None:
     assert rows(sql, "SELECT 1 FROM history.orders LIMIT 3") == [(1,)] * 3
 
 
+def test_other_message_types_are_read(sql: SqlServer) -> None:
+    with sql.server.log_on("liner", message_type="nvfix") as peer:
+        for number in range(3):
+            peer.publish("lines", b"a=%d\x01b=x\x01" % number)
+        peer.flush()
+    query = "SELECT a, b, _command, length(_body) FROM history.lines WHERE b = 'x' ORDER BY _txid"
+    expected = [(str(number), "x", "publish", 8) for number in range(3)]
+    assert comes_true(lambda: "a|text" in sql.psql(r"\d history.lines").stdout)
+    assert rows(sql, query) == expected
+    assert rows(sql, "SELECT count(*) FROM history.lines") == [(3,)]
+
+
 def test_tables_are_read_more_than_once(sql: SqlServer) -> None:
     assert rows(
         sql,

@@ -29,17 +29,11 @@ from concurrent.futures import Future
 from itertools import islice
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-import msgspec
 import pyarrow as pa
 
 from server.expressions import ExpressionError
-from server.expressions.backends.compile_message import compile_filter
-from server.expressions.inference import with_inferred_types
-from server.expressions.message_context import NO_CONTEXT
-from server.expressions.regex.budget import SearchAllowance, TooCostlyError
-from server.expressions.tree import paths
-from server.sql.query.tables import HISTORY_SCHEMA, SqlType, Table, TableKind
-from server.sql.tables.arrow_columns import text_column, to_text
+from server.expressions.regex.budget import TooCostlyError
+from server.sql.query.tables import HISTORY_SCHEMA, Table, TableKind
 from server.sql.tables.columns import FieldColumn, LearnedColumns, Metadata, has_text_bodies
 from server.sql.tables.errors import (
     ColumnsWidenedError,
@@ -48,7 +42,8 @@ from server.sql.tables.errors import (
     ScanError,
     TableGoneError,
 )
-from server.sql.tables.row_conversion import MisfitError, body_reader, read_fields
+from server.sql.tables.history_rows import EntryFilter, EntryRows
+from server.sql.tables.row_conversion import MisfitError
 from server.storage.journal import (
     MESSAGES,
     JournalEntryKind,
@@ -58,11 +53,7 @@ from server.storage.journal import (
 )
 from server.storage.journal.errors import reason
 from server.storage.journal.read.bookmarks import BookmarkError, EntryName, parse_bookmark
-from server.storage.sow.record_context import asks_for_context
-from server.topics.subscriptions.delivery.logged_batch import LoggedEnvelope
-from server.topics.subscriptions.delivery.presentation import SelectList
 from server.topics.subscriptions.entitlement_limits import permitted_filter
-from server.util.encoding import bytes_to_text
 
 if TYPE_CHECKING:
     from server.engine.engine import Engine
@@ -72,7 +63,7 @@ if TYPE_CHECKING:
     from server.security.permissions import Permit
     from server.sql.query.errors import SqlError
     from server.sql.query.tables import LogBound, ScanRequest
-    from server.storage.journal import Journal, JournalCursor, JournalEntry
+    from server.storage.journal import Journal, JournalCursor
     from server.storage.journal.files import JournalFile
     from server.topics.transaction_log import TransactionLog
     from server.util.log_protocol import ServerLog
@@ -108,11 +99,6 @@ _TIMESTAMP_SLACK_US: Final = 1_000_000
 """Microseconds by which the part of the log between two times is longer than necessary."""
 
 _KINDS: Final = MESSAGES | {JournalEntryKind.SOW_DELETE}
-_COMMANDS: Final = {
-    JournalEntryKind.PUBLISH: "publish",
-    JournalEntryKind.DELTA_PUBLISH: "delta_publish",
-    JournalEntryKind.SOW_DELETE: "sow_delete",
-}
 _NO_NAME: Final = ""
 """The name of the column of a stream without columns."""
 
@@ -190,49 +176,6 @@ class HistoryColumns(LearnedColumns):
             self.learn_from(bodies)
             if entries or cursor.is_caught_up:
                 return
-
-
-class EntryFilter:
-    """Tests entries of the log; used by one thread.
-
-    Args:
-        filter_: the filter; None for all entries.
-        message_type: parses bodies.
-        functions: the functions that the filter may call.
-    """
-
-    def __init__(
-        self, filter_: Expr | None, message_type: MessageType, functions: Functions
-    ) -> None:
-        self._allowance: Final = SearchAllowance()
-        self._field_count: Final = 0 if filter_ is None else len(paths(filter_))
-        self._needs_context: Final = filter_ is not None and asks_for_context(filter_, functions)
-        self._matches: Final = (
-            None
-            if filter_ is None
-            else compile_filter(
-                with_inferred_types(filter_, message_type),
-                functions,
-                search_counter=self._allowance,
-            )
-        )
-        self._extract: Final = message_type.extractor(() if filter_ is None else paths(filter_))
-
-    def matches(self, entry: JournalEntry) -> bool:
-        """Return whether an entry matches; a deletion has no fields.
-
-        Raises:
-            TooCostlyError: that takes too many steps.
-        """
-        if self._matches is None:
-            return True
-        self._allowance.reset()
-        context = NO_CONTEXT
-        if self._needs_context:
-            context = LoggedEnvelope(entry).context(entry.topic.name, entry.body)
-        if entry.kind == JournalEntryKind.SOW_DELETE:
-            return self._matches((None,) * self._field_count, context)
-        return self._matches(self._extract(entry.body), context)
 
 
 class InstanceHistory:
@@ -713,12 +656,17 @@ class HistoryStream:
             raise
 
     def _read(self) -> Iterator[pa.RecordBatch]:
-        rows = _RowReader(self._message_type, self._outputs, self._permit)
         hides_count = self._permit.filter is not None
         entry_filter = EntryFilter(self._filter, self._message_type, self._functions)
+        rows = EntryRows(
+            self._message_type,
+            self._outputs,
+            self._permit,
+            entry_filter,
+            self._log.journal.clock_steps,
+        )
         kinds = MESSAGES if hides_count else _KINDS
         limit = self._request.limit
-        correction = self._log.journal.clock_steps.correction
         last_txid = self._span.last_txid or 0
         cursor = self._log.journal.replay(self._span, self._topic.__eq__, kinds, lambda: last_txid)
         found = 0
@@ -726,113 +674,14 @@ class HistoryStream:
             if self._is_cancelled() or self._is_closed:
                 raise ScanCancelledError("the query was cancelled")
             before = cursor.position
-            entries = cursor.read(_BATCH_ENTRIES, _BATCH_BYTES)
+            entries = cursor.read_raw_range(_BATCH_ENTRIES, _BATCH_BYTES)
             if not entries and cursor.position == before:
                 raise ScanError("the transaction log ends before the last entry")
-            matching = [entry for entry in entries if entry_filter.matches(entry)]
-            self.records_scanned += len(matching) if hides_count else len(entries)
-            if matching:
-                arrays, count = rows.to_arrays(matching, correction)
-                found += count
-                self.num_rows += count
-                yield pa.RecordBatch.from_arrays(arrays, schema=self.schema)
-
-
-class _RowReader:
-    """Makes rows of entries; used by one thread.
-
-    Args:
-        message_type: parses bodies.
-        outputs: the columns, in order.
-        permit: what the user may see.
-    """
-
-    def __init__(
-        self,
-        message_type: MessageType,
-        outputs: Sequence[FieldColumn | Metadata],
-        permit: Permit,
-    ) -> None:
-        self._outputs: Final = outputs
-        self._fields: Final = [one for one in outputs if isinstance(one, FieldColumn)]
-        self._read_bodies: Final = body_reader(message_type, [field.path for field in self._fields])
-        self._permitted: Final = (
-            None
-            if permit.select is None
-            else SelectList(permit.select_text, permit.select, message_type, is_entitlement=True)
-        )
-
-    def to_arrays(
-        self, entries: Sequence[JournalEntry], correction: Callable[[int], int]
-    ) -> tuple[Sequence[pa.Array], int]:
-        """Return the columns of some entries, and the number of rows.
-
-        Args:
-            entries: the entries.
-            correction: returns the microseconds that correct the time of an entry.
-
-        Raises:
-            MisfitError: a value does not fit the type of its column.
-        """
-        keys: list[str | None] = []
-        rows: list[JournalEntry] = []
-        bodies: list[bytes] = []
-        places: list[int | None] = []  # of the rows' bodies
-        for entry in entries:
-            if entry.kind == JournalEntryKind.SOW_DELETE:
-                deleted = msgspec.json.decode(entry.body, type=list[str])
-                keys += deleted
-                rows += [entry] * len(deleted)
-                places += [None] * len(deleted)
+            if not len(entries):
                 continue
-            keys.append(LoggedEnvelope(entry).record_sow_key)
-            rows.append(entry)
-            places.append(len(bodies))
-            bodies.append(entry.body)
-        indexes = None if len(bodies) == len(rows) else pa.array(places, pa.int64())
-        field_arrays = iter(read_fields(self._read_bodies, self._fields, bodies))
-        arrays: list[pa.Array] = []
-        for output in self._outputs:
-            if isinstance(output, FieldColumn):
-                array = next(field_arrays)
-            elif output in (Metadata.BODY, Metadata.BINARY_BODY):
-                array = self._bodies_array(bodies, is_text=output is Metadata.BODY)
-            else:
-                arrays.append(_metadata_array(output, rows, keys, correction))
-                continue
-            arrays.append(array if indexes is None else array.take(indexes))
-        return arrays or [pa.nulls(len(rows), pa.bool_())], len(rows)
-
-    def _bodies_array(self, bodies: Sequence[bytes], *, is_text: bool) -> pa.Array:
-        if self._permitted is not None:
-            bodies = [self._permitted.apply(body) for body in bodies]
-        array = pa.array(bodies, pa.binary())
-        return to_text(array) if is_text else array
-
-
-def _metadata_array(
-    metadata: Metadata,
-    rows: Sequence[JournalEntry],
-    keys: Sequence[str | None],
-    correction: Callable[[int], int],
-) -> pa.Array:
-    match metadata:
-        case Metadata.TXID:
-            return pa.array([row.txid for row in rows], pa.int64())
-        case Metadata.BOOKMARK:
-            return text_column(row.bookmark for row in rows)
-        case Metadata.TIMESTAMP:
-            times = [row.timestamp + correction(row.txid) for row in rows]
-            return pa.array(times, SqlType.TIMESTAMPTZ.arrow_type)
-        case Metadata.CLIENT:
-            return text_column(str(row.client) for row in rows)
-        case Metadata.USER:
-            return text_column(row.origin.auth_id for row in rows)
-        case Metadata.COMMAND:
-            return text_column(_COMMANDS[JournalEntryKind(row.kind)] for row in rows)
-        case Metadata.KEY:
-            return text_column(keys)
-        case Metadata.CORRELATION_ID:
-            return text_column(bytes_to_text(row.correlation_id) for row in rows)
-        case _:
-            raise AssertionError(metadata)
+            batch = rows.read(entries)
+            self.records_scanned += batch.matches if hides_count else len(entries)
+            if batch.row_count:
+                found += batch.row_count
+                self.num_rows += batch.row_count
+                yield pa.RecordBatch.from_arrays(batch.arrays, schema=self.schema)
