@@ -136,6 +136,11 @@ def test_entries_are_rows(sql: SqlServer) -> None:
     assert rows(sql, "SELECT 1 FROM history.orders LIMIT 3") == [(1,)] * 3
 
 
+def test_a_misspelt_topic_is_not_taken_for_its_history(sql: SqlServer) -> None:
+    assert "Perhaps you meant orders." in sql.psql("TABLE orderz").stderr
+    assert "Perhaps you meant history.events." in sql.psql("TABLE event").stderr
+
+
 def test_other_message_types_are_read(sql: SqlServer) -> None:
     with sql.server.log_on("liner", message_type="nvfix") as peer:
         for number in range(3):

@@ -198,7 +198,8 @@ class NameResolver:
         return relation
 
     def _suggestion(self, schema: str | None, name: str) -> str | None:
-        names = {table.name: table for table in self._tables.values()}
+        # Of tables with the same name, the first: topics come before their history.
+        names = {table.name: table for table in reversed(self._tables.values())}
         matches = get_close_matches(name, names, n=1) or [
             known for known in names if known.lower() == name.lower()
         ]

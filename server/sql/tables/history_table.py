@@ -144,11 +144,18 @@ class HistoryColumns(LearnedColumns):
         self._filter: Final = EntryFilter(permit.filter, message_type, functions)
         self._sampled_txid = 0
         self._sampled_at_s = 0.0
+        self._record_fields: Sequence[FieldColumn] = ()
 
     def is_outdated(self, last_txid: int) -> bool:
         """Return whether the newest entries may be sampled now."""
         is_due = time.monotonic() - self._sampled_at_s >= _RELEARN_SECONDS
         return last_txid > self._sampled_txid and (is_due or not self._sampled_txid)
+
+    def add_record_fields(self, fields: Sequence[FieldColumn]) -> None:
+        """Add the columns of the topic's records, if they have changed."""
+        if fields is not self._record_fields:
+            self._record_fields = fields
+            self.add_columns(fields)
 
     def learn(self, journal: Journal) -> None:
         """List the fields of some entries; a log that cannot be read now has none."""
@@ -307,7 +314,22 @@ class _UserTable(NamedTuple):
     visible: VisibleTopic
     table: Table
     columns: HistoryColumns
+    fields: Sequence[FieldColumn]
     outputs: Mapping[str, FieldColumn | Metadata]
+
+
+def _make_table(
+    name: str, visible: VisibleTopic, columns: HistoryColumns, fields: Sequence[FieldColumn]
+) -> _UserTable:
+    outputs: dict[str, FieldColumn | Metadata] = {field.column.name: field for field in fields} | {
+        metadata.value.name: metadata for metadata in columns.metadata
+    }
+    shown = (
+        *(field.column for field in fields),
+        *(metadata.value for metadata in columns.metadata),
+    )
+    table = Table(HISTORY_SCHEMA, name, TableKind.HISTORY, shown)
+    return _UserTable(visible, table, columns, fields, outputs)
 
 
 class SessionHistory:
@@ -378,22 +400,18 @@ class SessionHistory:
                 continue
             columns = self._instance.columns_of(topic, one.permit)
             with columns.lock:
-                columns.add_columns(one.record_fields)
+                columns.add_record_fields(one.record_fields)
                 if columns.is_outdated(log.journal.durable_txid) and (
                     not columns.has_sample or learned_again < _MAX_LEARNED_AGAIN
                 ):
                     learned_again += columns.has_sample
                     columns.learn(log.journal)
                 fields = columns.fields
-            outputs: dict[str, FieldColumn | Metadata] = {
-                field.column.name: field for field in fields
-            } | {metadata.value.name: metadata for metadata in columns.metadata}
-            shown = (
-                *(field.column for field in fields),
-                *(metadata.value for metadata in columns.metadata),
-            )
-            table = Table(HISTORY_SCHEMA, name, TableKind.HISTORY, shown)
-            tables[name] = _UserTable(one, table, columns, outputs)
+            known = self._tables.get(name)
+            if known is not None and known.fields is fields and known.columns is columns:
+                tables[name] = known._replace(visible=one)
+            else:
+                tables[name] = _make_table(name, one, columns, fields)
         self._tables = tables
         return [one.table for one in tables.values()]
 
