@@ -120,6 +120,10 @@ class TopicTable:
         topic = self._topics.get((message_type, name))
         return topic if topic is not None else self._add_topic(message_type, name)
 
+    def is_in_use(self, message_type: str, name: str) -> bool:
+        """Return whether a topic has been published or subscribed to, and is not forgotten."""
+        return (message_type, name) in self._topics
+
     def subscribe(self, subscription: Subscription) -> None:
         """Attach a subscription to all topics that it selects, present and future.
 

@@ -59,7 +59,7 @@ from server.topics.subscriptions.delivery.record_delivery import (
     RecordMessage,
     deliver_run,
 )
-from server.topics.subscriptions.delivery.sink import SinkFramer
+from server.topics.subscriptions.delivery.sink import ChangeSink, SinkFramer
 from server.topics.subscriptions.entitlement_limits import EntitlementVisibility
 from server.topics.subscriptions.limits.failures import give_up_on
 from server.topics.subscriptions.matching.filter_set import Filter, match_record
@@ -191,7 +191,11 @@ class RecordFanout(SubscriberSet):
             self._update_counts(subscription, -1)
 
     def _update_counts(self, subscription: Subscription, step: int) -> None:
-        is_comparing = subscription.sends_deltas or subscription.conflater is not None
+        is_comparing = (
+            subscription.sends_deltas
+            or subscription.conflater is not None
+            or isinstance(subscription.sink, ChangeSink)
+        )
         if subscription.tracks_focus:
             self._tracking_count += step
             if subscription.filter is not None:
@@ -260,6 +264,7 @@ class RecordFanout(SubscriberSet):
             reason,
             state.correlation_id,
             state,
+            previous,
         )
         for delivery, subscriptions in recipients:
             try:

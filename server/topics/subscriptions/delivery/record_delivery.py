@@ -42,6 +42,8 @@ class RecordMessage:
         reason: the reason in `oof` messages.
         correlation_id: the publisher's correlation id of the record.
         record: the record, in one of the two states.
+        previous_record: the record before the change, for recipients inside the server; None if
+            there was none, or if no recipient compares states.
     """
 
     __slots__ = (
@@ -54,6 +56,7 @@ class RecordMessage:
         "key",
         "key_header",
         "previous",
+        "previous_record",
         "reason",
         "record",
     )
@@ -68,6 +71,7 @@ class RecordMessage:
         reason: str,
         correlation_id: str,
         record: Record,
+        previous_record: Record | None = None,
     ) -> None:
         self.key = key
         self.body = body
@@ -82,6 +86,7 @@ class RecordMessage:
             else correlation_key(correlation_id)
         )
         self.record = record
+        self.previous_record = previous_record
         self._delta_encoder = delta_encoder
         self._delta: list[bytes | None] | None = None
 
@@ -115,6 +120,7 @@ class RecordMessage:
             self.reason,
             self.correlation_id,
             self.record,
+            None if self.previous is None else earlier.previous_record,
         )
 
     def redacted(self, body: bytes, reason: str) -> Self:
@@ -133,6 +139,7 @@ class RecordMessage:
             reason if self.reason == MATCH else self.reason,
             self.correlation_id,
             self.record,
+            self.previous_record,
         )
 
     def delta(self, presentation: Presentation) -> bytes | None:

@@ -47,6 +47,26 @@ class MessageSink(Protocol):
         """
 
 
+class ChangeSink:
+    """A sink whose subscription gets the state of each record before a change.
+
+    `RecordMessage.previous_record` has it. Topics then announce records one by one, since the state
+    before is read for each.
+    """
+
+    def on_message(self, topic: str, body: bytes, envelope: Envelope) -> None:
+        """See `MessageSink.on_message`."""
+        raise NotImplementedError
+
+    def on_record(self, topic: str, body: bytes, message: RecordMessage) -> None:
+        """See `MessageSink.on_record`."""
+        raise NotImplementedError
+
+    def on_oof(self, topic: str, body: bytes, message: RecordMessage) -> None:
+        """See `MessageSink.on_oof`."""
+        raise NotImplementedError
+
+
 class SinkDelivery:
     """Passes messages of a topic without records to a sink.
 
