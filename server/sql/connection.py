@@ -28,9 +28,11 @@ from server.engine.commands.errors import CommandRefusedError
 from server.engine.commands.logon import admit
 from server.engine.pre_logon_limits import PreLogonConnection
 from server.security.authentication import LogonCredentials, LogonOrigin
+from server.sql.live.channels import NotificationQueue
+from server.sql.live.statements import LiveStatements
 from server.sql.postgres import messages
 from server.sql.postgres.errors import FATAL, Diagnostic, FormatError
-from server.sql.postgres.messages import CancelRequest
+from server.sql.postgres.messages import CancelRequest, TransactionStatus
 from server.sql.postgres.protocol import (
     BindRequested,
     DescribePortalRequested,
@@ -75,6 +77,7 @@ if TYPE_CHECKING:
     from server.engine.session import Session
     from server.security.authentication import Admission
     from server.security.deferred import AnswerFuture
+    from server.sql.live.feed import LiveWait
     from server.sql.services import SqlServices
 
 _MAX_UNREAD: Final = 2 * 1024 * 1024
@@ -163,11 +166,14 @@ class PostgresConnection(TransportConnection):
         self._protocol: _Protocol = PostgresProtocol(self._release_portal)
         self._runner: StatementRunner | None = None
         self._tables: SessionTables | None = None
+        self._live: LiveStatements | None = None
+        self._notifications: NotificationQueue | None = None
         self._startup: StartupRequested | None = None
         self._cancel_key: CancelKey | None = None
         self._logon: Generator[AnswerFuture[Any], None, Admission] | None = None
         self._output: StatementOutput | None = None  # of the statement in progress
         self._is_running = False  # a worker thread runs it, or is about to
+        self._wait: LiveWait | None = None  # what it waits for, while no thread runs it
         self._cancellation: Cancellation | None = None
         self._window: Final = _OutputWindow()
         self._arrived_bytes = 0  # posted output that has arrived here, and has not been read
@@ -236,6 +242,11 @@ class PostgresConnection(TransportConnection):
             self._tables.cancel()
         if self._cancellation is not None and self._output is not None:
             self._cancellation.cancel("the connection was closed")
+        if self._wait is not None:
+            self._wait.end()
+            self._wait = None
+        if self._live is not None:
+            self._live.close()
         self._is_lost = True
         if not self._is_running:
             self._release_all()
@@ -471,11 +482,20 @@ class PostgresConnection(TransportConnection):
             limits.max_memory_bytes,
             self._statistics,
         )
+        self._notifications = NotificationQueue(
+            engine.clock,
+            self._may_notify,
+            self._write_out,
+            session.charge_memory,
+            self._backlog.disconnect_slow_client,
+        )
+        self._live = LiveStatements(self._tables, session, self._post, self._notifications.add)
         self._runner = StatementRunner(
             self._services.query_engine,
             self._tables,
             settings,
             self._protocol,
+            self._live,
             partial(self._post_warning, session),
         )
         self._cancel_key = CancelKey(session.number, secrets.randbits(32))
@@ -500,6 +520,13 @@ class PostgresConnection(TransportConnection):
     def _cancel_statement(self) -> None:
         if self._cancellation is not None and self._output is not None:
             self._cancellation.cancel()
+            if self._wait is not None:
+                self._wait.wake()
+
+    def _may_notify(self) -> bool:
+        """Return whether no statement and no transaction is in progress."""
+        is_idle = self._protocol.transaction_status is TransactionStatus.IDLE
+        return self._output is None and is_idle and not self._is_lost
 
     def _run(self, event: Event[StatementPlan, BoundStatement]) -> None:
         """Run a statement on a worker thread."""
@@ -534,7 +561,10 @@ class PostgresConnection(TransportConnection):
         assert output is not None  # noqa: S101 - it has been set before
         try:
             while True:
-                data, rows = next(output)
+                data, rows, wait = next(output)
+                if wait is not None:
+                    self._post(partial(self._wait_for, wait))
+                    return
                 may_continue = self._window.add(len(data))
                 self._post(partial(self._receive_output, data, rows))
                 if not may_continue:
@@ -576,15 +606,33 @@ class PostgresConnection(TransportConnection):
         else:
             self._note_reading()
 
+    def _wait_for(self, wait: LiveWait) -> None:
+        """Suspend the statement until there are changes to send."""
+        self._is_running = False
+        if self._is_lost:
+            self._release_all()
+            return
+        self._wait = wait
+        wait.begin(self._resume)
+        self._note_reading()
+        if self._cancellation is not None and self._cancellation.is_cancelled:
+            wait.wake()
+
+    def _resume(self) -> None:
+        """Continue with a statement that has waited for changes."""
+        self._wait = None
+        if self._output is not None and not self._is_running and not self._is_lost:
+            self._is_running = True
+            self._services.workers.submit(self._produce)
+
     def _note_reading(self) -> None:
         """Count the output as read, if the client has read it; resume a suspended statement."""
         if self._backlog.is_behind and not self._is_lost:
             return
         size, self._arrived_bytes = self._arrived_bytes, 0
         self._window.remove(size)
-        if self._output is not None and not self._is_running and not self._is_lost:
-            self._is_running = True
-            self._services.workers.submit(self._produce)
+        if self._wait is None:
+            self._resume()
 
     def _finish(
         self,
@@ -609,6 +657,8 @@ class PostgresConnection(TransportConnection):
             self._write_out(self._protocol.fail(diagnostic))
         elif answer is not None:
             self._write_out(answer())
+        if self._notifications is not None:
+            self._notifications.flush()
         self._advance()
 
     def _write_out(self, data: bytes, rows: int = 0) -> None:

@@ -16,12 +16,14 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from weakref import WeakSet
 
 from server.sql.copy_output import CopyEncoder
+from server.sql.live.feed import LiveWait
+from server.sql.live.rows import LiveRows
 from server.sql.postgres import messages
 from server.sql.postgres.errors import Diagnostic
 from server.sql.postgres.formats import ColumnFormat, encode_data_rows
 from server.sql.postgres.messages import BINARY_FORMAT, TEXT_FORMAT, TransactionStatus
 from server.sql.query.cancellation import Cancellation
-from server.sql.query.errors import SYNTAX_ERROR, SqlError
+from server.sql.query.errors import FEATURE_NOT_SUPPORTED, SYNTAX_ERROR, SqlError
 from server.sql.query.statement import Statement, StatementKind, parse
 from server.sql.row_cursor import RowCursor, to_result_columns
 from server.sql.tables.errors import ColumnsWidenedError
@@ -29,9 +31,11 @@ from server.sql.tables.errors import ColumnsWidenedError
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from server.sql.live.statements import LiveStatements
     from server.sql.postgres.protocol import Portal, PostgresProtocol, PreparedStatement
     from server.sql.postgres.types import ResultColumn
     from server.sql.query.execution import Description, QueryEngine
+    from server.sql.query.live_terms import LiveTerms
     from server.sql.query.session import SqlSession
     from server.sql.tables.catalogue import SessionTables
 
@@ -62,10 +66,12 @@ class Output(NamedTuple):
     Attributes:
         data: the bytes.
         rows: the number of rows in them.
+        wait: the wait for changes, after which the statement goes on; None to go on at once.
     """
 
     data: bytes
     rows: int = 0
+    wait: LiveWait | None = None
 
 
 Answer = Callable[[], bytes]
@@ -93,7 +99,7 @@ class StatementPlan:
 class OpenCursor:
     """A result that is being read, and the means to cancel it."""
 
-    rows: RowCursor
+    rows: RowCursor | LiveRows
     cancellation: Cancellation
     is_held: bool = False
 
@@ -126,6 +132,7 @@ class StatementRunner:
         session: the client's settings.
         protocol: the state of its connection; prepared statements, cursors and the state of the
             transaction are changed here, while an event is unanswered.
+        live: executes SUBSCRIBE, LISTEN, UNLISTEN and NOTIFY.
         warn: called with unknown parts of the catalogue that the client has asked for.
     """
 
@@ -135,15 +142,17 @@ class StatementRunner:
         source: SessionTables,
         session: SqlSession,
         protocol: PostgresProtocol[StatementPlan, BoundStatement],
+        live: LiveStatements,
         warn: Callable[[str], None],
     ) -> None:
         self._engine: Final = engine
         self._source: Final = source
         self._session: Final = session
         self._protocol: Final = protocol
+        self._live: Final = live
         self._warn: Final = warn
         self._cursors: dict[str, OpenCursor] = {}
-        self._results = WeakSet[RowCursor]()
+        self._results = WeakSet[RowCursor | LiveRows]()
 
     # ---- events of the protocol
 
@@ -215,7 +224,9 @@ class StatementRunner:
             columns = cursor.rows.columns
             formats = portal.formats(len(columns))
             cancellation.on_cancel(cursor.cancellation.cancel)
-            count = yield from _send_rows(cursor.rows, statement.count, columns, formats)
+            count = yield from _send_rows(
+                cursor.rows, statement.count, columns, formats, statement.timeout_s
+            )
             tag = f"FETCH {count}"
         elif statement.kind in _QUERIES:
             if bound.cursor is None:
@@ -275,7 +286,7 @@ class StatementRunner:
             columns = cursor.rows.columns
             formats = [TEXT_FORMAT] * len(columns)
             yield Output(messages.row_description(columns, formats))
-            count = yield from _send_rows(cursor.rows, limit, columns, formats)
+            count = yield from _send_rows(cursor.rows, limit, columns, formats, statement.timeout_s)
             has_count = statement.kind in (StatementKind.SELECT, StatementKind.FETCH)
             tag = f"{statement.tag} {count}" if has_count else statement.tag
         elif statement.kind is StatementKind.COPY_OUT:
@@ -299,6 +310,12 @@ class StatementRunner:
             )
         for attempt in range(1, _MAX_PLANNED + 1):
             try:
+                if statement.live is not None:
+                    live_rows = self._open_live(
+                        statement, statement.live, cancellation, parameters, parameter_types
+                    )
+                    self._results.add(live_rows)
+                    return OpenCursor(live_rows, cancellation)
                 result = self._engine.execute(
                     statement,
                     self._source,
@@ -318,6 +335,20 @@ class StatementRunner:
             return OpenCursor(rows, cancellation)
         raise AssertionError("unreachable")
 
+    def _open_live(
+        self,
+        statement: Statement,
+        terms: LiveTerms,
+        cancellation: Cancellation,
+        parameters: Sequence[object],
+        parameter_types: Sequence[int],
+    ) -> LiveRows:
+        plan = self._engine.plan_live(
+            statement, self._source, self._session, parameters, parameter_types
+        )
+        cancellation.check()
+        return self._live.subscribe(terms, plan, cancellation)
+
     def _copy(
         self, statement: Statement, cancellation: Cancellation, parameters: Sequence[object] = ()
     ) -> Generator[Output, None, int]:
@@ -325,8 +356,14 @@ class StatementRunner:
         rows = self._open(statement, cancellation, parameters).rows
         encoder = CopyEncoder(statement.copy, rows.columns)
         yield Output(encoder.begin())
-        for batch in rows.take(None):
-            yield Output(encoder.rows(batch), batch.num_rows)
+        try:
+            for batch in rows.follow() if isinstance(rows, LiveRows) else rows.take(None):
+                if isinstance(batch, LiveWait):
+                    yield Output(b"", 0, batch)
+                else:
+                    yield Output(encoder.rows(batch), batch.num_rows)
+        finally:
+            rows.close()
         yield Output(encoder.end())
         return rows.taken
 
@@ -394,13 +431,24 @@ class StatementRunner:
             case StatementKind.DECLARE:
                 self._declare(statement, cancellation, parameters)
             case StatementKind.MOVE:
-                cursor = self._cursor(statement.name)
-                cancellation.on_cancel(cursor.cancellation.cancel)
-                moved = sum(batch.num_rows for batch in cursor.rows.take(statement.count))
-                return f"MOVE {moved}"
+                return f"MOVE {self._move(statement, cancellation)}"
             case StatementKind.CLOSE:
                 self._close_cursor(statement.name)
+            case StatementKind.LISTEN | StatementKind.UNLISTEN | StatementKind.NOTIFY:
+                self._live.execute(statement)
         return statement.tag
+
+    def _move(self, statement: Statement, cancellation: Cancellation) -> int:
+        """Skip rows of a cursor; return their number."""
+        cursor = self._cursor(statement.name)
+        if isinstance(cursor.rows, LiveRows):
+            raise SqlError(
+                FEATURE_NOT_SUPPORTED,
+                "the cursor of a SUBSCRIBE cannot be moved",
+                hint="Use FETCH.",
+            )
+        cancellation.on_cancel(cursor.cancellation.cancel)
+        return sum(batch.num_rows for batch in cursor.rows.take(statement.count))
 
     def _change_settings(self, statement: Statement) -> Iterator[Output]:
         session = self._session
@@ -412,6 +460,7 @@ class StatementRunner:
             if statement.name == "ALL":
                 session.reset()
                 self._close_cursors(held=True)
+                self._live.unlisten(None)
                 self._protocol.deallocate(None)
         elif statement.name == "ALL":
             session.reset()
@@ -481,19 +530,31 @@ def to_diagnostic(error: SqlError) -> Diagnostic:
 
 
 def _send_rows(
-    rows: RowCursor,
+    rows: RowCursor | LiveRows,
     limit: int | None,
     columns: Sequence[ResultColumn],
     formats: Sequence[int],
+    timeout_s: float | None = None,
 ) -> Generator[Output, None, int]:
-    """Yield rows as messages; return their number."""
+    """Yield rows as messages; return their number.
+
+    Args:
+        rows: the rows.
+        limit: the maximum number; None for all.
+        columns: their columns.
+        formats: the formats of the columns.
+        timeout_s: how long to wait for changes, see `LiveRows.fetch`.
+    """
     column_formats = [
         ColumnFormat(column.type_oid, binary=code == BINARY_FORMAT)
         for column, code in zip(columns, formats, strict=True)
     ]
     before = rows.taken
-    batch: pa.RecordBatch
-    for batch in rows.take(limit):
+    batch: pa.RecordBatch | LiveWait
+    for batch in rows.fetch(limit, timeout_s) if isinstance(rows, LiveRows) else rows.take(limit):
+        if isinstance(batch, LiveWait):
+            yield Output(b"", 0, batch)
+            continue
         yield Output(encode_data_rows(batch, column_formats), batch.num_rows)
     return rows.taken - before
 

@@ -41,6 +41,7 @@ from server.sql.query.errors import (
     SqlError,
 )
 from server.sql.query.explain import TimedScan, explain_lines
+from server.sql.query.live_terms import LivePlan, plan_query, plan_topic
 from server.sql.query.names import (
     CommonTables,
     NameResolver,
@@ -272,12 +273,7 @@ class QueryEngine:
         tables = source.tables()
         catalogue = partial(self._catalogue, tables, session)
         plan = _Plan(statement, tables, catalogue, session, parameter_oids, parameters)
-        if len(parameters) < len(plan.parameter_oids):
-            raise SqlError(
-                PROTOCOL_VIOLATION,
-                f"the statement requires {len(plan.parameter_oids)} parameters, "
-                f"{len(parameters)} were supplied",
-            )
+        _check_parameter_count(plan, parameters)
         cancellation.check()
         plan.plan_scans(self._database, is_enabled=pushdown)
         cancellation.check()
@@ -292,6 +288,29 @@ class QueryEngine:
             elapsed_s = time.monotonic() - started
             return _explained(explain_lines(scans, rows, elapsed_s), plan)
         return QueryResult(columns, batches, plan.warnings, scans)
+
+    def plan_live(
+        self,
+        statement: Statement,
+        source: TableSource,
+        session: SqlSession,
+        parameters: Sequence[object] = (),
+        parameter_oids: Sequence[int] = (),
+    ) -> LivePlan | None:
+        """Return the plan of a SUBSCRIBE; None if its topic is no table.
+
+        Raises:
+            SqlError: the query cannot be live, or is wrong.
+        """
+        tables = source.tables()
+        if statement.tree is None:
+            live = statement.live
+            return None if live is None or live.topic is None else plan_topic(tables, live.topic)
+        catalogue = partial(self._catalogue, tables, session)
+        plan = _Plan(statement, tables, catalogue, session, parameter_oids, parameters)
+        _check_parameter_count(plan, parameters)
+        plan.plan_scans(is_enabled=True)
+        return plan_query(statement.tree, plan.tree, plan.scans, statement.offset + 1)
 
     def _run(
         self, plan: _Plan, source: TableSource, cancellation: Cancellation, started: float
@@ -664,6 +683,15 @@ class _Plan:
         own = self._session.statement_timeout_s
         times = [value for value in (own, limits.statement_timeout_s) if value > 0]
         return min(times, default=0.0)
+
+
+def _check_parameter_count(plan: _Plan, parameters: Sequence[object]) -> None:
+    if len(parameters) < len(plan.parameter_oids):
+        raise SqlError(
+            PROTOCOL_VIOLATION,
+            f"the statement requires {len(plan.parameter_oids)} parameters, "
+            f"{len(parameters)} were supplied",
+        )
 
 
 # ---- trees

@@ -24,7 +24,11 @@ if TYPE_CHECKING:
     from sqlglot import exp
     from sqlglot.tokenizer_core import Token
 
+    from server.sql.query.live_terms import LiveTerms, TopicName
+
 MAX_STATEMENTS: Final = 1000
+_MAX_NAME_PARTS: Final = 2
+"""Parts of the name of a topic: schema and name."""
 MAX_PARAMETERS: Final = 65535
 """The number of parameters that the protocol can count."""
 
@@ -48,7 +52,9 @@ class StatementKind(Enum):
     FETCH = "fetch"
     MOVE = "move"
     CLOSE = "close"
+    LISTEN = "listen"
     UNLISTEN = "unlisten"
+    NOTIFY = "notify"
 
 
 class CopyFormat(NamedTuple):
@@ -85,11 +91,14 @@ class Statement:
         name: the setting of SET, SHOW and RESET (ALL for all); the cursor of DECLARE, FETCH, MOVE
             and CLOSE, the prepared statement of DEALLOCATE, None for all; the savepoint; the target
             of DISCARD.
-        value: the value of SET; None for its default.
+        value: the value of SET; None for its default. The payload of NOTIFY.
         is_local: SET LOCAL.
         count: the number of rows of FETCH and MOVE; None for all.
         options: words: of EXPLAIN (ANALYZE, VERBOSE), and of DECLARE (HOLD, BINARY, SCROLL).
         copy: the format of COPY_OUT.
+        live: the terms of a SUBSCRIBE, which COPY_OUT and DECLARE may have in place of a query.
+        topic: the topic of LISTEN, UNLISTEN and NOTIFY; None for all.
+        timeout_s: how long FETCH waits for changes, in seconds; None until there is one.
     """
 
     text: str
@@ -104,6 +113,9 @@ class Statement:
     count: int | None = 1
     options: frozenset[str] = frozenset()
     copy: CopyFormat | None = None
+    live: LiveTerms | None = None
+    topic: TopicName | None = None
+    timeout_s: float | None = None
 
 
 def parse(text: str) -> list[Statement]:
@@ -222,6 +234,10 @@ class _Reader:
                 "COPY writes to no file of the server",
                 hint="Use COPY ... TO STDOUT, or psql's \\copy.",
             )
+        if len(source) > 2 and _is_mark(source[0], "(") and source[1].text.upper() == "SUBSCRIBE":
+            live, live_tree = self._live(source[2:-1])
+            copy = self._copy_format()
+            return self._live_statement(StatementKind.COPY_OUT, "COPY", live, live_tree, copy=copy)
         if source and _is_mark(source[0], "("):
             tree = dialect.parse_query(source[1:-1], self._all)
         elif source:
@@ -232,6 +248,82 @@ class _Reader:
             raise dialect.syntax_error_at(None, self._all)
         copy = self._copy_format()
         return self._with_tree(StatementKind.COPY_OUT, "COPY", tree, copy=copy)
+
+    def _live(self, tokens: list[Token]) -> tuple[LiveTerms, exp.Expr | None]:
+        """Return the terms of a SUBSCRIBE, and its query if it has one, from what follows it."""
+        from server.sql.query import dialect
+        from server.sql.query.live_terms import check_live_query, make_terms
+
+        if not tokens:
+            raise dialect.syntax_error_at(None, self._all)
+        reader = _Reader(tokens, self._all)
+        reader._accept("TO")
+        topic, tree = None, None
+        if reader._word() == "(":
+            query = reader._parenthesized()
+            if not query:
+                raise dialect.syntax_error_at(tokens[-1], self._all)
+            tree = dialect.parse_query(query, self._all)
+            check_live_query(tree, query[0].start + 1)
+        else:
+            topic = reader._topic_name()
+        terms = make_terms(topic, reader._options())
+        reader._expect_end()
+        return terms, tree
+
+    def _live_statement(
+        self,
+        kind: StatementKind,
+        tag: str,
+        live: LiveTerms,
+        tree: exp.Expr | None,
+        **fields: object,
+    ) -> Statement:
+        if tree is None:
+            return self._statement(kind, tag, live=live, **fields)
+        return self._with_tree(kind, tag, tree, live=live, **fields)
+
+    def _parenthesized(self) -> list[Token]:
+        """Return the tokens within the parentheses that begin here, and advance."""
+        from server.sql.query import dialect
+
+        start = self._index + 1
+        depth = 0
+        while self._index < len(self._tokens):
+            word = self._word()
+            self._index += 1
+            depth += (word == "(") - (word == ")")
+            if not depth:
+                return self._tokens[start : self._index - 1]
+        raise dialect.syntax_error_at(None, self._all)
+
+    def _options(self) -> dict[str, str]:
+        """Return the options of WITH (name = value, ...), if it follows; names in lower case."""
+        options: dict[str, str] = {}
+        if not self._accept("WITH"):
+            return options
+        self._expect("(")
+        while True:
+            name = self._next_text().lower()
+            self._accept("=")
+            options[name] = "true" if self._word() in (",", ")") else self._next_text()
+            if not self._accept(","):
+                break
+        self._expect(")")
+        return options
+
+    def _topic_name(self) -> TopicName:
+        from server.sql.query.live_terms import TopicName
+
+        position = (
+            self._tokens[self._index].start + 1
+            if self._index < len(self._tokens)
+            else len(self._all) + 1
+        )
+        names = [self._identifier()]
+        while len(names) < _MAX_NAME_PARTS and self._accept("."):
+            names.append(self._identifier())
+        return TopicName(names[0] if len(names) > 1 else "", names[-1], position)
 
     def _copied_table(self, source: list[Token]) -> tuple[str, str]:
         """Return the table of COPY and its columns, as they are written; * for all columns."""
@@ -381,6 +473,16 @@ class _Reader:
         elif self._accept("WITHOUT"):
             self._expect("HOLD")
         self._expect("FOR")
+        if self._accept("SUBSCRIBE"):
+            live, tree = self._live(self._tokens[self._index :])
+            return self._live_statement(
+                StatementKind.DECLARE,
+                "DECLARE CURSOR",
+                live,
+                tree,
+                name=name,
+                options=frozenset(options),
+            )
         return self._query(
             StatementKind.DECLARE, "DECLARE CURSOR", name=name, options=frozenset(options)
         )
@@ -412,15 +514,33 @@ class _Reader:
         if not self._accept("FROM"):
             self._accept("IN")
         name = self._identifier()
+        timeout_s = None
+        if kind is StatementKind.FETCH and self._word() == "WITH":
+            from server.sql.query.live_terms import fetch_timeout_s
+
+            timeout_s = fetch_timeout_s(self._options())
         self._expect_end()
-        return self._statement(kind, tag, name=name, count=count)
+        return self._statement(kind, tag, name=name, count=count, timeout_s=timeout_s)
 
     def _close(self) -> Statement:
         name = None if self._accept("ALL") else self._identifier()
         return self._statement(StatementKind.CLOSE, "CLOSE CURSOR", name=name)
 
+    def _listen(self) -> Statement:
+        topic = self._topic_name()
+        self._expect_end()
+        return self._statement(StatementKind.LISTEN, "LISTEN", topic=topic)
+
     def _unlisten(self) -> Statement:
-        return self._statement(StatementKind.UNLISTEN, "UNLISTEN")
+        topic = None if self._accept("*") else self._topic_name()
+        self._expect_end()
+        return self._statement(StatementKind.UNLISTEN, "UNLISTEN", topic=topic)
+
+    def _notify(self) -> Statement:
+        topic = self._topic_name()
+        payload = self._next_text() if self._accept(",") else ""
+        self._expect_end()
+        return self._statement(StatementKind.NOTIFY, "NOTIFY", topic=topic, value=payload)
 
     _STATEMENTS: Final[dict[str, Callable[[_Reader], Statement]]] = {
         "EXPLAIN": _explain,
@@ -442,7 +562,9 @@ class _Reader:
         "FETCH": _fetch,
         "MOVE": _move,
         "CLOSE": _close,
+        "LISTEN": _listen,
         "UNLISTEN": _unlisten,
+        "NOTIFY": _notify,
     }
 
     # ---- errors
@@ -542,9 +664,7 @@ def _is_mark(token: Token, mark: str) -> bool:
 
 
 _ALTERNATIVES: Final = {
-    "SUBSCRIBE": "Subscribe with a client of the amps protocol: subscribe, sow_and_subscribe.",
-    "LISTEN": "Subscribe with a client of the amps protocol.",
-    "NOTIFY": "Publish with a client of the amps protocol.",
+    "SUBSCRIBE": "Use COPY (SUBSCRIBE ...) TO STDOUT, or DECLARE ... CURSOR FOR SUBSCRIBE ....",
     "PREPARE": "Prepare statements by the protocol, as drivers do.",
     "EXECUTE": "Execute prepared statements by the protocol, as drivers do.",
     "CALL": "There are no procedures.",

@@ -82,10 +82,11 @@ def to_arrow(column: Column, sql_type: SqlType) -> pa.Array:
         elif values.dtype != np.int64:  # all are NULL
             return pa.nulls(len(column), sql_type.arrow_type)
         return pa.array(values, mask=None if column.valid is None else ~column.valid)
-    return _values_array(column.to_values(), sql_type)
+    return values_array(column.to_values(), sql_type)
 
 
-def _values_array(values: Sequence[Value], sql_type: SqlType) -> pa.Array:
+def values_array(values: Sequence[Value], sql_type: SqlType) -> pa.Array:
+    """Convert values, one by one, to a type that holds all of them."""
     match sql_type:
         case SqlType.TEXT:
             return text_column(map(_as_text, values))

@@ -23,7 +23,13 @@ from server.expressions import ExpressionError
 from server.security.bound_identity import PermitBinder
 from server.security.permissions import Permission
 from server.sql.query.tables import AMPS_SCHEMA, ScanResult, Table, TableKind
-from server.sql.tables.columns import FieldColumn, LearnedColumns, Metadata, TopicColumns
+from server.sql.tables.columns import (
+    FieldColumn,
+    LearnedColumns,
+    Metadata,
+    TopicColumns,
+    body_column,
+)
 from server.sql.tables.errors import (
     ColumnsWidenedError,
     InvalidFilterError,
@@ -56,9 +62,11 @@ from server.topics.view_topic import View
 if TYPE_CHECKING:
     from server.engine.engine import Engine
     from server.engine.session import Session
+    from server.expressions.tree import Expr
     from server.message_types.base import MessageType
     from server.security.permissions import Permit
     from server.sql.query.tables import AsOf, Column, ScanRequest
+    from server.sql.tables.scan import RowChunk
     from server.storage.sow.history import HistoryPoint
     from server.topics.record_source import RecordSource
 
@@ -317,13 +325,76 @@ class SessionTables:
             try:
                 data = to_arrow_table(plan, table_rows.chunks)
             except MisfitError as misfit:
-                self._forget_tables()
-                self._post_call(partial(_widen, plan.topic_columns, misfit))
+                self.widen(plan.topic_columns, misfit)
                 raise ColumnsWidenedError(
                     f"columns of {plan.source.name} have got values of another type meanwhile"
                 ) from None
             results.append(ScanResult(data, table_rows.records_scanned))
         return results
+
+    def scan_live(
+        self,
+        request: ScanRequest,
+        on_begin: Callable[[ScanPlan, Expr | None], None],
+        *,
+        has_snapshot: bool,
+    ) -> tuple[ScanPlan, Sequence[RowChunk]]:
+        """Begin to follow a topic, and scan it, as of the same moment. Called on a worker thread.
+
+        Args:
+            request: the columns to follow, and the filter.
+            on_begin: places the subscription, given the plan and the filter without the permitted
+                one; called on the engine's thread.
+            has_snapshot: whether to scan.
+
+        Returns:
+            The plan, and the rows: their bodies, without fields that the user may not see if the
+            request has bodies, and the metadata that it has.
+
+        Raises:
+            ScanError: the scan has failed, or was cancelled.
+        """
+        engine = self._instance_tables.engine
+        begun: Future[tuple[ScanPlan, TopicScan | None]] = Future()
+
+        def begin() -> None:
+            try:
+                plan = self._make_plan(request)
+                requested = (
+                    None if request.filter is None else engine.filter_parser.parse(request.filter)
+                )
+                on_begin(plan, requested)
+                scan = None
+                if has_snapshot:
+                    metadata = [output for output in plan.outputs if isinstance(output, Metadata)]
+                    body = body_column(plan.source.table.message_type)
+                    scan = self._running = TopicScan(
+                        [plan._replace(outputs=tuple(dict.fromkeys((*metadata, body))))],
+                        self._session.client_name,
+                        self._max_bytes,
+                        engine.scheduler.elapsed,
+                    )
+                    scan.start(engine.scheduler.start_task, to_nanoseconds(engine.clock.now()))
+                begun.set_result((plan, scan))
+            except Exception as error:
+                begun.set_exception(error)
+
+        self._post_call(begin)
+        plan, scan = begun.result()
+        if scan is None:
+            return plan, ()
+        if self._is_cancelled:
+            scan.cancel()
+        try:
+            (rows,) = scan.rows.result()
+        finally:
+            self._running = None
+        return plan, rows.chunks
+
+    def widen(self, columns: LearnedColumns, misfit: MisfitError) -> None:
+        """Widen the columns of a topic, for values of other types; on a worker thread."""
+        self._forget_tables()
+        self._post_call(partial(_widen, columns, misfit))
 
     def cancel(self) -> None:
         """End the scan in progress, and all later ones; from any thread."""

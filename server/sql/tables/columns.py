@@ -70,6 +70,12 @@ class Metadata(Enum):
     BINARY_BODY = Column("_body", SqlType.BYTEA, "the message")
 
 
+def body_column(message_type: MessageType) -> Metadata:
+    """Return the column of the bodies of a message type: as texts, or as bytes."""
+    is_text = type(message_type).__name__ in _TEXT_MODULES
+    return Metadata.BODY if is_text else Metadata.BINARY_BODY
+
+
 class FieldColumn(NamedTuple):
     """A column of a field, with the field's path."""
 
@@ -228,7 +234,7 @@ class TopicColumns(LearnedColumns):
         select: FieldSelection | None = None,
     ) -> None:
         message_type = source.table.message_type
-        body = Metadata.BODY if has_text_bodies(message_type) else Metadata.BINARY_BODY
+        body = body_column(message_type)
         self.metadata: Final = (
             *((Metadata.TOPIC,) if source.is_container else ()),
             Metadata.KEY,
@@ -311,11 +317,6 @@ class TopicColumns(LearnedColumns):
     def _chunk_size(self) -> int:
         """The number of bodies that are read in a time slice."""
         return min(_MAX_CHUNK_RECORDS, 1 + _MAX_CHUNK_VALUES // (1 + len(self._types)))
-
-
-def has_text_bodies(message_type: MessageType) -> bool:
-    """Return whether the bodies of a message type are texts."""
-    return type(message_type).__name__ in _TEXT_MODULES
 
 
 def _path_text(path: Path) -> str | None:

@@ -34,7 +34,7 @@ import pyarrow as pa
 from server.expressions import ExpressionError
 from server.expressions.regex.budget import TooCostlyError
 from server.sql.query.tables import HISTORY_SCHEMA, Table, TableKind
-from server.sql.tables.columns import FieldColumn, LearnedColumns, Metadata, has_text_bodies
+from server.sql.tables.columns import FieldColumn, LearnedColumns, Metadata, body_column
 from server.sql.tables.errors import (
     ColumnsWidenedError,
     InvalidFilterError,
@@ -135,7 +135,7 @@ class HistoryColumns(LearnedColumns):
             Metadata.COMMAND,
             Metadata.KEY,
             Metadata.CORRELATION_ID,
-            Metadata.BODY if has_text_bodies(message_type) else Metadata.BINARY_BODY,
+            body_column(message_type),
         )
         names = [metadata.value.name for metadata in self.metadata]
         super().__init__(f"{HISTORY_SCHEMA}.{topic.name}", message_type, log, names, permit.select)

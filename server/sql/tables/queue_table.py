@@ -22,7 +22,7 @@ from server.queues.core.inspection import contents
 from server.queues.core.states import AVAILABLE, NAMES
 from server.sql.query.tables import SqlType
 from server.sql.tables.arrow_columns import text_column
-from server.sql.tables.columns import LearnedColumns, Metadata, has_text_bodies
+from server.sql.tables.columns import LearnedColumns, Metadata, body_column
 from server.sql.tables.metadata_arrays import to_metadata_arrays
 from server.sql.tables.row_chunk import RowChunk
 from server.storage.sow.query.adaptive_batch import AdaptiveBatchSize
@@ -128,7 +128,7 @@ class QueueColumns(LearnedColumns):
             Metadata.CONSUMER,
             Metadata.ATTEMPTS,
             Metadata.CORRELATION_ID,
-            Metadata.BODY if has_text_bodies(message_type) else Metadata.BINARY_BODY,
+            body_column(message_type),
         )
         names = [metadata.value.name for metadata in self.metadata]
         super().__init__(source.name, message_type, log, names, select)

@@ -1,0 +1,150 @@
+"""Converts changes of records to rows, on worker threads.
+
+Rows of the snapshot and of changes are made in the same way, value by value, from the body. So a
+row with `_diff` -1 has exactly the values of an earlier one with 1, whatever else is in its batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Final
+
+import pyarrow as pa
+
+from server.message_types.bulk import bulk_extractor
+from server.sql.postgres.types import ResultColumn
+from server.sql.query.tables import SqlType
+from server.sql.tables.arrow_columns import common_type, to_text, type_of_values, values_array
+from server.sql.tables.columns import FieldColumn, Metadata
+from server.sql.tables.metadata_arrays import BODY_METADATA, to_metadata_arrays
+from server.sql.tables.row_conversion import MisfitError
+from server.storage.sow.records import NANOSECONDS_IN_MICROSECOND, to_nanoseconds
+
+if TYPE_CHECKING:
+    from server.message_types.base import MessageType
+    from server.message_types.paths import Path
+    from server.sql.live.feed import Change
+    from server.sql.tables.scan import RowChunk
+
+_TIME: Final = ("_time", SqlType.TIMESTAMPTZ)
+_PROGRESSED: Final = ("_progressed", SqlType.BOOLEAN)
+_DIFF: Final = ("_diff", SqlType.BIGINT)
+
+
+class ChangeConverter:
+    """Converts the changes of one topic.
+
+    Args:
+        message_type: parses bodies.
+        outputs: the columns of the topic, one for each of `names`.
+        names: their names in the result.
+        has_progress: whether there is a column that tells rows of progress.
+
+    Attributes:
+        columns: the columns of the rows.
+    """
+
+    def __init__(
+        self,
+        message_type: MessageType,
+        outputs: Sequence[FieldColumn | Metadata],
+        names: Sequence[str],
+        *,
+        has_progress: bool,
+    ) -> None:
+        self._outputs: Final = tuple(outputs)
+        self._has_progress: Final = has_progress
+        own = [_TIME, *([_PROGRESSED] if has_progress else []), _DIFF]
+        kinds = [
+            *own,
+            *((name, _type_of(output)) for name, output in zip(names, outputs, strict=True)),
+        ]
+        self.columns: Final = tuple(ResultColumn(name, kind.oid) for name, kind in kinds)
+        self._names: Final = [name for name, _ in kinds]
+        self._types: Final = [kind.arrow_type for _, kind in kinds]
+        fields = [output for output in outputs if isinstance(output, FieldColumn)]
+        self._field_types: Final = {field.path: field.column.type for field in fields}
+        self._metadata: Final = tuple(
+            dict.fromkeys(output for output in outputs if isinstance(output, Metadata))
+        )
+        paths = tuple(self._field_types)
+        self._extract: Final = bulk_extractor(message_type, paths) if paths else None
+
+    def convert_changes(self, changes: Sequence[Change]) -> pa.RecordBatch:
+        """Return the rows of some changes.
+
+        Raises:
+            MisfitError: a value does not fit the type of its column.
+        """
+        records = [record for _, _, record in changes]
+        return self._batch(
+            pa.array([_microseconds(time_s) for time_s, _, _ in changes], self._types[0]),
+            pa.array([diff for _, diff, _ in changes], pa.int64()),
+            [record.body for record in records] if self._extract is not None else (),
+            to_metadata_arrays(records, self._metadata),
+        )
+
+    def convert_snapshot(self, chunk: RowChunk, time_s: float) -> pa.RecordBatch:
+        """Return rows of records that are present; the chunk has the needed metadata and bodies.
+
+        Raises:
+            MisfitError: a value does not fit the type of its column.
+        """
+        metadata = chunk.metadata
+        assert metadata is not None  # noqa: S101 - it was requested
+        (bodies,) = [metadata[name] for name in BODY_METADATA & metadata.keys()]
+        count = chunk.row_count
+        return self._batch(
+            pa.array([_microseconds(time_s)] * count, self._types[0]),
+            pa.array([1] * count, pa.int64()),
+            bodies.to_pylist() if self._extract is not None else (),
+            metadata,
+        )
+
+    def convert_progress(self, time_s: float) -> pa.RecordBatch:
+        """Return the row that tells that all changes before a moment have been sent."""
+        values = [_microseconds(time_s), True, *(None for _ in self._names[2:])]
+        arrays = [pa.array([value], kind) for value, kind in zip(values, self._types, strict=True)]
+        return pa.RecordBatch.from_arrays(arrays, names=self._names)
+
+    def _batch(
+        self,
+        times: pa.Array,
+        diffs: pa.Array,
+        bodies: Sequence[bytes],
+        metadata: Mapping[Metadata, pa.Array],
+    ) -> pa.RecordBatch:
+        count = len(times)
+        fields = self._field_arrays(bodies)
+        arrays = [times, *([pa.array([False] * count)] if self._has_progress else []), diffs]
+        for output in self._outputs:
+            if isinstance(output, FieldColumn):
+                arrays.append(fields[output.path])
+            else:
+                array = metadata[output]
+                arrays.append(to_text(array) if output is Metadata.BODY else array)
+        return pa.RecordBatch.from_arrays(arrays, names=self._names)
+
+    def _field_arrays(self, bodies: Sequence[bytes]) -> dict[Path, pa.Array]:
+        if self._extract is None:
+            return {}
+        arrays: dict[Path, pa.Array] = {}
+        misfits: dict[Path, SqlType] = {}
+        values_by_path = self._extract(bodies)
+        for (path, sql_type), values in zip(self._field_types.items(), values_by_path, strict=True):
+            kind = None if sql_type is SqlType.TEXT else type_of_values(values)
+            if kind is not None and (wider := common_type(sql_type, kind)) is not sql_type:
+                misfits[path] = wider or sql_type
+            else:
+                arrays[path] = values_array(values, sql_type)
+        if misfits:
+            raise MisfitError(misfits)
+        return arrays
+
+
+def _microseconds(time_s: float) -> int:
+    return to_nanoseconds(time_s) // NANOSECONDS_IN_MICROSECOND
+
+
+def _type_of(output: FieldColumn | Metadata) -> SqlType:
+    return output.column.type if isinstance(output, FieldColumn) else output.value.type

@@ -1,0 +1,295 @@
+"""The terms of SUBSCRIBE, and the queries that can be live.
+
+    SUBSCRIBE [TO] topic [WITH (snapshot = true|false, progress = true|false)]
+    SUBSCRIBE [TO] (SELECT columns FROM topic [WHERE condition]) [WITH (...)]
+
+The syntax is that of Materialize (its documentation, SUBSCRIBE). A live query is decided record by
+record, so that each change of a record becomes rows to remove and rows to add: it has columns of
+one topic, and a condition that filters decide in the same way as SQL (`pushdown`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from sqlglot import exp
+
+from server.sql.query.errors import (
+    FEATURE_NOT_SUPPORTED,
+    INVALID_PARAMETER_VALUE,
+    UNDEFINED_COLUMN,
+    UNDEFINED_TABLE,
+    SqlError,
+)
+from server.sql.query.rewrite import fold_identifiers
+from server.sql.query.tables import AMPS_SCHEMA, ScanRequest, Table
+
+if TYPE_CHECKING:
+    from server.sql.query.names import TableReference
+    from server.sql.query.pushdown import PlannedScan
+
+_QUERY_HINT: Final = (
+    "Subscribe to columns of one topic: SUBSCRIBE (SELECT a, b FROM t WHERE a > 1)."
+)
+_CONDITION_HINT: Final = (
+    "Compare fields with constants, and combine comparisons by AND and OR; EXPLAIN of the query"
+    " shows the conditions that filters do not decide."
+)
+
+_SELECT_PARTS: Final = frozenset({"expressions", "from_", "where"})
+_TABLE_PARTS: Final = ("joins", "sample", "laterals", "pivots", "ordinality")
+_TRUE: Final = frozenset({"true", "on", "1", "yes"})
+_FALSE: Final = frozenset({"false", "off", "0", "no"})
+
+_DURATION: Final = re.compile(r"\s*(\d{1,9}(?:\.\d{1,9})?)\s*([a-z]*)\s*")
+_UNITS_S: Final = {
+    "": 1.0,
+    **dict.fromkeys(("us", "microsecond", "microseconds"), 1e-6),
+    **dict.fromkeys(("ms", "millisecond", "milliseconds"), 1e-3),
+    **dict.fromkeys(("s", "sec", "secs", "second", "seconds"), 1.0),
+    **dict.fromkeys(("m", "min", "mins", "minute", "minutes"), 60.0),
+    **dict.fromkeys(("h", "hour", "hours"), 3600.0),
+    **dict.fromkeys(("d", "day", "days"), 86400.0),
+}
+
+
+class TopicName(NamedTuple):
+    """The name of a topic in a statement, after folding.
+
+    Attributes:
+        schema: the schema; empty if there is none.
+        name: the name.
+        position: its offset in the text, from 1.
+    """
+
+    schema: str
+    name: str
+    position: int
+
+    def __str__(self) -> str:
+        """Return the name as it is written, without quotation marks."""
+        return f"{self.schema}.{self.name}" if self.schema else self.name
+
+
+class LiveTerms(NamedTuple):
+    """The terms of a SUBSCRIBE.
+
+    Attributes:
+        topic: the topic of SUBSCRIBE TO; None if there is a query.
+        has_snapshot: whether the present records come first.
+        has_progress: whether rows tell how far the changes have been sent.
+    """
+
+    topic: TopicName | None
+    has_snapshot: bool = True
+    has_progress: bool = False
+
+
+class LiveColumn(NamedTuple):
+    """A column of a live query: its name in the result, and the column of the topic."""
+
+    name: str
+    source: str
+
+
+class LivePlan(NamedTuple):
+    """A live query of a topic with records.
+
+    Attributes:
+        request: the topic's columns, and the filter.
+        columns: the columns of the result.
+    """
+
+    request: ScanRequest
+    columns: tuple[LiveColumn, ...]
+
+
+def make_terms(topic: TopicName | None, options: Mapping[str, str]) -> LiveTerms:
+    """Return the terms of a SUBSCRIBE.
+
+    Args:
+        topic: the topic of SUBSCRIBE TO; None if there is a query.
+        options: the options by their names in lower case.
+
+    Raises:
+        SqlError: an option is unknown or has no such value.
+    """
+    switches = {"snapshot": True, "progress": False}
+    for name, value in options.items():
+        if name not in switches:
+            raise SqlError(
+                INVALID_PARAMETER_VALUE,
+                f'option "{name}" not recognized',
+                hint="The options of SUBSCRIBE are snapshot and progress.",
+            )
+        if value.lower() not in _TRUE | _FALSE:
+            raise SqlError(INVALID_PARAMETER_VALUE, f'option "{name}" is true or false')
+        switches[name] = value.lower() in _TRUE
+    return LiveTerms(topic, switches["snapshot"], switches["progress"])
+
+
+def fetch_timeout_s(options: Mapping[str, str]) -> float | None:
+    """Return the timeout of FETCH in seconds; None if it has none.
+
+    Raises:
+        SqlError: an option is unknown, or the timeout is no duration.
+    """
+    for name in options:
+        if name != "timeout":
+            raise SqlError(INVALID_PARAMETER_VALUE, f'option "{name}" not recognized')
+    text = options.get("timeout")
+    if text is None:
+        return None
+    found = _DURATION.fullmatch(text.lower())
+    if found is None or found[2] not in _UNITS_S:
+        raise SqlError(
+            INVALID_PARAMETER_VALUE,
+            f'invalid timeout: "{text}"',
+            hint="Write a number with a unit, such as '500ms' or '2s'.",
+        )
+    return float(found[1]) * _UNITS_S[found[2]]
+
+
+def check_live_query(tree: exp.Expr, position: int) -> None:
+    """Check that a query has columns of one topic, and at most a condition.
+
+    Args:
+        tree: the query.
+        position: its offset in the text, from 1.
+
+    Raises:
+        SqlError: it has more.
+    """
+    if not isinstance(tree, exp.Select):
+        raise _refusal("a set operation or a list of values", tree, position)
+    for name, value in tree.args.items():
+        if value and name not in _SELECT_PARTS:
+            part = value[0] if isinstance(value, list) else value
+            named = _PART_NAMES.get(name, name.upper().strip("_"))
+            raise _refusal(named, part, position)
+    source = tree.args.get("from_")
+    table = source.this if source is not None else None
+    if not _is_plain_table(table):
+        raise _refusal("anything but one topic in FROM", source or tree, position)
+    for item in tree.expressions:
+        column = item.this if isinstance(item, exp.Alias) else item
+        if not isinstance(column, exp.Column | exp.Star):
+            what = "an aggregate" if item.find(exp.AggFunc) is not None else "an expression"
+            raise _refusal(what, item, position)
+
+
+def _is_plain_table(node: object) -> bool:
+    if not isinstance(node, exp.Table) or not isinstance(node.this, exp.Identifier):
+        return False
+    alias = node.args.get("alias")
+    has_columns = alias is not None and bool(alias.columns)
+    return not has_columns and not any(node.args.get(name) for name in _TABLE_PARTS)
+
+
+def plan_topic(tables: Sequence[Table], topic: TopicName) -> LivePlan | None:
+    """Return the plan of SUBSCRIBE TO; None if no table has this name."""
+    schema = topic.schema or AMPS_SCHEMA
+    exact = [table for table in tables if (table.schema, table.name) == (schema, topic.name)]
+    folded = [
+        table
+        for table in tables
+        if (table.schema.lower(), table.name.lower()) == (schema.lower(), topic.name.lower())
+    ]
+    for table in exact or folded:
+        names = tuple(column.name for column in table.columns)
+        columns = tuple(LiveColumn(name, name) for name in names)
+        return LivePlan(ScanRequest(table, names), columns)
+    return None
+
+
+def plan_query(
+    original: exp.Expr, planned: exp.Expr, scans: Sequence[PlannedScan], position: int
+) -> LivePlan:
+    """Return the plan of a live query.
+
+    Args:
+        original: the query as it was written.
+        planned: the query for DuckDB, without the conditions that the scan decides.
+        scans: the scans of its tables.
+        position: its offset in the text, from 1.
+
+    Raises:
+        SqlError: it is no topic's, a column does not exist, or filters do not decide its condition.
+    """
+    if len(scans) != 1 or scans[0].reference.relation.table is None:
+        raise SqlError(
+            UNDEFINED_TABLE, "the query reads no topic", hint=_QUERY_HINT, position=position
+        )
+    (scan,) = scans
+    condition = original.args.get("where")
+    if planned.args.get("where") is not None or scan.residual:
+        raise _refusal(
+            "a condition that filters do not decide as SQL does",
+            condition or original,
+            position,
+            _CONDITION_HINT,
+        )
+    folded = original.copy()
+    fold_identifiers(folded)
+    columns: list[LiveColumn] = []
+    for item in folded.expressions:
+        columns += _columns_of(item, scan.reference)
+    needed = tuple(dict.fromkeys(column.source for column in columns))
+    return LivePlan(ScanRequest(scan.request.table, needed, scan.request.filter), tuple(columns))
+
+
+def _columns_of(item: exp.Expr, reference: TableReference) -> list[LiveColumn]:
+    relation = reference.relation
+    column = item.this if isinstance(item, exp.Alias) else item
+    if isinstance(column, exp.Column) and column.table not in ("", reference.alias):
+        raise SqlError(
+            UNDEFINED_TABLE,
+            f'missing FROM-clause entry for table "{column.table}"',
+            position=_position(column),
+        )
+    if item.is_star:
+        return [LiveColumn(known.name, known.name) for known in relation.columns]
+    known = relation.column(column.name)
+    if known is None:
+        raise SqlError(
+            UNDEFINED_COLUMN,
+            f'column "{column.name}" does not exist',
+            position=_position(column),
+        )
+    return [LiveColumn(str(item.alias) or column.name, known.name)]
+
+
+def _refusal(what: str, node: exp.Expr, position: int, hint: str = _QUERY_HINT) -> SqlError:
+    return SqlError(
+        FEATURE_NOT_SUPPORTED,
+        f"a live query cannot have {what}",
+        hint=hint,
+        position=_position(node) or position,
+    )
+
+
+def _position(node: object) -> int | None:
+    """Return the offset of the first name in a node, from 1; None if it has none."""
+    if not isinstance(node, exp.Expr):
+        return None
+    starts = [
+        found.meta["start"] for found in node.find_all(exp.Identifier) if "start" in found.meta
+    ]
+    return min(starts) + 1 if starts else None
+
+
+_PART_NAMES: Final = {
+    "with_": "WITH",
+    "joins": "a join",
+    "laterals": "LATERAL",
+    "group": "GROUP BY",
+    "having": "HAVING",
+    "order": "ORDER BY",
+    "limit": "LIMIT",
+    "offset": "OFFSET",
+    "distinct": "DISTINCT",
+    "windows": "WINDOW",
+    "sample": "TABLESAMPLE",
+}
