@@ -181,6 +181,11 @@ class LiveFeed(ChangeSink):
 
     # ---- on a worker thread
 
+    @property
+    def change_count(self) -> int:
+        """The number of changes that wait."""
+        return len(self._changes)
+
     def take(self, max_count: int, max_bytes: int) -> list[Change]:
         """Return the next changes; none if there are none at the moment.
 

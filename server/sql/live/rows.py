@@ -60,6 +60,7 @@ class LiveRows:
         self._feed: Final = feed
         self._converter: Final = converter
         self._snapshot = iter(snapshot)
+        self._snapshot_left = sum(batch.num_rows for batch in snapshot)
         self._cancellation: Final = cancellation
         self._on_misfit: Final = on_misfit
         self._on_close: Final = on_close
@@ -95,21 +96,22 @@ class LiveRows:
         while not self.is_finished and (left is None or left > 0):
             batch = self._next()
             left_s = None if end_s is None else end_s - time.monotonic()
-            if batch is not None:
-                if left is not None and batch.num_rows > left:
+            is_last = has_rows or batch is not None if left_s is None else left_s <= 0
+            if batch is None:
+                if is_last:
+                    return
+                waits = [wait for wait in (left_s, self._progress_wait_s) if wait is not None]
+                yield LiveWait(self._feed, min(waits, default=None))
+                continue
+            if left is not None:
+                if batch.num_rows > left:
                     batch, self._rest = batch.slice(0, left), batch.slice(left)
                     self.taken -= self._rest.num_rows
-                if left is not None:
-                    left -= batch.num_rows
-                has_rows = True
-                yield batch
-                if left is None and left_s is not None and left_s <= 0:
-                    return
-                continue
-            if (end_s is None and has_rows) or (left_s is not None and left_s <= 0):
-                return
-            waits = [wait for wait in (left_s, self._progress_wait_s) if wait is not None]
-            yield LiveWait(self._feed, min(waits, default=None))
+                left -= batch.num_rows
+            elif is_last:  # those that come while others are sent are left to the next call
+                left = self._snapshot_left + self._feed.change_count
+            has_rows = True
+            yield batch
 
     @property
     def has_more(self) -> bool:
@@ -136,6 +138,7 @@ class LiveRows:
         self._rest = None
         if batch is None:
             batch = next(self._snapshot, None)
+            self._snapshot_left -= 0 if batch is None else batch.num_rows
         if batch is None:
             batch = self._next_changes()
         if batch is not None:

@@ -1,0 +1,314 @@
+"""SUBSCRIBE against a model: its rows, summed up, are the records that the user may see."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from config_schema.problems import Location
+from config_schema.spec import ConflatedTopicSpec, TopicRef
+from server.expressions.backends.columns import warm_up
+from server.security.permissions import ALL_PERMISSIONS, Permissions
+from server.sql.live.feed import LiveWait
+from server.sql.live.rows import LiveRows
+from server.sql.live.statements import LiveStatements
+from server.sql.query.cancellation import Cancellation
+from server.sql.query.execution import QueryEngine
+from server.sql.query.session import SqlSession
+from server.sql.query.statement import parse
+from server.sql.tables import scan
+from server.sql.tables.errors import ColumnsWidenedError
+from tests.engine.support import Core, CorePeer
+from tests.sql.tables.support import Tables
+from tests.sql.tables.test_catalogue import permissions, rule
+from tests.storage.sow.support import topic_spec
+from tests.storage.views.support import view
+from tests.support.chances import examples
+
+IDS = range(6)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def engine() -> Iterator[QueryEngine]:
+    warm_up()
+    engine = QueryEngine()
+    yield engine
+    engine.close()
+
+
+class Live:
+    """A user's live statements, and queries of the same tables.
+
+    Args:
+        core: the engine.
+        engine: plans and executes queries.
+        permitted: what the user may read.
+    """
+
+    def __init__(
+        self, core: Core, engine: QueryEngine, permitted: Permissions = ALL_PERMISSIONS
+    ) -> None:
+        self._engine = engine
+        self._session = SqlSession("tester", "any", 1)
+        self.tables = Tables(core, permitted)
+        self.notified: list[bytes] = []
+        source = self.tables.source
+        self.statements = LiveStatements(
+            source, source._session, self.tables._posted.put, self.notified.append
+        )
+
+    def subscribe(self, text: str, between: Callable[[], None] = lambda: None) -> LiveRows:
+        """Begin a SUBSCRIBE, once more if columns are widened by it."""
+        (statement,) = parse(f"COPY (SUBSCRIBE {text}) TO STDOUT")
+        terms = statement.live
+        assert terms is not None
+
+        def begin() -> LiveRows:
+            plan = self._engine.plan_live(statement, self.tables.source, self._session)
+            return self.statements.subscribe(terms, plan, Cancellation())
+
+        for _ in range(5):
+            try:
+                return self.tables.call(begin, between)
+            except ColumnsWidenedError:
+                continue
+        raise AssertionError("columns are widened again and again")
+
+    def execute(self, text: str) -> None:
+        """Execute LISTEN, UNLISTEN or NOTIFY."""
+        (statement,) = parse(text)
+        self.tables.call(lambda: self.statements.execute(statement))
+
+    def query(self, text: str) -> Counter[tuple[Any, ...]]:
+        """The rows of a query."""
+        (statement,) = parse(text)
+        for _ in range(5):
+            try:
+                result = self.tables.call(
+                    lambda: self._engine.execute(statement, self.tables.source, self._session)
+                )
+            except ColumnsWidenedError:
+                continue
+            return Counter(row for batch in result.batches() for row in _rows(batch))
+        raise AssertionError("columns are widened again and again")
+
+
+def _rows(batch: Any) -> list[tuple[Any, ...]]:
+    return list(zip(*(column.to_pylist() for column in batch.columns), strict=True))
+
+
+def take(rows: LiveRows) -> list[tuple[Any, ...]]:
+    """The rows that are there."""
+    found: list[tuple[Any, ...]] = []
+    for batch in rows.fetch(None, 0):
+        if not isinstance(batch, LiveWait):
+            found += _rows(batch)
+    return found
+
+
+def summed(rows: Sequence[tuple[Any, ...]], start: int = 2) -> Counter[tuple[Any, ...]]:
+    """The rows without time and difference, counted; none may ever be there less than once."""
+    state: Counter[tuple[Any, ...]] = Counter()
+    for row in rows:
+        state[row[start:]] += row[start - 1]
+        assert state[row[start:]] in (0, 1), row
+    return +state
+
+
+def make_core(*, is_journaled: bool = False, directory: Any = None) -> Core:
+    core = Core()
+    core.keep(topic_spec("/id", expiration_enabled=True))
+    if is_journaled:
+        core.record(directory, "orders")
+    core.derive(
+        view("totals", "orders", projection="/s AS /s; SUM(/n) AS /n", grouping="/s"),
+        ConflatedTopicSpec(
+            name="slow",
+            message_type="json",
+            underlying=TopicRef("orders", "json"),
+            interval=100_000_000,
+            filter=None,
+            hash_indexes=(),
+            enrichment=(),
+            topic_format=None,
+            name_has_regex_characters=False,
+            location=Location("config.xml", 1),
+        ),
+    )
+    return core
+
+
+def do(core: Core, peer: CorePeer, action: tuple[Any, ...]) -> None:
+    """Publish, delete, or let time pass."""
+    kind, *terms = action
+    match kind:
+        case "publish" | "delta_publish":
+            id_, fields, lifetime = terms
+            header = {"c": kind, "t": "orders"} | ({"e": lifetime} if lifetime else {})
+            peer.send(header, json.dumps({"id": id_} | fields).encode())
+        case "run":
+            peer.send_bytes(
+                b"".join(
+                    _frame({"c": "p", "t": "orders"}, json.dumps({"id": id_} | fields).encode())
+                    for id_, fields in terms[0]
+                )
+            )
+        case "delete":
+            peer.send({"c": "sow_delete", "t": "orders", "filter": f"/id = {terms[0]}"})
+        case "clear":
+            peer.send({"c": "sow_delete", "t": "orders", "filter": f"/n > {terms[0]}"})
+        case "wait":
+            core.clock.advance(terms[0])
+
+
+def _frame(header: dict[str, Any], body: bytes) -> bytes:
+    from tests.support.raw import frame
+
+    return frame(header, body)
+
+
+FIELDS = st.fixed_dictionaries(
+    {},
+    optional={
+        "n": st.integers(0, 4),
+        "s": st.sampled_from(["a", "b", "", "ö"]),
+        "x": st.sampled_from([1, 2.5, "text", None, [1]]),
+        "hidden": st.integers(0, 2),
+    },
+)
+IDENTITIES = st.sampled_from(IDS)
+ACTIONS = st.one_of(
+    st.tuples(
+        st.sampled_from(["publish", "publish", "delta_publish"]),
+        IDENTITIES,
+        FIELDS,
+        st.sampled_from([0, 0, 0, 3]),
+    ),
+    st.tuples(st.just("run"), st.lists(st.tuples(IDENTITIES, FIELDS), min_size=1, max_size=5)),
+    st.tuples(st.just("delete"), IDENTITIES),
+    st.tuples(st.just("clear"), st.integers(0, 3)),
+    st.tuples(st.just("wait"), st.sampled_from([0.3, 4])),
+)
+CONDITIONS = ["", "n > 1", "n <= 2", "s = 'a'", "n > 0 AND (s = 'a' OR n = 3)", "n IS NULL"]
+PERMITS = [None, "/n < 3", "/hidden = 1", "/s = 'a' OR /n = 2"]
+SELECTS = [None, "-/hidden,-/x"]
+
+
+@pytest.mark.parametrize("topic", ["orders", "totals", "slow"])
+@pytest.mark.parametrize("is_journaled", [False, True])
+def test_rows_add_up_to_the_records(
+    topic: str, is_journaled: bool, engine: QueryEngine, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """Whatever happens before, during and after the snapshot, and whatever the user may see."""
+
+    @settings(max_examples=examples(200))
+    @given(
+        st.lists(ACTIONS, max_size=12),
+        st.lists(ACTIONS, max_size=4),
+        st.lists(ACTIONS, max_size=12),
+        st.sampled_from(CONDITIONS),
+        st.sampled_from(PERMITS),
+        st.sampled_from(SELECTS),
+        st.booleans(),
+    )
+    def check(
+        before: list[tuple[Any, ...]],
+        during: list[tuple[Any, ...]],
+        after: list[tuple[Any, ...]],
+        condition: str,
+        permit: str | None,
+        select: str | None,
+        has_all_columns: bool,
+    ) -> None:
+        core = make_core(
+            is_journaled=is_journaled,
+            directory=tmp_path_factory.mktemp("journal") if is_journaled else None,
+        )
+        publisher = core.log_on("publisher")
+        # columns are there from the beginning, and hold all values
+        for id_, x in enumerate(["text", [1]]):
+            fields = {"n": 1, "s": "a", "x": x, "hidden": 1}
+            do(core, publisher, ("publish", id_, fields, 0))
+        core.clock.advance(1)
+        permitted = ALL_PERMISSIONS
+        if permit is not None or select is not None:
+            permitted = permissions(
+                rule("orders", permit, select), rule("totals", permit), rule("slow", permit, select)
+            )
+        live = Live(core, engine, permitted)
+        live.tables.all()
+        for action in before:
+            do(core, publisher, action)
+        core.clock.advance(0.3)
+        where = f" WHERE {condition}" if condition else ""
+        columns = "*" if has_all_columns else "s, n, _key"
+        text = f"SELECT {columns} FROM {topic}{where}"
+        try:
+            expected_before = live.query(text)
+        except Exception as error:  # the user sees no record with such a field
+            assert "does not exist" in str(error)
+            return
+        pending = list(during)
+
+        def between() -> None:
+            if pending and live.tables.is_scanning:
+                do(core, publisher, pending.pop(0))
+
+        rows = live.subscribe(f"({text})", between)
+        found = take(rows)
+        if len(pending) == len(during):
+            assert _lenient(summed(found)) == _lenient(expected_before)
+        for action in [*pending, *after]:
+            do(core, publisher, action)
+            if action[0] == "wait":
+                found += take(rows)
+        core.clock.advance(0.3)
+        found += take(rows)
+        assert _lenient(summed(found)) == _lenient(live.query(text))
+        live.statements.close()
+
+    check()
+
+
+def _lenient(counted: Counter[tuple[Any, ...]]) -> Counter[str]:
+    return Counter({json.dumps(row, default=str): count for row, count in counted.items()})
+
+
+def test_changes_during_the_snapshot_come_once(
+    engine: QueryEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Some of them are of records that the snapshot has read, some of ones that it has not."""
+    for module in ("indexes.memo_index", "query.query", "snapshot", "record_table"):
+        monkeypatch.setattr(f"server.storage.sow.{module}.MEMO_BLOCK_ROWS", 16)
+    monkeypatch.setattr(scan, "MEMO_BLOCK_ROWS", 16)
+    monkeypatch.setattr(scan, "_RECORD_BATCH_SIZE", 5)
+    monkeypatch.setattr(scan, "_SLICE_SECONDS", 0)
+    core = make_core()
+    publisher = core.log_on("publisher")
+    do(core, publisher, ("run", [(id_, {"n": id_ % 5, "s": "a"}) for id_ in range(300)]))
+    for condition in ("", " WHERE n > 1"):
+        live = Live(core, engine)
+        live.tables.all()
+        changed = iter(range(299, -1, -7))
+        made = 0
+
+        def between(live: Live = live, changed: Iterator[int] = changed) -> None:
+            nonlocal made
+            id_ = next(changed, None)
+            if id_ is not None and live.tables.is_scanning:
+                made += 1
+                do(core, publisher, ("publish", id_, {"n": id_ % 3, "s": "b"}, 0))
+                do(core, publisher, ("delete", id_ // 2))
+                do(core, publisher, ("publish", 1000 + id_, {"n": 3}, 0))
+
+        text = f"SELECT * FROM orders{condition}"
+        rows = live.subscribe(f"({text})", between)
+        assert made > 3
+        assert summed(take(rows)) == live.query(text)
+        live.statements.close()
