@@ -78,7 +78,8 @@ class Reader:
     def _read(self) -> None:
         try:
             with self._connection.cursor().copy(f"COPY (SUBSCRIBE {self._text}) TO STDOUT") as copy:
-                self.rows += iter_rows(copy, self.rows)
+                for row in copy.rows():
+                    self.rows.append(row)
         except psycopg.Error as error:
             self.error = error
 
@@ -94,12 +95,6 @@ class Reader:
         self._thread.join(WAIT_SECONDS)
         assert not self._thread.is_alive()
         return self.error
-
-
-def iter_rows(copy: psycopg.Copy, rows: list[tuple[str | None, ...]]) -> list[Any]:
-    for row in copy.rows():
-        rows.append(row)
-    return []
 
 
 def test_psql_shows_rows_as_they_come(sql: SqlServer) -> None:
@@ -248,7 +243,7 @@ def test_topics_without_records_have_bodies(sql: SqlServer) -> None:
 )
 def test_what_cannot_be_live_is_refused(sql: SqlServer, text: str, code: str, part: str) -> None:
     with sql.connect() as connection:
-        with pytest.raises(psycopg.Error, match=".") as caught:
+        with pytest.raises(psycopg.Error, match=r".") as caught:
             connection.execute(f"COPY (SUBSCRIBE {text}) TO STDOUT")
         error = caught.value
         assert error.sqlstate == code
@@ -302,7 +297,7 @@ def test_users_follow_what_they_may_read(tmp_path: Path) -> None:
                 ("LISTEN secret", "42P01"),
                 ("NOTIFY prices, '{}'", "42501"),
             ):
-                with pytest.raises(psycopg.Error, match=".") as caught:
+                with pytest.raises(psycopg.Error, match=r".") as caught:
                     connection.execute(text)
                 assert caught.value.sqlstate == code
             connection.execute("LISTEN orders")
