@@ -12,7 +12,12 @@ from struct import Struct
 from typing import TYPE_CHECKING, Final
 
 from server.sql.postgres import messages
-from server.sql.postgres.formats import ColumnFormat, encode_data_rows
+from server.sql.postgres.formats import (
+    ColumnFormat,
+    CopyMarks,
+    encode_copy_lines,
+    encode_data_rows,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -57,6 +62,15 @@ class CopyEncoder:
         special = re.escape(copy.delimiter + "".join(_ESCAPES))
         self._text_special: Final = re.compile(f"[{special}]")
         self._csv_special: Final = re.compile(f"[{re.escape(copy.delimiter + copy.quote)}\n\r]")
+        is_csv = copy.format == "csv"
+        pattern = self._csv_special if is_csv else self._text_special
+        null = copy.null.encode()
+        self._marks: Final = CopyMarks(
+            copy.delimiter.encode(),
+            null,
+            re.compile(pattern.pattern.encode()),
+            frozenset({null, b"\\."}) if is_csv else frozenset(),
+        )
 
     def begin(self) -> bytes:
         """Return CopyOutResponse, and what precedes the rows."""
@@ -71,6 +85,10 @@ class CopyEncoder:
 
     def rows(self, batch: pa.RecordBatch) -> bytes:
         """Return the messages of some rows."""
+        if not self._is_binary:
+            lines = encode_copy_lines(batch, self._formats, self._marks)
+            if lines is not None:
+                return lines
         data = encode_data_rows(batch, self._formats)
         if self._is_binary:
             head, self._head = self._head, b""

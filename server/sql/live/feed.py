@@ -24,8 +24,8 @@ _CHANGE_BYTES: Final = 500
 _CHARGE_STEP_BYTES: Final = 256 * 1024
 """The difference from which on memory is charged to the client, or released."""
 
-_MIN_WAKE_INTERVAL_S: Final = 0.005
-"""Time between two batches of changes: a switch of threads costs as much as some dozen changes."""
+_MIN_WAKE_INTERVAL_S: Final = 0.02
+"""Time between two batches of changes: a batch costs as much as some hundred changes."""
 
 Change: TypeAlias = tuple[float, int, Record]
 """When a change was made, in seconds since 1970; 1 or -1; the record that is added or removed."""
@@ -143,7 +143,7 @@ class LiveFeed(ChangeSink):
     def begin_wait(self, resume: Callable[[], None], timeout_s: float | None) -> None:
         """Call `resume` once when there are changes, after a failure, or after a time.
 
-        Changes that follow each other within some milliseconds are left to be one batch.
+        Changes that follow each other within 20 ms are left to be one batch.
         """
         self._update_charge()
         self._resume = resume

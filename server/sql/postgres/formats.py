@@ -18,6 +18,7 @@ Source: PostgreSQL 16, src/backend/utils/adt: the functions *out and *send of ea
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from itertools import chain
 from types import MappingProxyType
@@ -90,6 +91,7 @@ POSTGRES_EPOCH_DAYS: Final = 10_957  # 2000-01-01 in days since 1970-01-01
 POSTGRES_EPOCH_US: Final = POSTGRES_EPOCH_DAYS * 86_400_000_000
 DAY_US: Final = 86_400_000_000
 _ROW_HEAD: Final = np.dtype([("type", "S1"), ("length", ">i4"), ("columns", ">u2")])
+_COPY_HEAD: Final = np.dtype([("type", "S1"), ("length", ">i4")])
 _INT32_MAX: Final = 2**31 - 1
 _INT64_MAX: Final = 2**63 - 1
 _YEAR_1_DAYS: Final = -719_162  # 0001-01-01
@@ -164,6 +166,61 @@ def encode_data_rows(batch: pa.RecordBatch, columns: Sequence[ColumnFormat]) -> 
     head["length"] = lengths + 6
     head["columns"] = len(columns)
     return _content(_joined([_fixed(head), *pieces]))
+
+
+class CopyMarks(NamedTuple):
+    """What separates the values of COPY in the formats text and csv.
+
+    Attributes:
+        delimiter: separates the values of a row.
+        null: stands for NULL.
+        special: finds bytes that have to be escaped or quoted.
+        quoted: whole values that have to be quoted.
+    """
+
+    delimiter: bytes
+    null: bytes
+    special: re.Pattern[bytes]
+    quoted: frozenset[bytes]
+
+
+def encode_copy_lines(
+    batch: pa.RecordBatch, columns: Sequence[ColumnFormat], marks: CopyMarks
+) -> bytes | None:
+    """Encode a record batch as CopyData messages, each with a line.
+
+    Returns:
+        None if a value has to be escaped or quoted, or the batch is too large: its values have to
+        be encoded one by one.
+    """
+    rows = batch.num_rows
+    if rows == 0 or rows > MAX_ENCODED_ROWS or _is_large(batch):
+        return None
+    texts: list[pa.Array] = []
+    size = 0
+    for array, column in zip(batch.columns, columns, strict=True):
+        pieces = column_pieces(array, column)
+        values = pieces[0] if len(pieces) == 1 else pc.binary_join_element_wise(*pieces, _EMPTY)
+        content = _content(values)
+        size += len(content)
+        if marks.special.search(content) is not None or size > MAX_ENCODED_SIZE:
+            return None
+        if marks.quoted:
+            in_quotes = pc.is_in(values, pa.array(list(marks.quoted), _BINARY), skip_nulls=True)
+            if pc.any(in_quotes).as_py():
+                return None
+        texts.append(values)
+    lines = pc.binary_join_element_wise(
+        *texts,
+        pa.scalar(marks.delimiter, _BINARY),
+        null_handling="replace",
+        null_replacement=marks.null,
+    )
+    end = pa.scalar(b"\n", _BINARY)
+    head = np.empty(rows, _COPY_HEAD)
+    head["type"] = b"d"
+    head["length"] = _lengths([lines, end]) + 4
+    return _content(_joined([_fixed(head), lines, end]))
 
 
 def _encode_halves(batch: pa.RecordBatch, columns: Sequence[ColumnFormat]) -> bytes:
