@@ -6,8 +6,8 @@
 worker threads. `services` is shared by the connections of an instance.
 
 `postgres` decodes and encodes the protocol and does no I/O. `query` parses and executes SQL with
-DuckDB, over tables that a `TableSource` scans. `tables` is the source of the server's topics. `live`
-follows topics: SUBSCRIBE and LISTEN.
+DuckDB, over tables that a `TableSource` scans. `tables` is the source of the server's topics.
+`live` follows topics: SUBSCRIBE and LISTEN.
 
 All of this needs the extra `amperage[sql]`; nothing here is imported by a server without a
 transport that speaks SQL.

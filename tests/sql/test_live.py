@@ -337,7 +337,9 @@ def test_notify_publishes(sql: SqlServer) -> None:
         found = connection.execute("SELECT symbol FROM orders WHERE id = 77").fetchone()
         assert found == ("NEW",)
         with pytest.raises(psycopg.Error, match="refused"):
-            connection.execute("NOTIFY \"/AMPS/ClientStatus\", 'x'")
+            connection.execute("NOTIFY json.\"/AMPS/ClientStatus\", 'x'")
+        with pytest.raises(psycopg.errors.UndefinedTable, match="several message types"):
+            connection.execute('LISTEN "/AMPS/ClientStatus"')
 
 
 def test_asyncpg_listens_and_psql_prints(sql: SqlServer) -> None:

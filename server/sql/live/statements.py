@@ -347,7 +347,7 @@ class LiveStatements:
         if len(found) != 1:
             raise SqlError(
                 UNDEFINED_TABLE,
-                f'the message type of "{topic}" is not known',
+                f'"{topic}" may be a topic of several message types',
                 hint=f'Name it: {(found or list(types))[0]}."{topic.name}".',
                 position=topic.position,
             )

@@ -234,7 +234,7 @@ def test_rows_add_up_to_the_records(
             fields = {"n": 1, "s": "a", "x": x, "hidden": 1}
             do(core, publisher, ("publish", id_, fields, 0))
         core.clock.advance(1)
-        permitted = ALL_PERMISSIONS
+        permitted: Permissions = ALL_PERMISSIONS
         if permit is not None or select is not None:
             permitted = permissions(
                 rule("orders", permit, select), rule("totals", permit), rule("slow", permit, select)
