@@ -19,6 +19,7 @@ import secrets
 import ssl
 import threading
 from collections.abc import Callable, Generator
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, cast
@@ -64,6 +65,7 @@ from server.sql.statement_runner import (
 )
 from server.sql.tables.catalogue import SessionTables
 from server.sql.tables.statistics_table import NO_STATISTICS, StatisticsAccess
+from server.sql.write.writer import StatementWriter
 from server.transports.connection import (
     HANDSHAKE_TIMEOUT_S,
     TransportConnection,
@@ -497,6 +499,9 @@ class PostgresConnection(TransportConnection):
             self._protocol,
             self._live,
             partial(self._post_warning, session),
+            StatementWriter(
+                session, self._tables, settings, self._services.query_engine, self._post
+            ),
         )
         self._cancel_key = CancelKey(session.number, secrets.randbits(32))
         self._services.add_cancel_key(self._cancel_key, self._cancel_statement)
@@ -561,7 +566,10 @@ class PostgresConnection(TransportConnection):
         assert output is not None  # noqa: S101 - it has been set before
         try:
             while True:
-                data, rows, wait = next(output)
+                data, rows, wait, awaited = next(output)
+                if awaited is not None:  # a thread continues when it is done
+                    awaited.add_done_callback(lambda _: self._continue())
+                    return
                 if wait is not None:
                     self._post(partial(self._wait_for, wait))
                     return
@@ -580,6 +588,11 @@ class PostgresConnection(TransportConnection):
             self._post_answer(
                 None, Diagnostic(INTERNAL_ERROR, f"internal error: {type(error).__name__}"), error
             )
+
+    def _continue(self) -> None:
+        """Continue a statement on a worker thread; from any thread."""
+        with suppress(RuntimeError):  # the instance is stopping
+            self._services.workers.submit(self._produce)
 
     def _post_answer(
         self,

@@ -5,14 +5,16 @@ does not read: its thread is free for other clients meanwhile. Statements of tra
 and cursors are executed here; queries by the `QueryEngine`.
 
 Transactions are blocks without an effect, except that an error makes the rest of a block fail, as
-drivers expect, and that cursors end with them. Each query reads a snapshot of its own.
+drivers expect, and that cursors end with them. Each query reads a snapshot of its own, and each
+statement that writes takes effect by itself (`TransactionBlock`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from weakref import WeakSet
 
 from server.sql.copy_output import CopyEncoder
@@ -27,6 +29,7 @@ from server.sql.query.errors import FEATURE_NOT_SUPPORTED, SYNTAX_ERROR, SqlErro
 from server.sql.query.statement import Statement, StatementKind, parse
 from server.sql.row_cursor import RowCursor, to_result_columns
 from server.sql.tables.errors import ColumnsWidenedError
+from server.sql.write.transaction_block import TransactionBlock
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -38,6 +41,7 @@ if TYPE_CHECKING:
     from server.sql.query.live_terms import LiveTerms
     from server.sql.query.session import SqlSession
     from server.sql.tables.catalogue import SessionTables
+    from server.sql.write.writer import StatementWriter
 
 MAX_CURSORS: Final = 100
 """Cursors of a client."""
@@ -67,11 +71,13 @@ class Output(NamedTuple):
         data: the bytes.
         rows: the number of rows in them.
         wait: the wait for changes, after which the statement goes on; None to go on at once.
+        awaited: a write; the output is continued when it is done, and occupies no thread until then.
     """
 
     data: bytes
     rows: int = 0
     wait: LiveWait | None = None
+    awaited: Future[Any] | None = None
 
 
 Answer = Callable[[], bytes]
@@ -134,6 +140,7 @@ class StatementRunner:
             transaction are changed here, while an event is unanswered.
         live: executes SUBSCRIBE, LISTEN, UNLISTEN and NOTIFY.
         warn: called with unknown parts of the catalogue that the client has asked for.
+        writer: executes statements that write.
     """
 
     def __init__(
@@ -144,6 +151,7 @@ class StatementRunner:
         protocol: PostgresProtocol[StatementPlan, BoundStatement],
         live: LiveStatements,
         warn: Callable[[str], None],
+        writer: StatementWriter,
     ) -> None:
         self._engine: Final = engine
         self._source: Final = source
@@ -151,6 +159,8 @@ class StatementRunner:
         self._protocol: Final = protocol
         self._live: Final = live
         self._warn: Final = warn
+        self._writer: Final = writer
+        self._block: Final = TransactionBlock(session)
         self._cursors: dict[str, OpenCursor] = {}
         self._results = WeakSet[RowCursor | LiveRows]()
 
@@ -245,7 +255,8 @@ class StatementRunner:
                 return self._protocol.suspend
             tag = f"SELECT {count}" if statement.kind is StatementKind.SELECT else statement.tag
         else:
-            tag = yield from self._apply(statement, cancellation, bound.parameters)
+            types = bound.plan.parameter_types
+            tag = yield from self._apply(statement, cancellation, bound.parameters, types)
         return lambda: self._protocol.complete_execute(tag)
 
     def sync(self) -> bytes:
@@ -384,9 +395,12 @@ class StatementRunner:
         if plan.description is None:
             assert plan.statement is not None  # noqa: S101 - by its callers
             cancellation.check()
-            plan.description = self._engine.describe(
-                plan.statement, self._source, self._session, plan.parameter_types
-            )
+            if plan.statement.kind is StatementKind.WRITE:
+                plan.description = self._writer.describe(plan.statement, plan.parameter_types)
+            else:
+                plan.description = self._engine.describe(
+                    plan.statement, self._source, self._session, plan.parameter_types
+                )
             for warning in plan.description.warnings:
                 self._warn(warning)
         return plan.description
@@ -404,24 +418,37 @@ class StatementRunner:
             )
 
     def _apply(
-        self, statement: Statement, cancellation: Cancellation, parameters: Sequence[object]
+        self,
+        statement: Statement,
+        cancellation: Cancellation,
+        parameters: Sequence[object],
+        parameter_types: Sequence[int] = (),
     ) -> Generator[Output, None, str]:
         """Execute a statement without rows; return its tag."""
         match statement.kind:
+            case StatementKind.WRITE:
+                return (
+                    yield from self._write(statement, cancellation, parameters, parameter_types)
+                )
             case StatementKind.SET | StatementKind.RESET | StatementKind.DISCARD:
                 yield from self._change_settings(statement)
             case StatementKind.BEGIN:
                 self.transaction_status = TransactionStatus.ACTIVE
+                self._block.begin(statement)
             case StatementKind.COMMIT | StatementKind.ROLLBACK:
                 failed = self.transaction_status is TransactionStatus.FAILED
                 self.transaction_status = TransactionStatus.IDLE
                 self._close_cursors(held=False)
+                is_rollback = failed or statement.kind is StatementKind.ROLLBACK
+                self._block.end(is_rollback=is_rollback)
                 return "ROLLBACK" if failed else statement.tag
             case StatementKind.SAVEPOINT if self.transaction_status is TransactionStatus.IDLE:
                 raise SqlError(
                     _NO_ACTIVE_TRANSACTION,
                     f"{statement.tag} can only be used in transaction blocks",
                 )
+            case StatementKind.SAVEPOINT if statement.tag == "ROLLBACK":
+                self._block.check_partial_rollback()
             case StatementKind.DEALLOCATE:
                 if not self._protocol.deallocate(statement.name):
                     raise SqlError(
@@ -450,10 +477,36 @@ class StatementRunner:
         cancellation.on_cancel(cursor.cancellation.cancel)
         return sum(batch.num_rows for batch in cursor.rows.take(statement.count))
 
+    def _write(
+        self,
+        statement: Statement,
+        cancellation: Cancellation,
+        parameters: Sequence[object],
+        parameter_types: Sequence[int],
+    ) -> Generator[Output, None, str]:
+        is_in_block = self.transaction_status is not TransactionStatus.IDLE
+        self._block.check_write(statement.tag.split()[0], is_in_block=is_in_block)
+        steps = self._writer.run(statement, parameters, parameter_types, cancellation)
+        written = 0
+        try:
+            while True:
+                awaited = next(steps)
+                yield Output(b"", awaited=awaited)
+                written += awaited.result().count
+        except StopIteration as end:
+            return f"{statement.tag} {end.value}"
+        finally:
+            if is_in_block:
+                self._block.add_rows(written)
+
     def _change_settings(self, statement: Statement) -> Iterator[Output]:
         session = self._session
         before = session.reported()
         if statement.kind is StatementKind.SET:
+            if "READ ONLY" in statement.options and (
+                self.transaction_status is not TransactionStatus.IDLE
+            ):
+                self._block.begin(statement)
             if statement.name is not None:
                 session.set(statement.name, statement.value)
         elif statement.kind is StatementKind.DISCARD:

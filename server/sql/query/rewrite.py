@@ -69,8 +69,9 @@ def check_read_only(tree: exp.Expr) -> None:
         if isinstance(node, _FORBIDDEN) and not isinstance(node, _ROOTS):
             raise SqlError(
                 FEATURE_NOT_SUPPORTED,
-                "SQL statements are read only",
-                hint="Publish, update and delete with a client of the amps protocol.",
+                "a query writes nothing",
+                hint="Begin statements that write with INSERT, UPDATE or DELETE."
+                " INSERT INTO topic (...) WITH ... SELECT is one.",
             )
         if isinstance(node, exp.Lock):
             raise SqlError(

@@ -19,6 +19,11 @@ from server.sql.query.errors import (
 SERVER_VERSION: Final = "16.0"
 """The version of PostgreSQL that drivers adapt to."""
 
+WRITES_SETTING: Final = "amperage.writes"
+"""The setting that allows writes in transaction blocks."""
+IMMEDIATE: Final = "immediate"
+_WRITES_VALUES: Final = ("autocommit", IMMEDIATE)
+
 MAX_CUSTOM_SETTINGS: Final = 100
 MAX_VALUE_LENGTH: Final = 10_000
 
@@ -40,13 +45,16 @@ class SqlSetting(NamedTuple):
 
 
 SETTINGS: Final[dict[str, SqlSetting]] = {
+    WRITES_SETTING: SqlSetting(
+        "autocommit", "Writes in transaction blocks are refused, or take effect at once."
+    ),
     "application_name": SqlSetting("", "Name of the client's application.", is_reported=True),
     "bytea_output": SqlSetting("hex", "Output format of bytea."),
     "client_encoding": SqlSetting("UTF8", "Encoding of the client.", is_reported=True),
     "client_min_messages": SqlSetting("notice", "Least level of messages to the client."),
     "datestyle": SqlSetting("ISO, MDY", "Output format of dates.", is_reported=True),
     "default_transaction_isolation": SqlSetting("repeatable read", "Isolation of transactions."),
-    "default_transaction_read_only": SqlSetting("on", "Transactions are read only."),
+    "default_transaction_read_only": SqlSetting("off", "Transactions are read only."),
     "default_table_access_method": SqlSetting("heap"),
     "default_tablespace": SqlSetting(""),
     "default_text_search_config": SqlSetting("pg_catalog.simple"),
@@ -85,7 +93,7 @@ SETTINGS: Final[dict[str, SqlSetting]] = {
     "synchronize_seqscans": SqlSetting("on"),
     "timezone": SqlSetting("UTC", "Time zone of dates and times.", is_reported=True),
     "transaction_isolation": SqlSetting("repeatable read"),
-    "transaction_read_only": SqlSetting("on"),
+    "transaction_read_only": SqlSetting("off"),
     "transaction_deferrable": SqlSetting("off"),
     "transaction_timeout": SqlSetting("0"),
     "work_mem": SqlSetting("4MB"),
@@ -201,6 +209,14 @@ class SqlSession:
                     hint="The only encoding is UTF8.",
                 )
             return "UTF8"
+        if key == WRITES_SETTING:
+            if value.lower() not in _WRITES_VALUES:
+                raise SqlError(
+                    INVALID_PARAMETER_VALUE,
+                    f'invalid value for parameter "{WRITES_SETTING}": "{value}"',
+                    hint="Values are autocommit and immediate.",
+                )
+            return value.lower()
         if key == "statement_timeout":
             _milliseconds(value)
         return value

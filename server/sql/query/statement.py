@@ -55,6 +55,7 @@ class StatementKind(Enum):
     LISTEN = "listen"
     UNLISTEN = "unlisten"
     NOTIFY = "notify"
+    WRITE = "write"
 
 
 class CopyFormat(NamedTuple):
@@ -84,9 +85,10 @@ class Statement:
     Attributes:
         text: the statement.
         kind: the kind.
-        tag: the command tag of its completion; SELECT, COPY, FETCH and MOVE get a count after it.
+        tag: the command tag of its completion; SELECT, COPY, FETCH, MOVE and
+            statements that write get a count after it.
         offset: offset of the statement in the text of all, to correct positions of errors.
-        tree: the query of SELECT, EXPLAIN, COPY_OUT and DECLARE.
+        tree: the query of SELECT, EXPLAIN, COPY_OUT and DECLARE; the statement of WRITE.
         parameter_count: the number of parameters `$1`, `$2`, ...
         name: the setting of SET, SHOW and RESET (ALL for all); the cursor of DECLARE, FETCH, MOVE
             and CLOSE, the prepared statement of DEALLOCATE, None for all; the savepoint; the target
@@ -94,7 +96,8 @@ class Statement:
         value: the value of SET; None for its default. The payload of NOTIFY.
         is_local: SET LOCAL.
         count: the number of rows of FETCH and MOVE; None for all.
-        options: words: of EXPLAIN (ANALYZE, VERBOSE), and of DECLARE (HOLD, BINARY, SCROLL).
+        options: words: of EXPLAIN (ANALYZE, VERBOSE), of DECLARE (HOLD, BINARY, SCROLL), of
+            BEGIN and SET TRANSACTION (READ ONLY).
         copy: the format of COPY_OUT.
         live: the terms of a SUBSCRIBE, which COPY_OUT and DECLARE may have in place of a query.
         topic: the topic of LISTEN, UNLISTEN and NOTIFY; None for all.
@@ -143,6 +146,8 @@ def parse(text: str) -> list[Statement]:
 
 
 _WRITES: Final = frozenset({"INSERT", "UPDATE", "DELETE", "MERGE", "TRUNCATE"})
+_WRITE_TAGS: Final = {"INSERT": "INSERT 0", "UPDATE": "UPDATE", "DELETE": "DELETE"}
+"""The statements that write, and their tags."""
 _DEFINITIONS: Final = frozenset(
     {
         *("CREATE", "ALTER", "DROP", "COMMENT", "GRANT", "REVOKE", "REINDEX", "REFRESH"),
@@ -165,11 +170,23 @@ class _Reader:
         word = self._word()
         if word in ("SELECT", "WITH", "VALUES", "TABLE", "(", "FROM"):
             return self._query(StatementKind.SELECT, "SELECT")
+        if word in _WRITE_TAGS:
+            return self._write(word)
         read = self._STATEMENTS.get(word)
         if read is None:
             raise self._refusal(word)
         self._index += 1
         return read(self)
+
+    # ---- writes
+
+    def _write(self, word: str) -> Statement:
+        from server.sql.query import dialect
+
+        tree = dialect.parse_query(self._tokens, self._all)
+        count = self._count_parameters(tree)
+        kind = StatementKind.WRITE
+        return self._statement(kind, _WRITE_TAGS[word], tree=tree, parameter_count=count)
 
     # ---- queries
 
@@ -187,15 +204,26 @@ class _Reader:
     def _with_tree(
         self, kind: StatementKind, tag: str, tree: exp.Expr, **fields: object
     ) -> Statement:
-        from server.sql.query.parameters import parameter_numbers
         from server.sql.query.rewrite import check_read_only
 
         check_read_only(tree)
+        count = self._count_parameters(tree)
+        return self._statement(kind, tag, tree=tree, parameter_count=count, **fields)
+
+    @staticmethod
+    def _count_parameters(tree: exp.Expr) -> int:
+        """Return the highest number of a parameter.
+
+        Raises:
+            SqlError: there can be no such parameter.
+        """
+        from server.sql.query.parameters import parameter_numbers
+
         numbers = parameter_numbers(tree)
         count = max(numbers, default=0)
         if count > MAX_PARAMETERS or 0 in numbers:
             raise SqlError(UNDEFINED_PARAMETER, f"there is no parameter ${count}")
-        return self._statement(kind, tag, tree=tree, parameter_count=count, **fields)
+        return count
 
     def _explain(self) -> Statement:
         options: set[str] = set()
@@ -227,7 +255,12 @@ class _Reader:
         direction = self._next_text().upper()
         target = self._next_text().upper()
         if direction == "FROM":
-            raise self._refusal("INSERT")
+            raise SqlError(
+                FEATURE_NOT_SUPPORTED,
+                "COPY FROM is not supported",
+                hint="Write by INSERT, with many rows per statement.",
+                position=self._offset + 1,
+            )
         if target != "STDOUT":
             raise SqlError(
                 FEATURE_NOT_SUPPORTED,
@@ -367,14 +400,19 @@ class _Reader:
         if self._word() in ("TRANSACTION", "CHARACTERISTICS", "ROLE", "AUTHORIZATION"):
             is_user = self._word() in ("ROLE", "AUTHORIZATION")
             words = [token.text.upper() for token in self._tokens[self._index :]]
-            if "WRITE" in words:
-                raise self._refusal("INSERT")
             if is_user and words[-1] not in ("DEFAULT", "NONE"):
                 raise SqlError(
                     FEATURE_NOT_SUPPORTED,
                     "a session keeps the user that it logged on with",
                     hint="Connect as the other user.",
                 )
+            if not is_user and words[0] == "CHARACTERISTICS" and "READ" in words:
+                value = "on" if "ONLY" in words else "off"
+                name = "default_transaction_read_only"
+                return self._statement(StatementKind.SET, "SET", name=name, value=value)
+            if words[0] == "TRANSACTION" and ("READ", "ONLY") in pairwise(words):
+                options = frozenset({"READ ONLY"})
+                return self._statement(StatementKind.SET, "SET", options=options)
             return self._statement(StatementKind.SET, "SET")
         name = self._dotted_name()
         if not self._accept("TO"):
@@ -421,14 +459,14 @@ class _Reader:
 
     def _begin(self) -> Statement:
         words = [token.text.upper() for token in self._tokens]
-        if ("READ", "WRITE") in pairwise(words):
-            raise self._refusal("INSERT")
-        return self._statement(StatementKind.BEGIN, "BEGIN")
+        is_read_only = ("READ", "ONLY") in pairwise(words)
+        options = frozenset({"READ ONLY"} if is_read_only else ())
+        return self._statement(StatementKind.BEGIN, "BEGIN", options=options)
 
     def _start(self) -> Statement:
         self._expect("TRANSACTION")
         statement = self._begin()
-        return self._statement(statement.kind, "START TRANSACTION")
+        return self._statement(statement.kind, "START TRANSACTION", options=statement.options)
 
     def _commit(self) -> Statement:
         return self._statement(StatementKind.COMMIT, "COMMIT")
@@ -577,8 +615,8 @@ class _Reader:
         if word in _WRITES:
             return SqlError(
                 FEATURE_NOT_SUPPORTED,
-                "SQL statements are read only",
-                hint="Publish, update and delete with a client of the amps protocol.",
+                f"{word} is not supported here",
+                hint="Write by INSERT, UPDATE and DELETE, which are statements of their own.",
                 position=position,
             )
         if word in _DEFINITIONS:

@@ -221,7 +221,7 @@ class SessionTables:
             lambda: session.client_name,
             self._find_read_permit,
             lambda: self._is_cancelled,
-            self._forget_tables,
+            self.refresh,
             post,
         )
         self._statistics: Final = SessionStatistics(
@@ -393,8 +393,16 @@ class SessionTables:
 
     def widen(self, columns: LearnedColumns, misfit: MisfitError) -> None:
         """Widen the columns of a topic, for values of other types; on a worker thread."""
-        self._forget_tables()
+        self.refresh()
         self._post_call(partial(_widen, columns, misfit))
+
+    def refresh(self) -> None:
+        """List the tables anew when they are asked for next, as columns have changed."""
+        self._listed = None
+
+    def find_topic(self, table: Table) -> SessionTopic | None:
+        """Return the topic of a table that was listed; called on the engine's thread."""
+        return self._topics.get((table.schema, table.name))
 
     def cancel(self) -> None:
         """End the scan in progress, and all later ones; from any thread."""
@@ -402,10 +410,6 @@ class SessionTables:
         scan = self._running
         if scan is not None:
             scan.cancel()
-
-    def _forget_tables(self) -> None:
-        """Have tables listed again for the next query: the type of a column has changed."""
-        self._listed = None
 
     def allow(self) -> None:
         """Allow scans again after `cancel`: the next query begins."""
@@ -502,7 +506,7 @@ class SessionTables:
         ]
         outputs: dict[str, FieldColumn | Metadata] = {
             field.column.name: field for field in fields
-        } | {metadata.value.name: metadata for metadata in columns.metadata}
+        } | {metadata.value.name: metadata for metadata in (*columns.metadata, Metadata.SEQUENCE)}
         names = {field.path: field.column.name for field in fields}
         key = tuple(names[path] for path in source.key_fields if path in names)
         if not key or len(key) < len(source.key_fields):

@@ -68,6 +68,8 @@ class Metadata(Enum):
     ATTEMPTS = Column("_attempts", SqlType.BIGINT, "deliveries so far, a lease included")
     BODY = Column("_body", SqlType.TEXT, "the message")
     BINARY_BODY = Column("_body", SqlType.BYTEA, "the message")
+    SEQUENCE = Column("\0sequence", SqlType.BIGINT, "the sequence of the last change")
+    """It is no column of tables: statements that change records read it."""
 
 
 def body_column(message_type: MessageType) -> Metadata:
@@ -260,6 +262,32 @@ class TopicColumns(LearnedColumns):
         """Numbers that change with the records."""
         table = self._source.table
         return table.store.last_sequence, len(table), table.updates, table.deletes
+
+    @property
+    def has_sample(self) -> bool:
+        """True if there have been records to learn from."""
+        return self._sampled_records > 0
+
+    def known_type(self, path: Path) -> SqlType | None:
+        """Return the type of the values of a field; None if it has had none but NULL."""
+        return self._types.get(path)
+
+    def learn_from_written(self, bodies: Sequence[bytes]) -> bool:
+        """List the fields of a few messages that a client has written just now.
+
+        Args:
+            bodies: the messages, which users without a permitted filter may all see.
+
+        Returns:
+            Whether columns are new, or have another type.
+        """
+        if self._list_fields is None or self._filter is not None:
+            return False
+        before = self.fields
+        some = [body for body in bodies[:_MAX_CHUNK_RECORDS] if len(body) <= _MAX_CHUNK_BYTES]
+        if some:
+            self._learn_from(some)
+        return self.fields is not before
 
     def learn(self) -> Iterator[None]:
         """List the fields of a sample of records, in slices."""

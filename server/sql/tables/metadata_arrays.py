@@ -50,4 +50,7 @@ _CONVERSIONS: Final[Mapping[Metadata, Callable[[Sequence[Record]], pa.Array]]] =
     Metadata.EXPIRES: lambda records: _timestamps([record.expires for record in records]),
     Metadata.BODY: _bodies,
     Metadata.BINARY_BODY: _bodies,
+    Metadata.SEQUENCE: lambda records: pa.array(
+        [record.sequence for record in records], pa.int64()
+    ),
 }

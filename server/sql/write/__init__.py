@@ -1,0 +1,1 @@
+"""Writing by SQL: INSERT publishes, UPDATE publishes deltas, DELETE is sow_delete."""
