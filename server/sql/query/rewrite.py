@@ -63,16 +63,13 @@ def check_read_only(tree: exp.Expr) -> None:
         SqlError: the tree writes, defines, locks or sets something, or has parts of FROM that are
             not supported.
     """
+    if isinstance(tree, exp.DML) and not isinstance(tree, _ROOTS):
+        raise _writing_query()
     if not isinstance(tree, _ROOTS):
         raise SqlError(SYNTAX_ERROR, "expected a query: SELECT, VALUES, TABLE or WITH")
     for node in tree.walk():
         if isinstance(node, _FORBIDDEN) and not isinstance(node, _ROOTS):
-            raise SqlError(
-                FEATURE_NOT_SUPPORTED,
-                "a query writes nothing",
-                hint="Begin statements that write with INSERT, UPDATE or DELETE."
-                " INSERT INTO topic (...) WITH ... SELECT is one.",
-            )
+            raise _writing_query()
         if isinstance(node, exp.Lock):
             raise SqlError(
                 FEATURE_NOT_SUPPORTED,
@@ -90,6 +87,15 @@ def check_read_only(tree: exp.Expr) -> None:
             )
         if isinstance(node, exp.Placeholder | exp.SessionParameter):
             raise SqlError(SYNTAX_ERROR, "parameters are written $1, $2, ...")
+
+
+def _writing_query() -> SqlError:
+    return SqlError(
+        FEATURE_NOT_SUPPORTED,
+        "a query writes nothing",
+        hint="Begin statements that write with INSERT, UPDATE or DELETE, such as INSERT INTO topic"
+        " (...) WITH ... SELECT.",
+    )
 
 
 def fold_identifiers(tree: exp.Expr) -> None:

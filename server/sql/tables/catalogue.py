@@ -404,6 +404,10 @@ class SessionTables:
         """Return the topic of a table that was listed; called on the engine's thread."""
         return self._topics.get((table.schema, table.name))
 
+    def find_source(self, source: RecordSource) -> SessionTopic | None:
+        """Return the topic that was listed for some records; called on the engine's thread."""
+        return next((topic for topic in self._topics.values() if topic.source is source), None)
+
     def cancel(self) -> None:
         """End the scan in progress, and all later ones; from any thread."""
         self._is_cancelled = True

@@ -1,7 +1,8 @@
 """Values of a result as values of fields.
 
-A text for a column of another type is converted, as in PostgreSQL. Numbers stay as they are in
-columns of numbers: a column is widened by a value, the value is not narrowed by the column.
+A text for a column of numbers, booleans or arrays is converted, as in PostgreSQL. Other values keep
+their types: a column is widened by a value, the value is not narrowed by the column. So a number in
+a column of texts stays a number, whatever values the server has happened to see before.
 """
 
 from __future__ import annotations
@@ -46,9 +47,18 @@ class FieldTarget:
         name: the column's name.
         sql_type: the type of the values that it has; None if it has none yet.
         message_type: the type of the messages.
+        has_fields: whether the column consists of others: a scalar would replace an object.
     """
 
-    def __init__(self, name: str, sql_type: SqlType | None, message_type: MessageType) -> None:
+    def __init__(
+        self,
+        name: str,
+        sql_type: SqlType | None,
+        message_type: MessageType,
+        *,
+        has_fields: bool = False,
+    ) -> None:
+        self._has_fields: Final = has_fields
         self._name: Final = name
         self._type: Final = sql_type
         self._is_typed: Final = message_type.capabilities.typed
@@ -65,7 +75,14 @@ class FieldTarget:
             SqlError: the column does not take the value.
         """
         plain = self._to_plain(value, oid)
-        if plain is None or self._type is None or not self._is_typed:
+        if self._has_fields and not isinstance(plain, list | dict | None):
+            raise self._error(
+                DATATYPE_MISMATCH,
+                "it consists of other columns",
+                hint="Set these, or a value of type jsonb.",
+            )
+        is_exact = oid in _JSON_OIDS  # the client has chosen the type
+        if plain is None or self._type is None or is_exact or not self._is_typed:
             return plain
         return self._to_column_type(plain)
 
@@ -128,8 +145,6 @@ class FieldTarget:
 
     def _to_column_type(self, value: Value) -> Value:
         match self._type:
-            case SqlType.TEXT:
-                return _to_text(value)
             case SqlType.BOOLEAN:
                 if isinstance(value, str):
                     return self._to_boolean(value)
@@ -257,15 +272,3 @@ def _has_object(value: object) -> bool:
     if isinstance(value, list):
         return any(map(_has_object, value))
     return isinstance(value, dict)
-
-
-def _to_text(value: Value) -> Value:
-    match value:
-        case bool():
-            return "true" if value else "false"
-        case int() | float():
-            return str(value)
-        case list() | dict():
-            return msgspec.json.encode(value).decode()
-        case _:
-            return value

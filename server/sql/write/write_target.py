@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from server.message_types.base import MessageType
     from server.message_types.paths import Path
     from server.message_types.select_list import FieldSelection
-    from server.sql.tables.catalogue import SessionTables
+    from server.sql.tables.catalogue import SessionTables, SessionTopic
     from server.sql.tables.columns import TopicColumns
 
 WRONG_OBJECT_TYPE: Final = "42809"
@@ -122,7 +122,7 @@ class WriteTarget(NamedTuple):
         """Raise an error if UPDATE may not set a field.
 
         Raises:
-            SqlError: it is a part of the SOW key, hidden, or not a field but has fields.
+            SqlError: it is a part of the SOW key, or hidden.
         """
         if any(_overlap(path, key) for key in self.key_fields):
             raise SqlError(
@@ -134,15 +134,13 @@ class WriteTarget(NamedTuple):
             raise SqlError(
                 UNDEFINED_COLUMN, f'column "{name}" of relation "{self.topic}" does not exist'
             )
-        if not self.is_flat and any(
+
+    def has_fields(self, path: Path) -> bool:
+        """Return whether a field consists of other columns: it is an object, or has some."""
+        return not self.is_flat and any(
             len(known.path) > len(path) and known.path[: len(path)] == path
             for known in self.columns.values()
-        ):
-            raise SqlError(
-                FEATURE_NOT_SUPPORTED,
-                f'column "{name}" consists of other columns',
-                hint=f'Set its fields, such as "{name}.field".',
-            )
+        )
 
 
 def check_no_overlap(columns: Mapping[str, WriteColumn]) -> None:
@@ -211,7 +209,12 @@ def describe_target(
     if table is None or known is None:
         if table is not None and table.kind in (TableKind.HISTORY, TableKind.STATISTICS):
             raise not_writable(table)
-        return _describe_topic(session, schema, name if table is None else table.name)
+        return _describe_topic(session, tables, schema, name if table is None else table.name)
+    return _make_target(known, known.source.name, table)
+
+
+def _make_target(known: SessionTopic, topic: str, table: Table | None) -> WriteTarget:
+    """Return a topic with the columns that the user sees."""
     source = known.source
     columns = {
         name: WriteColumn(output.path, known.columns.known_type(output.path))
@@ -219,7 +222,7 @@ def describe_target(
         if isinstance(output, FieldColumn)
     }
     return WriteTarget(
-        source.name,
+        topic,
         source.table.message_type,
         table,
         source if isinstance(source, SowTopicRecords) else None,
@@ -252,7 +255,9 @@ def require_write_permission(session: Session, target: WriteTarget, topic: str) 
         raise SqlError(INSUFFICIENT_PRIVILEGE, f'permission denied for topic "{topic}"')
 
 
-def _describe_topic(session: Session, schema: str | None, name: str) -> WriteTarget:
+def _describe_topic(
+    session: Session, tables: SessionTables, schema: str | None, name: str
+) -> WriteTarget:
     """Return a topic that is no table for the user."""
     engine = session.engine
     only_type = session.connection_context.message_type
@@ -284,6 +289,9 @@ def _describe_topic(session: Session, schema: str | None, name: str) -> WriteTar
         )
     message_type = types[permitted[0]]
     source = engine.sow_registry.find(message_type.name, name)
+    known = None if source is None else tables.find_source(source)
+    if known is not None:  # a topic of a Pattern
+        return _make_target(known, name, None)
     records = source if isinstance(source, SowTopicRecords) else None
     return WriteTarget(
         name,

@@ -24,6 +24,7 @@ from server.engine.commands.publish_target import NOT_ENTITLED
 from server.expressions import to_text
 from server.expressions.tree import Call, In, Literal, paths
 from server.message_types.base import BodyError
+from server.message_types.raw_trees import RawTreeType
 from server.security.permissions import Permission
 from server.sql.query.errors import FEATURE_NOT_SUPPORTED, QUERY_CANCELED, SqlError
 from server.sql.write.field_values import check_verbatim
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from server.engine.session import Session
     from server.message_types.base import FieldValue, MessageType, Value
     from server.message_types.paths import Path
+    from server.message_types.raw_trees import RawNode, RawTree
     from server.sql.query.cancellation import Cancellation
     from server.sql.write.write_target import WriteTarget
     from server.storage.sow.records import Record
@@ -45,7 +47,7 @@ _SLICE_SECONDS: Final = 0.000_2
 _BACKLOG_PAUSE_S: Final = 0.005
 """Time before the next message while the transaction log has a backlog."""
 
-_DELETE_BATCH_SIZE: Final = 50
+_DELETE_BATCH_SIZE: Final = 25
 """Records that are deleted in one step."""
 
 _LITERAL: Final = "non_regex_topic"
@@ -54,9 +56,6 @@ _LITERAL: Final = "non_regex_topic"
 _SAMPLE_SIZE: Final = 16
 _MAX_SAMPLE_BODY: Final = 16 * 1024
 """Messages whose fields are columns at once, and the bytes of the longest of them."""
-
-_ROWS_AT_ONCE: Final = 16
-"""Rows between two looks at the clock."""
 
 
 class Publication(NamedTuple):
@@ -184,28 +183,26 @@ class WriteTask:
         return log is not None and log.journal.is_backlogged and log.journal.write_error is None
 
     def _write_some(self) -> None:
-        """Write the next rows.
+        """Write the next row, or delete the next rows.
 
         Raises:
-            SqlError: one of them is refused; those before it are written.
+            SqlError: one is refused; those before it are written.
         """
         row = self._rows[self._next_row]
         try:
             if isinstance(row, RecordDeletion):
                 self._delete_some(row)
                 return
-            for _ in range(min(_ROWS_AT_ONCE, len(self._rows) - self._next_row)):
-                row = self._rows[self._next_row]
-                match row:
-                    case Publication():
-                        self._publish(self._target.topic, row.body, row.sow_key, row.correlation_id)
-                        self._result.count += 1
-                    case Upsert():
-                        self._upsert(row)
-                        self._result.count += 1
-                    case RecordUpdate():
-                        self._update(row)
-                self._next_row += 1
+            match row:
+                case Publication():
+                    self._publish(self._target.topic, row.body, row.sow_key, row.correlation_id)
+                    self._result.count += 1
+                case Upsert():
+                    self._upsert(row)
+                    self._result.count += 1
+                case RecordUpdate():
+                    self._update(row)
+            self._next_row += 1
         except (CommandRefusedError, RecordStoreError) as error:
             raise to_sql_error(error) from None
         except (BodyError, KeyRefusedError) as error:
@@ -313,21 +310,26 @@ class WriteTask:
         Raises:
             SqlError: it is: setting it would replace the value.
         """
-        if self._target.is_flat:
+        nested = [path for path, _ in fields if len(path) > 1]
+        if self._target.is_flat or not nested:
             return
-        above = [path[:length] for path, _ in fields for length in range(1, len(path))]
-        if not above:
-            return
-        values = self._type.extractor(above)(record.body)
-        for path, value in zip(above, values, strict=True):
-            if value is not None:
-                name = ".".join(map(str, path))
-                raise SqlError(
-                    FEATURE_NOT_SUPPORTED,
-                    f'fields within "{name}" cannot be set',
-                    detail=f"It is an array or another value in the record with the key"
-                    f" {record.key}.",
-                )
+        if isinstance(self._type, RawTreeType):
+            tree = self._type.parse(record.body)
+            values = [path for path in nested if not _has_object_at(self._type, tree, path[:-1])]
+        else:
+            above = [path[:length] for path in nested for length in range(1, len(path))]
+            found = self._type.extractor(above)(record.body)
+            values = [
+                path for path, value in zip(above, found, strict=True) if isinstance(value, list)
+            ]
+        if values:
+            name = ".".join(map(str, values[0]))
+            raise SqlError(
+                FEATURE_NOT_SUPPORTED,
+                f'"{name}" cannot be set: it is within an array, or another value',
+                detail=f"This is so in the record with the key {record.key}.",
+                hint="Set the whole value.",
+            )
 
     # ---- deletions
 
@@ -409,6 +411,19 @@ class WriteTask:
                 )
         with suppress(InvalidStateError):
             self.outcome.set_result(self._result)
+
+
+def _has_object_at(message_type: RawTreeType, tree: RawTree, path: Path) -> bool:
+    """Return whether there is an object at a path, or nothing that it would replace."""
+    node: RawNode = tree
+    for step in path:
+        below = node.get(str(step)) if isinstance(node, dict) else None
+        if below is None:
+            return True
+        node = below
+        if isinstance(node, bytes):
+            return message_type.is_null(node)
+    return True
 
 
 def _nests(value: Value) -> bool:

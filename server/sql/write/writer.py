@@ -45,6 +45,7 @@ from server.sql.write.write_statement import (
 )
 from server.sql.write.write_target import (
     INSERTED_METADATA,
+    WRONG_OBJECT_TYPE,
     WriteColumn,
     WriteTarget,
     check_no_overlap,
@@ -85,6 +86,7 @@ _MAX_ATTEMPTS: Final = 20
 """Executions of UPDATE or DELETE whose records other clients change meanwhile."""
 
 _MAX_PLANNED: Final = 3
+_MAX_DIGITS: Final = 18
 _CALL_TIMEOUT_S: Final = 30.0
 _SERIALIZATION_FAILURE: Final = "40001"
 _NOT_NULL_VIOLATION: Final = "23502"
@@ -191,8 +193,7 @@ class StatementWriter:
         """Execute a statement, and again for records that have changed since they were read."""
         pending: set[tuple[str, str]] | None = None
         for _ in range(_MAX_ATTEMPTS):
-            write = self._prepare(statement, parameter_types)
-            self._require_permission(write.target)
+            write = self._prepare(statement, parameter_types, is_execution=True)
             rows = self._find_rows(write, parameters, parameter_types, cancellation)
             if pending is not None:
                 rows = [row for row in rows if _identity(row) in pending]
@@ -216,9 +217,6 @@ class StatementWriter:
             hint="Execute the statement again.",
         )
 
-    def _require_permission(self, target: WriteTarget) -> None:
-        self._call(lambda: require_write_permission(self._session, target, target.topic))
-
     def _start_timer(self, cancellation: Cancellation) -> threading.Timer | None:
         """Start the time limit of a statement, which holds for its writes as well."""
         own = self._settings.statement_timeout_s
@@ -232,13 +230,21 @@ class StatementWriter:
 
     # ---- the statement
 
-    def _prepare(self, statement: Statement, parameter_types: Sequence[int]) -> _WriteQuery:
+    def _prepare(
+        self, statement: Statement, parameter_types: Sequence[int], *, is_execution: bool = False
+    ) -> _WriteQuery:
         assert statement.tree is not None  # noqa: S101 - of WRITE
         write = read_write_statement(statement.tree)
         table = find_table(self._tables.tables(), write.schema, write.name)
-        target = self._call(
-            lambda: describe_target(self._session, self._tables, table, write.schema, write.name)
-        )
+
+        def describe() -> WriteTarget:
+            session, tables = self._session, self._tables
+            target = describe_target(session, tables, table, write.schema, write.name)
+            if is_execution:
+                require_write_permission(session, target, target.topic)
+            return target
+
+        target = self._call(describe)
         if write.kind is WriteKind.INSERT:
             return self._prepare_insert(statement, write, target, parameter_types)
         return self._prepare_change(statement, write, target, parameter_types)
@@ -257,7 +263,7 @@ class StatementWriter:
             raise SqlError(
                 FEATURE_NOT_SUPPORTED,
                 f'"{target.topic}" stands for the topics of a pattern',
-                hint='Write to one of these topics, such as INSERT INTO json."orders/1".',
+                hint='Write to one of these topics by its name: INSERT INTO "topic" (...).',
             )
         metadata = tuple(name for name in write.columns if is_metadata(name, target))
         columns = {name: target.find_column(name) for name in write.columns if name not in metadata}
@@ -305,10 +311,14 @@ class StatementWriter:
         if table is None or target.records is None:
             if table is not None:
                 raise not_writable(table)
+            is_of_pattern = target.records is not None and target.records.is_container
+            hint = "Publish to it by INSERT."
+            if is_of_pattern and target.records is not None:
+                hint = f'Write to the table "{target.records.name}", WHERE _topic is the name.'
             raise SqlError(
-                "42809",
-                f'"{target.topic}" has no records that the user may read',
-                hint="Publish to it by INSERT.",
+                WRONG_OBJECT_TYPE,
+                f'"{target.topic}" is no table with records that the user may read',
+                hint=hint,
             )
         columns: dict[str, WriteColumn] = {}
         for name in write.columns:
@@ -355,6 +365,10 @@ class StatementWriter:
         Raises:
             SqlError: a value cannot be written, or there are too many.
         """
+        row = _constant_row(write.statement, parameters, parameter_types)
+        if row is not None:
+            cancellation.check()
+            return list(_limited(self._insertions(write, [row.values], row.oids)))
         for attempt in range(1, _MAX_PLANNED + 1):
             try:
                 result = self._engine.execute(
@@ -371,24 +385,31 @@ class StatementWriter:
                     raise
         try:
             if write.statement.kind is WriteKind.INSERT:
-                return list(_limited(self._insertions(write, result)))
+                oids = [column.oid for column in result.columns]
+                return list(_limited(self._insertions(write, _rows(result), oids)))
             return list(_limited(_changes(write, result)))
         finally:
             result.close()
 
-    def _insertions(self, write: _WriteQuery, result: QueryResult) -> Iterator[RowWrite]:
+    def _insertions(
+        self, write: _WriteQuery, rows: Iterable[Sequence[object]], oids: Sequence[int]
+    ) -> Iterator[RowWrite]:
+        """Yield the rows of INSERT.
+
+        Args:
+            write: the statement.
+            rows: the values.
+            oids: the types of their columns.
+        """
         names, target = write.statement.columns, write.target
-        if len(result.columns) != len(names):
+        if len(oids) != len(names):
             more = "target columns than expressions", "expressions than target columns"
-            raise SqlError(
-                SYNTAX_ERROR, f"INSERT has more {more[len(result.columns) > len(names)]}"
-            )
-        oids = [column.oid for column in result.columns]
+            raise SqlError(SYNTAX_ERROR, f"INSERT has more {more[len(oids) > len(names)]}")
         targets = {
             name: FieldTarget(name, column.sql_type, target.message_type)
             for name, column in write.columns.items()
         }
-        for values in _rows(result):
+        for values in rows:
             given: dict[str, object] = {}
             fields: list[FieldValue] = []
             for name, value, oid in zip(names, values, oids, strict=True):
@@ -430,12 +451,63 @@ class StatementWriter:
             raise ScanError("the instance is stopping") from None
 
 
+class _ConstantRow(NamedTuple):
+    """A row of values, and the types that the client has declared for them; 0 for none."""
+
+    values: Sequence[object]
+    oids: Sequence[int]
+
+
+def _constant_row(
+    statement: WriteStatement, parameters: Sequence[object], parameter_types: Sequence[int]
+) -> _ConstantRow | None:
+    """Return the row of an INSERT of a single row of constants and parameters.
+
+    Such a row needs no query. Of several rows, each column has one type, which a query decides on.
+    """
+    source = statement.source
+    if not isinstance(source, exp.Values) or len(source.expressions) != 1:
+        return None
+    row = source.expressions[0]
+    values: list[object] = []
+    oids: list[int] = []
+    for node in row.expressions if isinstance(row, exp.Tuple) else [row]:
+        oid = 0
+        match node:
+            case exp.Parameter():
+                index = int(node.this.name) - 1
+                if index >= len(parameters):
+                    return None
+                values.append(parameters[index])
+                oid = parameter_types[index] if index < len(parameter_types) else 0
+            case exp.Null():
+                values.append(None)
+            case exp.Boolean():
+                values.append(bool(node.this))
+            case exp.Literal() if node.is_string:
+                values.append(node.name)
+            case exp.Literal() if node.name.isdigit() and len(node.name) < _MAX_DIGITS:
+                values.append(int(node.name))
+            case _:
+                return None
+        oids.append(oid)
+    return _ConstantRow(values, oids)
+
+
 def _changes(write: _WriteQuery, result: QueryResult) -> Iterator[RowWrite]:
     """Yield the rows of UPDATE and DELETE."""
     target, count = write.target, len(write.metadata)
     oids = [column.oid for column in result.columns[count:]]
     columns = list(write.columns.items())
-    targets = [FieldTarget(name, column.sql_type, target.message_type) for name, column in columns]
+    targets = [
+        FieldTarget(
+            name,
+            column.sql_type,
+            target.message_type,
+            has_fields=target.has_fields(column.path),
+        )
+        for name, column in columns
+    ]
     seen: set[tuple[str, str]] = set()
     for values in _rows(result):
         metadata = dict(zip(write.metadata, values, strict=False))
