@@ -58,7 +58,7 @@ _MAX_SAMPLE_BODY: Final = 16 * 1024
 """Messages whose fields are columns at once, and the bytes of the longest of them."""
 
 
-class Publication(NamedTuple):
+class InsertedMessage(NamedTuple):
     """A row of INSERT: a message, with the metadata that the statement gives."""
 
     body: bytes
@@ -94,7 +94,7 @@ class RecordDeletion(NamedTuple):
     row: RowVersion
 
 
-RowWrite: TypeAlias = Publication | Upsert | RecordUpdate | RecordDeletion
+RowWrite: TypeAlias = InsertedMessage | Upsert | RecordUpdate | RecordDeletion
 
 
 @dataclass(slots=True)
@@ -194,7 +194,7 @@ class WriteTask:
                 self._delete_some(row)
                 return
             match row:
-                case Publication():
+                case InsertedMessage():
                     self._publish(self._target.topic, row.body, row.sow_key, row.correlation_id)
                     self._result.count += 1
                 case Upsert():

@@ -57,7 +57,7 @@ from server.sql.write.write_target import (
     require_write_permission,
 )
 from server.sql.write.write_task import (
-    Publication,
+    InsertedMessage,
     RecordDeletion,
     RecordUpdate,
     RowVersion,
@@ -424,7 +424,7 @@ class StatementWriter:
             if write.statement.replaced is not None:
                 yield Upsert(body, fields)
             else:
-                yield Publication(body, _text(given, _KEY), _text(given, _CORRELATION_ID))
+                yield InsertedMessage(body, _text(given, _KEY), _text(given, _CORRELATION_ID))
 
     # ---- the engine's thread
 
@@ -668,7 +668,7 @@ def _limited(rows: Iterable[RowWrite]) -> Iterator[RowWrite]:
     for row in rows:
         total += _ROW_BYTES
         match row:
-            case Publication(body) | Upsert(body):
+            case InsertedMessage(body) | Upsert(body):
                 total += len(body)
             case RecordUpdate(_, fields):
                 total += sum(len(value) for _, value in fields if isinstance(value, str))

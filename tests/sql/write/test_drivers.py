@@ -22,7 +22,7 @@ def sql(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SqlServer]:
 
 
 @pytest.fixture
-def topic(sql: SqlServer, request: pytest.FixtureRequest) -> Iterator[str]:
+def topic(sql: SqlServer, request: pytest.FixtureRequest) -> str:
     """A topic of a test."""
     topic = f"case{len(request.node.name) % 40}"
     with sql.connect() as connection:

@@ -25,8 +25,8 @@ VALUES = {"n": NUMBERS, "t": TEXTS, "deep.x": NUMBERS}
 
 def fields(optional: bool) -> st.SearchStrategy[Row]:
     if optional:
-        return st.fixed_dictionaries({}, optional=VALUES)  # type: ignore[arg-type]  # of both
-    return st.fixed_dictionaries(VALUES)  # type: ignore[arg-type]
+        return st.fixed_dictionaries({}, optional=VALUES)
+    return st.fixed_dictionaries(VALUES)
 
 
 STATEMENTS = st.one_of(

@@ -442,7 +442,7 @@ def test_a_statement_is_cancelled_in_the_middle(sql: SqlServer) -> None:
                 "INSERT INTO orders (id) SELECT g FROM generate_series(1, 200000) t(g)"
             )
         connection.execute("SET statement_timeout = 0")
-        (count,) = connection.execute("SELECT count(*) FROM orders").fetchone() or (None,)
+        (count,) = connection.execute("SELECT count(*) FROM orders").fetchone() or (0,)
         detail = caught.value.diag.message_detail or "0 rows"
         assert detail.split()[0] == str(count)
         assert count < 200_000
