@@ -28,23 +28,18 @@ class VersionedRows:
 
     def __init__(self, source: TableSource, table: Table) -> None:
         self._source: Final = source
-        self._table: Final = table
+        self._name: Final = (table.schema, table.name)
         names = {column.name.lower() for column in table.columns}
         name = "_version"
         while name in names:
             name = f"_{name}"
         self.version_column: Final = name
-        self._shown: Final = table._replace(
-            columns=(*table.columns, _VERSION._replace(name=self.version_column))
-        )
-        self._scanned: Final = table._replace(columns=(*table.columns, _VERSION))
 
     def tables(self) -> Sequence[Table]:
         """See `TableSource.tables`."""
+        column = _VERSION._replace(name=self.version_column)
         return [
-            self._shown
-            if (table.schema, table.name) == (self._table.schema, self._table.name)
-            else table
+            table._replace(columns=(*table.columns, column)) if self._is_versioned(table) else table
             for table in self._source.tables()
         ]
 
@@ -53,15 +48,20 @@ class VersionedRows:
         results = self._source.scan([self._to_scanned(request) for request in requests])
         return [
             result._replace(data=result.data.rename_columns(list(request.columns)))
-            if request.table is self._shown and request.columns
+            if self._is_versioned(request.table) and request.columns
             else result
             for request, result in zip(requests, results, strict=True)
         ]
 
+    def _is_versioned(self, table: Table) -> bool:
+        return (table.schema, table.name) == self._name
+
     def _to_scanned(self, request: ScanRequest) -> ScanRequest:
-        if request.table is not self._shown:
+        if not self._is_versioned(request.table):
             return request
         columns = tuple(
             _VERSION.name if name == self.version_column else name for name in request.columns
         )
-        return request._replace(table=self._scanned, columns=columns)
+        table = request.table
+        scanned = table._replace(columns=(*table.columns[:-1], _VERSION))
+        return request._replace(table=scanned, columns=columns)

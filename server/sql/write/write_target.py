@@ -74,7 +74,7 @@ class WriteTarget(NamedTuple):
         select: the fields that the user may see; None for all.
         is_binary: whether `_body` is of type bytea.
         key_fields: the fields that SOW keys are made from; none without records.
-        known_columns: the columns of the table; None if it is none for the user.
+        known_columns: the columns, which learn from messages; None if they need not.
     """
 
     topic: str

@@ -199,7 +199,7 @@ class StatementWriter:
                 rows = [row for row in rows if _identity(row) in pending]
             if not rows:
                 return
-            task = WriteTask(self._session, write.target, rows, cancellation)
+            task = WriteTask(self._session, _to_learn_from(write), rows, cancellation)
             self._post_call(task.start)
             yield task.outcome
             outcome = task.outcome.result()
@@ -449,6 +449,13 @@ class StatementWriter:
             self._post(call)
         except RuntimeError:
             raise ScanError("the instance is stopping") from None
+
+
+def _to_learn_from(write: _WriteQuery) -> WriteTarget:
+    """Return the target, whose columns learn from messages only if some may have new fields."""
+    target = write.target
+    is_new = any(column.sql_type is None for column in write.columns.values())
+    return target if is_new or not target.columns else target._replace(known_columns=None)
 
 
 class _ConstantRow(NamedTuple):

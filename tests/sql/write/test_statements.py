@@ -318,12 +318,13 @@ def test_topics_of_a_pattern(connection: psycopg.Connection[Any]) -> None:
 
 def test_a_field_within_an_array_is_not_set(connection: psycopg.Connection[Any]) -> None:
     body = '{"id": 1, "legs": [{"px": 1}, {"px": 2}]}'
-    connection.execute("INSERT INTO orders (_body) VALUES (%s)", (body,))
+    legs = json.dumps(json.loads(body)["legs"])
+    connection.execute("INSERT INTO case34 (id, legs) VALUES (1, %s::jsonb)", (legs,))
     with pytest.raises(psycopg.errors.FeatureNotSupported, match="within an array"):
-        connection.execute("""UPDATE orders SET "legs.px" = '[3]'::jsonb""")
+        connection.execute("""UPDATE case34 SET "legs.px" = '[3]'::jsonb""")
     with pytest.raises(psycopg.errors.DatatypeMismatch, match="consists of other columns"):
-        connection.execute("UPDATE orders SET legs = 5")
-    assert bodies(connection, "orders") == [json.loads(body)]
+        connection.execute("UPDATE case34 SET legs = 5")
+    assert bodies(connection, "case34") == [json.loads(body)]
 
 
 @pytest.mark.parametrize(
@@ -446,3 +447,40 @@ def test_a_statement_is_cancelled_in_the_middle(sql: SqlServer) -> None:
         detail = caught.value.diag.message_detail or "0 rows"
         assert detail.split()[0] == str(count)
         assert count < 200_000
+
+
+def test_a_statement_is_cancelled_by_its_client(sql: SqlServer) -> None:
+    with sql.connect() as connection:
+        connection.execute("DELETE FROM case37")
+        threading.Timer(1.0, connection.cancel).start()
+        with pytest.raises(psycopg.errors.QueryCanceled):
+            connection.execute(
+                "INSERT INTO case37 (id) SELECT g FROM generate_series(1, 200000) t(g)"
+            )
+        (count,) = connection.execute("SELECT count(*) FROM case37").fetchone() or (0,)
+        assert count < 200_000
+        connection.execute("INSERT INTO case37 (id) VALUES (-1)")
+
+
+def test_columns_that_are_widened_while_rows_are_found(sql: SqlServer) -> None:
+    with sql.connect() as connection:
+        connection.execute("INSERT INTO case36 (id, a, b) VALUES (1, 1, 1), (2, 2, 2)")
+        connection.execute("SELECT a FROM case36")
+        sql.publish("case36", {"id": 3, "a": "text", "b": 3})
+        changed = connection.execute("UPDATE case36 SET b = b + 1 WHERE a::text <> '1'")
+        assert changed.statusmessage == "UPDATE 2"
+        sql.publish("case36", {"id": 4, "a": "text", "b": 2.5})
+        assert connection.execute("DELETE FROM case36 WHERE b < 2.7").statusmessage == "DELETE 2"
+        assert [body["id"] for body in bodies(connection, "case36")] == [2, 3]
+
+
+def test_a_prepared_insert(sql: SqlServer) -> None:
+    with sql.connect() as connection:
+        connection.execute("DELETE FROM case35")
+        for number in range(12):
+            connection.execute(
+                "INSERT INTO case35 (id, a, b) VALUES (%s, %s, %s)",
+                (number, "x" * number, None),
+                prepare=True,
+            )
+        assert sorted(body["id"] for body in bodies(connection, "case35")) == list(range(12))
