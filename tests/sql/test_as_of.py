@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import psycopg
 import pytest
 
+from tests.security.users import MODULES, write_users
 from tests.sql.support import SqlServer, sql_server
 from tests.support.waiting import comes_true
 
@@ -147,3 +149,45 @@ def test_other_moments_are_refused(
             connection.execute(f"WITH c AS (SELECT 1) SELECT 1 {query}".encode())
         assert (error.value.sqlstate or "").startswith(code)
     assert bodies(sql, "SELECT _key, _body FROM loose AS OF now()") == {}
+
+
+USERS = """
+[users.ann]
+password = "ANN"
+logon = true
+topic = [{ topic = ".*", read = true, write = true }]
+
+[users.bob]
+password = "BOB"
+logon = true
+topic = [{ topic = "orders", read = "/kind = 'a'", select = "-/secret" }]
+"""
+
+
+def test_users_see_past_states_that_they_may_read(tmp_path: Path) -> None:
+    write_users(tmp_path, USERS)
+    with sql_server(tmp_path, topics=TOPICS, elements=MODULES) as sql:
+        ann, bob = ({"user": name, "password": name} for name in ("ann", "bob"))
+
+        def publish(*orders: dict[str, Any]) -> str:
+            sql.publish("orders", *orders, user_id="ann", pw="ann")
+            last = "SELECT _bookmark FROM history.orders ORDER BY _txid DESC LIMIT 1"
+            with sql.connect(**ann) as connection:
+                ((bookmark,),) = connection.execute(last).fetchall()
+            return str(bookmark)
+
+        before = publish(
+            {"id": 1, "kind": "a", "secret": 1, "n": 1}, {"id": 2, "kind": "b", "secret": 2, "n": 2}
+        )
+        publish({"id": 1, "kind": "b", "n": 3}, {"id": 2, "kind": "a", "n": 4})
+        past = f"FROM orders AS OF BOOKMARK '{before}'"
+        with sql.connect(**ann) as connection:
+            assert connection.execute(f"SELECT count(*) {past}".encode()).fetchall() == [(2,)]
+        with sql.connect(**bob) as connection:
+            assert connection.execute("SELECT id, n FROM orders").fetchall() == [(2, 4)]
+            found = connection.execute(f"SELECT id, n, _body {past}".encode()).fetchall()
+            assert found == [(1, 1, '{"id":1,"kind":"a","n":1}')]
+            plan = connection.execute(f"EXPLAIN ANALYZE SELECT n {past} WHERE n > 0".encode())
+            assert "records=1, rows=1" in "\n".join(row[0] for row in plan)
+            with pytest.raises(psycopg.errors.UndefinedColumn):
+                connection.execute(f"SELECT secret {past}".encode())
