@@ -81,7 +81,7 @@ _SAMPLE_ENTRIES: Final = 64
 _SAMPLE_BYTES: Final = 256 * 1024
 """Places of the log at which entries are sampled, and what is read at each."""
 
-_FIRST_PLACE_READS: Final = 64
+_FIRST_PLACE_READS: Final = 16
 _OTHER_PLACE_READS: Final = 4
 """Reads at a place until an entry is found; each examines some thousand entries."""
 
@@ -146,10 +146,15 @@ class HistoryColumns(LearnedColumns):
         self._sampled_at_s = 0.0
         self._record_fields: Sequence[FieldColumn] = ()
 
+    @property
+    def is_new(self) -> bool:
+        """True before the first sample."""
+        return not self._sampled_txid
+
     def is_outdated(self, last_txid: int) -> bool:
         """Return whether the newest entries may be sampled now."""
         is_due = time.monotonic() - self._sampled_at_s >= _RELEARN_SECONDS
-        return last_txid > self._sampled_txid and (is_due or not self._sampled_txid)
+        return last_txid > self._sampled_txid and (is_due or self.is_new)
 
     def add_record_fields(self, fields: Sequence[FieldColumn]) -> None:
         """Add the columns of the topic's records, if they have changed."""
@@ -161,7 +166,7 @@ class HistoryColumns(LearnedColumns):
         """List the fields of some entries; a log that cannot be read now has none."""
         first_txid, last_txid = journal.first_txid, journal.durable_txid
         places = [max(self._sampled_txid, last_txid - _TAIL_ENTRIES)]
-        if not self.has_sample:
+        if self.is_new:
             step = max((last_txid - first_txid) // _SAMPLE_PLACES, 1)
             places += range(first_txid - 1, last_txid, step)
         self._sampled_txid, self._sampled_at_s = last_txid, time.monotonic()
@@ -229,6 +234,10 @@ class InstanceHistory:
                         self._found.setdefault(topic)
             for number in self._topics_by_file.keys() - {file.number for file in files}:
                 del self._topics_by_file[number]
+
+    def may_have_entries(self, topic: JournalTopic) -> bool:
+        """Return whether a topic is in the log; True if it has too many topics to know."""
+        return topic in self._found or len(self._found) >= MAX_TABLES
 
     def topics(self) -> Iterator[JournalTopic]:
         """Return the topics that are tables; on the engine's thread.
@@ -401,10 +410,12 @@ class SessionHistory:
             columns = self._instance.columns_of(topic, one.permit)
             with columns.lock:
                 columns.add_record_fields(one.record_fields)
-                if columns.is_outdated(log.journal.durable_txid) and (
-                    not columns.has_sample or learned_again < _MAX_LEARNED_AGAIN
+                if (
+                    self._instance.may_have_entries(topic)
+                    and columns.is_outdated(log.journal.durable_txid)
+                    and (columns.is_new or learned_again < _MAX_LEARNED_AGAIN)
                 ):
-                    learned_again += columns.has_sample
+                    learned_again += not columns.is_new
                     columns.learn(log.journal)
                 fields = columns.fields
             known = self._tables.get(name)
