@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from server.message_types.base import MessageType
     from server.message_types.paths import Path
     from server.sql.live.feed import Change
-    from server.sql.tables.scan import RowChunk
+    from server.sql.tables.row_chunk import RowChunk
 
 _TIME: Final = ("_time", SqlType.TIMESTAMPTZ)
 _PROGRESSED: Final = ("_progressed", SqlType.BOOLEAN)

@@ -309,7 +309,7 @@ class QueryEngine:
         catalogue = partial(self._catalogue, tables, session)
         plan = _Plan(statement, tables, catalogue, session, parameter_oids, parameters)
         _check_parameter_count(plan, parameters)
-        plan.plan_scans(is_enabled=True)
+        plan.plan_scans(self._database, is_enabled=True)
         return plan_query(statement.tree, plan.tree, plan.scans, statement.offset + 1)
 
     def _run(

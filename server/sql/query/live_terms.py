@@ -24,7 +24,7 @@ from server.sql.query.errors import (
     SqlError,
 )
 from server.sql.query.rewrite import fold_identifiers
-from server.sql.query.tables import AMPS_SCHEMA, ScanRequest, Table
+from server.sql.query.tables import AMPS_SCHEMA, ScanRequest, Table, TableKind
 
 if TYPE_CHECKING:
     from server.sql.query.names import TableReference
@@ -37,6 +37,8 @@ _CONDITION_HINT: Final = (
     "Compare fields with constants, and combine comparisons by AND and OR; EXPLAIN of the query"
     " shows the conditions that filters do not decide."
 )
+
+_LIVE_KINDS: Final = frozenset({TableKind.TOPIC, TableKind.VIEW, TableKind.CONFLATED})
 
 _SELECT_PARTS: Final = frozenset({"expressions", "from_", "where"})
 _TABLE_PARTS: Final = ("joins", "sample", "laterals", "pivots", "ordinality")
@@ -198,6 +200,7 @@ def plan_topic(tables: Sequence[Table], topic: TopicName) -> LivePlan | None:
         if (table.schema.lower(), table.name.lower()) == (schema.lower(), topic.name.lower())
     ]
     for table in exact or folded:
+        _require_live(table, topic.position)
         names = tuple(column.name for column in table.columns)
         columns = tuple(LiveColumn(name, name) for name in names)
         return LivePlan(ScanRequest(table, names), columns)
@@ -223,6 +226,14 @@ def plan_query(
             UNDEFINED_TABLE, "the query reads no topic", hint=_QUERY_HINT, position=position
         )
     (scan,) = scans
+    _require_live(scan.request.table, position)
+    if scan.request.as_of is not None:
+        raise SqlError(
+            FEATURE_NOT_SUPPORTED,
+            "SUBSCRIBE begins at the present state, not AS OF another one",
+            hint="Query the past states, or history, by themselves.",
+            position=position,
+        )
     condition = original.args.get("where")
     if planned.args.get("where") is not None or scan.residual:
         raise _refusal(
@@ -238,6 +249,17 @@ def plan_query(
         columns += _columns_of(item, scan.reference)
     needed = tuple(dict.fromkeys(column.source for column in columns))
     return LivePlan(ScanRequest(scan.request.table, needed, scan.request.filter), tuple(columns))
+
+
+def _require_live(table: Table, position: int) -> None:
+    """Raise an error unless the rows of a table are the records of a topic."""
+    if table.kind not in _LIVE_KINDS:
+        raise SqlError(
+            FEATURE_NOT_SUPPORTED,
+            f'{table.kind.value} "{table.name}" cannot be subscribed to',
+            hint="SUBSCRIBE to a topic, a view or a conflated topic.",
+            position=position,
+        )
 
 
 def _columns_of(item: exp.Expr, reference: TableReference) -> list[LiveColumn]:

@@ -66,7 +66,7 @@ if TYPE_CHECKING:
     from server.message_types.base import MessageType
     from server.security.permissions import Permit
     from server.sql.query.tables import AsOf, Column, ScanRequest
-    from server.sql.tables.scan import RowChunk
+    from server.sql.tables.row_chunk import RowChunk
     from server.storage.sow.history import HistoryPoint
     from server.topics.record_source import RecordSource
 
@@ -359,7 +359,7 @@ class SessionTables:
 
         def begin() -> None:
             try:
-                plan = self._make_plan(request)
+                plan = self._make_plan(request, {})
                 requested = (
                     None if request.filter is None else engine.filter_parser.parse(request.filter)
                 )

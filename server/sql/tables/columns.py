@@ -263,11 +263,6 @@ class TopicColumns(LearnedColumns):
         table = self._source.table
         return table.store.last_sequence, len(table), table.updates, table.deletes
 
-    @property
-    def has_sample(self) -> bool:
-        """True if there have been records to learn from."""
-        return self._sampled_records > 0
-
     def known_type(self, path: Path) -> SqlType | None:
         """Return the type of the values of a field; None if it has had none but NULL."""
         return self._types.get(path)
@@ -286,7 +281,7 @@ class TopicColumns(LearnedColumns):
         before = self.fields
         some = [body for body in bodies[:_MAX_CHUNK_RECORDS] if len(body) <= _MAX_CHUNK_BYTES]
         if some:
-            self._learn_from(some)
+            self.learn_from(some)
         return self.fields is not before
 
     def learn(self) -> Iterator[None]:

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+import pyarrow as pa
+
 from server.sql.query.tables import ScanRequest, ScanResult, Table, TableSource
 from server.sql.tables.columns import Metadata
 
@@ -48,7 +50,9 @@ class VersionedRows:
         results = self._source.scan([self._to_scanned(request) for request in requests])
         return [
             result._replace(data=result.data.rename_columns(list(request.columns)))
-            if self._is_versioned(request.table) and request.columns
+            if isinstance(result.data, pa.Table)
+            and self._is_versioned(request.table)
+            and request.columns
             else result
             for request, result in zip(requests, results, strict=True)
         ]

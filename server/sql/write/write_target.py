@@ -23,7 +23,7 @@ from server.sql.query.errors import (
     SqlError,
 )
 from server.sql.query.tables import AMPS_SCHEMA, SqlType, Table, TableKind
-from server.sql.tables.columns import FieldColumn, Metadata
+from server.sql.tables.columns import FieldColumn, Metadata, TopicColumns
 from server.sql.write.session_commands import with_message_type
 from server.storage.sow.topic_records import SowTopicRecords
 
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from server.message_types.paths import Path
     from server.message_types.select_list import FieldSelection
     from server.sql.tables.catalogue import SessionTables, SessionTopic
-    from server.sql.tables.columns import TopicColumns
 
 WRONG_OBJECT_TYPE: Final = "42809"
 _AMBIGUOUS_TABLE: Final = "42P09"
@@ -206,18 +205,21 @@ def describe_target(
         SqlError: there is none that the user may write or read, or several.
     """
     known = None if table is None else tables.find_topic(table)
-    if table is None or known is None:
+    if table is None or known is None or not isinstance(known.columns, TopicColumns):
         if table is not None and table.kind in (TableKind.HISTORY, TableKind.STATISTICS):
             raise not_writable(table)
+        # queues have no records: messages are published to them
         return _describe_topic(session, tables, schema, name if table is None else table.name)
-    return _make_target(known, known.source.name, table)
+    return _make_target(known, known.columns, known.source.name, table)
 
 
-def _make_target(known: SessionTopic, topic: str, table: Table | None) -> WriteTarget:
+def _make_target(
+    known: SessionTopic, learned: TopicColumns, topic: str, table: Table | None
+) -> WriteTarget:
     """Return a topic with the columns that the user sees."""
     source = known.source
     columns = {
-        name: WriteColumn(output.path, known.columns.known_type(output.path))
+        name: WriteColumn(output.path, learned.known_type(output.path))
         for name, output in known.outputs.items()
         if isinstance(output, FieldColumn)
     }
@@ -228,9 +230,9 @@ def _make_target(known: SessionTopic, topic: str, table: Table | None) -> WriteT
         source if isinstance(source, SowTopicRecords) else None,
         columns,
         known.permit.select,
-        Metadata.BINARY_BODY in known.columns.metadata,
+        Metadata.BINARY_BODY in learned.metadata,
         tuple(source.key_fields),
-        known.columns,
+        learned,
     )
 
 
@@ -290,8 +292,8 @@ def _describe_topic(
     message_type = types[permitted[0]]
     source = engine.sow_registry.find(message_type.name, name)
     known = None if source is None else tables.find_source(source)
-    if known is not None:  # a topic of a Pattern
-        return _make_target(known, name, None)
+    if known is not None and isinstance(known.columns, TopicColumns):  # a topic of a Pattern
+        return _make_target(known, known.columns, name, None)
     records = source if isinstance(source, SowTopicRecords) else None
     return WriteTarget(
         name,
