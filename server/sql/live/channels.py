@@ -92,7 +92,8 @@ class NotificationQueue:
         self._charge_memory(size)
         if self._size > MAX_WAITING_BYTES:
             self._drop()
-            self._on_overflow()
+            # later: the caller may be iterating over the topic's subscriptions
+            self._clock.call_later(0, self._on_overflow)
         elif not self._is_scheduled:
             self._is_scheduled = True
             self._clock.call_later(0, self.flush)

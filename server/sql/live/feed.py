@@ -116,7 +116,8 @@ class LiveFeed(ChangeSink):
                 hint="Read faster, fetch more often, or subscribe to fewer columns or records.",
             )
         )
-        self._on_failure()
+        # later: the caller may be iterating over the topic's subscriptions
+        self._clock.call_later(0, self._on_failure)
 
     def fail(self, error: SqlError) -> None:
         """Drop the changes, and fail when the next ones are taken."""

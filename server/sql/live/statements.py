@@ -28,6 +28,7 @@ from server.sql.tables.columns import Metadata, body_column
 from server.sql.tables.errors import ColumnsWidenedError, ScanError
 from server.sql.tables.row_conversion import MisfitError
 from server.storage.sow.query.record_filter import RecordFilter
+from server.util.limits import MAX_TOPIC_NAME_LENGTH
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -335,6 +336,8 @@ class LiveStatements:
         """
         engine, own = self._engine, self._session.connection_context.message_type
         types = engine.settings.message_types
+        if not topic.name or len(topic.name) > MAX_TOPIC_NAME_LENGTH:
+            raise _missing_topic(str(topic), topic.position)
         if topic.schema not in ("", "amps"):
             if topic.schema not in types or own not in (None, topic.schema):
                 raise _missing_topic(str(topic), topic.position)

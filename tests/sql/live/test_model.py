@@ -325,6 +325,7 @@ def test_too_many_changes_end_a_subscription(
     rows = live.subscribe("TO orders")
     for number in range(30):
         do(core, publisher, ("publish", 1, {"s": f"{number}" * 50_000}, 0))
+    core.clock.advance(0)
     topic = core.engine.topics.find("json", "orders")
     assert topic.subscription_count == 0
     take(rows)  # the snapshot
@@ -366,6 +367,8 @@ def test_channels_have_each_message_once(engine: QueryEngine) -> None:
     do(core, publisher, ("run", [(1, {"n": 1}), (2, {"n": 2})]))
     do(core, publisher, ("delete", 1))
     assert len(live.notified) == 2
+    with pytest.raises(SqlError, match="does not exist"):
+        live.execute(f'LISTEN "{"x" * 100_000}"')
     live.execute("UNLISTEN orders")
     do(core, publisher, ("publish", 1, {}, 0))
     assert len(live.notified) == 2
