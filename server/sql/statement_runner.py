@@ -71,7 +71,7 @@ class Output(NamedTuple):
         data: the bytes.
         rows: the number of rows in them.
         wait: the wait for changes, after which the statement goes on; None to go on at once.
-        awaited: a write; the output is continued when it is done, and occupies no thread until then.
+        awaited: a write, after which the statement goes on; it occupies no thread until then.
     """
 
     data: bytes
@@ -432,6 +432,30 @@ class StatementRunner:
                 )
             case StatementKind.SET | StatementKind.RESET | StatementKind.DISCARD:
                 yield from self._change_settings(statement)
+            case (
+                StatementKind.BEGIN
+                | StatementKind.COMMIT
+                | StatementKind.ROLLBACK
+                | StatementKind.SAVEPOINT
+            ):
+                return self._change_transaction(statement)
+            case StatementKind.DEALLOCATE:
+                self._deallocate(statement)
+            case StatementKind.DECLARE:
+                self._declare(statement, cancellation, parameters)
+            case StatementKind.MOVE:
+                return f"MOVE {self._move(statement, cancellation)}"
+            case StatementKind.CLOSE:
+                self._close_cursor(statement.name)
+            case StatementKind.NOTIFY:
+                self._notify(statement)
+            case StatementKind.LISTEN | StatementKind.UNLISTEN:
+                self._live.execute(statement)
+        return statement.tag
+
+    def _change_transaction(self, statement: Statement) -> str:
+        """Begin or end a block, or do nothing for a savepoint; return the tag."""
+        match statement.kind:
             case StatementKind.BEGIN:
                 self.transaction_status = TransactionStatus.ACTIVE
                 self._block.begin(statement)
@@ -449,21 +473,20 @@ class StatementRunner:
                 )
             case StatementKind.SAVEPOINT if statement.tag == "ROLLBACK":
                 self._block.check_partial_rollback()
-            case StatementKind.DEALLOCATE:
-                if not self._protocol.deallocate(statement.name):
-                    raise SqlError(
-                        _UNDEFINED_STATEMENT,
-                        f'prepared statement "{statement.name}" does not exist',
-                    )
-            case StatementKind.DECLARE:
-                self._declare(statement, cancellation, parameters)
-            case StatementKind.MOVE:
-                return f"MOVE {self._move(statement, cancellation)}"
-            case StatementKind.CLOSE:
-                self._close_cursor(statement.name)
-            case StatementKind.LISTEN | StatementKind.UNLISTEN | StatementKind.NOTIFY:
-                self._live.execute(statement)
         return statement.tag
+
+    def _notify(self, statement: Statement) -> None:
+        is_in_block = self.transaction_status is not TransactionStatus.IDLE
+        self._block.check_write("NOTIFY", is_in_block=is_in_block)
+        self._live.execute(statement)
+        if is_in_block:
+            self._block.add_rows(1)
+
+    def _deallocate(self, statement: Statement) -> None:
+        if not self._protocol.deallocate(statement.name):
+            raise SqlError(
+                _UNDEFINED_STATEMENT, f'prepared statement "{statement.name}" does not exist'
+            )
 
     def _move(self, statement: Statement, cancellation: Cancellation) -> int:
         """Skip rows of a cursor; return their number."""
