@@ -267,22 +267,16 @@ class TopicColumns(LearnedColumns):
         """Return the type of the values of a field; None if it has had none but NULL."""
         return self._types.get(path)
 
-    def learn_from_written(self, bodies: Sequence[bytes]) -> bool:
+    def learn_from_written(self, bodies: Sequence[bytes]) -> None:
         """List the fields of a few messages that a client has written just now.
 
         Args:
             bodies: the messages, which users without a permitted filter may all see.
-
-        Returns:
-            Whether columns are new, or have another type.
         """
-        if self._list_fields is None or self._filter is not None:
-            return False
-        before = self.fields
-        some = [body for body in bodies[:_MAX_CHUNK_RECORDS] if len(body) <= _MAX_CHUNK_BYTES]
-        if some:
-            self.learn_from(some)
-        return self.fields is not before
+        if self._list_fields is not None and self._filter is None:
+            self.learn_from(
+                [body for body in bodies[:_MAX_CHUNK_RECORDS] if len(body) <= _MAX_CHUNK_BYTES]
+            )
 
     def learn(self) -> Iterator[None]:
         """List the fields of a sample of records, in slices."""

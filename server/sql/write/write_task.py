@@ -383,7 +383,13 @@ class WriteTask:
         """Set the outcome when everything written is on stable storage, or the client cancels."""
         columns = self._target.known_columns
         if columns is not None and self._sample:
-            self._result.has_new_columns = columns.learn_from_written(self._sample)
+            before = columns.fields
+            columns.learn_from_written(self._sample)
+            # Other clients may have written fields since the tables were listed for this one, too.
+            known = self._target.columns
+            self._result.has_new_columns = columns.fields is not before or any(
+                field.column.name not in known for field in before
+            )
         topics = self._engine.topics
         waits = [topics.find(self._type.name, topic).when_settled for topic in self._written_topics]
         self._cancellation.on_cancel(self._give_up_waiting)
