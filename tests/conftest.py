@@ -13,15 +13,17 @@ from hypothesis import HealthCheck, settings
 from xdist.remote import Producer
 
 from tests.support.bytecode import import_share
+from tests.support.chances import examples
 from tests.support.processes import MARK, Guard, mark_tests
 from tests.support.scheduling import Scheduling, longest_first
 from tests.support.times import Times
 
 # A busy machine is no reason to fail: nothing here asserts a time. In CI the same examples are
 # tried every time, so that a change is judged by what it changes; elsewhere new ones are looked
-# for.
+# for. Tests that do not say how many they try take few, and 100 in `make test-long`.
 settings.register_profile(
     "default",
+    max_examples=examples(100),
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow],
     derandomize="CI" in os.environ,

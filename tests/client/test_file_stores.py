@@ -64,7 +64,9 @@ class FileStoreMachine(StoreMachine):
 
 
 TestFilePublishStore = FileStoreMachine.TestCase
-TestFilePublishStore.settings = settings(max_examples=40, stateful_step_count=30, deadline=None)
+TestFilePublishStore.settings = settings(
+    max_examples=examples(40, 13), stateful_step_count=30, deadline=None
+)
 
 
 def written(path: Path, records: list[bytes]) -> bytes:

@@ -200,7 +200,7 @@ SETTINGS = st.builds(
 )
 
 
-@settings(max_examples=examples(40, 20), deadline=None)
+@settings(max_examples=examples(40, 10), deadline=None)
 @given(
     setting=SETTINGS,
     connections=st.lists(some_of(INDIFFERENT, 3), max_size=3),
@@ -227,12 +227,30 @@ def test_messages_together_come_to_what_they_come_to_alone(
     assert publish(setting, everybody, bodies, together=1) == alone
 
 
+PUBLISHED = [b'{"id":%d,"n":%d}' % (number % 3, number % 4) for number in range(20)]
+
+
+def check_told(setting: Setting, connections: list[list[str]]) -> list[bytes]:
+    """Check that all are told the same however messages come, and return what each is told."""
+    alone = publish(setting, connections, PUBLISHED, together=0)
+    for together in (1, 3, 20):
+        assert publish(setting, connections, PUBLISHED, together) == alone
+    return alone.told
+
+
 @pytest.mark.parametrize("name", SUBSCRIPTIONS)
+@pytest.mark.parametrize("journaled", [False, True])
+def test_a_subscription_is_told_the_same(name: str, *, journaled: bool) -> None:
+    """Alone, and beside one that is told of new states only."""
+    setting = Setting(journaled)
+    check_told(setting, [[name]])
+    assert b'"c":"p"' in check_told(setting, [["plain"], [name, "one"]])[-1]
+
+
 @pytest.mark.parametrize("journaled", [False, True])
 @pytest.mark.parametrize(
     "more",
     [
-        {},
         {"said": "xe"},
         {"said": "e", "expiring": True},
         {"derived": True},
@@ -241,14 +259,9 @@ def test_messages_together_come_to_what_they_come_to_alone(
     ],
     ids=str,
 )
-def test_whoever_listens_is_told_the_same(
-    name: str, more: dict[str, Any], *, journaled: bool
-) -> None:
-    """Alone, and beside somebody who is told of new states only."""
+def test_all_subscriptions_are_told_the_same(more: dict[str, Any], *, journaled: bool) -> None:
+    """Each over a connection of its own, and beside one of another kind."""
     setting = Setting(journaled, **more)
-    bodies = [b'{"id":%d,"n":%d}' % (number % 3, number % 4) for number in range(20)]
-    for connections in ([[name]], [["plain"], [name, "one"]]):
-        alone = publish(setting, connections, bodies, together=0)
-        for together in (1, 3, 20):
-            assert publish(setting, connections, bodies, together) == alone
-    assert b'"c":"p"' in alone.told[-1]
+    check_told(setting, [[name] for name in SUBSCRIPTIONS])
+    told = check_told(setting, [[name, "one"] for name in SUBSCRIPTIONS if name != "one"])
+    assert all(b'"c":"p"' in one for one in told)

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from server.util.string_table import StringTable
+from tests.support.chances import examples
 
 TEXTS = st.text(alphabet="ab\N{LATIN SMALL LETTER E WITH ACUTE}\N{SNOWMAN}\0", max_size=3)
 KEYS = TEXTS | st.none() | st.integers(0, 3) | st.sampled_from([1.0, 2.5, True]) | st.tuples(TEXTS)
@@ -18,7 +19,7 @@ STEPS = st.lists(st.tuples(st.sampled_from(["set", "delete"]), KEYS, st.integers
 ASKED = st.lists(KEYS, max_size=150)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300, 20), deadline=None)
 @given(STEPS, ASKED)
 def test_it_has_what_a_dictionary_has(
     steps: list[tuple[str, Hashable, int]], asked: list[Hashable]

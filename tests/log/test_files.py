@@ -16,6 +16,7 @@ from config_schema.spec import LogTargetSpec
 from server.log.event_log import EventLog
 from server.log.targets import LogTargetError
 from server.log.targets.file import file_name
+from tests.support.chances import examples
 from tests.support.server import environment
 from tests.support.waiting import wait_until
 
@@ -179,7 +180,9 @@ def test_a_rotation_to_the_same_name_truncates(tmp_path: Path) -> None:
     assert texts(tmp_path / "a.log") == ["message 02"]
 
 
-@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=examples(40, 13), suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(
     threshold=st.integers(1, 1_000),
     sizes=st.lists(st.integers(0, 300), max_size=30),
@@ -271,6 +274,7 @@ def test_entries_survive_the_death_of_the_process(tmp_path: Path) -> None:
 import os, signal
 from tests.log.support import target
 from server.log.event_log import EventLog
+from tests.support.chances import examples
 log = EventLog([target("file", file_name="a", level="info"),
                 target("gzip", file_name="b", level="info")], "unit-1")
 log.emit("29-0103", text="last words")

@@ -22,6 +22,7 @@ from server.storage.journal import (
 from server.storage.journal.format.entry import JournalEntryKind, JournalTopic
 from server.storage.journal.format.layout import crc32c, pack_extras
 from tests.storage.journal.support import EVERYTHING, FILE, Bench, SetClock, read_all
+from tests.support.chances import examples
 
 TOPICS = [("json", "orders"), ("json", "trades"), ("fix", "orders"), ("xml", "\udcff")]
 KINDS = [
@@ -343,7 +344,7 @@ class LogMachine(RuleBasedStateMachine):
 
 TestLog = LogMachine.TestCase
 TestLog.settings = settings(
-    max_examples=25,
+    max_examples=examples(25, 8),
     stateful_step_count=25,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],

@@ -21,6 +21,7 @@ from hypothesis import strategies as st
 from config_schema.spec import ViewSpec
 from tests.engine.support import Core, CorePeer
 from tests.storage.views.support import bodies, records, restarted, topic, view
+from tests.support.chances import examples
 
 TOPICS = ("a", "b", "c")
 KEYS = ("k", "m")
@@ -128,7 +129,7 @@ steps: st.SearchStrategy[Step] = st.one_of(
 )
 
 
-@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(20, 6), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
     questions("v1"),
     questions("v2"),
