@@ -6,6 +6,7 @@ from xml.etree.ElementTree import Element, fromstring
 
 import pytest
 from lxml import etree
+from xmlschema import XMLSchema11
 from xmlschema.validators import XsdElement
 
 from config_schema.schema import (
@@ -32,6 +33,11 @@ def doc(path: str) -> ElementDoc:
 
 def test_the_schema_is_built_once() -> None:
     assert load_schema() is load_schema()
+
+
+def test_it_is_a_schema() -> None:
+    """At the start of a server, it is not checked whether it is one."""
+    assert XMLSchema11(SOURCE, validation="strict").validity == "valid"
 
 
 def test_parents_come_before_their_children() -> None:
