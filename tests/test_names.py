@@ -7,6 +7,7 @@ import builtins
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Final
@@ -43,40 +44,89 @@ _RATES: Final = [
 """A pattern of words, and their least and largest number in 1,000 words of docstrings."""
 
 
+@dataclass(frozen=True)
+class _Module:
+    """What the tests look at of a module.
+
+    Attributes:
+        text: all of it.
+        docstrings: those of the module, its classes and functions, and of attributes.
+        names: what it defines or imports.
+        public_classes: the names of classes at its top.
+    """
+
+    text: str
+    docstrings: tuple[str, ...]
+    names: frozenset[str]
+    public_classes: tuple[str, ...]
+
+
 @cache
-def modules() -> dict[Path, ast.Module]:
-    """The modules of the product."""
+def modules() -> dict[Path, _Module]:
+    """The modules of the product, each read once for all tests."""
     files = [file for package in _PRODUCT for file in sorted((_ROOT / package).rglob("*.py"))]
     assert len(files) > 1000
-    return {file: ast.parse(file.read_text("utf-8")) for file in files}
+    return {file: _read(file.read_text("utf-8")) for file in files}
+
+
+def _read(text: str) -> _Module:
+    tree = ast.parse(text)
+    docstrings: list[str] = []
+    names: set[str] = set()
+    for node in _statements(tree):
+        match node:
+            case ast.Expr(value=ast.Constant(value=str(docstring))):
+                docstrings.append(docstring)
+            case ast.ClassDef(name=name) | ast.FunctionDef(name=name):
+                names.add(name)
+            case ast.Assign(targets=targets):
+                names.update(_stored(targets))
+            case ast.AnnAssign(target=target):
+                names.update(_stored([target]))
+            case ast.Import(names=imported) | ast.ImportFrom(names=imported):
+                names.update((one.asname or one.name).rpartition(".")[2] for one in imported)
+    classes = [node.name for node in tree.body if isinstance(node, ast.ClassDef)]
+    public = tuple(name for name in classes if not name.startswith("_"))
+    return _Module(text, tuple(docstrings), frozenset(names), public)
+
+
+def _statements(tree: ast.AST) -> Iterator[ast.AST]:
+    """The statements of a module, at any depth; expressions, which are most of it, are left out."""
+    pending = [tree]
+    while pending:
+        node = pending.pop()
+        for field in ("body", "orelse", "finalbody", "handlers", "cases"):
+            inside = getattr(node, field, ())
+            if isinstance(inside, list):  # those of a lambda and of a condition are expressions
+                pending += inside
+                yield from inside
+
+
+def _stored(targets: list[ast.expr]) -> Iterator[str]:
+    for target in targets:
+        for node in ast.walk(target):
+            if isinstance(node, ast.Name):
+                yield node.id
 
 
 def docstrings() -> Iterator[str]:
     """The docstrings of modules, classes and functions, and of attributes."""
-    for tree in modules().values():
-        for node in ast.walk(tree):
-            match node:
-                case ast.Expr(value=ast.Constant(value=str(text))):
-                    yield text
+    for module in modules().values():
+        yield from module.docstrings
 
 
-def names_in(tree: ast.Module) -> set[str]:
-    """The names that a module defines or imports."""
-    names: set[str] = set()
-    for node in ast.walk(tree):
-        match node:
-            case ast.ClassDef(name=name) | ast.FunctionDef(name=name):
-                names.add(name)
-            case ast.Name(id=name, ctx=ast.Store()):
-                names.add(name)
-            case ast.alias(name=name, asname=alias):
-                names.add((alias or name).rpartition(".")[2])
-    return names
+@cache
+def words_of_docstrings() -> Counter[str]:
+    """How often each word is there."""
+    counts: Counter[str] = Counter()
+    for docstring in docstrings():
+        counts.update(re.findall(r"[a-z']+", docstring.lower()))
+    return counts
 
 
 def test_docstrings_name_exceptions_that_exist() -> None:
     """An exception that a function raises is a class of the product, or one of Python's."""
-    classes = set(dir(builtins)).union(*map(names_in, modules().values()))
+    classes = set(dir(builtins)).union(*(module.names for module in modules().values()))
     entry = re.compile(r"^ *((?:\w+, )*(?:\w+ or )?\w+): ", re.MULTILINE)
     for docstring in docstrings():
         for section in re.findall(r"Raises:\n((?: +.+\n?)+)", docstring):
@@ -94,10 +144,9 @@ def test_docstrings_name_files_that_exist() -> None:
 
 def test_a_public_class_has_a_name_of_its_own() -> None:
     places = defaultdict(list)
-    for file, tree in modules().items():
-        for node in tree.body:
-            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
-                places[node.name].append(str(file.relative_to(_ROOT)))
+    for file, module in modules().items():
+        for name in module.public_classes:
+            places[name].append(str(file.relative_to(_ROOT)))
     shared = {name: files for name, files in places.items() if len(files) > 1}
     assert set(shared) <= _SHARED_NAMES, shared
 
@@ -112,16 +161,14 @@ def test_limits_are_called_max_and_min() -> None:
     pattern = re.compile(r"\b_?(?:(?:MOST|LEAST|LONGEST|LARGEST)_(?!RECENT)\w+|\w*AT_ONCE)\b")
     names = [
         f"{file.relative_to(_ROOT)}: {name}"
-        for file in modules()
-        for name in pattern.findall(file.read_text("utf-8"))
+        for file, module in modules().items()
+        for name in pattern.findall(module.text)
     ]
     assert names == []
 
 
 @pytest.mark.parametrize(("words", "least", "most"), _RATES)
 def test_docstrings_keep_to_the_fields_words(words: str, least: float, most: float) -> None:
-    counts: Counter[str] = Counter()
-    for docstring in docstrings():
-        counts.update(re.findall(r"[a-z']+", docstring.lower()))
+    counts = words_of_docstrings()
     found = sum(count for word, count in counts.items() if re.fullmatch(words, word))
     assert least <= 1000 * found / counts.total() <= most
