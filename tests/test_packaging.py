@@ -200,15 +200,17 @@ def test_who_has_no_compiler_is_told_what_to_install(source_archive: Path) -> No
     assert "apt install gcc python3-dev" in advice
 
 
-@pytest.mark.parametrize("trouble", ["type", "compiler"])
+@pytest.mark.parametrize("trouble", ["type", pytest.param("compiler", marks=pytest.mark.long)])
 def test_where_the_message_path_cannot_be_compiled_it_says_what_does_without(
-    checkout: Path, tmp_path: Path, trouble: str
+    checkout: Path, tmp_path: Path, trouble: str, pytestconfig: pytest.Config
 ) -> None:
-    """Whether mypyc does not take it, or the C compiler what mypyc makes of it.
+    """Whether mypyc does not take it, or, in long runs, the C compiler what mypyc makes of it.
 
     All of the message path, and the modules in Cython, would take half a minute: here it is one
     module of each.
     """
+    if trouble == "compiler" and not pytestconfig.getoption("--long"):
+        pytest.skip("takes 12 seconds of a processor: `make test-long`")
     not_compiled = shutil.ignore_patterns("benchmarks", "docs", "man", "static", "tests")
     copy = Path(shutil.copytree(checkout, tmp_path / "copy", ignore=not_compiled))
     for package in ("amperage", "pipeline", "server"):

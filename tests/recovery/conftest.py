@@ -11,7 +11,7 @@ _LOGS: Final = 2
 
 _LOGS_LONG: Final = 4
 
-_KILLS_OF_ONE_LOG: Final = 4
+_KILLS_OF_ONE_LOG: Final = 3
 _KILLS_OF_ONE_LOG_LONG: Final = 10
 """After so many kills a fresh log is begun: every check reads all of it."""
 
