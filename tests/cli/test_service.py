@@ -10,7 +10,7 @@ import subprocess
 import sys
 import sysconfig
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from importlib import import_module
 from pathlib import Path
 
@@ -127,21 +127,23 @@ def test_the_copy_runs_by_itself(image: Path, tmp_path: Path) -> None:
         "-c",
         "import server.cli.amp_server; print(server.cli.amp_server.__file__)",
         cwd=tmp_path,
-        **shared,
+        environment=shared,
     )
     assert answer.startswith(str(image))
     config = tmp_path / "config.xml"
     command = (python, image / PROGRAM / "bin/ampServer")
-    config.write_text(run(*command, "--sample-config", **shared))
-    assert "is valid" in run(*command, "--verify-config", config, **shared)
+    config.write_text(run(*command, "--sample-config", environment=shared))
+    assert "is valid" in run(*command, "--verify-config", config, environment=shared)
 
 
-def run(*words: str | Path, cwd: Path | None = None, **environment: str) -> str:
+def run(
+    *words: str | Path, cwd: Path | None = None, environment: Mapping[str, str] | None = None
+) -> str:
     kept = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
     ran = subprocess.run(
         list(map(str, words)),
         cwd=cwd,
-        env=kept | environment,
+        env=kept | dict(environment or {}),
         capture_output=True,
         text=True,
         timeout=WAIT_SECONDS,

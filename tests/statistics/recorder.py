@@ -70,10 +70,15 @@ def _hurry(path: str, rows: int = 0) -> None:
         time.sleep(0.01)
 
 
-if __name__ == "__main__":
+def record(how: str, path: str) -> None:
+    """Record in one of the ways above, until the process is ended."""
     modes: dict[str, Callable[[str], None]] = {
         "kept": _keep,
         "hurried": _hurry,
         "wide": partial(_hurry, rows=6_000),
     }
-    modes[sys.argv[1]](sys.argv[2])
+    modes[how](path)
+
+
+if __name__ == "__main__":
+    record(*sys.argv[1:])

@@ -8,9 +8,11 @@ import shutil
 import sqlite3
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from dataclasses import dataclass
 from itertools import islice
+from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 from typing import IO
 
@@ -21,9 +23,11 @@ from server.statistics.layout import SAMPLES
 from server.statistics.recorder import RETRY_INTERVAL_S, StatisticsRecorder
 from server.statistics.resources import CLIENTS
 from tests.engine.support import RecordingLog
+from tests.statistics.recorder import record
+from tests.support.forked import context
 from tests.support.modes import bound_by_modes
 from tests.support.server import ROOT, environment
-from tests.support.small_disk import small_disk
+from tests.support.small_disk import SmallDisk, small_disk
 
 from .support import Clients, Writing
 
@@ -196,31 +200,65 @@ def test_what_is_no_database_is_not_touched(tmp_path: Path) -> None:
     recorded.check_all_is_there()
 
 
+@dataclass(frozen=True)
+class _Recorder:
+    """A process that records, and what it prints."""
+
+    process: subprocess.Popen[str] | ForkServerProcess
+    output: IO[str]
+
+    def lines(self) -> Iterator[str]:
+        while line := self.output.readline():
+            yield line.strip()
+        raise AssertionError("the recorder has ended")
+
+    def kill(self) -> None:
+        self.process.kill()
+        if isinstance(self.process, ForkServerProcess):
+            self.process.join()
+        else:
+            self.process.wait()
+
+
 @contextmanager
-def _recorder(
-    how: str, path: Path, prepare: Callable[[], None] | None = None
-) -> Iterator[subprocess.Popen[str]]:
+def _recorder(how: str, path: Path) -> Iterator[_Recorder]:
+    """A recorder in a fork, which has been spared most imports."""
+    printed = path.with_name(f"{path.name}.printed")
+    os.mkfifo(printed)
+    process = context().Process(target=_record, args=(how, path, printed))
+    process.start()
+    with printed.open() as output:
+        recorder = _Recorder(process, output)
+        try:
+            yield recorder
+        finally:
+            recorder.kill()
+            printed.unlink()
+
+
+def _record(how: str, path: Path, printed: Path) -> None:
+    os.dup2(os.open(printed, os.O_WRONLY), 1)
+    record(how, str(path))
+
+
+@contextmanager
+def _recorder_on(disk: SmallDisk, path: Path) -> Iterator[_Recorder]:
+    """A recorder in a hurry, in a process that sees a disk."""
     process = subprocess.Popen(
-        [sys.executable, "-m", "tests.statistics.recorder", how, str(path)],
-        preexec_fn=prepare,  # noqa: PLW1509 - it calls the kernel, and nothing else
+        [sys.executable, "-m", "tests.statistics.recorder", "hurried", str(path)],
+        preexec_fn=disk,  # noqa: PLW1509 - it calls the kernel, and nothing else
         stdout=subprocess.PIPE,
         text=True,
         cwd=ROOT,
         env=environment(),
     )
-    try:
-        yield process
-    finally:
-        process.kill()
-        process.communicate()
-
-
-def _lines(process: subprocess.Popen[str]) -> Iterator[str]:
     assert process.stdout is not None
-    output: IO[str] = process.stdout
-    while line := output.readline():
-        yield line.strip()
-    raise AssertionError(f"the recorder has ended: {process.wait()}")
+    with process:
+        recorder = _Recorder(process, process.stdout)
+        try:
+            yield recorder
+        finally:
+            recorder.kill()
 
 
 def test_kill_9_takes_nothing_that_has_been_recorded(tmp_path: Path) -> None:
@@ -228,11 +266,11 @@ def test_kill_9_takes_nothing_that_has_been_recorded(tmp_path: Path) -> None:
     said: list[int] = []
     lives = 4
     for life in range(lives):
-        with _recorder("kept", path) as process:
-            lines = _lines(process)
+        with _recorder("kept", path) as recorder:
+            lines = recorder.lines()
             number = random.Random(life).randrange(2, 40)
             said += map(int, islice(lines, number))
-            process.kill()
+            recorder.kill()
         with closing(sqlite3.connect(path)) as connection:
             assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
             stamps = {one for (one,) in connection.execute(f"SELECT timestamp FROM {SAMPLES}")}
@@ -253,8 +291,8 @@ def test_a_full_disk_costs_nothing_but_memory(tmp_path: Path) -> None:
     with small_disk(mount_point, 2) as disk:
         if disk.holder is None:
             pytest.skip("mounting is forbidden here")
-        with _recorder("hurried", mount_point / "stats.db", disk) as process:
-            lines = _lines(process)
+        with _recorder_on(disk, mount_point / "stats.db") as recorder:
+            lines = recorder.lines()
             said = {int(next(lines)) for _ in range(3)}
             disk.fill()
             for line in lines:
@@ -268,8 +306,7 @@ def test_a_full_disk_costs_nothing_but_memory(tmp_path: Path) -> None:
                     break
                 said.add(int(line))
             said.add(int(next(lines)))
-            process.kill()
-            process.wait()
+            recorder.kill()
         seen = Path(f"/proc/{disk.holder}/root") / mount_point.relative_to("/")
         shutil.copytree(seen, tmp_path / "copy")
     with closing(sqlite3.connect(tmp_path / "copy" / "stats.db")) as connection:
@@ -282,8 +319,8 @@ def test_a_full_disk_costs_nothing_but_memory(tmp_path: Path) -> None:
 def test_an_index_that_loses_its_content_costs_nothing(tmp_path: Path, how: str, size: int) -> None:
     """What of the map the file has no more would be the end of the process."""
     path = tmp_path / "stats.db"
-    with _recorder(how, path) as process:
-        lines = _lines(process)
+    with _recorder(how, path) as recorder:
+        lines = recorder.lines()
         said = {int(next(lines)) for _ in range(5)}
         index = Path(f"{path}-shm")
         assert index.stat().st_size > size
@@ -297,21 +334,19 @@ def test_an_index_that_loses_its_content_costs_nothing(tmp_path: Path, how: str,
                 break
             said.add(int(line))
         said |= {int(next(lines)) for _ in range(5)}
-        process.kill()
-        process.wait()
+        recorder.kill()
     _check(path, said)
 
 
 def test_an_index_that_loses_its_content_ends_nobody_who_reads(tmp_path: Path) -> None:
     path = tmp_path / "stats.db"
-    with _recorder("kept", path) as process:
-        lines = _lines(process)
+    with _recorder("kept", path) as recorder:
+        lines = recorder.lines()
         said = {int(next(lines)) for _ in range(5)}
         os.truncate(f"{path}-shm", 0)
         said |= {int(line) for line in iter(lambda: next(lines), "1B-0001") if line}
         assert all(next(lines) for _ in range(10)), "it goes on in memory, and is read there"
-        process.kill()
-        process.wait()
+        recorder.kill()
     _check(path, said)
 
 
