@@ -131,9 +131,9 @@ def test_the_copy_runs_by_itself(image: Path, tmp_path: Path) -> None:
     )
     assert answer.startswith(str(image))
     config = tmp_path / "config.xml"
-    command = (python, image / PROGRAM / "bin/ampServer")
-    config.write_text(run(*command, "--sample-config", environment=shared))
-    assert "is valid" in run(*command, "--verify-config", config, environment=shared)
+    server_command = (python, image / PROGRAM / "bin/ampServer")
+    config.write_text(run(*server_command, "--sample-config", environment=shared))
+    assert "is valid" in run(*server_command, "--verify-config", config, environment=shared)
 
 
 def run(
