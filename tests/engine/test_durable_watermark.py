@@ -7,9 +7,11 @@ from random import Random
 import pytest
 
 from server.topics.durable_watermark import DurableWatermarks
+from tests.support.chances import examples
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.long
+@pytest.mark.parametrize("seed", range(examples(20, 8)))
 def test_it_is_never_said_of_a_number_that_is_not(seed: int) -> None:
     random = Random(seed)
     watermarks, settled, txid = DurableWatermarks(), 0, 0

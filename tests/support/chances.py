@@ -15,7 +15,7 @@ MOST_EXAMPLES: Final = "AMPERAGE_MOST_EXAMPLES"
 
 
 def examples(count: int, usual: int = 20) -> int:
-    """Return how many examples hypothesis tries: `count` in `make test-long`.
+    """Return how many examples hypothesis, or a test of seeds, tries: `count` in `make test-long`.
 
     Args:
         count: the number for `make test-long`, which sets AMPERAGE_SEED.

@@ -35,6 +35,7 @@ from tests.replication.links.support import (
     Pipe,
     destination,
 )
+from tests.support.chances import examples
 
 EDGES = (0, 1, 2, 999, 1000, 1001, 1010, 1 << 32, (1 << 63) - 1, (1 << 64) - 1)
 
@@ -111,7 +112,8 @@ class Liar:
         )
 
 
-@pytest.mark.parametrize("seed", range(150))
+@pytest.mark.long
+@pytest.mark.parametrize("seed", range(examples(150, 40)))
 def test_whatever_a_peer_says_others_go_on(seed: int) -> None:
     network = Network()
     other = destination("C", port=None, sync=False, excluded=["replicate"])

@@ -10,6 +10,7 @@ import pytest
 from server.replication.links.link import HEARTBEAT_TIMEOUT_S
 from tests.replication.links.support import Instance, Network, Pipe, destination
 from tests.replication.memory import Log
+from tests.support.chances import examples
 
 STEPS = 150
 
@@ -177,7 +178,8 @@ def contents(log: Log) -> Counter[tuple[int, int]]:
     return Counter((row[2], row[3]) for row in log.rows)
 
 
-@pytest.mark.parametrize("seed", range(80))
+@pytest.mark.long
+@pytest.mark.parametrize("seed", range(examples(80, 25)))
 def test_in_the_end_both_have_everything(seed: int) -> None:
     trouble = Trouble(seed)
     for _ in range(STEPS):

@@ -26,9 +26,9 @@ from server.storage.journal import (
     parse_bookmark,
 )
 from tests.storage.journal.support import FILE, opened, read_all
-from tests.support.chances import chance_of
+from tests.support.chances import chance_of, examples
 
-LOGS: Final = 6
+LOGS: Final = examples(6, 3)
 KILLS_OF_ONE_LOG: Final = 6
 _TXID: Final = struct.Struct("<Q")
 _CLIENTS: Final = 3

@@ -78,7 +78,8 @@ def is_part_of(found: list[Body], known: list[Body]) -> bool:
     return all(any(one == other for other in rest) for one in found)
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.long
+@pytest.mark.parametrize("seed", range(examples(60, 20)))
 def test_a_damaged_file_is_read_as_far_as_it_goes(
     original: tuple[Path, list[Body]], tmp_path: Path, seed: int
 ) -> None:
@@ -98,7 +99,8 @@ def test_a_damaged_file_is_read_as_far_as_it_goes(
     assert is_part_of(bodies, known)
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.long
+@pytest.mark.parametrize("seed", range(examples(60, 20)))
 def test_a_log_with_damage_is_opened_or_refused(
     original: tuple[Path, list[Body]], tmp_path: Path, seed: int
 ) -> None:
@@ -129,7 +131,8 @@ def test_a_log_with_damage_is_opened_or_refused(
 
 
 @pytest.mark.parametrize("as_passage", [True, False])
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.long
+@pytest.mark.parametrize("seed", range(examples(20, 8)))
 def test_damage_under_a_running_replay(
     original: tuple[Path, list[Body]], tmp_path: Path, seed: int, as_passage: bool
 ) -> None:
@@ -153,7 +156,8 @@ def test_damage_under_a_running_replay(
     bench.journal.close()
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.long
+@pytest.mark.parametrize("seed", range(examples(10, 5)))
 def test_a_damaged_compressed_file(
     original: tuple[Path, list[Body]], tmp_path: Path, seed: int
 ) -> None:

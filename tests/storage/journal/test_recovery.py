@@ -14,6 +14,7 @@ import pytest
 from server.storage.journal import Disk, JournalError, JournalEvent
 from server.storage.journal.format.layout import RECORD_SIZE, JournalFileHeader, pack_header
 from tests.storage.journal.support import FILE, START, Bench, ForgetfulDisk, opened, read_all
+from tests.support.chances import examples
 
 
 def write(directory: Path, messages: int, size: int = 1_000, **settings: Any) -> None:
@@ -35,7 +36,8 @@ def forget_helpers(directory: Path) -> None:
             path.unlink()
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.long
+@pytest.mark.parametrize("seed", range(examples(40, 15)))
 def test_power_failures_cost_nothing_that_was_durable(tmp_path: Path, seed: int) -> None:
     """Whatever sectors of an unfinished commit reached the disk, only all before it counts."""
     chance = random.Random(seed)
