@@ -208,5 +208,5 @@ class Replays(RuleBasedStateMachine):
 TestReplays = Replays.TestCase
 
 TestReplays.settings = settings(
-    max_examples=examples(40, 10), stateful_step_count=30, deadline=None
+    max_examples=examples(40, 20), stateful_step_count=30, deadline=None
 )
