@@ -20,7 +20,7 @@ from tests.support.times import Times
 
 # A busy machine is no reason to fail: nothing here asserts a time. In CI the same examples are
 # tried every time, so that a change is judged by what it changes; elsewhere new ones are looked
-# for. Tests that do not say how many they try take few, and 100 in `make test-long`.
+# for. Tests that do not say how many they try take 30, and 100 in `make test-long`.
 settings.register_profile(
     "default",
     max_examples=examples(100),

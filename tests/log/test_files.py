@@ -181,7 +181,7 @@ def test_a_rotation_to_the_same_name_truncates(tmp_path: Path) -> None:
 
 
 @settings(
-    max_examples=examples(40, 13), suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=examples(40, 20), suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(
     threshold=st.integers(1, 1_000),

@@ -180,7 +180,7 @@ def test_a_damaged_compressed_file(
     bench.journal.close()
 
 
-@settings(max_examples=examples(200, 20), deadline=None)
+@settings(max_examples=examples(200, 50), deadline=None)
 @given(st.binary(max_size=300))
 def test_helpers_made_of_anything_are_refused(data: bytes) -> None:
     for unpack in (unpack_index, unpack_clients, lambda one: unpack_topic_index(one, 5)):
