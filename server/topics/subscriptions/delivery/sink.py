@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
 
+from mypy_extensions import mypyc_attr
+
 if TYPE_CHECKING:
     from server.topics.subscriptions.delivery.envelope import Envelope
     from server.topics.subscriptions.delivery.presentation import Presentation
@@ -47,6 +49,7 @@ class MessageSink(Protocol):
         """
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class ChangeSink:
     """A sink whose subscription gets the state of each record before a change.
 
