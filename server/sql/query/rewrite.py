@@ -98,12 +98,17 @@ def _writing_query() -> SqlError:
     )
 
 
+_WITHOUT_QUOTES: Final = "without_quotes"
+"""Identifiers that were written so have this in their `meta`: some of them are functions."""
+
+
 def fold_identifiers(tree: exp.Expr) -> None:
     """Fold identifiers without quotes to lower case, as PostgreSQL does, and quote all."""
     for node in tree.find_all(exp.Identifier):
         if not node.args.get("quoted"):
             node.set("this", node.this.lower())
             node.set("quoted", True)
+            node.meta[_WITHOUT_QUOTES] = True
 
 
 # ---- expressions
@@ -177,7 +182,11 @@ class ExpressionRewriter:
             case exp.WithinGroup() if isinstance(node.this, exp.Mode):
                 term = node.expression.expressions[0]
                 return exp.func("mode", term.this.copy())
-            case exp.Column() if not node.table and node.name in ("user", "current_role"):
+            case exp.Column() if (
+                not node.table
+                and node.name in ("user", "current_role")
+                and node.this.meta.get(_WITHOUT_QUOTES)
+            ):
                 return exp.Literal.string(self._session.user)
             case exp.Bracket() if _is_vector(node.this):
                 (index,) = node.expressions if len(node.expressions) == 1 else (None,)

@@ -112,6 +112,8 @@ def test_oids_are_the_same_after_a_restart_and_distinct() -> None:
          [("a", '"A b"', '"a""b"')]),
         ("select user, current_user, session_user, current_database()",
          [("ann", "ann", "ann", "trading")]),
+        ("""select "user", t."user", user from (values ('x')) as t("user")""",
+         [("x", "x", "ann")]),
         ("select table_name from information_schema.tables where table_schema = 'amps' order by 1",
          [("orders",), ("positions",)]),
         (("select column_name, data_type, is_nullable from information_schema.columns "
