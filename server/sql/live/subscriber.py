@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from amperage.wire.framing import FrameReader
-from amperage.wire.header import Header
+from amperage.wire.header import Header, decode_frame
 from server.engine.commands.dispatch import AFTER_LOGON
 from server.engine.commands.errors import CommandRefusedError
 from server.engine.connection_context import ConnectionHandle
@@ -34,20 +34,23 @@ if TYPE_CHECKING:
     from server.topics.subscriptions.delivery.sink import MessageSink
 
 
-class LiveSubscriber(Session):
+class LiveSubscriber:
     """A client inside the server on behalf of a SQL session.
 
     Args:
         session: the SQL session.
         message_type: the name of the message type of its topic.
+
+    Attributes:
+        message_type: see above.
     """
 
     def __init__(self, session: Session, message_type: str) -> None:
         engine = session.engine
         connection = ConnectionHandle(
-            session.address, send=lambda _: None, close_after_flush=lambda: None
+            session.address, send=self._read_output, close_after_flush=lambda: None
         )
-        super().__init__(
+        own = Session(
             engine,
             engine.allocate_internal_number(),
             session.connection_context,
@@ -55,12 +58,15 @@ class LiveSubscriber(Session):
             connection,
             FrameReader(),
         )
-        self.user = session.user
-        self.permissions = session.permissions
-        self.log_on(session.client_name, message_type)
+        own.user = session.user
+        own.permissions = session.permissions
+        own.log_on(session.client_name, message_type)
+        self.message_type: Final = message_type
+        self._session: Final = own
+        self._reader: Final = FrameReader()
         self._on_failure: Callable[[SqlError], None] = lambda _: None
         self._is_ended: bool = False
-        self._sub_id: Final = f"{session.connection_name}-live{-self.number}"
+        self._sub_id: Final = f"{session.connection_name}-live{-own.number}"
 
     def subscribe(
         self,
@@ -84,9 +90,10 @@ class LiveSubscriber(Session):
             CommandRefusedError: the user may not read the topic.
             SqlError: the user's permitted records cannot be followed.
         """
-        permit = self.require_permission(Permission.READ_TOPIC, topic)
+        session = self._session
+        permit = session.require_permission(Permission.READ_TOPIC, topic)
         if tracks_focus and permit.filter is not None:
-            functions = self.engine.settings.functions
+            functions = session.engine.settings.functions
             try:
                 check_tree(permit.filter, ContextKind.STABLE_FILTER, functions, permit.filter_text)
             except ExpressionError:
@@ -97,9 +104,9 @@ class LiveSubscriber(Session):
                     hint="Query the topic from time to time.",
                 ) from None
         self._on_failure = on_failure
-        self.add_subscription(
+        session.add_subscription(
             Subscription(
-                self,
+                session,
                 self._sub_id,
                 select_topics(topic, literal=True),
                 filter_,
@@ -108,9 +115,9 @@ class LiveSubscriber(Session):
                 sink=sink,
             )
         )
-        self.log.emit(
+        session.log.emit(
             "14-0001",
-            client=self.client_name,
+            client=session.client_name,
             command="sql subscribe",
             sub_id=self._sub_id,
             topic=topic,
@@ -122,9 +129,10 @@ class LiveSubscriber(Session):
         """End the subscription; harmless if it has ended."""
         if not self._is_ended:
             self._is_ended = True
-            if self.remove_subscription(self._sub_id) is not None:
-                self.log.emit("14-0002", client=self.client_name, sub_id=self._sub_id)
-            self.outbox.close()
+            session = self._session
+            if session.remove_subscription(self._sub_id) is not None:
+                session.log.emit("14-0002", client=session.client_name, sub_id=self._sub_id)
+            session.outbox.close()
 
     def publish(self, topic: str, body: bytes) -> None:
         """Publish a message.
@@ -132,12 +140,13 @@ class LiveSubscriber(Session):
         Raises:
             SqlError: it is refused.
         """
-        engine = self.engine
-        self.last_input_s = engine.clock.now()
-        self.last_input_steady_s = engine.clock.steady_unpaused()
+        session = self._session
+        engine = session.engine
+        session.last_input_s = engine.clock.now()
+        session.last_input_steady_s = engine.clock.steady_unpaused()
         engine.internal_publishes.add(1, len(body))
         try:
-            AFTER_LOGON["publish"](self, Header(command="publish", topic=topic), body)
+            AFTER_LOGON["publish"](session, Header(command="publish", topic=topic), body)
         except CommandRefusedError as error:
             raise SqlError(
                 INSUFFICIENT_PRIVILEGE if error.reason == "not entitled" else FEATURE_NOT_SUPPORTED,
@@ -146,7 +155,8 @@ class LiveSubscriber(Session):
             ) from None
         engine.flush()
 
-    def report_subscription_failure(self, sub_id: str, topic: str, error: Exception) -> None:
-        """See `Session.report_subscription_failure`; the statement fails, too."""
-        super().report_subscription_failure(sub_id, topic, error)
-        self._on_failure(SqlError(INTERNAL_ERROR, f"the subscription has ended: {error}"))
+    def _read_output(self, data: bytes) -> None:
+        """Report the failure of the subscription, the only output: messages go to the sink."""
+        for header, body in self._reader.feed(data):
+            ack, _ = decode_frame(header, body)
+            self._on_failure(SqlError(INTERNAL_ERROR, f"the subscription has ended: {ack.detail}"))
