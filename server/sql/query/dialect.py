@@ -76,6 +76,7 @@ def tokenize(text: str) -> list[Token]:
             f"the query has more than {MAX_TOKENS} tokens",
             hint="Send long lists as parameters, such as = ANY($1).",
         )
+    tokens = [part for token in tokens for part in _without_operators(token, text)]
     depth = 0
     for token in tokens:
         if token.token_type in _OPENING:
@@ -108,6 +109,22 @@ def _with_at_sign(match: re.Match[str]) -> str:
     """
     lexeme = match[0]
     return f"@{lexeme[1:]}" if lexeme[0] == "$" and lexeme[1:].isdigit() else lexeme
+
+
+_BEFORE_PARAMETERS: Final = {"<@": TokenType.LT, "^@": TokenType.CARET}
+"""What operators are that end with the @ of a parameter behind them, as in `a<$1`."""
+
+
+def _without_operators(token: Token, text: str) -> list[Token]:
+    """Return a token, or its two parts, of which the second one begins a parameter."""
+    kind = _BEFORE_PARAMETERS.get(token.text)
+    if kind is None or text[token.end] != "$":
+        return [token]
+    line, column = token.line, token.col
+    return [
+        Token(kind, token.text[0], line, column - 1, token.start, token.start, token.comments),
+        Token(TokenType.PARAMETER, "@", line, column, token.end, token.end),
+    ]
 
 
 def parse_query(tokens: list[Token], text: str) -> exp.Expr:

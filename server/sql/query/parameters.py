@@ -149,6 +149,10 @@ def _oid_of(  # noqa: C901 - one case for each kind of node
             return None
 
 
+_DECIMAL: Final = "DECIMAL(38, 9)"
+"""DuckDB's type for `numeric`. It would round parameters to 9 decimals; columns are doubles."""
+
+
 def type_parameters(tree: exp.Expr, oids: Sequence[int], *, as_null: bool = False) -> None:
     """Give each parameter its type, or replace it by a NULL of its type.
 
@@ -162,4 +166,5 @@ def type_parameters(tree: exp.Expr, oids: Sequence[int], *, as_null: bool = Fals
         duckdb = pg_types.duckdb_type(oid) or "VARCHAR"
         if duckdb == pg_types.CHAR_ENUM:
             duckdb = "VARCHAR"
+        duckdb = duckdb.replace(_DECIMAL, "DOUBLE")
         node.replace(cast_to(exp.null() if as_null else node.copy(), duckdb))

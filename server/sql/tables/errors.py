@@ -5,6 +5,7 @@ from __future__ import annotations
 from server.sql.query.errors import (
     FEATURE_NOT_SUPPORTED,
     INTERNAL_ERROR,
+    INVALID_PARAMETER_VALUE,
     OUT_OF_MEMORY,
     QUERY_CANCELED,
     UNDEFINED_TABLE,
@@ -55,3 +56,9 @@ class TableGoneError(ScanError):
 
 class InvalidFilterError(ScanError):
     """A filter cannot be parsed, or takes too many steps."""
+
+
+class UnknownBookmarkError(ScanError):
+    """The log has no message with a bookmark."""
+
+    code = INVALID_PARAMETER_VALUE

@@ -41,6 +41,7 @@ from server.sql.tables.errors import (
     ScanCancelledError,
     ScanError,
     TableGoneError,
+    UnknownBookmarkError,
 )
 from server.sql.tables.history_rows import EntryFilter, EntryRows
 from server.sql.tables.row_conversion import MisfitError
@@ -627,7 +628,7 @@ class HistoryStream:
         if txid is None:
             if bound.sign == "=":
                 return 1, 0
-            raise ScanError(f"bookmark not found: {bound.value:.100}")
+            raise UnknownBookmarkError(f"bookmark not found: {bound.value:.100}")
         last = txid
         if bound.sign == "=":  # an entry that came late may have the name, too
             (point,) = parse_bookmark(str(bound.value)).starts

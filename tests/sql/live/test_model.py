@@ -352,7 +352,7 @@ def test_a_failed_subscription_fails_the_statement(engine: QueryEngine) -> None:
     rows = live.subscribe("TO orders WITH (snapshot = false)")
     core.engine.topics.find("json", "orders").end_subscriptions(ValueError("broken"))
     core.clock.advance(0)
-    with pytest.raises(SqlError, match="has ended: .*broken"):
+    with pytest.raises(SqlError, match=r"has ended: .*broken"):
         take(rows)
     assert core.engine.topics.find("json", "orders").subscription_count == 0
     assert "14-0002" in [name for name, _ in core.log.entries]

@@ -280,6 +280,26 @@ def test_parameters_of_all_types(engine: QueryEngine) -> None:
     ]
 
 
+def test_parameters_directly_behind_operators(engine: QueryEngine) -> None:
+    """`<$1` is no operator `<@`."""
+    sql = "select 2<$1::int, 2^$2::int, 5>$1::int, 1<=$1::int, array[1]<@$3::int[]"
+    assert run(engine, sql, 3, 3, [1, 2])[1] == [(True, 8.0, True, True, True)]
+
+
+NUMERIC = 1700
+
+
+@pytest.mark.parametrize("text", ["0.12345678912345", "1e-10", "1e30", "-12345.678", "3"])
+def test_numeric_parameters_are_not_rounded(engine: QueryEngine, text: str) -> None:
+    """They are doubles, as columns are, and not decimals of 9 places."""
+    (statement,) = parse("select $1")
+    result = engine.execute(
+        statement, MemorySource(), session(), (Decimal(text),), parameter_oids=(NUMERIC,)
+    )
+    (batch,) = result.batches()
+    assert batch.column(0).to_pylist() == [float(text)]
+
+
 def failure(engine: QueryEngine, sql: str, *parameters: object) -> SqlError:
     with pytest.raises(SqlError) as caught:
         run(engine, sql, *parameters)
