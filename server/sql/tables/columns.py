@@ -17,13 +17,15 @@ from collections.abc import Generator, Iterable, Iterator, Sequence
 from enum import Enum
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+import numpy as np
+
 from server.message_types.bulk import bulk_extractor
 from server.message_types.paths import format_path
 from server.sql.query.tables import Column, SqlType
 from server.sql.tables.arrow_columns import common_type, type_of_values
 from server.sql.tables.field_paths import MAX_LISTED_BODY, field_lister
 from server.storage.sow.query.query import Query, QuerySpec
-from server.storage.sow.record_table import CURRENT
+from server.storage.sow.record_table import CURRENT, RecordTable
 
 if TYPE_CHECKING:
     from server.expressions.tree import Expr
@@ -40,6 +42,8 @@ _FIRST_SAMPLE_SIZE: Final = 1_000
 _LATER_SAMPLE_SIZE: Final = 64
 _FILTERED_SAMPLE_SIZE: Final = 200
 """Records whose fields are listed."""
+_MAX_TESTED_ROWS: Final = 1_000_000
+"""Rows that are looked at for records (1 ms)."""
 
 _MAX_CHUNK_RECORDS: Final = 64
 _MAX_CHUNK_VALUES: Final = 4_000
@@ -164,10 +168,13 @@ class LearnedColumns:
             self.widen(field.path, field.column.type)
 
     def learn_from(self, bodies: Sequence[bytes]) -> None:
-        """List the fields of some bodies."""
+        """List the fields of some bodies of a sample."""
+        self._sampled_records += len(bodies)
+        self._list_fields_of(bodies)
+
+    def _list_fields_of(self, bodies: Sequence[bytes]) -> None:
         if self._list_fields is None or not bodies:
             return
-        self._sampled_records += len(bodies)
         for body in bodies:
             self._add_paths(self._list_fields(body))
         paths = tuple(self._types)
@@ -273,8 +280,8 @@ class TopicColumns(LearnedColumns):
         Args:
             bodies: the messages, which users without a permitted filter may all see.
         """
-        if self._list_fields is not None and self._filter is None:
-            self.learn_from(
+        if self._filter is None:
+            self._list_fields_of(
                 [body for body in bodies[:_MAX_CHUNK_RECORDS] if len(body) <= _MAX_CHUNK_BYTES]
             )
 
@@ -298,7 +305,7 @@ class TopicColumns(LearnedColumns):
     def _read_sample(self, size: int) -> Generator[Sequence[bytes], None, None]:
         """Yield the bodies of some records, in slices."""
         table = self._source.table
-        rows = _spread(len(table.row_states), size)
+        rows = _spread(_rows_with_records(table), size)
         position = 0
         while position < len(rows):
             bodies: list[bytes] = []
@@ -344,10 +351,19 @@ def _path_text(path: Path) -> str | None:
         return None
 
 
-def _spread(end: int, count: int) -> Sequence[int]:
-    """Return numbers below an end, ascending: evenly distributed ones, and the last ones."""
-    if end <= count:
-        return range(end)
+def _rows_with_records(table: RecordTable) -> Sequence[int]:
+    """Return the rows that have records, or all of a large table, of which most have."""
+    states = table.row_states
+    if len(states) > _MAX_TESTED_ROWS:
+        return range(len(states))
+    rows: list[int] = np.flatnonzero(np.frombuffer(states, np.uint8) == CURRENT).tolist()
+    return rows
+
+
+def _spread(rows: Sequence[int], count: int) -> Sequence[int]:
+    """Return some of ascending rows: evenly distributed ones, and the last ones."""
+    if len(rows) <= count:
+        return rows
     newest = count // 4
-    step = (end - newest) / (count - newest)
-    return [*(int(n * step) for n in range(count - newest)), *range(end - newest, end)]
+    step = (len(rows) - newest) / (count - newest)
+    return [*(rows[int(n * step)] for n in range(count - newest)), *rows[-newest:]]

@@ -124,6 +124,18 @@ def test_a_sample_of_a_large_topic_has_its_newest_records(monkeypatch: pytest.Mo
     assert len(found) == 41
 
 
+def test_a_sample_does_not_count_rows_of_deleted_records(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(columns_module, "_FIRST_SAMPLE_SIZE", 40)
+    core = Core()
+    core.keep(topic_spec("/id"))
+    publisher = core.log_on("publisher")
+    publish(publisher, "orders", *({"id": number, f"f{number}": 1} for number in range(500)))
+    publisher.send({"c": "sow_delete", "t": "orders", "filter": "/id % 20 != 0"})
+    core.clock.advance(1)
+    found = set(types_of(Tables(core).all()["orders"]))
+    assert found == {"id", *(f"f{number}" for number in range(0, 500, 20))}
+
+
 def test_malformed_bodies_have_no_fields() -> None:
     core = Core()
     core.keep(topic_spec("/id"))
