@@ -332,7 +332,7 @@ class InterleavedPublishes:
         self._heard_keys = heard = {
             key for key in self._distinct_keys if _is_heard(self._topics[key])
         }
-        self._are_in_order = len({self._topics[key] for key in heard}) > 2 and any(
+        self._are_in_order = len({self._topics[key] for key in heard}) > 1 and any(
             key in self._shares or key in self._record_topics for key in heard
         )
         return True
