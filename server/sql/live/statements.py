@@ -24,6 +24,7 @@ from server.sql.query.errors import (
     SqlError,
 )
 from server.sql.query.statement import StatementKind
+from server.sql.tables.catalogue import is_configured
 from server.sql.tables.columns import Metadata, body_column
 from server.sql.tables.errors import ColumnsWidenedError, ScanError
 from server.sql.tables.row_conversion import MisfitError
@@ -358,12 +359,8 @@ class LiveStatements:
 
     def _is_known(self, message_type: str, name: str) -> bool:
         engine = self._engine
-        queues, log = engine.topics.queues, engine.transaction_log
-        return (
-            engine.topics.is_in_use(message_type, name)
-            or engine.sow_registry.find(message_type, name) is not None
-            or (queues is not None and queues.find(message_type, name) is not None)
-            or (log is not None and log.is_recorded(message_type, name))
+        return engine.topics.is_in_use(message_type, name) or is_configured(
+            engine, message_type, name
         )
 
     def _refuse_queue(self, message_type: str, topic: TopicName) -> None:

@@ -24,7 +24,7 @@ from server.sql.query.errors import (
     SqlError,
 )
 from server.sql.query.rewrite import fold_identifiers
-from server.sql.query.tables import AMPS_SCHEMA, ScanRequest, Table, TableKind
+from server.sql.query.tables import ScanRequest, Table, TableKind, find_table
 
 if TYPE_CHECKING:
     from server.sql.query.names import TableReference
@@ -192,19 +192,13 @@ def _is_plain_table(node: object) -> bool:
 
 def plan_topic(tables: Sequence[Table], topic: TopicName) -> LivePlan | None:
     """Return the plan of SUBSCRIBE TO; None if no table has this name."""
-    schema = topic.schema or AMPS_SCHEMA
-    exact = [table for table in tables if (table.schema, table.name) == (schema, topic.name)]
-    folded = [
-        table
-        for table in tables
-        if (table.schema.lower(), table.name.lower()) == (schema.lower(), topic.name.lower())
-    ]
-    for table in exact or folded:
-        _require_live(table, topic.position)
-        names = tuple(column.name for column in table.columns)
-        columns = tuple(LiveColumn(name, name) for name in names)
-        return LivePlan(ScanRequest(table, names), columns)
-    return None
+    table = find_table(tables, topic.schema or None, topic.name)
+    if table is None:
+        return None
+    _require_live(table, topic.position)
+    names = tuple(column.name for column in table.columns)
+    columns = tuple(LiveColumn(name, name) for name in names)
+    return LivePlan(ScanRequest(table, names), columns)
 
 
 def plan_query(

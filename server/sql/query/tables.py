@@ -244,3 +244,16 @@ class TableSource(Protocol):
         It blocks, and is called on a worker thread.
         """
         ...
+
+
+def find_table(tables: Sequence[Table], schema: str | None, name: str) -> Table | None:
+    """Return the user's table of a name, in any case if no other is meant; None if it is none."""
+    place = schema or AMPS_SCHEMA
+    folded: Table | None = None
+    for table in tables:
+        if table.schema == place and table.name == name:
+            return table
+        is_folded = (table.schema.lower(), table.name.lower()) == (place.lower(), name.lower())
+        if is_folded and folded is None:
+            folded = table
+    return folded

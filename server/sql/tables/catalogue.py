@@ -635,3 +635,13 @@ def _kind_of(source: RecordSource) -> TableKind | None:
 def _widen(columns: LearnedColumns, misfit: MisfitError) -> None:
     for path, sql_type in misfit.types.items():
         columns.widen(path, sql_type)
+
+
+def is_configured(engine: Engine, message_type: str, name: str) -> bool:
+    """Return whether the configuration has a topic: with records, recorded, or a queue."""
+    log, queues = engine.transaction_log, engine.topics.queues
+    return (
+        engine.sow_registry.find(message_type, name) is not None
+        or (queues is not None and queues.find(message_type, name) is not None)
+        or (log is not None and log.is_recorded(message_type, name))
+    )

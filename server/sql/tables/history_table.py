@@ -94,7 +94,7 @@ _MAX_LEARNED_AGAIN: Final = 8
 """How often the newest entries of a topic are sampled, and of how many topics at a time."""
 
 _DURABLE_TIMEOUT_S: Final = 60.0
-"""Time limit for what has been published to be on stable storage."""
+"""Time limit for published messages to be on stable storage."""
 
 _TIMESTAMP_SLACK_US: Final = 1_000_000
 """Microseconds by which the part of the log between two times is longer than necessary."""

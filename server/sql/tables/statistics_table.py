@@ -107,7 +107,7 @@ class StatisticsAccess(NamedTuple):
     Attributes:
         find_thread: returns the thread of statistics; None if there are none.
         is_shared: whether the transport has the authentication and the entitlement of the admin
-            interface; if not, nobody sees statistics.
+            interface; if not, no user sees statistics.
         has_entitlement: whether entitlement decides on resources; if not, every user sees all.
     """
 

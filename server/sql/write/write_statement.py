@@ -1,4 +1,4 @@
-"""INSERT, UPDATE and DELETE: what is written, and the query that finds it.
+"""INSERT, UPDATE and DELETE: the rows that they write, and the query that finds them.
 
 A statement that writes is divided into a target, the names of columns, and a query, which is
 executed as any other. Parts of PostgreSQL's syntax that mean something else here are refused.

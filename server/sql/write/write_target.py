@@ -4,12 +4,12 @@ A name is that of a table, or of a topic that is no table for the user: one that
 not read, one in the transaction log, or a queue. An ad hoc topic has to be written with its message
 type as the schema, so that a misspelled name is no topic.
 
-All of this is called on the engine's thread, except for `find_table`.
+All of this is called on the engine's thread.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from server.message_types.bflat import BFlatType
@@ -23,6 +23,7 @@ from server.sql.query.errors import (
     SqlError,
 )
 from server.sql.query.tables import AMPS_SCHEMA, SqlType, Table, TableKind
+from server.sql.tables.catalogue import is_configured
 from server.sql.tables.columns import FieldColumn, Metadata, TopicColumns
 from server.sql.write.session_commands import with_message_type
 from server.storage.sow.topic_records import SowTopicRecords
@@ -176,19 +177,6 @@ def metadata_refused(name: str) -> SqlError:
     )
 
 
-def find_table(tables: Sequence[Table], schema: str | None, name: str) -> Table | None:
-    """Return the user's table of a name, in any case if no other is meant; None if it is none."""
-    place = schema or AMPS_SCHEMA
-    folded: Table | None = None
-    for table in tables:
-        if table.schema == place and table.name == name:
-            return table
-        is_folded = (table.schema.lower(), table.name.lower()) == (place.lower(), name.lower())
-        if is_folded and folded is None:
-            folded = table
-    return folded
-
-
 def describe_target(
     session: Session, tables: SessionTables, table: Table | None, schema: str | None, name: str
 ) -> WriteTarget:
@@ -269,7 +257,7 @@ def _describe_topic(
         candidates = [schema] if is_allowed and schema is not None else []
     else:
         candidates = [only_type] if only_type is not None else list(types)
-        candidates = [one for one in candidates if _is_configured(session, one, name)]
+        candidates = [one for one in candidates if is_configured(session.engine, one, name)]
     permitted: list[str] = []
     for type_name in candidates:
         with with_message_type(session, type_name):
@@ -304,17 +292,6 @@ def _describe_topic(
         None,
         not message_type.capabilities.fields,
         () if records is None else tuple(records.key_fields),
-    )
-
-
-def _is_configured(session: Session, type_name: str, name: str) -> bool:
-    """Return whether the configuration has a topic: with records, recorded, or a queue."""
-    engine = session.engine
-    log, queues = engine.transaction_log, engine.topics.queues
-    return (
-        engine.sow_registry.find(type_name, name) is not None
-        or (queues is not None and queues.find(type_name, name) is not None)
-        or (log is not None and log.is_recorded(type_name, name))
     )
 
 

@@ -32,7 +32,7 @@ from server.sql.query.errors import (
 from server.sql.query.execution import Description
 from server.sql.query.rewrite import check_read_only
 from server.sql.query.statement import Statement, StatementKind
-from server.sql.query.tables import SqlType, Table, TableKind
+from server.sql.query.tables import SqlType, Table, TableKind, find_table
 from server.sql.tables.columns import Metadata
 from server.sql.tables.errors import ColumnsWidenedError, ScanError
 from server.sql.write.field_values import FieldTarget, check_verbatim, to_body
@@ -50,7 +50,6 @@ from server.sql.write.write_target import (
     WriteTarget,
     check_no_overlap,
     describe_target,
-    find_table,
     is_metadata,
     metadata_refused,
     not_writable,

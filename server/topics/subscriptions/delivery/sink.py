@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
 
-from mypy_extensions import mypyc_attr
-
 if TYPE_CHECKING:
     from server.topics.subscriptions.delivery.envelope import Envelope
     from server.topics.subscriptions.delivery.presentation import Presentation
@@ -49,25 +47,12 @@ class MessageSink(Protocol):
         """
 
 
-@mypyc_attr(allow_interpreted_subclasses=True)
-class ChangeSink:
+class ChangeSink(MessageSink):
     """A sink whose subscription gets the state of each record before a change.
 
     `RecordMessage.previous_record` has it. Topics then announce records one by one, since the state
     before is read for each.
     """
-
-    def on_message(self, topic: str, body: bytes, envelope: Envelope) -> None:
-        """See `MessageSink.on_message`."""
-        raise NotImplementedError
-
-    def on_record(self, topic: str, body: bytes, message: RecordMessage) -> None:
-        """See `MessageSink.on_record`."""
-        raise NotImplementedError
-
-    def on_oof(self, topic: str, body: bytes, message: RecordMessage) -> None:
-        """See `MessageSink.on_oof`."""
-        raise NotImplementedError
 
 
 class SinkDelivery:
