@@ -1,8 +1,8 @@
 """Queues: published, delivered, acknowledged and recorded, beside RabbitMQ.
 
-    python -m benchmarks.queues [--rows rates latency behind filters] [--seconds 2] [--rounds 1]
-                                [--consumers 1 4 16] [--backlogs 1 10 100 1000] [--sizes 256 1024]
-                                [--behind 1000000]
+    python -m benchmarks.queues [--rows rates mixed latency behind filters]
+                                [--seconds 2] [--rounds 1] [--consumers 1 4 16]
+                                [--backlogs 1 10 100 1000] [--sizes 256 1024] [--behind 1000000]
 
 Both servers run at the same time, and every row measures one after the other. Messages are
 persistent and confirmed to the publisher, and consumers acknowledge them: up to 80 at a time, and
@@ -29,17 +29,22 @@ from benchmarks.tables import print_table
 
 ELEMENTS: Final = """
   <SOW>
-    <Queue>
-      <Name>jobs</Name><MessageType>json</MessageType>
-      <MaxPerSubscriptionBacklog>100000</MaxPerSubscriptionBacklog>
-    </Queue>
+{queues}
   </SOW>
   <TransactionLog>
     <JournalDirectory>{directory}/journal</JournalDirectory>
     <JournalSize>256MB</JournalSize>
-    <Topic><Name>jobs</Name><MessageType>json</MessageType></Topic>
+    <Topic><Name>^jobs</Name><MessageType>json</MessageType></Topic>
   </TransactionLog>
 """
+QUEUE: Final = """
+    <Queue>
+      <Name>{name}</Name><MessageType>json</MessageType>
+      <MaxPerSubscriptionBacklog>100000</MaxPerSubscriptionBacklog>
+    </Queue>
+"""
+MIXED: Final = 20
+"""Queues that the messages of mixed traffic go to."""
 FILTERS: Final = 100
 RATE: Final = 1_000
 PATIENCE: Final = "900"
@@ -48,10 +53,12 @@ PATIENCE: Final = "900"
 
 @contextlib.contextmanager
 def queueing() -> Iterator[Server]:
-    """Our server, with a queue."""
+    """Our server, with a queue, and those for mixed traffic."""
+    names = ("jobs", *(f"jobs-{number}" for number in range(MIXED)))
+    queues = "".join(QUEUE.format(name=name) for name in names)
     with tempfile.TemporaryDirectory(dir=".") as name:
         directory = Path(name).absolute()
-        with amperage(ELEMENTS.format(directory=directory)) as server:
+        with amperage(ELEMENTS.format(queues=queues, directory=directory)) as server:
             while len(list(directory.glob("journal/*.journal"))) < 2:  # the next is made aside
                 time.sleep(0.05)
             yield server
@@ -113,6 +120,23 @@ def rates(bench: Bench, asked: argparse.Namespace) -> None:
     )
 
 
+def mixed(bench: Bench, asked: argparse.Namespace) -> None:
+    """Publish to a random one of several queues; each consumer takes from all of them."""
+    print_table(
+        f"The same, each message to a random one of {MIXED} queues",
+        bench.head("messages/s", "CPU us/message"),
+        [
+            bench.row(
+                f"{consumers} consumer(s), backlog {backlog:,}, 256 B",
+                ("rate", "srv_cpu_us"),
+                *("-queues", str(MIXED), "-consumers", str(consumers), "-backlog", str(backlog)),
+            )
+            for consumers in asked.consumers
+            for backlog in asked.backlogs
+        ],
+    )
+
+
 def latency(bench: Bench, asked: argparse.Namespace) -> None:
     """From a publish to the delivery, at a rate that nobody has to wait for."""
     print_table(
@@ -163,6 +187,7 @@ def filters(bench: Bench, asked: argparse.Namespace) -> None:
 
 ROWS: Final[dict[str, Callable[[Bench, argparse.Namespace], None]]] = {
     "rates": rates,
+    "mixed": mixed,
     "latency": latency,
     "behind": behind,
     "filters": filters,

@@ -15,6 +15,9 @@
  * With -filters 1 every consumer wants messages of its own: by a content filter on one queue
  * (amps), or from a queue of its own, as it has no filters (AMQP).
  *
+ * With -queues n each message goes to a random one of n queues, and every consumer takes from all of
+ * them, on its one connection (amps: with a subscription for each, and acknowledgements by queue).
+ *
  * One line of JSON says what came of it.
  */
 #define _GNU_SOURCE
@@ -41,12 +44,12 @@ typedef uint64_t u64;
 typedef unsigned char byte;
 
 enum { AMPS, AMQP };
-enum { CHUNK = 1 << 18, IDLE_MS = 20, MAX_BATCH = 1024, HEADER = 256 };
+enum { CHUNK = 1 << 18, IDLE_MS = 20, MAX_BATCH = 1024, HEADER = 256, MIXED = 4096 };
 
 /* ---- options ---- */
 static const char *o_proto = "amps", *o_mode = "rate", *o_queue = "jobs";
 static long o_port = 0, o_pid = 0, o_size = 256, o_consumers = 1, o_backlog = 100, o_batch = 0, o_window = 8192, o_n = 0;
-static long o_filters = 0, o_maxsecs = 120;
+static long o_filters = 0, o_queues = 1, o_maxsecs = 120;
 static double o_secs = 3, o_warm = 1, o_rate = 1000;
 
 static int proto;
@@ -106,7 +109,7 @@ typedef struct {
     int fd, index, is_consumer;
     char *left; /* of a frame that is not complete */
     size_t left_size, left_room;
-    char marks[MAX_BATCH][48]; /* amps: bookmarks to be acknowledged */
+    struct { char text[48]; int queue; } marks[MAX_BATCH]; /* amps: bookmarks to be acknowledged */
     u64 tag;                   /* AMQP: the last delivery */
     long unacked;
 } Peer;
@@ -243,11 +246,12 @@ static int amqp_connect(void) {
     amqp_expect(fd, CHANNEL, 11);
     return fd;
 }
-static void queue_name(char *name, size_t room, int consumer) {
-    if (o_filters) snprintf(name, room, "%s-%d", o_queue, consumer);
+/* The queues have numbers where there are several. */
+static long queues(void) { return o_filters && proto == AMQP ? o_consumers : o_queues; }
+static void queue_name(char *name, size_t room, int queue) {
+    if (queues() > 1) snprintf(name, room, "%s-%d", o_queue, queue);
     else snprintf(name, room, "%s", o_queue);
 }
-static long queues(void) { return o_filters && proto == AMQP ? o_consumers : 1; }
 static void amqp_declare(int fd) { /* durable queues */
     char name[64];
     for (int i = 0; i < queues(); i++) {
@@ -314,32 +318,40 @@ static void log_on_consumers(void) {
         amps_expect(c->fd, "1");
     }
 }
-static void subscribe(Peer *c) {
+static void subscribe_to(Peer *c, int queue) {
+    char name[64], id[16];
+    queue_name(name, sizeof name, queue);
+    snprintf(id, sizeof id, "c%d", queue);
     if (proto == AMPS) {
         char header[HEADER], filter[64] = "";
         if (o_filters) snprintf(filter, sizeof filter, ",\"f\":\"/symbol = 'SYM%06d'\"", c->index);
-        snprintf(header, sizeof header, "{\"c\":\"subscribe\",\"cid\":\"2\",\"sub_id\":\"c\",\"t\":\"%s\",\"a\":\"processed\",\"o\":\"max_backlog=%ld\"%s}",
-                 o_queue, o_backlog, filter);
+        snprintf(header, sizeof header, "{\"c\":\"subscribe\",\"cid\":\"%s\",\"sub_id\":\"%s\",\"t\":\"%s\",\"a\":\"processed\",\"o\":\"max_backlog=%ld\"%s}",
+                 id, id, name, o_backlog, filter);
         amps_send(c->fd, header);
-        amps_expect(c->fd, "2");
+        amps_expect(c->fd, id);
         return;
     }
-    char name[64];
-    queue_name(name, sizeof name, c->index);
-    Buffer b = method(1, BASIC, 10);
-    b_num(&b, 0, 4);
-    b_num(&b, o_backlog, 2);
-    b_num(&b, 0, 1);
-    amqp_send(c->fd, &b);
-    amqp_expect(c->fd, BASIC, 11);
-    b = method(1, BASIC, 20);
+    Buffer b = method(1, BASIC, 20);
     b_num(&b, 0, 2);
     b_short(&b, name);
-    b_short(&b, "c");
+    b_short(&b, id);
     b_num(&b, 0, 1); /* acknowledgements are wanted */
     b_num(&b, 0, 4);
     amqp_send(c->fd, &b);
     amqp_expect(c->fd, BASIC, 21);
+}
+static void subscribe(Peer *c) {
+    if (proto == AMQP) {
+        Buffer b = method(1, BASIC, 10);
+        b_num(&b, 0, 4);
+        b_num(&b, o_backlog, 2);
+        b_num(&b, 0, 1);
+        amqp_send(c->fd, &b);
+        amqp_expect(c->fd, BASIC, 11);
+    }
+    if (proto == AMQP && o_filters) subscribe_to(c, c->index);
+    else
+        for (int i = 0; i < queues(); i++) subscribe_to(c, i);
 }
 
 /* ---- messages: templates with places for numbers of a fixed width ---- */
@@ -351,7 +363,7 @@ static void put_decimal(char *p, int width, u64 value) {
     for (int i = width - 1; i >= 0; i--, value /= 10) p[i] = '0' + value % 10;
 }
 static void build_ring(void) {
-    ring_size = o_filters ? o_consumers : 64;
+    ring_size = o_filters ? o_consumers : o_queues > 1 ? MIXED : 64;
     ring = calloc(ring_size, sizeof *ring);
     for (int i = 0; i < ring_size; i++) {
         char *body = malloc(o_size + 256), *frame = malloc(o_size + 1024);
@@ -361,17 +373,17 @@ static void build_ring(void) {
         while (n < o_size - 2) body[n++] = 'p';
         memcpy(body + n, "\"}", 3);
         size_t head;
+        char name[64];
+        queue_name(name, sizeof name, o_queues > 1 ? random() % o_queues : i);
         Message *m = &ring[i];
         if (proto == AMPS) {
-            head = 4 + sprintf(frame + 4, "{\"c\":\"publish\",\"t\":\"%s\",\"s\":1000000000,\"a\":\"persisted\"}", o_queue);
+            head = 4 + sprintf(frame + 4, "{\"c\":\"publish\",\"t\":\"%s\",\"s\":1000000000,\"a\":\"persisted\"}", name);
             m->header_number = strstr(frame + 4, "\"s\":") + 4 - frame;
             uint32_t length = htonl(head - 4 + o_size);
             memcpy(frame, &length, 4);
             memcpy(frame + head, body, o_size);
             m->size = head + o_size;
         } else {
-            char name[64];
-            queue_name(name, sizeof name, i);
             Buffer b = method(1, BASIC, 40);
             b_num(&b, 0, 2);
             b_short(&b, ""); /* the default exchange: by the queue's name */
@@ -422,19 +434,24 @@ static void note(const char *body, size_t size, u64 now) {
         if (sent >= latency_from && latency_count < latency_room) latencies[latency_count++] = now - sent;
     }
 }
+static void acknowledge_queue(Peer *c, int queue) { /* amps */
+    char header[64 + 50 * MAX_BATCH], name[64];
+    queue_name(name, sizeof name, queue);
+    int n = sprintf(header, "{\"c\":\"sow_delete\",\"t\":\"%s\",\"bm\":\"", name), start = n;
+    for (int i = 0; i < c->unacked; i++) {
+        if (c->marks[i].queue != queue) continue;
+        if (n > start) header[n++] = ',';
+        size_t length = strlen(c->marks[i].text);
+        memcpy(header + n, c->marks[i].text, length);
+        n += length;
+    }
+    strcpy(header + n, "\"}");
+    if (n > start) amps_send(c->fd, header);
+}
 static void acknowledge(Peer *c) {
     if (!c->unacked) return;
     if (proto == AMPS) {
-        char header[64 + 50 * MAX_BATCH];
-        int n = sprintf(header, "{\"c\":\"sow_delete\",\"t\":\"%s\",\"bm\":\"", o_queue);
-        for (int i = 0; i < c->unacked; i++) {
-            if (i) header[n++] = ',';
-            size_t length = strlen(c->marks[i]);
-            memcpy(header + n, c->marks[i], length);
-            n += length;
-        }
-        strcpy(header + n, "\"}");
-        amps_send(c->fd, header);
+        for (int i = 0; i < o_queues; i++) acknowledge_queue(c, i);
     } else {
         Buffer b = method(1, BASIC, 80);
         b_num(&b, c->tag, 8);
@@ -466,8 +483,11 @@ static size_t parse_amps(Peer *c, const char *data, size_t size, u64 now) {
             const char *end = memchr(mark, '"', frame + head - mark), *text = find(frame, head, "\"l\":");
             if (!end || !text || end - mark > 47) die("a message without a bookmark or length: %.*s", (int)head, frame);
             size_t body = strtoul(text, NULL, 10);
-            memcpy(c->marks[c->unacked], mark, end - mark);
-            c->marks[c->unacked][end - mark] = 0;
+            memcpy(c->marks[c->unacked].text, mark, end - mark);
+            c->marks[c->unacked].text[end - mark] = 0;
+            const char *id = o_queues > 1 ? find(frame, head, "\"sids\":\"c") : NULL;
+            if (o_queues > 1 && !id) die("a message without a subscription: %.*s", (int)head, frame);
+            c->marks[c->unacked].queue = id ? atoi(id) : 0;
             received(c, frame + length - body, body, now);
             continue;
         }
@@ -662,7 +682,7 @@ int main(int argc, char **argv) {
     struct { const char *name; char kind; void *value; } options[] = {
         { "proto", 's', &o_proto }, { "mode", 's', &o_mode }, { "queue", 's', &o_queue }, { "port", 'l', &o_port }, { "pid", 'l', &o_pid },
         { "size", 'l', &o_size }, { "consumers", 'l', &o_consumers }, { "backlog", 'l', &o_backlog }, { "batch", 'l', &o_batch },
-        { "window", 'l', &o_window }, { "n", 'l', &o_n }, { "filters", 'l', &o_filters }, { "maxsecs", 'l', &o_maxsecs }, { "secs", 'd', &o_secs },
+        { "window", 'l', &o_window }, { "n", 'l', &o_n }, { "filters", 'l', &o_filters }, { "queues", 'l', &o_queues }, { "maxsecs", 'l', &o_maxsecs }, { "secs", 'd', &o_secs },
         { "warm", 'd', &o_warm }, { "rate", 'd', &o_rate }, { 0 } };
     for (int i = 1; i < argc; i += 2) {
         int k = 0;
