@@ -13,6 +13,10 @@ measured (docs/performance.md). Some modules beside them are not compiled, for t
 - `amperage.wire.header`, `server.storage.journal.format.entry`,
   `server.storage.sow.slab.slab_format` and `server.storage.sow.keys.key_source`: they consist of
   msgspec structs, enums and protocols, which do not get faster;
+- `server.queues.core.consumers` and `server.queues.core.consumer_rotation`: they tell entries apart
+  by the identity of tuples, which compiled code does not keep; `server.queues.core.events` and
+  `server.queues.topic.filter_matcher`: they consist of msgspec structs and named tuples whose types
+  are imported for type checking only;
 - the other modules of `server.engine` and `server.engine.commands`: they run once per read, or for
   commands that are rare compared with publishes and subscribes, which arrive by the hundred
   thousand.
@@ -58,6 +62,30 @@ COMPILED: Final = (
     "server.engine.scheduler",
     "server.expressions.filter_cache",
     "server.expressions.printer",
+    "server.queues.core.acknowledgement",
+    "server.queues.core.bookmark_index",
+    "server.queues.core.bulk_ack",
+    "server.queues.core.counts",
+    "server.queues.core.dispatch",
+    "server.queues.core.early_acks",
+    "server.queues.core.key_order",
+    "server.queues.core.leases",
+    "server.queues.core.message_state",
+    "server.queues.core.message_table",
+    "server.queues.core.order",
+    "server.queues.core.queue",
+    "server.queues.core.sources",
+    "server.queues.core.timer_buckets",
+    "server.queues.topic.acknowledgement",
+    "server.queues.topic.delivery",
+    "server.queues.topic.delivery_batch",
+    "server.queues.topic.depth_refill",
+    "server.queues.topic.enqueue",
+    "server.queues.topic.message_batch",
+    "server.queues.topic.message_cache",
+    "server.queues.topic.queue_journal",
+    "server.queues.topic.stalled_consumers",
+    "server.queues.topic.queue_topic",
     "server.storage.journal.write.commit_queue",
     "server.storage.journal.write.blocks",
     "server.storage.journal.write.writer",
