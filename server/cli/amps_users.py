@@ -30,6 +30,7 @@ from server.cli.users_file_edit import (
     without_user,
 )
 from server.expressions import BUILTINS
+from server.security.scram import make_verifier
 from server.security.users.password_hashes import DEFAULT_COST, HashCost, HashError, hash_password
 from server.security.users.users import MAX_USERS_FILE_SIZE, User, Users, read_users_file
 from server.util.safe_open import read_regular
@@ -81,7 +82,7 @@ def _change_password(options: argparse.Namespace) -> int:
     path = Path(options.file)
     with _locked(path):
         text = _read(path)
-        with_password(text, options.name, "")
+        with_password(text, options.name, ())
         _write(path, with_password(text, options.name, _hash(options)))
     return _after(options)
 
@@ -121,6 +122,7 @@ def _as_objects(users: Users) -> Iterator[str]:
             {
                 "user": user.name,
                 "password": None if cost is None else f"scrypt ln={cost.ln},r={cost.r},p={cost.p}",
+                "scram": None if user.scram is None else f"i={user.scram.iterations}",
                 "roles": list(user.roles),
                 "line": user.location.line,
             },
@@ -152,10 +154,11 @@ def _check(options: argparse.Namespace) -> int:
     return PROBLEM if users is None else 0
 
 
-def _hash(options: argparse.Namespace) -> str:
-    """Return the hash of the given password."""
+def _hash(options: argparse.Namespace) -> tuple[str, str]:
+    """Return the hash of the given password, and the verifier for logons by SCRAM."""
     cost = HashCost(options.cost, DEFAULT_COST.r, DEFAULT_COST.p)
-    return str(hash_password(_password(options), cost))
+    password = _password(options)
+    return str(hash_password(password, cost)), str(make_verifier(password))
 
 
 def _password(options: argparse.Namespace) -> str:

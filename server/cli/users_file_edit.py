@@ -28,13 +28,13 @@ class UsersFileEditError(ValueError):
     """A change cannot be made. The text has the reason."""
 
 
-def with_user(text: str, name: str, password: str | None, roles: Sequence[str]) -> str:
+def with_user(text: str, name: str, password: Sequence[str] | None, roles: Sequence[str]) -> str:
     """Add a user, who may log on, and return the new text.
 
     Args:
         text: text of the file.
         name: name of the user.
-        password: the hash of the password; None for a user without one.
+        password: the hash of the password, and its verifier; None for a user without one.
         roles: the names of the user's roles.
 
     Raises:
@@ -48,8 +48,8 @@ def with_user(text: str, name: str, password: str | None, roles: Sequence[str]) 
     fields: dict[str, Any] = {"logon": True}
     lines = [f"[{USERS}.{_quoted(name)}]"]
     if password is not None:
-        fields[PASSWORD] = password
-        lines.append(f'{PASSWORD} = "{password}"')
+        fields[PASSWORD] = list(password)
+        lines.append(f"{PASSWORD} = {_array(password)}")
     if roles:
         fields[ROLES] = list(roles)
         lines.append(f"{ROLES} = [{', '.join(map(_text, roles))}]")
@@ -59,8 +59,8 @@ def with_user(text: str, name: str, password: str | None, roles: Sequence[str]) 
     return _checked(before + "\n" + "\n".join(lines) + "\n", content)
 
 
-def with_password(text: str, name: str, password: str) -> str:
-    """Replace the hash of a user's password, and return the new text.
+def with_password(text: str, name: str, password: Sequence[str]) -> str:
+    """Replace the hash and the verifier of a user's password, and return the new text.
 
     Raises:
         UsersFileEditError: the user does not exist, or the file has a form that cannot be changed
@@ -71,16 +71,16 @@ def with_password(text: str, name: str, password: str) -> str:
     source_map = make_source_map(text)
     where = source_map.values.get((USERS, name, PASSWORD))
     if where is not None:
-        changed = f'{text[: where[0]]}"{password}"{text[where[1] :]}'
+        changed = text[: where[0]] + _array(password) + text[where[1] :]
     else:
         header = next(
             (table for table in source_map.tables if table.key_path == (USERS, name)), None
         )
         if header is None:
             raise UsersFileEditError(_edit_error(name))
-        line = f'\n{PASSWORD} = "{password}"'
+        line = f"\n{PASSWORD} = {_array(password)}"
         changed = text[: header.end] + line + text[header.end :]
-    user[PASSWORD] = password
+    user[PASSWORD] = list(password)
     return _checked(changed, content)
 
 
@@ -164,6 +164,11 @@ def _edit_error(name: str) -> str:
 
 def _quoted(name: str) -> str:
     return name if _BARE.fullmatch(name) else _text(name)
+
+
+def _array(values: Sequence[str]) -> str:
+    """Return an array with a line for each text."""
+    return "[\n" + "".join(f"    {_text(value)},\n" for value in values) + "]"
 
 
 def _text(value: str) -> str:

@@ -149,11 +149,31 @@ class LogonAuthenticator(Protocol):
     def begin_logon(self) -> LogonExchange:
         """Begin a logon."""
 
+    def begin_scram(self, user: str, channel_binding: bytes) -> LogonExchange | None:
+        """Begin a logon by SCRAM-SHA-256, whose credentials are the client's messages.
+
+        Args:
+            user: the name of the user.
+            channel_binding: see `ScramExchange`.
+
+        Returns:
+            The logon; None if the user has to give the password itself.
+        """
+
     def forget(self) -> None:
         """Clear cached decisions, so that every logon is decided again."""
 
 
-class ImmediateAuthenticator:
+class AuthenticatorWithoutScram:
+    """The base of modules that know no verifiers of SCRAM, and check passwords or tokens."""
+
+    __slots__ = ()
+
+    def begin_scram(self, user: str, channel_binding: bytes) -> None:
+        """See `LogonAuthenticator`."""
+
+
+class ImmediateAuthenticator(AuthenticatorWithoutScram):
     """A module that decides immediately, without waiting or challenges."""
 
     __slots__ = ()

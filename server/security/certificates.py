@@ -1,4 +1,4 @@
-"""The user that a certificate names, and its expiry.
+"""The user that a certificate names, its expiry, and its hash for channel bindings.
 
 Source: RFC 5280. AMPS verifies certificates, and takes no name from them: the choice of the name is
 Amperage's own.
@@ -6,6 +6,7 @@ Amperage's own.
 
 from __future__ import annotations
 
+import hashlib
 import ssl
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
@@ -19,7 +20,23 @@ _Names: TypeAlias = Iterable[tuple[str, str]]
 _ALTERNATIVES: Final = ("email", "DNS", "URI")
 """The kinds of alternative names that may identify a user, the most familiar ones first."""
 
+_BEGIN: Final = "-----BEGIN CERTIFICATE-----"
 _END: Final = "-----END CERTIFICATE-----"
+
+_RSA: Final = bytes.fromhex("2a864886f70d0101")  # 1.2.840.113549.1.1
+_ECDSA: Final = bytes.fromhex("2a8648ce3d04")  # 1.2.840.10045.4
+_HASHES: Final = {
+    _RSA + b"\x04": "sha256",  # with MD5, which the standard replaces
+    _RSA + b"\x05": "sha256",  # with SHA-1, likewise
+    _RSA + b"\x0b": "sha256",
+    _RSA + b"\x0c": "sha384",
+    _RSA + b"\x0d": "sha512",
+    _ECDSA + b"\x01": "sha256",  # with SHA-1, likewise
+    _ECDSA + b"\x03\x02": "sha256",
+    _ECDSA + b"\x03\x03": "sha384",
+    _ECDSA + b"\x03\x04": "sha512",
+}
+"""The hash of a channel binding, by the object identifier of the signature algorithm."""
 
 _SEQUENCE: Final = 0x30
 _UTC_TIME: Final = 0x17
@@ -49,7 +66,7 @@ def ends_of(text: str) -> list[datetime]:
     """
     end_dates = []
     for block in text.split(_END)[:-1]:
-        begin = block.find("-----BEGIN CERTIFICATE-----")
+        begin = block.find(_BEGIN)
         if begin < 0:
             continue
         try:
@@ -57,6 +74,28 @@ def ends_of(text: str) -> list[datetime]:
         except (ValueError, IndexError):  # malformed or truncated
             continue
     return end_dates
+
+
+def channel_binding_of(text: str) -> bytes:
+    """Return the channel binding tls-server-end-point of the first certificate of a PEM file.
+
+    Returns:
+        The hash of the certificate; empty if its signature algorithm has no hash of its own, such
+        as Ed25519, or states it in parameters, such as RSASSA-PSS. The standard defines no binding
+        for the former, and clients disagree about the latter.
+
+    Source: RFC 5929, 4.1.
+    """
+    block, end, _ = text.partition(_END)
+    try:
+        der = ssl.PEM_cert_to_DER_cert(block[block.index(_BEGIN) :] + end)
+        _, certificate = _elements(der)[0]
+        _, algorithm = _elements(certificate)[1]
+        _, identifier = _elements(algorithm)[0]
+    except (ValueError, IndexError):  # malformed or truncated
+        return b""
+    name = _HASHES.get(identifier)
+    return hashlib.new(name, der).digest() if name else b""
 
 
 def _end_of(der: bytes) -> datetime:

@@ -163,6 +163,11 @@ class ThrottledAuthenticator:
         """See `LogonAuthenticator`."""
         return _ThrottledExchange(self, self.module.begin_logon())
 
+    def begin_scram(self, user: str, channel_binding: bytes) -> LogonExchange | None:
+        """See `LogonAuthenticator`."""
+        exchange = self.module.begin_scram(user, channel_binding)
+        return None if exchange is None else _ThrottledExchange(self, exchange)
+
     def forget(self) -> None:
         """See `LogonAuthenticator`."""
         self.module.forget()

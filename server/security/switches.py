@@ -125,11 +125,19 @@ class SwitchedAuthenticator:
 
     def begin_logon(self) -> LogonExchange:
         """See `LogonAuthenticator`."""
-        return (self.module if self.switches.is_authentication_on else OPEN).begin_logon()
+        return self._active_module.begin_logon()
+
+    def begin_scram(self, user: str, channel_binding: bytes) -> LogonExchange | None:
+        """See `LogonAuthenticator`."""
+        return self._active_module.begin_scram(user, channel_binding)
 
     def forget(self) -> None:
         """See `LogonAuthenticator`."""
         self.module.forget()
+
+    @property
+    def _active_module(self) -> LogonAuthenticator:
+        return self.module if self.switches.is_authentication_on else OPEN
 
 
 class SwitchedEntitlement:

@@ -28,7 +28,7 @@ from amperage.wire.framing import FrameReader
 from server.engine.commands.errors import CommandRefusedError
 from server.engine.commands.logon import admit
 from server.engine.pre_logon_limits import PreLogonConnection
-from server.security.authentication import LogonCredentials, LogonOrigin
+from server.security.authentication import ChallengeLimit, LogonCredentials, LogonOrigin
 from server.sql.live.channels import NotificationQueue
 from server.sql.live.statements import LiveStatements
 from server.sql.postgres import messages
@@ -46,6 +46,8 @@ from server.sql.postgres.protocol import (
     PostgresProtocol,
     ProtocolFailed,
     Reply,
+    SaslContinued,
+    SaslStarted,
     StartupRequested,
     StatementRequested,
     SyncRequested,
@@ -106,10 +108,13 @@ class TlsUpgrade:
     Attributes:
         is_required: whether the transport is secured: clients without TLS are refused.
         context: the TLS context of new connections; None while the transport is closed.
+        channel_binding: the hash of its certificate, which SCRAM may bind a logon to; empty if the
+            certificate has none.
     """
 
     is_required: bool = False
     context: ssl.SSLContext | None = None
+    channel_binding: bytes = b""
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,6 +176,8 @@ class PostgresConnection(TransportConnection):
         self._live: LiveStatements | None = None
         self._notifications: NotificationQueue | None = None
         self._startup: StartupRequested | None = None
+        self._channel_binding = b""
+        self._uses_scram = False
         self._cancel_key: CancelKey | None = None
         self._logon: Generator[AnswerFuture[Any], None, Admission] | None = None
         self._output: StatementOutput | None = None  # of the statement in progress
@@ -311,10 +318,8 @@ class PostgresConnection(TransportConnection):
             case CancelRequest(process_id, secret):
                 self._services.cancel(CancelKey(process_id, secret))
                 session.close("connection closed")
-            case StartupRequested():
-                self._start_up(event)
-            case PasswordGiven(password):
-                self._log_on(password)
+            case StartupRequested() | PasswordGiven() | SaslStarted() | SaslContinued():
+                self._authenticate(event)
             case Terminated():
                 session.close("connection closed")
             case SyncRequested():
@@ -333,6 +338,7 @@ class PostgresConnection(TransportConnection):
             return
         self._write_out(self._protocol.accept_tls())
         self._is_upgrading = True
+        self._channel_binding = self._sql.tls.channel_binding
         task = asyncio.get_running_loop().create_task(self._start_tls(context))
         _tls_handshakes.add(task)
         task.add_done_callback(_tls_handshakes.discard)
@@ -365,6 +371,17 @@ class PostgresConnection(TransportConnection):
 
     # ---- logon
 
+    def _authenticate(
+        self, event: StartupRequested | PasswordGiven | SaslStarted | SaslContinued
+    ) -> None:
+        match event:
+            case StartupRequested():
+                self._start_up(event)
+            case PasswordGiven(password):
+                self._log_on(password)
+            case SaslStarted(_, data) | SaslContinued(data):
+                self._log_on(data.decode(errors="surrogateescape"))
+
     def _start_up(self, startup: StartupRequested) -> None:
         self._startup = startup
         is_secure = self._transport is not None and self._transport.get_extra_info("sslcontext")
@@ -377,9 +394,21 @@ class PostgresConnection(TransportConnection):
                 )
             )
         elif self._sql.asks_for_passwords and not self._connection_context.certificate_user:
-            self._write_out(self._protocol.request_password())
+            self._request_credentials(startup.user)
         else:
             self._log_on("")
+
+    def _request_credentials(self, user: str) -> None:
+        """Request a proof by SCRAM from a user with a verifier, the password from others."""
+        session, binding = self._session, self._channel_binding
+        assert session is not None  # noqa: S101 - called while connected
+        exchange = self._connection_context.authenticator.begin_scram(user, binding)
+        if exchange is None:
+            self._write_out(self._protocol.request_password())
+            return
+        self._uses_scram = True
+        session.logon_exchange = ChallengeLimit(exchange)
+        self._write_out(self._protocol.request_sasl(binds_channel=bool(binding)))
 
     def _log_on(self, password: str) -> None:
         session, startup = self._session, self._startup
@@ -413,15 +442,19 @@ class PostgresConnection(TransportConnection):
         except StopIteration as end:
             self._logon = None
             admission = cast("Admission", end.value)
-            if admission.challenge is not None:
+            if admission.challenge is None:
+                self._complete_logon(session, admission, client_name, message_type)
+            elif self._uses_scram:
+                self._write_out(
+                    self._protocol.continue_sasl(_encoded(admission.challenge.password))
+                )
+            else:
                 self._refuse_logon(
                     Diagnostic(
                         _INVALID_AUTHORIZATION,
                         "the authentication module wants an exchange that this protocol lacks",
                     )
                 )
-                return
-            self._complete_logon(session, admission, client_name, message_type)
         except CommandRefusedError as error:
             self._logon = None
             user = self._startup.user if self._startup is not None else ""
@@ -429,7 +462,7 @@ class PostgresConnection(TransportConnection):
                 Diagnostic(
                     _INVALID_PASSWORD,
                     f'authentication failed for user "{user}"',
-                    detail=str(error) if error.reason == "not entitled" else "",
+                    detail=error.detail,
                 )
             )
         else:
@@ -505,7 +538,8 @@ class PostgresConnection(TransportConnection):
         )
         self._cancel_key = CancelKey(session.number, secrets.randbits(32))
         self._services.add_cancel_key(self._cancel_key, self._cancel_statement)
-        self._write_out(self._protocol.accept(*self._cancel_key, settings.reported()))
+        final = _encoded(admission.token) if self._uses_scram else None
+        self._write_out(self._protocol.accept(*self._cancel_key, settings.reported(), final))
 
     def _post_warning(self, session: Session, text: str) -> None:
         query = _printable(text, _MAX_LOGGED)
@@ -681,6 +715,11 @@ class PostgresConnection(TransportConnection):
             session.outbox.bytes_out += len(data)
             session.outbox.messages_out += rows
         self._send(data)
+
+
+def _encoded(message: str) -> bytes:
+    """Return the bytes of a message of SCRAM."""
+    return message.encode(errors="surrogateescape")
 
 
 def _printable(text: str, length: int) -> str:

@@ -22,6 +22,7 @@ from websockets.http11 import Request
 from server.engine.connection_context import ConnectionContext
 from server.security.authentication import (
     Admission,
+    AuthenticatorWithoutScram,
     ImmediateAuthenticator,
     LogonAuthenticator,
     LogonCredentials,
@@ -209,7 +210,7 @@ class _HandshakeLogon(ImmediateAuthenticator):
 
 
 @dataclass(frozen=True, slots=True)
-class _HandshakeCredentials:
+class _HandshakeCredentials(AuthenticatorWithoutScram):
     """Completes logons without credentials by the credentials of the handshake.
 
     The handshake itself counts as a logon, so that commands may follow it at once.

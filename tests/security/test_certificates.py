@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import hashlib
 import re
 import ssl
 from collections.abc import Callable, Iterator
@@ -11,11 +12,14 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from ipaddress import ip_address
 from pathlib import Path
+from typing import Any
 
 import pytest
 from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec, ed25519, padding, rsa
 
-from server.security.certificates import ends_of
+from server.security.certificates import channel_binding_of, ends_of
 from tests.admin.support import ask
 from tests.security.certificates import DAY, Authority
 from tests.support.raw import RawPeer
@@ -434,3 +438,50 @@ def test_the_end_of_a_certificate_is_read_as_it_is(tmp_path: Path) -> None:
 def test_a_request_without_tls_is_told_so(secured: Secured) -> None:
     assert ask(secured.ports["admin"], "/amps").status == 400
     assert secured.server.logs("an HTTP request without TLS")
+
+
+def signed(key: Any, algorithm: Any, **terms: Any) -> tuple[str, bytes]:
+    """A certificate that its own key has signed: in PEM, and its octets."""
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "x")])
+    made = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(7)
+        .not_valid_before(datetime.now(UTC))
+        .not_valid_after(datetime.now(UTC) + timedelta(days=1))
+        .sign(key, algorithm, **terms)
+    )
+    return (
+        made.public_bytes(serialization.Encoding.PEM).decode(),
+        made.public_bytes(serialization.Encoding.DER),
+    )
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "name"),
+    [
+        (hashes.SHA256(), "sha256"),
+        (hashes.SHA384(), "sha384"),
+        (hashes.SHA512(), "sha512"),
+    ],
+)
+def test_the_hash_of_a_channel_binding_is_that_of_the_signature(
+    algorithm: hashes.HashAlgorithm, name: str
+) -> None:
+    for key in (rsa.generate_private_key(65537, 2048), ec.generate_private_key(ec.SECP256R1())):
+        text, octets = signed(key, algorithm)
+        assert channel_binding_of(f"comment\n{text}{text}") == hashlib.new(name, octets).digest()
+
+
+def test_certificates_without_a_channel_binding() -> None:
+    pss = padding.PSS(padding.MGF1(hashes.SHA256()), 32)
+    key = rsa.generate_private_key(65537, 2048)
+    for text in (
+        signed(ed25519.Ed25519PrivateKey.generate(), None)[0],
+        signed(key, hashes.SHA256(), rsa_padding=pss)[0],
+        "",
+        "-----BEGIN CERTIFICATE-----\nMAA=\n-----END CERTIFICATE-----",
+    ):
+        assert channel_binding_of(text) == b""

@@ -13,7 +13,7 @@ from config_schema.problems import Problems
 from server.expressions import BUILTINS
 from server.security.permission_document import DocumentError, make_document
 from server.security.users.users import read_users
-from tests.security.users import hashed
+from tests.security.users import hashed, scram_of
 
 SCHEMAS: Final = Path(__file__).parents[2] / "schemas"
 DOCUMENT: Final = "permission-document.schema.json"
@@ -46,6 +46,8 @@ FILES: Final = {
         "[roles.a]\nlogon = true\n[users.ann]\nroles = ['a']\n"
         f"password = '{hashed('ann')}'\ntopic = [{{ topic = 'x', read = true }}]\n"
     ),
+    "a verifier": f"[users.ann]\npassword = ['{hashed('ann')}', '{scram_of('ann')}']\n",
+    "a verifier alone": f"[users.ann]\npassword = ['{scram_of('ann')}']\n",
     "an unknown table": "[groups.a]\n",
     "a user's field of a role": "[roles.a]\npassword = '$scrypt$'\n",
     "a name of a user": "[users.ann]\nuser_name = 'bob'\n",

@@ -182,6 +182,9 @@ def test_logons_of_one_address_do_not_take_all_places() -> None:
         def begin_logon(self) -> Self:
             return self
 
+        def begin_scram(self, user: str, channel_binding: bytes) -> None:
+            pass
+
         def forget(self) -> None:
             pass
 

@@ -23,6 +23,7 @@ from tests.security.users import (
     USERS,
     hashed,
     may_log_on,
+    scram_of,
     try_to_log_on,
     write_users,
 )
@@ -387,6 +388,18 @@ def test_a_hash_of_another_program_can_be_read() -> None:
             "[users.a]\ntopic = [{ topic = 'a', read = true }]\n",
             "users.toml:1: warning: users.a: topics are of no use to who may not log on",
         ),
+        *(
+            (
+                f"[users.a]\npassword = ['{hashed('a')}', {more}]\n",
+                "users.toml:2: error: users.a.password: expected a verifier as SCRAM-SHA-256$",
+            )
+            for more in ("'x'", "7", f"'{scram_of('a')}', '{scram_of('a')}'")
+        ),
+        (
+            f"[users.a]\npassword = ['{scram_of('a')}']\n",
+            "users.toml:2: error: users.a.password: expected a hash as $scrypt$",
+        ),
+        ("[users.a]\npassword = []\n", "users.toml:2: error: users.a.password: expected a hash"),
         (
             f"[users.a]\n# cheap\npassword = '{hashed('a')}'\n",
             "users.toml:3: warning: users.a.password: ln=4 lets passwords be tried",

@@ -9,9 +9,11 @@ import subprocess
 import sys
 import tomllib
 from pathlib import Path
+from typing import cast
 
 import pytest
 
+from server.security.scram import make_verifier, read_verifier
 from server.security.users.password_hashes import read_hash
 from tests.security.users import MODULES, USERS, may_log_on, write_users
 from tests.support.quick import quick_command
@@ -60,7 +62,12 @@ def content(directory: Path) -> dict[str, dict[str, dict[str, object]]]:
 
 
 def matches(directory: Path, user: str, password: str) -> bool:
-    return read_hash(str(content(directory)["users"][user]["password"])).matches(password)
+    """Whether both the hash and the verifier in the file are those of a password."""
+    hash_text, verifier_text = cast("list[str]", content(directory)["users"][user]["password"])
+    verifier = read_verifier(verifier_text)
+    assert verifier is not None
+    same = make_verifier(password, verifier.salt, verifier.iterations)
+    return read_hash(hash_text).matches(password) and verifier == same
 
 
 def test_the_first_user_makes_the_file(tmp_path: Path) -> None:
@@ -117,7 +124,7 @@ def test_lines_end_as_they_did(tmp_path: Path) -> None:
         users(tmp_path, "passwd", "users.toml", "ann", "--stdin", *CHEAP, stdin="x\n").returncode
         == 0
     )
-    assert file.read_bytes().count(b"\n") == file.read_bytes().count(b"\r\n") == 3
+    assert file.read_bytes().count(b"\n") == file.read_bytes().count(b"\r\n") == 6
     assert users(tmp_path, "list", "users.toml").stdout == "ann  password\n"
 
 
@@ -199,6 +206,7 @@ def test_users_are_listed(tmp_path: Path) -> None:
     assert json.loads(objects[0]) == {
         "user": "ann",
         "password": "scrypt ln=4,r=8,p=1",
+        "scram": None,
         "roles": ["trader"],
         "line": 9,
     }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import hmac
 import os
 from pathlib import Path
 from typing import Any, Final
@@ -56,6 +57,17 @@ def hashed(password: str, ln: int = 4, salt: bytes = b"salt of the tests") -> st
     )
     coded = [base64.b64encode(one).decode().rstrip("=") for one in (salt, digest)]
     return f"$scrypt$ln={ln},r=8,p=1${coded[0]}${coded[1]}"
+
+
+def scram_of(password: str, iterations: int = 4096, salt: bytes = b"16 bytes of salt") -> str:
+    """The verifier of a password for SCRAM, as PostgreSQL stores it."""
+    salted = hashlib.pbkdf2_hmac("sha256", password.encode(), salt, iterations)
+    client_key, server_key = (
+        hmac.digest(salted, name, "sha256") for name in (b"Client Key", b"Server Key")
+    )
+    parts = (salt, hashlib.sha256(client_key).digest(), server_key)
+    coded = [base64.b64encode(part).decode() for part in parts]
+    return f"SCRAM-SHA-256${iterations}:{coded[0]}${coded[1]}:{coded[2]}"
 
 
 def write_users(directory: Path, text: str = USERS) -> Path:

@@ -11,8 +11,10 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Final
 
 from config_schema.spec.exposure import accepts_any_client
+from server.security.certificates import channel_binding_of
 from server.storage.sow.records import NANOSECONDS
 from server.transports.listener import Listener, TransportError
+from server.util.safe_open import MAX_CERTIFICATE_FILE_SIZE, read_regular
 
 if TYPE_CHECKING:
     import ssl
@@ -70,6 +72,7 @@ class SqlTransports:
 
         def set_tls_context(context: ssl.SSLContext) -> None:
             tls.context = context
+            tls.channel_binding = _channel_binding(transport)
 
         sql = SqlTransport(
             self._shared_services(),
@@ -98,6 +101,17 @@ class SqlTransports:
             query_limits = QueryLimits(limits.max_memory, limits.max_threads, timeout_s)
             self._services = SqlServices(self._engine, query_limits)
         return self._services
+
+
+def _channel_binding(transport: TransportSpec) -> bytes:
+    """Return the hash of a transport's certificate for logons; empty if it has none."""
+    if transport.tls is None or not transport.tls.certificate:
+        return b""
+    try:
+        content = read_regular(transport.tls.certificate, MAX_CERTIFICATE_FILE_SIZE)
+    except OSError:  # removed since OpenSSL has read it
+        return b""
+    return channel_binding_of(content.decode("ascii", "replace"))
 
 
 def shares_admin_access(spec: InstanceSpec, transport: TransportSpec) -> bool:

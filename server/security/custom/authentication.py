@@ -10,7 +10,12 @@ which returns an object with
 
 `previous` is its last answer in the same logon, if that was a challenge. If the call takes longer
 than 30 seconds, raises, or returns anything else, the logon is refused. The optional function
-`forget` is called when all logons are to be decided again.
+`forget` is called when all logons are to be decided again. The optional function
+
+    async def scram_verifier(self, user: str) -> str | None
+
+returns what proves a user's password by SCRAM-SHA-256, in the form that PostgreSQL stores; None for
+an unknown user. Clients that support SCRAM then log on by it, and send no password.
 """
 
 from __future__ import annotations
@@ -20,6 +25,8 @@ from typing import TYPE_CHECKING, Final, Protocol, cast
 
 from server.security.authentication import Admission, Challenge, LogonCredentials
 from server.security.custom.library import clear_module_cache, make_module
+from server.security.scram import read_verifier
+from server.security.scram_logon import ScramLogon, VerifierAnswer
 
 if TYPE_CHECKING:
     from config_schema.spec import ModuleSpec, Options
@@ -32,6 +39,9 @@ _SURROGATE: Final = re.compile("[\ud800-\udfff]")
 """Lone surrogates, which cannot be encoded as UTF-8."""
 
 ENTRY_POINT: Final = "create_authentication"
+
+_SCRAM_FUNCTION: Final = "scram_verifier"
+_UNDECIDED: Final = "the credentials cannot be checked at the moment"
 
 
 class AuthenticationModule(Protocol):
@@ -84,9 +94,32 @@ class CustomAuthenticator:
         """See `LogonAuthenticator`."""
         return _CustomExchange(self)
 
+    def begin_scram(self, user: str, channel_binding: bytes) -> LogonExchange | None:  # noqa: ARG002 - known later
+        """See `LogonAuthenticator`."""
+        if not callable(getattr(self.module, _SCRAM_FUNCTION, None)):
+            return None
+        return ScramLogon(self._find_verifier, channel_binding)
+
     def forget(self) -> None:
         """See `LogonAuthenticator`."""
         clear_module_cache(self.module, self.name, self.log)
+
+    def refuse(self, problem: str) -> Admission:
+        """Refuse a logon that the module could not decide, and log the reason."""
+        self.log.emit("25-0003", module=self.name, problem=problem)
+        return Admission(False, "", _UNDECIDED, undecided=True)
+
+    def _find_verifier(self, user: str) -> AnswerOrFuture[VerifierAnswer]:
+        async def find() -> VerifierAnswer:
+            text: object = await getattr(self.module, _SCRAM_FUNCTION)(user)
+            if text is None:
+                return None
+            verifier = read_verifier(text) if isinstance(text, str) else None
+            if verifier is None:
+                return self.refuse(f"{_SCRAM_FUNCTION}: expected a verifier as SCRAM-SHA-256$...")
+            return verifier
+
+        return self.worker.submit(find, self.refuse)
 
 
 def _problem(answer: object) -> str:
@@ -125,7 +158,8 @@ class _CustomExchange:
 
     def authenticate(self, credentials: LogonCredentials) -> AnswerOrFuture[Admission]:
         """See `LogonExchange`."""
-        return self._authenticator.worker.submit(lambda: self._decide(credentials), self._refuse)
+        authenticator = self._authenticator
+        return authenticator.worker.submit(lambda: self._decide(credentials), authenticator.refuse)
 
     async def _decide(self, credentials: LogonCredentials) -> Admission:
         answer: object = await self._authenticator.module.authenticate(
@@ -133,12 +167,6 @@ class _CustomExchange:
         )
         problem = _problem(answer)
         if not isinstance(answer, Admission) or problem:
-            return self._refuse(problem)
+            return self._authenticator.refuse(problem)
         self._previous_admission = answer
         return answer
-
-    def _refuse(self, problem: str) -> Admission:
-        authenticator = self._authenticator
-        authenticator.log.emit("25-0003", module=authenticator.name, problem=problem)
-        reason = "the credentials cannot be checked at the moment"
-        return Admission(False, "", reason, undecided=True)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from server.security.authentication import Admission, LogonCredentials
+from server.security.authentication import Admission, AuthenticatorWithoutScram, LogonCredentials
 from server.security.deferred import mapped
 from server.security.http_entitlement.permission_store import HttpPermissionCache, PermissionStore
 from server.security.http_entitlement.response_parser import DocumentParser
@@ -104,7 +104,7 @@ class HttpEntitlementServices:
 
 
 @dataclass(frozen=True, slots=True)
-class HttpAuthenticator:
+class HttpAuthenticator(AuthenticatorWithoutScram):
     """Authenticates by a web service.
 
     Attributes:

@@ -19,7 +19,13 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol
 
 from amperage.client.gssapi import GssError
-from server.security.authentication import Admission, Challenge, LogonCredentials, LogonExchange
+from server.security.authentication import (
+    Admission,
+    AuthenticatorWithoutScram,
+    Challenge,
+    LogonCredentials,
+    LogonExchange,
+)
 from server.security.kerberos import (
     KerberosAcceptor,
     KerberosService,
@@ -182,7 +188,7 @@ class KerberosMechanism:
         return Admission(True, acceptor.user, "", token=answer)
 
 
-class MultiAuthenticator:
+class MultiAuthenticator(AuthenticatorWithoutScram):
     """The module, as the engine sees it.
 
     Args:

@@ -29,7 +29,7 @@ from urllib.parse import urlencode
 from config_schema.catalogue import OptionProblem
 from config_schema.spec import Options
 from config_schema.units import UnitError, parse_count, parse_interval
-from server.security.authentication import Admission
+from server.security.authentication import Admission, AuthenticatorWithoutScram
 from server.security.http_client import (
     Endpoint,
     HttpClient,
@@ -164,7 +164,7 @@ class _TokenEndpoint:
 
 
 @dataclass(frozen=True, slots=True)
-class OAuthAuthenticator:
+class OAuthAuthenticator(AuthenticatorWithoutScram):
     """The module: a logon is one step.
 
     Attributes:

@@ -84,6 +84,11 @@ class UsersFile:
         """The hash to compare with for users that are unknown or have no password."""
         return self._decoy_hash
 
+    @property
+    def usual_iterations(self) -> int:
+        """See `Users`."""
+        return self._users.usual_iterations
+
     def watch(self, file_watch: FileWatch, disconnect: UserDisconnect) -> None:
         """Read the file again whenever it changes."""
         self._disconnect = disconnect

@@ -13,12 +13,15 @@ from typing import TYPE_CHECKING, Final
 from server.security.authentication import Admission
 from server.security.deferred import mapped
 from server.security.permissions import ConstantPermissions, Permit
+from server.security.scram import ITERATIONS
+from server.security.scram_logon import ScramLogon
 from server.security.users.password_hashes import MAX_PASSWORD_SIZE
 
 if TYPE_CHECKING:
     from server.security.authentication import LogonCredentials, LogonExchange
     from server.security.deferred import AnswerOrFuture
     from server.security.permissions import Permissions
+    from server.security.scram import ScramVerifier
     from server.security.users.files import UsersFile
     from server.util.log_protocol import ServerLog
 
@@ -47,6 +50,16 @@ class UsersAuthenticator:
     def begin_logon(self) -> LogonExchange:
         """See `LogonAuthenticator`."""
         return self
+
+    def begin_scram(self, user: str, channel_binding: bytes) -> LogonExchange | None:
+        """See `LogonAuthenticator`. Unknown users log on as most of the known ones."""
+        entry = self.file.find(user)
+        has_password = entry is not None and entry.password is not None
+        verifier = self._find_verifier(user)
+        iterations = self.file.usual_iterations
+        if verifier is None and (has_password or not iterations):
+            return None
+        return ScramLogon(self._find_verifier, channel_binding, iterations or ITERATIONS)
 
     def forget(self) -> None:
         """See `LogonAuthenticator`."""
@@ -83,6 +96,10 @@ class UsersAuthenticator:
         if entry.password is None:
             return False, "", f"{entry.location}: users.{user} has no password"
         return True, user, f"{entry.location}: users.{user} has a password"
+
+    def _find_verifier(self, user: str) -> ScramVerifier | None:
+        entry = self.file.find(user)
+        return None if entry is None else entry.scram
 
     def _log_problem(self, problem: str) -> None:
         self.log.emit("25-0003", module=LIBRARY, problem=problem)

@@ -8,9 +8,12 @@
     ]
 
     [users.ann]
-    password = "$scrypt$ln=15,r=8,p=1$..."
+    password = ["$scrypt$ln=15,r=8,p=1$...", "SCRAM-SHA-256$32768:..."]
     roles = ["trader"]
     admin = [{ topic = "^/amps/instance", read = true }]
+
+A password is a hash, or a list of the hash and the verifier of the same password, which logons by
+SCRAM need.
 
 Users and roles have the fields of a permission document (`server.security.permission_document`).
 Where a user's own fields have no rule, the roles are searched in their order: the first entry that
@@ -26,7 +29,7 @@ import tomllib
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from config_schema.problems import Location, Problems
 from config_schema.suggest import nearest
@@ -40,6 +43,7 @@ from server.security.permission_document import (
     make_document,
 )
 from server.security.permissions import Permission
+from server.security.scram import ScramVerifier, read_verifier
 from server.security.users.password_hashes import (
     DEFAULT_COST,
     MIN_STRONG_COST,
@@ -57,6 +61,8 @@ if TYPE_CHECKING:
 
 MAX_USERS_FILE_SIZE: Final = 64 * 1024 * 1024
 """Size limit of a file, in bytes."""
+
+ValueT = TypeVar("ValueT")
 
 USERS: Final = "users"
 ROLES: Final = "roles"
@@ -100,6 +106,7 @@ class User:
         name: the user's name.
         location: the position of the definition.
         password: the hash of the password; None if the user cannot log on with one.
+        scram: the verifier of the password; None if the user cannot log on by SCRAM.
         permissions: the user's permissions.
         roles: the names of the user's roles.
         source: the data of the permissions: users with equal data have equal permissions.
@@ -108,6 +115,7 @@ class User:
     name: str
     location: Location
     password: PasswordHash | None
+    scram: ScramVerifier | None
     permissions: UserPermissions
     roles: tuple[str, ...]
     source: tuple[Mapping[str, Any], ...]
@@ -121,11 +129,14 @@ class Users:
         users: the users, by name.
         roles: the names of the roles.
         usual_cost: the most frequent cost of the hashes.
+        usual_iterations: the most frequent iterations of the verifiers of SCRAM; 0 if most users
+            with a password have no verifier.
     """
 
     users: Mapping[str, User] = field(default_factory=dict)
     roles: tuple[str, ...] = ()
     usual_cost: HashCost = DEFAULT_COST
+    usual_iterations: int = 0
 
     def changed_since(self, before: Users) -> tuple[frozenset[str], frozenset[str]]:
         """Return the users with changed permissions, and the removed users."""
@@ -141,7 +152,10 @@ class Users:
         """Return the users in both versions with a changed, added or removed password."""
         common = self.users.keys() & before.users.keys()
         return frozenset(
-            name for name in common if self.users[name].password != before.users[name].password
+            name
+            for name in common
+            if (self.users[name].password, self.users[name].scram)
+            != (before.users[name].password, before.users[name].scram)
         )
 
 
@@ -249,9 +263,12 @@ class _UsersFileReader:
         }
         if self._has_errors:
             return None
-        costs = Counter(user.password.cost for user in users.values() if user.password)
-        usual = costs.most_common(1)
-        return Users(users, tuple(roles), usual[0][0] if usual else DEFAULT_COST)
+        owners = [user for user in users.values() if user.password]
+        costs = [user.password.cost for user in owners if user.password]
+        iterations = [user.scram.iterations if user.scram else 0 for user in owners]
+        return Users(
+            users, tuple(roles), _most_frequent(costs, DEFAULT_COST), _most_frequent(iterations, 0)
+        )
 
     def _read_tables(
         self, content: dict[str, Any], kind: str
@@ -284,7 +301,7 @@ class _UsersFileReader:
     ) -> User:
         key_path = (USERS, name)
         self._refuse_unknown(key_path, fields, _FIELDS_OF_USERS)
-        password = self._read_password(key_path, fields.get(PASSWORD))
+        password, scram = self._read_password(key_path, fields.get(PASSWORD))
         names = self._read_role_names(key_path, fields.get(ROLES, []), roles)
         document_fields = {key: value for key, value in fields.items() if key in _FIELDS_OF_ROLES}
         layers = [
@@ -297,6 +314,7 @@ class _UsersFileReader:
             name,
             self._location(key_path),
             password,
+            scram,
             permissions,
             tuple(names),
             tuple(content for _, content in layers),
@@ -317,15 +335,23 @@ class _UsersFileReader:
             self._report((*key_path, *error.path), _dotted(key_path), str(error))
             return None
 
-    def _read_password(self, key_path: TomlPath, value: object) -> PasswordHash | None:
+    def _read_password(
+        self, key_path: TomlPath, value: object
+    ) -> tuple[PasswordHash | None, ScramVerifier | None]:
+        """Return the hash of a password, and its verifier: a text, or a list of one or two."""
         if value is None:
-            return None
+            return None, None
         where = (*key_path, PASSWORD)
+        texts = value if isinstance(value, list) else [value]
         try:
-            password = read_hash(value if isinstance(value, str) else "")
+            hash_text, *verifiers = (
+                text if isinstance(text, str) else "" for text in texts or [""]
+            )
+            password = read_hash(hash_text)
+            scram = _read_verifier(verifiers)
         except HashError as error:
             self._report(where, f"{_dotted(key_path)}.password", str(error), "amps-users makes one")
-            return None
+            return None, None
         if password.cost.ln < MIN_STRONG_COST:
             self._problems.warning(
                 self._location(where),
@@ -333,7 +359,7 @@ class _UsersFileReader:
                 f"ln={password.cost.ln} lets passwords be tried in great numbers:"
                 f" expected {MIN_STRONG_COST} or more",
             )
-        return password
+        return password, scram
 
     def _read_role_names(
         self, key_path: TomlPath, value: object, roles: Mapping[str, object]
@@ -383,6 +409,27 @@ class _UsersFileReader:
     ) -> None:
         self._has_errors = True
         self._problems.error(self._location(key_path), element, message, hint)
+
+
+def _read_verifier(texts: Sequence[str]) -> ScramVerifier | None:
+    """Return the verifier behind the hash of a password; None if there is none.
+
+    Raises:
+        HashError: it is malformed, or there are several.
+    """
+    if not texts:
+        return None
+    verifier = read_verifier(texts[0]) if len(texts) == 1 else None
+    if verifier is None:
+        raise HashError(
+            "expected a verifier as SCRAM-SHA-256$ITERATIONS:SALT$STORED_KEY:SERVER_KEY behind the"
+            " hash"
+        )
+    return verifier
+
+
+def _most_frequent(values: Sequence[ValueT], default: ValueT) -> ValueT:
+    return Counter(values).most_common(1)[0][0] if values else default
 
 
 def _unknown(name: str, known: Sequence[str] | frozenset[str]) -> tuple[str, str]:

@@ -33,6 +33,7 @@ from enum import Enum, auto
 from struct import Struct
 from typing import Final, Generic, NamedTuple, TypeVar
 
+from server.security.scram import SCRAM, SCRAM_PLUS
 from server.sql.postgres import messages
 from server.sql.postgres.errors import (
     CONFIGURATION_LIMIT_EXCEEDED,
@@ -55,7 +56,6 @@ from server.sql.postgres.messages import (
     TransactionStatus,
 )
 from server.sql.postgres.parameters import Value, decode_parameters
-from server.sql.postgres.scram import MECHANISM
 from server.sql.postgres.types import ResultColumn
 
 MAX_MESSAGE_SIZE: Final = 64 * 1024 * 1024
@@ -539,11 +539,15 @@ class PostgresProtocol(Generic[PlanT, CursorT]):
         self._answer(StartupRequested)
         return messages.AUTHENTICATION_CLEARTEXT_PASSWORD
 
-    def request_sasl(self, mechanisms: Sequence[str] = (MECHANISM,)) -> bytes:
-        """Answer StartupRequested with the request to authenticate by a SASL mechanism."""
+    def request_sasl(self, *, binds_channel: bool = False) -> bytes:
+        """Answer StartupRequested with the request to authenticate by SCRAM.
+
+        Args:
+            binds_channel: whether channel binding is offered as well.
+        """
         self._answer(StartupRequested)
-        self._mechanisms = tuple(mechanisms)
-        return messages.authentication_sasl(mechanisms)
+        self._mechanisms = (SCRAM_PLUS, SCRAM) if binds_channel else (SCRAM,)
+        return messages.authentication_sasl(self._mechanisms)
 
     def continue_sasl(self, data: bytes) -> bytes:
         """Answer SaslStarted or SaslContinued with a challenge."""
@@ -615,6 +619,8 @@ class PostgresProtocol(Generic[PlanT, CursorT]):
         mechanism, data = messages.decode_sasl_initial_response(content)
         if mechanism not in self._mechanisms:
             raise ProtocolViolationError("client selected an invalid SASL authentication mechanism")
+        if (mechanism == SCRAM_PLUS) != (data or b"").startswith(b"p="):
+            raise ProtocolViolationError(f"{mechanism}: the first message is for another mechanism")
         self._sasl_started = True
         return SaslStarted(mechanism, data or b"")
 

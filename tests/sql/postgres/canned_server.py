@@ -10,10 +10,16 @@ from typing import Any
 
 import pyarrow as pa
 
+from server.security.scram import (
+    ScramExchange,
+    ScramMessageError,
+    ScramRefusedError,
+    make_verifier,
+)
 from server.sql.postgres import errors, messages
 from server.sql.postgres.errors import Diagnostic, FormatError
 from server.sql.postgres.formats import ColumnFormat, encode_data_rows
-from server.sql.postgres.messages import CancelRequest, ProtocolViolationError, TransactionStatus
+from server.sql.postgres.messages import CancelRequest, TransactionStatus
 from server.sql.postgres.protocol import (
     BindRequested,
     DescribePortalRequested,
@@ -33,7 +39,6 @@ from server.sql.postgres.protocol import (
     Terminated,
     TlsRequested,
 )
-from server.sql.postgres.scram import ScramExchange, ScramRefusedError, verifier_of
 from server.sql.postgres.types import ResultColumn, columns_of_schema
 
 SETTINGS = {
@@ -183,17 +188,19 @@ def authenticate(connection: CannedConnection, event: Event[str, Result]) -> byt
             if settings.passwords.get(connection.user) != password:
                 return protocol.end(refused)
         case SaslStarted(_, data):
-            secret = settings.passwords.get(connection.user)
-            connection.scram = ScramExchange(verifier_of(secret, connection.user, b"mock"))
+            connection.scram = ScramExchange(
+                make_verifier(settings.passwords.get(connection.user, "another"))
+            )
             try:
-                return protocol.continue_sasl(connection.scram.challenge(data))
-            except ProtocolViolationError as error:
-                return protocol.end(Diagnostic(error.sqlstate, str(error)))
+                challenge = connection.scram.make_challenge(data.decode())
+            except ScramMessageError as error:
+                return protocol.end(Diagnostic(errors.PROTOCOL_VIOLATION, str(error)))
+            return protocol.continue_sasl(challenge.encode())
         case SaslContinued(data):
             assert connection.scram is not None
             try:
-                final = connection.scram.finish(data)
-            except (ScramRefusedError, ProtocolViolationError):
+                final = connection.scram.finish(data.decode()).encode()
+            except (ScramRefusedError, ScramMessageError):
                 return protocol.end(refused)
     return protocol.accept(4711, 0xDEADBEEF, SETTINGS, final)
 

@@ -68,6 +68,7 @@ LATER = st.one_of(
     st.sampled_from([message("F", b"abc"), message("d", b"x"), message("c"), message("f", b"\0")]),
     st.builds(support.password, st.text(max_size=3)),
     st.just(message("p", text("SCRAM-SHA-256"), b"\0\0\0\1x")),
+    st.just(message("p", text("SCRAM-SHA-256-PLUS"), b"\0\0\0\3p=x")),
     st.binary(max_size=12),
 )
 MUTATIONS = st.lists(
@@ -130,7 +131,7 @@ class Caller:
             case TlsRequested():
                 return protocol.refuse_tls()
             case StartupRequested("sasl"):
-                return protocol.request_sasl()
+                return protocol.request_sasl(binds_channel=True)
             case StartupRequested("password"):
                 return protocol.request_password()
             case SaslStarted():

@@ -12,7 +12,8 @@ from typing import Any
 import duckdb
 import pytest
 
-from server.sql.postgres import parameters, protocol, scram
+from server.security import scram
+from server.sql.postgres import parameters, protocol
 from server.sql.query import dialect, duckdb_errors, pg_types, rewrite
 from server.sql.query.errors import SqlError
 from server.sql.query.execution import QueryEngine

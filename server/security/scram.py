@@ -5,15 +5,18 @@
     client: c=biws,r=<both nonces>,p=<proof>
     server: v=<signature>
 
+The server keeps a verifier: it checks the client's proof, and does not contain the password.
+Over TLS, the proof may include the server's certificate (SCRAM-SHA-256-PLUS): a client notices if
+it talks to a man in the middle.
+
 The library scramp does not serve PostgreSQL's clients: they send an empty user name here, because
 the startup message has it, and scramp refuses that.
-Source: PostgreSQL 16, src/backend/libpq/auth-scram.c.
+Source: PostgreSQL 16, src/backend/libpq/auth-scram.c; RFC 5929, 4 (tls-server-end-point).
 """
 
 from __future__ import annotations
 
 import base64
-import binascii
 import hashlib
 import hmac
 import re
@@ -22,15 +25,19 @@ import stringprep
 import unicodedata
 from typing import Final, NamedTuple
 
-from server.sql.postgres.messages import ProtocolViolationError
+SCRAM: Final = "SCRAM-SHA-256"
+SCRAM_PLUS: Final = "SCRAM-SHA-256-PLUS"
+"""With channel binding: the proof includes the server's certificate."""
 
-MECHANISM: Final = "SCRAM-SHA-256"
-ITERATIONS: Final = 4096
-"""Iterations of PBKDF2, as PostgreSQL; 1 to 2 ms of one processor."""
+ITERATIONS: Final = 32_768
+"""Iterations of PBKDF2 for new verifiers: about 10 ms of a client's processor at each logon.
+PostgreSQL has 4,096. The server computes them only when a password is set."""
 MAX_ITERATIONS: Final = 10_000_000
 _SALT_SIZE: Final = 16
 _KEY_SIZE: Final = 32
 _NONCE_SIZE: Final = 18
+_BINDING_FLAG: Final = "p=tls-server-end-point"
+_MOCK_KEY: Final = secrets.token_bytes(_KEY_SIZE)
 MAX_SCRAM_MESSAGE: Final = 4096
 
 _CLIENT_FIRST: Final = re.compile(
@@ -58,7 +65,7 @@ _PROHIBITED: Final = (
 
 
 class ScramVerifier(NamedTuple):
-    """Proof of a password, without the password: what PostgreSQL keeps in pg_authid.
+    """Checks the proof that a client knows a password, without containing it.
 
     Attributes:
         iterations: of PBKDF2.
@@ -75,6 +82,18 @@ class ScramVerifier(NamedTuple):
     def __repr__(self) -> str:
         """Omit the keys: this may end up in a log."""
         return f"ScramVerifier(iterations={self.iterations})"
+
+    def __str__(self) -> str:
+        """Return the form that files and PostgreSQL's pg_authid have."""
+        salt, stored_key, server_key = (
+            base64.b64encode(octets).decode()
+            for octets in (self.salt, self.stored_key, self.server_key)
+        )
+        return f"{SCRAM}${self.iterations}:{salt}${stored_key}:{server_key}"
+
+
+class ScramMessageError(Exception):
+    """A client's message breaks the rules of SCRAM. The text has the reason."""
 
 
 class ScramRefusedError(Exception):
@@ -100,7 +119,7 @@ def make_verifier(
 
 
 def read_verifier(text: str) -> ScramVerifier | None:
-    """Return a verifier in the form that PostgreSQL stores; None if the text is something else.
+    """Parse a verifier in the form that PostgreSQL stores; None if the text is something else.
 
     SCRAM-SHA-256$<iterations>:<salt>$<stored key>:<server key>, the last three in base64.
     """
@@ -111,7 +130,7 @@ def read_verifier(text: str) -> ScramVerifier | None:
         salt, stored_key, server_key = (
             base64.b64decode(part, validate=True) for part in match.groups()[1:]
         )
-    except binascii.Error:
+    except ValueError:  # not base64, or not ASCII
         return None
     iterations = int(match[1])
     if not 0 < iterations <= MAX_ITERATIONS or not len(stored_key) == len(server_key) == _KEY_SIZE:
@@ -119,92 +138,118 @@ def read_verifier(text: str) -> ScramVerifier | None:
     return ScramVerifier(iterations, salt, stored_key, server_key)
 
 
-def verifier_of(secret: str | None, user: str, mock_key: bytes) -> ScramVerifier:
-    """Return the verifier for a user.
+def mock_verifier(user: str, iterations: int) -> ScramVerifier:
+    """Return a verifier for a user without one, which no password matches.
+
+    A user gets the same salt at each logon, as a known user does. It is derived from a secret of
+    the process.
 
     Args:
-        secret: the password, or a stored verifier; None for an unknown user.
         user: the name of the user.
-        mock_key: a secret of the server. An unknown user gets the same salt at each logon, as a
-            known one does, and is refused at the end.
+        iterations: of PBKDF2, as most known users have.
     """
-    if secret is not None:
-        return read_verifier(secret) or make_verifier(secret)
-    salt = _hmac(mock_key, user.encode(errors="replace"))[:_SALT_SIZE]
+    salt = _hmac(_MOCK_KEY, user.encode(errors="surrogatepass"))[:_SALT_SIZE]
     return ScramVerifier(
-        ITERATIONS, salt, secrets.token_bytes(_KEY_SIZE), secrets.token_bytes(_KEY_SIZE)
+        iterations, salt, secrets.token_bytes(_KEY_SIZE), secrets.token_bytes(_KEY_SIZE)
     )
 
 
 class ScramExchange:
-    """One authentication by SCRAM-SHA-256.
+    """One authentication by SCRAM-SHA-256, or SCRAM-SHA-256-PLUS.
 
     Args:
         verifier: checks the client's proof.
+        channel_binding: the hash of the server's certificate; empty if channel binding is not
+            offered.
         nonce: the server's part of the nonce; empty for a random one.
     """
 
-    def __init__(self, verifier: ScramVerifier, nonce: str = "") -> None:
+    def __init__(
+        self, verifier: ScramVerifier, channel_binding: bytes = b"", nonce: str = ""
+    ) -> None:
         self._verifier = verifier
+        self._channel_binding = channel_binding
         self._own_nonce = nonce or base64.b64encode(secrets.token_bytes(_NONCE_SIZE)).decode()
-        self._header = ""  # of the client's first message: says how the channel is bound
+        self._binding_input = b""  # what the proof of the client says about the channel
         self._nonce = ""
         self._messages = ""  # the client's first one, and the answer to it
 
-    def challenge(self, client_first: bytes) -> bytes:
+    def make_challenge(self, client_first: str) -> str:
         """Return the challenge for a client's first message.
 
         Raises:
-            ProtocolViolationError: it is no such message.
+            ScramMessageError: it is malformed, or its channel binding is refused.
         """
-        match = _CLIENT_FIRST.fullmatch(_decode(client_first))
+        match = _CLIENT_FIRST.fullmatch(_limited(client_first))
         if match is None:
-            raise ProtocolViolationError("malformed SCRAM message")
-        if match["flag"].startswith("p"):
-            raise ProtocolViolationError("the client requires SCRAM channel binding")
+            raise ScramMessageError("malformed SCRAM message")
         if match["authzid"]:
-            raise ProtocolViolationError("client uses authorization identity", "0A000")
-        self._header = match["header"]
+            raise ScramMessageError("client uses authorization identity")
+        self._binding_input = match["header"].encode() + self._requested_binding(match["flag"])
         self._nonce = match["nonce"] + self._own_nonce
         salt = base64.b64encode(self._verifier.salt).decode()
         server_first = f"r={self._nonce},s={salt},i={self._verifier.iterations}"
         self._messages = f"{match['bare']},{server_first}"
-        return server_first.encode()
+        return server_first
 
-    def finish(self, client_final: bytes) -> bytes:
+    def _requested_binding(self, flag: str) -> bytes:
+        """Return the data of the channel binding that a client's flag asks for.
+
+        Raises:
+            ScramMessageError: there is none of that kind; or the client supports it and believes
+                that the server does not. Then a man in the middle has changed the server's offer.
+        """
+        if flag == "n":
+            return b""
+        if flag == "y":
+            if self._channel_binding:
+                raise ScramMessageError(
+                    "the client supports SCRAM channel binding but thinks the server does not:"
+                    " the list of mechanisms was changed on its way"
+                )
+            return b""
+        if flag != _BINDING_FLAG or not self._channel_binding:
+            raise ScramMessageError("unsupported SCRAM channel-binding type")
+        return self._channel_binding
+
+    def finish(self, client_final: str) -> str:
         """Check the proof in a client's second message. Return the last answer.
 
         Raises:
-            ProtocolViolationError: it is no such message.
+            ScramMessageError: it is malformed, or is for another channel.
             ScramRefusedError: the password is another one.
         """
-        match = _CLIENT_FINAL.fullmatch(_decode(client_final))
+        match = _CLIENT_FINAL.fullmatch(_limited(client_final))
         if match is None or not self._messages:
-            raise ProtocolViolationError("malformed SCRAM message")
-        binding = base64.b64encode(self._header.encode()).decode()
-        if match["binding"] != binding or match["nonce"] != self._nonce:
-            raise ProtocolViolationError("SCRAM channel binding or nonce does not match")
-        try:
-            proof = base64.b64decode(match["proof"], validate=True)
-        except binascii.Error:
-            proof = b""
-        if len(proof) != _KEY_SIZE:
-            raise ProtocolViolationError("malformed SCRAM proof")
-        signed = f"{self._messages},{match['without_proof']}".encode()
+            raise ScramMessageError("malformed SCRAM message")
+        if match["binding"] != base64.b64encode(self._binding_input).decode():
+            raise ScramMessageError("SCRAM channel binding check failed")
+        if match["nonce"] != self._nonce:
+            raise ScramMessageError("SCRAM nonce does not match")
+        signed = f"{self._messages},{match['without_proof']}".encode(errors="surrogateescape")
         signature = _hmac(self._verifier.stored_key, signed)
-        client_key = bytes(a ^ b for a, b in zip(proof, signature, strict=True))
+        client_key = bytes(
+            a ^ b for a, b in zip(_decode_proof(match["proof"]), signature, strict=True)
+        )
         if not hmac.compare_digest(hashlib.sha256(client_key).digest(), self._verifier.stored_key):
             raise ScramRefusedError
-        return b"v=" + base64.b64encode(_hmac(self._verifier.server_key, signed))
+        return "v=" + base64.b64encode(_hmac(self._verifier.server_key, signed)).decode()
 
 
-def _decode(message: bytes) -> str:
+def _limited(message: str) -> str:
     if len(message) > MAX_SCRAM_MESSAGE:
-        raise ProtocolViolationError("a SCRAM message is too long")
+        raise ScramMessageError("a SCRAM message is too long")
+    return message
+
+
+def _decode_proof(text: str) -> bytes:
     try:
-        return message.decode()
-    except UnicodeDecodeError:
-        raise ProtocolViolationError("malformed SCRAM message") from None
+        proof = base64.b64decode(text, validate=True)
+    except ValueError:  # not base64, or not ASCII
+        proof = b""
+    if len(proof) != _KEY_SIZE:
+        raise ScramMessageError("malformed SCRAM proof")
+    return proof
 
 
 def _hmac(key: bytes, message: bytes) -> bytes:
