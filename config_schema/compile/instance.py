@@ -191,13 +191,14 @@ def compile_sql(root: ElementReader) -> SqlSpec:
     """Compile the SQL section; an absent one has the defaults."""
     reader = root.child("SQL")
     if reader is None:
-        return SqlSpec(parse_size(DEFAULT_SQL_MEMORY), parse_count(DEFAULT_SQL_THREADS), None)
+        return SqlSpec(parse_size(DEFAULT_SQL_MEMORY), parse_count(DEFAULT_SQL_THREADS), None, None)
     return SqlSpec(
         max_memory=reader.quantity("MaxMemory", SIZE, DEFAULT_SQL_MEMORY, minimum="16MB"),
         max_threads=reader.quantity(
             "MaxThreads", COUNT, DEFAULT_SQL_THREADS, minimum="1", maximum="256"
         ),
         statement_timeout=reader.quantity("StatementTimeout", INTERVAL, minimum="1ms"),
+        slow_query=reader.quantity("SlowQuery", INTERVAL, minimum="1ms"),
     )
 
 

@@ -51,11 +51,12 @@ class TuningSpec:
 
 @dataclass(frozen=True, slots=True)
 class SqlSpec:
-    """The SQL section: limits of queries. Sizes are bytes, the timeout is nanoseconds."""
+    """The SQL section: limits of queries. Sizes are bytes, times are nanoseconds."""
 
     max_memory: int
     max_threads: int
     statement_timeout: int | None
+    slow_query: int | None
 
 
 @dataclass(frozen=True, slots=True)

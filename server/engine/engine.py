@@ -22,6 +22,7 @@ from server.engine.replays.tail import ReplayTail
 from server.engine.scheduler import Scheduler
 from server.engine.session import Session
 from server.engine.session_teardown import SessionTeardown
+from server.engine.sql_counters import SqlCounters
 from server.expressions.filter_cache import FilterParser
 from server.expressions.parser import SizeLimits
 from server.security.switches import SecuritySwitches
@@ -87,6 +88,7 @@ class Engine:
         internal_publishes: counts messages that the server publishes itself: events, and messages
             of actions.
         persist_latencies: the time from a publish until it was settled, in microseconds.
+        sql_counters: counts the work of SQL connections.
         read_error_log: logs failures to read the transaction log: many readers may fail at once,
             and often.
     """
@@ -123,6 +125,7 @@ class Engine:
         )
         self.internal_publishes = event_types.published_counter
         self.persist_latencies = Histogram()
+        self.sql_counters = SqlCounters()
         self.read_error_log = RateLimitedLog(
             log, clock, burst=1, window_s=_READ_ERROR_INTERVAL_S, summary=None
         )

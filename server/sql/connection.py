@@ -58,6 +58,7 @@ from server.sql.query.cancellation import Cancellation
 from server.sql.query.errors import INTERNAL_ERROR, QUERY_CANCELED, SqlError
 from server.sql.query.session import SqlSession
 from server.sql.services import CancelKey, Post, make_post
+from server.sql.statement_meter import SlowStatement, StatementMeter
 from server.sql.statement_runner import (
     BoundStatement,
     StatementOutput,
@@ -92,6 +93,9 @@ _MAX_NAME_LENGTH: Final = 200
 
 _MAX_LOGGED: Final = 200
 """Characters of a client's text in an entry of the log."""
+
+_MAX_LOGGED_STATEMENT: Final = 1_000
+"""Characters of the text of a slow statement in the log."""
 
 _INVALID_AUTHORIZATION: Final = "28000"
 _INVALID_PASSWORD: Final = "28P01"  # noqa: S105 - a code
@@ -189,7 +193,9 @@ class PostgresConnection(TransportConnection):
         self._is_upgrading = False
         self._is_lost = False
         self._is_reading_paused = False
-        self._started_s = 0.0
+        self._meter: Final = StatementMeter(
+            self._engine.sql_counters, self._engine.scheduler.elapsed, sql.services.slow_query_s
+        )
         self._post: Post = lambda _: None
 
     # ---- the connection
@@ -262,6 +268,7 @@ class PostgresConnection(TransportConnection):
 
     def _release_all(self) -> None:
         output, self._output = self._output, None
+        self._meter.abandon()
         runner, self._runner = self._runner, None
         self._protocol.close()
         if runner is not None:
@@ -590,7 +597,7 @@ class PostgresConnection(TransportConnection):
             case ExecuteRequested(portal, row_limit):
                 session.command = "sql query"
                 self._output = runner.execute(portal, row_limit, cancellation)
-        self._started_s = self._engine.scheduler.elapsed()
+        self._meter.begin(_statement_text(event))
         self._is_running = True
         self._services.workers.submit(self._produce)
 
@@ -642,12 +649,14 @@ class PostgresConnection(TransportConnection):
     def _receive_output(self, data: bytes, rows: int) -> None:
         if not self._is_lost:
             self._write_out(data, rows)
+            self._meter.add_output(len(data), rows)
         self._arrived_bytes += len(data)
         self._note_reading()
 
     def _suspend(self) -> None:
         """Note that no thread runs the statement any more, until the client has read."""
         self._is_running = False
+        self._meter.suspend()
         if self._is_lost:
             self._release_all()
         else:
@@ -656,6 +665,7 @@ class PostgresConnection(TransportConnection):
     def _wait_for(self, wait: LiveWait) -> None:
         """Suspend the statement until there are changes to send."""
         self._is_running = False
+        self._meter.suspend()
         if self._is_lost:
             self._release_all()
             return
@@ -670,6 +680,7 @@ class PostgresConnection(TransportConnection):
         self._wait = None
         if self._output is not None and not self._is_running and not self._is_lost:
             self._is_running = True
+            self._meter.resume()
             self._services.workers.submit(self._produce)
 
     def _note_reading(self) -> None:
@@ -694,7 +705,12 @@ class PostgresConnection(TransportConnection):
         if self._is_lost or session is None or runner is None:
             self._release_all()
             return
-        session.query_seconds += self._engine.scheduler.elapsed() - self._started_s
+        sqlstate = None if diagnostic is None else diagnostic.sqlstate
+        duration_s, slow = self._meter.end(sqlstate)
+        session.query_seconds += duration_s
+        if slow is not None:
+            outcome = "ok" if sqlstate is None else f"error {sqlstate}"
+            self._log_slow_statement(session, slow, outcome)
         if diagnostic is not None:
             runner.on_error()
             if defect is not None:
@@ -708,6 +724,19 @@ class PostgresConnection(TransportConnection):
             self._notifications.flush()
         self._advance()
 
+    def _log_slow_statement(self, session: Session, slow: SlowStatement, outcome: str) -> None:
+        text = " ".join(slow.text[: 2 * _MAX_LOGGED_STATEMENT].split())
+        session.log.emit(
+            "16-0036",
+            client=session.client_name,
+            milliseconds=round(slow.duration_s * 1000),
+            outcome=outcome,
+            rows=slow.rows,
+            user=_printable(session.user, _MAX_NAME_LENGTH),
+            connection=session.connection_name,
+            query=_printable(text, _MAX_LOGGED_STATEMENT),
+        )
+
     def _write_out(self, data: bytes, rows: int = 0) -> None:
         """Send bytes, and count them."""
         session = self._session
@@ -720,6 +749,16 @@ class PostgresConnection(TransportConnection):
 def _encoded(message: str) -> bytes:
     """Return the bytes of a message of SCRAM."""
     return message.encode(errors="surrogateescape")
+
+
+def _statement_text(event: Event[StatementPlan, BoundStatement]) -> str | None:
+    """Return the text of the statement that an event executes; None if it executes none."""
+    match event:
+        case StatementRequested(text):
+            return text
+        case ExecuteRequested(portal):
+            return portal.statement.text
+    return None
 
 
 def _printable(text: str, length: int) -> str:

@@ -40,17 +40,23 @@ class SqlServices:
     Args:
         engine: the engine of the instance.
         limits: the limits of queries.
+        slow_query_s: the execution time in seconds from which on statements are logged; None: none
+            is.
 
     Attributes:
         tables: the columns of the topics.
         workers: runs statements.
         limits: the limits of queries.
+        slow_query_s: see above.
     """
 
-    def __init__(self, engine: Engine, limits: QueryLimits) -> None:
+    def __init__(
+        self, engine: Engine, limits: QueryLimits, slow_query_s: float | None = None
+    ) -> None:
         self.tables: Final = InstanceTables(engine)
         self.workers: Final = DaemonThreadPool(WORKER_THREADS, "sql")
         self.limits: Final = limits
+        self.slow_query_s: Final = slow_query_s
         self._query_engine: QueryEngine | None = None
         self._cancel_functions: dict[CancelKey, Callable[[], None]] = {}
 

@@ -56,6 +56,13 @@ def distributions(engine: Engine) -> list[Distribution]:
             "",
             engine.persist_latencies,
         ),
+        Distribution(
+            "sql_statement",
+            "microseconds",
+            "how long statements of SQL were executed",
+            "",
+            engine.sql_counters.durations_us,
+        ),
         *(
             Distribution(
                 "queue_time_to_acknowledge",

@@ -347,6 +347,33 @@ SOW: Final = Resource(
     ),
 )
 
+SQL: Final = Resource(
+    "instance/sql",
+    "",
+    "AMPERAGE_SQL",
+    (
+        cumulative("bytes_out", "bytes of results"),
+        cumulative("cancelled", "statements cancelled by clients or by timeouts"),
+        cumulative("execution_time", "microseconds of executing statements"),
+        cumulative("failed", "statements that failed, and were refused when prepared"),
+        cumulative("memory_limit_hits", "statements that failed because of a limit of memory"),
+        cumulative("rows_out", "rows of results"),
+        snapshot("running", "statements in progress"),
+        cumulative("slow", "statements that took longer than SlowQuery"),
+        cumulative("statements", "statements that have begun"),
+    ),
+)
+
+SQL_ERRORS: Final = Resource(
+    "instance/sql/errors",
+    "error",
+    "AMPERAGE_SQL_ERRORS",
+    (
+        fixed("about", "what errors of this class are"),
+        cumulative("count", "statements that ended with an error of this class"),
+    ),
+)
+
 STATISTICS: Final = Resource(
     "instance/statistics",
     "",
@@ -534,6 +561,8 @@ RESOURCES: Final = (
     QUEUES,
     REPLICATION,
     SOW,
+    SQL,
+    SQL_ERRORS,
     STATISTICS,
     SUBSCRIPTIONS,
     TRANSACTION_LOG,

@@ -143,7 +143,7 @@ EXPECTED: Final[dict[tuple[str, str], dict[str, str]]] = {
         "bytes": SOME,
         "description": ".+",
         "efficiency": REAL,
-        "entries": "6",
+        "entries": "7",
         "evictions": "0",
         "fetches": "0",
         "overflow_bytes": "0",
@@ -168,7 +168,7 @@ EXPECTED: Final[dict[tuple[str, str], dict[str, str]]] = {
         "last_active": ANY,
         # to those who subscribe to what is published, and nothing besides
         "matches_found": str(PUBLISHED),
-        "matches_found_bytes": str(PUBLISHED * (len(BODY) + len(FRAME))),
+        "matches_found_bytes": SOME,  # see below
         "messages_received": SOME,
         "messages_received_bytes": SOME,
         "throttle_count": ANY,
@@ -236,6 +236,21 @@ EXPECTED: Final[dict[tuple[str, str], dict[str, str]]] = {
         "topic": "records",
         "update_count": "2",
         "valid_keys": "3",
+    },
+    ("instance/sql", ""): {
+        "bytes_out": SOME,
+        "cancelled": "0",
+        "execution_time": SOME,
+        "failed": "1",
+        "memory_limit_hits": "0",
+        "rows_out": "0",
+        "running": "0",
+        "slow": "0",
+        "statements": "2",
+    },
+    ("instance/sql/errors", "42"): {
+        "about": "syntax error or access rule violation",
+        "count": "1",
     },
     ("instance/sow", "totals!json"): {"valid_keys": "2", "insert_count": "2"},
     ("instance/sow", "slowly!json"): {"valid_keys": "3"},
@@ -326,6 +341,13 @@ def test_what_clients_send_is_what_is_received_from_outside(walk: Walk) -> None:
     sent = sum(int(one["messages_in"]) for one in walk.entries["instance/clients"].values())
     received = walk.entries["instance/processors"]["external"]["messages_received"]
     assert int(received) == sent
+
+
+def test_bytes_to_outside_are_those_of_messages_and_of_sql(walk: Walk) -> None:
+    clients = walk.entries["instance/clients"].values()
+    (answered,) = (int(one["bytes_out"]) for one in clients if one["transport"] == "sql")
+    sent = walk.entries["instance/processors"]["external"]["matches_found_bytes"]
+    assert int(sent) == PUBLISHED * (len(BODY) + len(FRAME)) + answered
 
 
 def test_a_subscription_names_its_client(walk: Walk) -> None:

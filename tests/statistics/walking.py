@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import signal
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, Final
+
+import psycopg
 
 from server.statistics.resources import RESOURCES
 from server.statistics.schema import Resource
@@ -66,6 +69,10 @@ _GUARDED: Final = """
   <Name>guarded</Name><Type>tcp</Type><InetAddr>127.0.0.1:{port}</InetAddr>
   <ReuseAddr>true</ReuseAddr><Protocol>amps</Protocol><MessageType>json</MessageType>
   <Entitlement><Module>amps-default-no-entitlement-module</Module></Entitlement>
+</Transport>
+<Transport>
+  <Name>sql</Name><Type>tcp</Type><InetAddr>127.0.0.1:{sql}</InetAddr>
+  <ReuseAddr>true</ReuseAddr><Protocol>postgresql</Protocol>
 </Transport>
 """
 
@@ -202,6 +209,17 @@ def _use(first: Admin, guarded: int, stack: ExitStack) -> None:
     _be_denied(first, stack.enter_context(RawPeer(guarded)))
 
 
+def _sql_client(port: int) -> psycopg.Connection[Any]:
+    return psycopg.connect(f"host=127.0.0.1 port={port} user=sql", autocommit=True)
+
+
+def _ask_by_sql(client: psycopg.Connection[Any]) -> None:
+    """Execute two statements, of which the second fails."""
+    client.execute("SELECT 1 WHERE false").fetchall()
+    with contextlib.suppress(psycopg.errors.UndefinedColumn):
+        client.execute("SELECT nothing")
+
+
 def _query(peer: RawPeer) -> None:
     peer.send({"c": "sow", "t": "records", "query_id": "q", "cid": "q", "a": "completed", "bs": 2})
     while peer.receive()[0]["c"] != "ack":
@@ -264,7 +282,7 @@ def walked(first_directory: Path, second_directory: Path) -> Iterator[Walk]:
         first_directory: where the first one runs.
         second_directory: where the one runs that it replicates to.
     """
-    accepting, guarded = free_port(), free_port()
+    accepting, guarded, sql = free_port(), free_port(), free_port()
     with ExitStack() as stack:
         second = _instance(second_directory, "second", transports=_ACCEPTING.format(port=accepting))
         stack.enter_context(second)
@@ -272,16 +290,18 @@ def walked(first_directory: Path, second_directory: Path) -> Iterator[Walk]:
             _instance(
                 first_directory,
                 "first",
-                transports=_GUARDED.format(port=guarded),
+                transports=_GUARDED.format(port=guarded, sql=sql),
                 targets=_TARGETS,
                 elements=_TOPICS.format(second=accepting, leased=LEASED),
             )
         )
         _use(first, guarded, stack)
+        _ask_by_sql(stack.enter_context(_sql_client(sql)))
         walk = Walk(first)
         settled = {"is_connected": "1", "messages_out": "3", "seconds_behind": "0"}
         walk.until("instance/replication", "to-second", **settled)
         walk.until("instance/sow", "slowly!json", valid_keys="3")
         walk.until("instance/queues", "work!json", backlog=str(LEASED))
+        walk.until("instance/sql", "", failed="1")
         walk.until("instance/processors", "all", denied_writes="1")
         yield walk

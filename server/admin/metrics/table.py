@@ -102,6 +102,21 @@ GROUPS: Final = (
         resources.QUERIES, "amperage", _NONE, (Metric("queued_queries", "running_queries"),)
     ),
     MetricGroup(
+        resources.SQL,
+        "amperage_sql",
+        _NONE,
+        (
+            Metric("statements", "statements"),
+            Metric("running", "running_statements"),
+            Metric("cancelled", "cancelled_statements"),
+            Metric("slow", "slow_statements"),
+            Metric("memory_limit_hits", "memory_limit_hits"),
+            Metric("rows_out", "sent_rows"),
+            Metric("bytes_out", "sent_bytes", BYTES),
+        ),
+    ),
+    MetricGroup(resources.SQL_ERRORS, "amperage_sql", {"class": ID}, (Metric("count", "errors"),)),
+    MetricGroup(
         resources.SOW,
         "amperage_sow",
         _TOPIC,

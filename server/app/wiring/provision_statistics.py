@@ -24,6 +24,7 @@ from server.statistics.sources.processors import ApiSource, ProcessorsSource, Qu
 from server.statistics.sources.queues import QueuesSource
 from server.statistics.sources.replication import ReplicationSource
 from server.statistics.sources.sow import SowSource
+from server.statistics.sources.sql import SqlErrorsSource, SqlSource
 from server.statistics.sources.subscriptions import PaginationsSource, SubscriptionsSource
 from server.statistics.sources.transaction_log import (
     HistogramSource,
@@ -123,6 +124,8 @@ def sources_of(
         clients,
         ApiSource(engine),
         QueriesSource(clients),
+        SqlSource(engine),
+        SqlErrorsSource(engine),
         LatenciesSource(distributions(engine)),
         ProcessorsSource(engine, clients, replication, lambda: collector.lag_s),
         subscriptions,

@@ -96,10 +96,12 @@ class SqlTransports:
         from server.sql.services import SqlServices
 
         if self._services is None:
-            limits, timeout_ns = self._spec.sql, self._spec.sql.statement_timeout
-            timeout_s = 0.0 if timeout_ns is None else timeout_ns / NANOSECONDS
-            query_limits = QueryLimits(limits.max_memory, limits.max_threads, timeout_s)
-            self._services = SqlServices(self._engine, query_limits)
+            spec = self._spec.sql
+            limits = QueryLimits(
+                spec.max_memory, spec.max_threads, (spec.statement_timeout or 0) / NANOSECONDS
+            )
+            slow_query_s = None if spec.slow_query is None else spec.slow_query / NANOSECONDS
+            self._services = SqlServices(self._engine, limits, slow_query_s)
         return self._services
 
 
