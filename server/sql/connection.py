@@ -64,6 +64,7 @@ from server.sql.statement_runner import (
     StatementOutput,
     StatementPlan,
     StatementRunner,
+    query_values,
     to_diagnostic,
 )
 from server.sql.tables.catalogue import SessionTables
@@ -333,7 +334,7 @@ class PostgresConnection(TransportConnection):
                 if self._runner is not None:
                     self._write_out(self._runner.sync())
             case BindRequested(_, statement, parameters):
-                bound = BoundStatement(statement.plan, parameters)
+                bound = BoundStatement(statement.plan, query_values(parameters))
                 self._write_out(self._protocol.complete_bind(bound))
             case _:
                 self._run(event)

@@ -24,8 +24,10 @@ from server.sql.postgres import messages
 from server.sql.postgres.errors import Diagnostic
 from server.sql.postgres.formats import ColumnFormat, encode_data_rows
 from server.sql.postgres.messages import BINARY_FORMAT, TEXT_FORMAT, TransactionStatus
+from server.sql.postgres.parameters import IntervalValue
 from server.sql.query.cancellation import Cancellation
 from server.sql.query.errors import FEATURE_NOT_SUPPORTED, SYNTAX_ERROR, SqlError
+from server.sql.query.live_terms import TopicName
 from server.sql.query.statement import Statement, StatementKind, parse
 from server.sql.row_cursor import RowCursor, to_result_columns
 from server.sql.tables.errors import ColumnsWidenedError
@@ -35,6 +37,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from server.sql.live.statements import LiveStatements
+    from server.sql.postgres.parameters import Value
     from server.sql.postgres.protocol import Portal, PostgresProtocol, PreparedStatement
     from server.sql.postgres.types import ResultColumn
     from server.sql.query.execution import Description, QueryEngine
@@ -163,6 +166,7 @@ class StatementRunner:
         self._block: Final = TransactionBlock(session)
         self._cursors: dict[str, OpenCursor] = {}
         self._results = WeakSet[RowCursor | LiveRows]()
+        engine.notifiers.add(session.process_id, self._notify_channel)
 
     # ---- events of the protocol
 
@@ -270,6 +274,7 @@ class StatementRunner:
 
     def close(self) -> None:
         """End all cursors."""
+        self._engine.notifiers.remove(self._session.process_id)
         self._close_cursors(held=True)
 
     @property
@@ -482,6 +487,11 @@ class StatementRunner:
         if is_in_block:
             self._block.add_rows(1)
 
+    def _notify_channel(self, channel: str, payload: str) -> None:
+        """Publish for `pg_notify`, as NOTIFY does."""
+        topic = TopicName("", channel, 0)
+        self._notify(Statement("", StatementKind.NOTIFY, "NOTIFY", topic=topic, value=payload))
+
     def _deallocate(self, statement: Statement) -> None:
         if not self._protocol.deallocate(statement.name):
             raise SqlError(
@@ -592,6 +602,19 @@ class StatementRunner:
             if held or not cursor.is_held:
                 cursor.rows.close()
                 del self._cursors[name]
+
+
+def query_values(parameters: Sequence[Value | None]) -> tuple[object, ...]:
+    """Return the values of parameters as queries take them: intervals are texts."""
+    return tuple(_query_value(value) for value in parameters)
+
+
+def _query_value(value: object) -> object:
+    if isinstance(value, IntervalValue):
+        return str(value)
+    if isinstance(value, list | tuple):
+        return [_query_value(item) for item in value]
+    return value
 
 
 def to_diagnostic(error: SqlError) -> Diagnostic:

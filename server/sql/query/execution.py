@@ -50,6 +50,7 @@ from server.sql.query.names import (
     is_table_function,
     unused_prefix,
 )
+from server.sql.query.notifiers import Notifiers
 from server.sql.query.parameters import infer_parameters, type_parameters
 from server.sql.query.pg_catalog import PgCatalog
 from server.sql.query.pg_functions import macros
@@ -151,7 +152,15 @@ class QueryResult:
 
 
 class QueryEngine:
-    """Executes queries; methods may be called from several threads."""
+    """Executes queries; methods may be called from several threads.
+
+    Args:
+        limits: the limits of queries.
+
+    Attributes:
+        limits: see above.
+        notifiers: what `pg_notify` calls in the sessions that may publish.
+    """
 
     def __init__(self, limits: QueryLimits | None = None) -> None:
         self.limits = limits or QueryLimits()
@@ -173,6 +182,7 @@ class QueryEngine:
             self._database.execute(f"SET GLOBAL {name} = {value}")
         for statement in macros():
             self._database.execute(statement)
+        self.notifiers: Final = Notifiers(self._database)
         self._database.execute("SET lock_configuration = true")
         with _Connection(
             self._database, None
@@ -225,17 +235,24 @@ class QueryEngine:
         plan = _Plan(statement, tables, catalogue, session, parameter_oids)
         if statement.kind is StatementKind.EXPLAIN:
             return Description(plan.parameter_oids, _EXPLAIN_COLUMNS, tuple(plan.warnings))
+        columns = self._result_columns(plan)
+        result = columns if statement.kind is not StatementKind.DECLARE else None
+        return Description(plan.parameter_oids, result, tuple(plan.warnings))
+
+    def _result_columns(self, plan: _Plan) -> tuple[QueryColumn, ...]:
+        """Return the columns of a query, before its scans are planned.
+
+        Raises:
+            SqlError: a column or a function does not exist, or types do not fit.
+        """
         with _Connection(self._database, None) as connection:
             for relation, name in plan.names.items():
                 connection.register(name, _empty(relation))
             try:
                 relation_ = connection.query(plan.sql(as_null=True), None)
             except (duckdb.Error, RuntimeError) as error:
-                columns = plan.fallback_columns(error)
-            else:
-                columns = plan.result_columns(relation_)
-        result = columns if statement.kind is not StatementKind.DECLARE else None
-        return Description(plan.parameter_oids, result, tuple(plan.warnings))
+                return plan.fallback_columns(error)
+            return plan.result_columns(relation_)
 
     def execute(
         self,
@@ -275,10 +292,13 @@ class QueryEngine:
         plan = _Plan(statement, tables, catalogue, session, parameter_oids, parameters)
         _check_parameter_count(plan, parameters)
         cancellation.check()
+        is_explain = statement.kind is StatementKind.EXPLAIN
+        is_executed = not is_explain or "ANALYZE" in statement.options
+        if not is_executed:
+            self._result_columns(plan)  # raises the errors that the query would
         plan.plan_scans(self._database, is_enabled=pushdown)
         cancellation.check()
-        is_explain = statement.kind is StatementKind.EXPLAIN
-        if is_explain and "ANALYZE" not in statement.options:
+        if not is_executed:
             lines = explain_lines([TimedScan(scan, None) for scan in plan.scans], None, None)
             return _explained(lines, plan)
         batches = self._run(plan, source, cancellation, started)
@@ -316,6 +336,7 @@ class QueryEngine:
         self, plan: _Plan, source: TableSource, cancellation: Cancellation, started: float
     ) -> Iterator[pa.RecordBatch | tuple[tuple[QueryColumn, ...], list[TimedScan]]]:
         """Yield columns and scans, then the batches. The timeout counts from `started`."""
+        self.notifiers.clear_error(plan.process_id)
         timeout_s = plan.timeout_s(self.limits)
         timer: threading.Timer | None = None
         streams: Sequence[RowStream] = ()
@@ -338,6 +359,7 @@ class QueryEngine:
                 except (duckdb.Error, RuntimeError) as error:
                     cancellation.check()
                     _raise_stream_error(streams)
+                    self.notifiers.raise_error(plan.process_id)
                     columns = plan.fallback_columns(error)
                     yield columns, scans
                     return
@@ -353,6 +375,7 @@ class QueryEngine:
         except (duckdb.Error, OSError, RuntimeError, pa.ArrowException) as error:
             cancellation.check()
             _raise_stream_error(streams)
+            self.notifiers.raise_error(plan.process_id)
             raise plan.translated(error) from None
         except MemoryError:
             raise duckdb_errors.translate(MemoryError("Out of Memory Error"), None) from None
@@ -677,6 +700,11 @@ class _Plan:
             raise translated
         self.warnings.append(f"catalogue query failed, answered empty: {translated.message}")
         return tuple(QueryColumn(name, 25) for name in self._output_names)
+
+    @property
+    def process_id(self) -> int:
+        """The number of the session."""
+        return self._session.process_id
 
     def timeout_s(self, limits: QueryLimits) -> float:
         """Return the longest time of the statement; 0 for any."""

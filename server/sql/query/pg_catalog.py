@@ -404,6 +404,12 @@ class PgCatalog:
         for name in LISTED:
             yield {"oid": system_oid(name)}
 
+    def _pg_catalog__privileges(self) -> Iterator[dict[str, Any]]:
+        for table in self._tables:
+            for privilege in table.privileges:
+                oid = self._oids["table", table.schema, table.name]
+                yield {"oid": oid, "privilege": privilege}
+
     def _pg_catalog__definitions(self) -> Iterator[dict[str, Any]]:
         for table in self._tables:
             if table.key:
@@ -640,14 +646,15 @@ class PgCatalog:
 
     def _information_schema_table_privileges(self) -> Iterator[dict[str, Any]]:
         for table in self._tables:
-            yield {
-                **self._table_names(table),
-                "grantor": self._session.user,
-                "grantee": self._session.user,
-                "privilege_type": "SELECT",
-                "is_grantable": "NO",
-                "with_hierarchy": "YES",
-            }
+            for privilege in table.privileges:
+                yield {
+                    **self._table_names(table),
+                    "grantor": self._session.user,
+                    "grantee": self._session.user,
+                    "privilege_type": privilege,
+                    "is_grantable": "NO",
+                    "with_hierarchy": "YES" if privilege == "SELECT" else "NO",
+                }
 
     def _information_schema_role_table_grants(self) -> Iterator[dict[str, Any]]:
         return self._information_schema_table_privileges()

@@ -21,7 +21,7 @@ FORBIDDEN: Final = frozenset(
         *("pg_read_binary_file", "lo_import", "lo_export", "dblink", "pg_terminate_backend"),
         *("sleep", "pg_sleep", "levenshtein", "editdist3", "damerau_levenshtein", "space"),
         *("jaro_similarity", "jaro_winkler_similarity", "randstr"),
-        *("bar", "printf", "format", "equi_width_bins", "unpivot_list", "bitstring"),
+        *("amps_notify", "bar", "printf", "format", "equi_width_bins", "unpivot_list", "bitstring"),
     }
 )  # fmt: skip
 """Functions of DuckDB that read settings or files, that wait, that make results of any size from
@@ -86,6 +86,7 @@ CONSTANTS: Final = {
 
 RENAMED: Final = {
     "format_type": "amps_format_type",
+    "pg_typeof": "amps_typeof",
     "quote_ident": "amps_quote_ident",
     "quote_literal": "amps_quote_literal",
     "_pg_expandarray": "amps_expand_array",
@@ -124,6 +125,8 @@ LOOKUPS: Final = {
     "pg_catalog._definitions UNION ALL SELECT attname, attrelid, attnum FROM "
     "pg_catalog.pg_attribute) AS _l WHERE _l._a = ? AND _l._b = ?",
     "pg_get_constraintdef": DEFINITION,
+    "privileges": "SELECT ? IN (SELECT oid FROM pg_catalog._privileges "
+    "WHERE list_contains(?, privilege))",
     "to_regtype": "SELECT min(_v) FROM (SELECT oid AS _v, name AS _a "
     "FROM pg_catalog._type_names) AS _l WHERE _l._a = ?",
     "to_regclass": "SELECT min(_v) FROM (SELECT oid AS _v, relname AS _a FROM pg_catalog.pg_class "
@@ -175,6 +178,12 @@ def macros() -> Iterator[str]:
         "CREATE MACRO amps_expand_array(x) AS "
         "unnest(list_transform(range(1, len(x) + 1), lambda i: {'x': x[i], 'n': i::INTEGER}))"
     )
+    yield _macro(
+        "amps_typeof",
+        "x",
+        f"CASE regexp_replace(typeof(r.x), '[(\\[].*', '') {_type_names()} "
+        "ELSE lower(typeof(r.x)) END || CASE WHEN typeof(r.x) LIKE '%[]' THEN '[]' ELSE '' END",
+    )
     yield "CREATE MACRO amps_array_upper(x, d) AS nullif(len(x), 0)::INTEGER"
     yield "CREATE MACRO amps_array_lower(x, d) AS CASE WHEN len(x) > 0 THEN 1 END"
     yield "CREATE MACRO amps_parse_ident(x) AS string_split(replace(x, '\"', ''), '.')"
@@ -209,6 +218,18 @@ def macros() -> Iterator[str]:
             "generate_series(r.a, r.b, r.s)",
         ),
     )
+
+
+def _type_names() -> str:
+    """Return cases of DuckDB's types, with PostgreSQL's names for them."""
+    names = {
+        item.duckdb.partition("(")[0]: item.sql_name
+        for item in reversed(pg_types.TYPES)
+        if item.category != "P"
+    }
+    names |= {"VARCHAR": "text", "JSON": "jsonb", "UINTEGER": "oid", "HUGEINT": "numeric"}
+    names |= {"TIMESTAMP WITH TIME ZONE": names.pop("TIMESTAMPTZ"), '"NULL"': "unknown"}
+    return " ".join(f"WHEN '{duckdb}' THEN '{name}'" for duckdb, name in names.items())
 
 
 def _macro(name: str, arguments: str, body: str, *, constants: str = "") -> str:

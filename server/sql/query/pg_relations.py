@@ -147,6 +147,7 @@ PG_CATALOG: Final[dict[str, str]] = {
     "pg_conversion": "oid:o conname:n connamespace:o conowner:o",
     # Functions of the catalogue read these, and no catalogue lists them.
     "_visible": "oid:o",
+    "_privileges": "oid:o privilege:t",
     "_definitions": "oid:o definition:t",
     "_type_names": "oid:o name:t",
 }

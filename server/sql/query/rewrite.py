@@ -26,6 +26,7 @@ from server.sql.query.errors import (
     SqlError,
 )
 from server.sql.query.names import NameResolver, function_name
+from server.sql.query.notifiers import NOTIFY_FUNCTION
 from server.sql.query.pg_functions import (
     CONSTANTS,
     DEFINITION,
@@ -401,6 +402,29 @@ class ExpressionRewriter:
         text = wanted.name.upper() if isinstance(wanted, exp.Literal) else "SELECT"
         return exp.Boolean(this=not _WRITE_PRIVILEGES.intersection(re.findall(r"\w+", text)))
 
+    def _notify(self, arguments: list[exp.Expr]) -> exp.Expr:
+        if len(arguments) != 2:
+            raise SqlError(UNDEFINED_FUNCTION, "pg_notify() has two arguments")
+        session = exp.Literal.number(self._session.process_id)
+        texts = [cast_to(argument, "VARCHAR") for argument in arguments]
+        return exp.Anonymous(this=NOTIFY_FUNCTION, expressions=[session, *texts])
+
+    def _table_privilege(self, arguments: list[exp.Expr]) -> exp.Expr:
+        """Return whether the user has one of some privileges for a table: ([user,] table, names).
+
+        A privilege for columns is one for their table.
+        """
+        if len(arguments) < 2 or not isinstance(arguments[-1], exp.Literal):
+            return self._privilege(arguments)
+        wanted = set(re.findall(r"[A-Z]+", arguments[-1].name.upper()))
+        if "SELECT" in wanted:
+            return exp.Boolean(this=True)
+        names = [exp.Literal.string(name) for name in _WRITES if name in wanted]
+        table = arguments[-2]
+        if isinstance(table, exp.Literal) and table.is_string:
+            table = exp.Literal.number(self._object_oid(table.name, "regclass"))
+        return _subquery(LOOKUPS["privileges"], table, exp.Array(expressions=names))
+
     def _encode(self, arguments: list[exp.Expr]) -> exp.Expr | None:
         return _codec(arguments, {"hex": "SELECT lower(hex(?))", "base64": "SELECT base64(?)"})
 
@@ -422,16 +446,21 @@ class ExpressionRewriter:
         "current_schema": _schema,
         "current_schemas": _schemas,
         "pg_backend_pid": _backend_pid,
+        "pg_notify": _notify,
         "encode": _encode,
         "decode": _decode,
         **dict.fromkeys(
             (
-                *("has_table_privilege", "has_schema_privilege", "has_database_privilege"),
-                *("has_column_privilege", "has_any_column_privilege", "has_function_privilege"),
+                *("has_schema_privilege", "has_database_privilege", "has_function_privilege"),
                 *("has_sequence_privilege", "has_type_privilege", "has_language_privilege"),
                 *("has_tablespace_privilege", "has_server_privilege"),
             ),
             _privilege,
+        ),
+        "has_table_privilege": _table_privilege,
+        "has_any_column_privilege": _table_privilege,
+        "has_column_privilege": lambda self, arguments: self._table_privilege(
+            [*arguments[:-2], *arguments[-1:]]
         ),
     }  # fmt: skip
 
@@ -453,6 +482,7 @@ _OBJECT_TYPES: Final = frozenset(
     {"oid", "regclass", "regtype", "regproc", "regprocedure", "regnamespace", "regrole"}
 )
 
+_WRITES: Final = ("INSERT", "UPDATE", "DELETE")
 _WRITE_PRIVILEGES: Final = frozenset(
     {"INSERT", "UPDATE", "DELETE", "TRUNCATE", "REFERENCES", "TRIGGER", "CREATE", "MAINTAIN"}
 )

@@ -115,6 +115,7 @@ class Table(NamedTuple):
         kind: the kind of data.
         columns: the columns, in order, with distinct names.
         key: names of the columns that identify a row; empty if there are none.
+        is_writable: whether the user may publish to the topic.
     """
 
     schema: str
@@ -122,6 +123,16 @@ class Table(NamedTuple):
     kind: TableKind
     columns: tuple[Column, ...]
     key: tuple[str, ...] = ()
+    is_writable: bool = False
+
+    @property
+    def privileges(self) -> tuple[str, ...]:
+        """The privileges of the user."""
+        if not self.is_writable:
+            return ("SELECT",)
+        if self.kind is TableKind.QUEUE:
+            return ("SELECT", "INSERT")
+        return ("SELECT", "INSERT", "UPDATE", "DELETE")
 
 
 class LogBound(NamedTuple):

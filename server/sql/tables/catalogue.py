@@ -522,9 +522,13 @@ class SessionTables:
             *(field.column for field in fields),
             *(metadata.value for metadata in columns.metadata),
         )
-        return SessionTopic(
-            source, permit, columns, Table(schema, source.name, kind, shown, key), outputs
-        )
+        table = Table(schema, source.name, kind, shown, key, self._may_publish(source.name, kind))
+        return SessionTopic(source, permit, columns, table, outputs)
+
+    def _may_publish(self, name: str, kind: TableKind) -> bool:
+        if kind not in (TableKind.TOPIC, TableKind.QUEUE):
+            return False
+        return self._session.permissions.get_permit(Permission.WRITE_TOPIC, name).is_allowed
 
     def _make_plan(self, request: ScanRequest, points: Mapping[AsOf, HistoryPoint]) -> ScanPlan:
         """Return the plan of a request.
