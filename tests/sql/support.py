@@ -78,12 +78,17 @@ class SqlServer(NamedTuple):
         return psycopg.connect(**terms)
 
     def psql(
-        self, *commands: str, user: str = "tester", password: str = "", options: str = "-AtX"
+        self,
+        *commands: str,
+        user: str = "tester",
+        password: str = "",
+        options: str = "-AtX",
+        **settings: str,
     ) -> subprocess.CompletedProcess[str]:
-        """Run psql with some commands."""
+        """Run psql with some commands, and settings of the environment."""
         words = ["psql", options, "-h", "127.0.0.1", "-p", str(self.port), "-U", user, "-d", "any"]
         words += [word for command in commands for word in ("-c", command)]
-        variables = {"PGPASSWORD": password} if password else {}
+        variables = settings | ({"PGPASSWORD": password} if password else {})
         return subprocess.run(
             words,
             capture_output=True,

@@ -109,9 +109,10 @@ def test_logons_are_bound_to_tls(secured: SqlServer) -> None:
     terms = {"user": "ann", "password": "ann", "sslmode": "require"}
     log_on(secured, **terms, channel_binding="require", require_auth="scram-sha-256")
     log_on(secured, **terms, channel_binding="disable")
-    bound = "sslmode=require channel_binding=require dbname=any"
-    shown = secured.psql("SELECT 7", bound, user="ann", password="ann")
-    assert "7" in shown.stdout
+    shown = secured.psql("SELECT 7", user="ann", password="ann", PGCHANNELBINDING="require")
+    assert shown.stdout == "7\n"
+    shown = secured.psql("SELECT 7", user="bob", password="bob", PGCHANNELBINDING="require")
+    assert "channel binding required" in shown.stderr
 
     async def run() -> object:
         context = ssl.create_default_context()
