@@ -6,9 +6,11 @@ import asyncio
 import base64
 import hashlib
 import hmac
+import json
 import socket
 import ssl
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -288,6 +290,26 @@ def test_failures_are_counted_and_audited(tmp_path: Path) -> None:
         with sql.server.connect() as peer:
             refused = peer.log_on("ann's program", user_id="ann", pw="ann")
             assert "too many failed logons" in refused["detail"]
+
+
+def test_logons_are_audited_as_those_with_passwords(tmp_path: Path) -> None:
+    write_users(tmp_path, USERS + '\ntopic = [{ topic = "/AMPS/Audit", read = true }]\n')
+    with (
+        sql_server(tmp_path, elements=MODULES) as sql,
+        sql.server.log_on("watcher", user_id="bob", pw="bob") as watcher,
+    ):
+        watcher.subscribe("/AMPS/Audit", "audit")
+        for user, password in (("ann", "x"), ("bob", "x"), ("ann", "ann"), ("bob", "bob")):
+            with suppress(psycopg.OperationalError):
+                log_on(sql, user=user, password=password)
+        events = [json.loads(watcher.receive()[1])["Audit"] for _ in range(4)]
+    shown = [(one["event"], one["auth_id"], one["module"], one["reason"]) for one in events]
+    assert shown == [
+        ("logon_refused", "ann", "users", "wrong user or password"),
+        ("logon_refused", "bob", "users", "wrong user or password"),
+        ("logon", "ann", "users", None),
+        ("logon", "bob", "users", None),
+    ]
 
 
 def test_another_password_counts_at_once(tmp_path: Path) -> None:
