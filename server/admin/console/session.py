@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
 
@@ -22,6 +22,18 @@ _MILLISECOND: Final = 1_000_000
 _NO_STORE: Final = ("Cache-Control", "no-store")
 
 
+class SqlOffer(NamedTuple):
+    """Whether the page can execute SQL.
+
+    Attributes:
+        transport: the name of the transport that executes it; empty if there is none.
+        refusal: why a transport for SQL cannot be used.
+    """
+
+    transport: str
+    refusal: str
+
+
 class SessionPage:
     """Answers requests for `/console/session.json` and `/console/may.json`.
 
@@ -30,6 +42,7 @@ class SessionPage:
         admin: that of the admin interface.
         base: the path of the page's files; the page compares it, to detect another version.
         queries: the transport for queries, if there is one.
+        sql: the transport for SQL.
         access: decides which paths a requester may read.
     """
 
@@ -39,6 +52,7 @@ class SessionPage:
         admin: AdminSpec,
         base: str,
         queries: QueryTransport | None,
+        sql: SqlOffer,
         access: AccessControl,
     ) -> None:
         self._static_data = {
@@ -49,6 +63,8 @@ class SessionPage:
             "version": VERSION,
             "interval": admin.interval // _MILLISECOND,
             "base": base,
+            "sql": sql.transport,
+            "sql_refusal": sql.refusal,
         }
         self._queries = queries
         self._access = access
@@ -63,6 +79,8 @@ class SessionPage:
             user        the name that the requester has logged on with; empty for none
             is_asked    whether entitlement is checked for each operation: see `handle_may_request`
             queries     the URL of the transport for queries; null if there is none
+            sql         the name of the transport for SQL; empty if there is none
+            sql_refusal why a transport for SQL cannot be used
 
         Raises:
             HttpError: the requester may not read this path.

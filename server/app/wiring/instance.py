@@ -425,6 +425,7 @@ class Instance:
             self._log.recent,
             statistics,
             secrets,
+            self._transports.console_sql,
         )
         interface = provision_admin(
             self._spec, admin, self._engine, self._services, statistics, post, text, console

@@ -10,7 +10,7 @@ from server.admin.console.mesh import mesh_addresses
 from server.admin.console.page import ConsolePage
 from server.admin.console.policy import policy
 from server.admin.console.queries import query_transport
-from server.admin.console.session import MAY, SESSION, SessionPage
+from server.admin.console.session import MAY, SESSION, SessionPage, SqlOffer
 from server.admin.site import HttpRoute
 from server.app.wiring.plan import as_data, plan_runtime
 
@@ -22,8 +22,10 @@ if TYPE_CHECKING:
     from server.admin.access import AccessControl
     from server.admin.csrf import CsrfProtection
     from server.admin.engine_calls import EngineCalls
+    from server.app.wiring.sql_transports import ConsoleSql
     from server.engine.engine import Engine
     from server.log.targets.memory import MemoryTarget
+    from server.sql.local_client import LocalSqlTransport
     from server.statistics.statistics_thread import StatisticsThread
 
 
@@ -35,6 +37,7 @@ def provision_console(
     recent: MemoryTarget | None,
     statistics: StatisticsThread,
     secrets: Collection[str],
+    sql: ConsoleSql,
     access: AccessControl,
     engine_calls: EngineCalls,
     csrf: CsrfProtection,
@@ -49,6 +52,7 @@ def provision_console(
         recent: the last entries of the log; None if they are not kept.
         statistics: has the addresses of other instances.
         secrets: the values of secret variables of the configuration, to be redacted.
+        sql: the transport through which statements are executed.
         access: decides which paths a user may read.
         engine_calls: queries changing state on the engine's thread.
         csrf: decides the sites whose pages may read the log.
@@ -59,7 +63,10 @@ def provision_console(
     page = ConsolePage(
         spec.name, assets.base_path, queries, lambda: mesh_addresses(statistics.latest)
     )
-    session = SessionPage(spec, admin, assets.base_path, queries, access)
+    sql_name = "" if sql.transport is None else sql.transport.name
+    session = SessionPage(
+        spec, admin, assets.base_path, queries, SqlOffer(sql_name, sql.refusal), access
+    )
     shown = graph.GraphPage(as_data(plan_runtime(spec, secrets)), access)
     check = expressions.ExpressionCheckPage(engine.settings.functions, access)
     states = action_states.ActionStatesPage(actions.states, access, engine_calls)
@@ -77,4 +84,25 @@ def provision_console(
         routes.append(
             HttpRoute(log_tail.PATH, log_tail.LogTail(recent, access, csrf).handle_request)
         )
+    if sql.transport is not None:
+        routes += _sql_routes(sql.transport, access, csrf, engine_calls)
     return routes
+
+
+def _sql_routes(
+    transport: LocalSqlTransport,
+    access: AccessControl,
+    csrf: CsrfProtection,
+    engine_calls: EngineCalls,
+) -> list[HttpRoute]:
+    from server.admin.console import sql_statements  # its libraries are in an extra
+
+    statements = sql_statements.SqlStatements(transport, access, csrf, engine_calls)
+    path = sql_statements.PATH
+    return [
+        HttpRoute(path, statements.handle_request, methods=["POST"]),
+        HttpRoute((*path, sql_statements.MORE), statements.handle_more_request, methods=["POST"]),
+        HttpRoute(
+            (*path, sql_statements.CANCEL), statements.handle_cancel_request, methods=["POST"]
+        ),
+    ]

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from functools import partial
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
-from config_schema.spec.exposure import accepts_any_client
+from config_schema.spec.exposure import accepts_any_client, is_exposed
 from server.security.certificates import channel_binding_of
 from server.storage.sow.records import NANOSECONDS
 from server.transports.listener import Listener, TransportError
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from config_schema.spec import InstanceSpec, TransportSpec
     from config_schema.spec.common import ModuleUse, Options
     from server.engine.engine import Engine
+    from server.sql.connection import SqlTransport
+    from server.sql.local_client import LocalSqlTransport
     from server.sql.services import SqlServices
     from server.statistics.statistics_thread import StatisticsThread
     from server.transports.connection import TransportContext
@@ -34,6 +36,18 @@ _LIBRARIES: Final = ("duckdb", "sqlglot")
 _INSTALL: Final = "pip install 'amperage[sql]'"
 
 
+class ConsoleSql(NamedTuple):
+    """The transport through which the console executes statements.
+
+    Attributes:
+        transport: the transport; None if the console cannot use any.
+        refusal: why it cannot; empty if it can, or if there is no transport for SQL.
+    """
+
+    transport: LocalSqlTransport | None = None
+    refusal: str = ""
+
+
 class SqlTransports:
     """Makes the transports of an instance that speak PostgreSQL's protocol.
 
@@ -43,10 +57,12 @@ class SqlTransports:
 
     Attributes:
         statistics: the thread of statistics; None if there are none, or not yet.
+        console: the first transport that the console can use.
     """
 
     def __init__(self, spec: InstanceSpec, engine: Engine) -> None:
         self.statistics: StatisticsThread | None = None
+        self.console = ConsoleSql()
         self._spec = spec
         self._engine = engine
         self._services: SqlServices | None = None
@@ -84,12 +100,25 @@ class SqlTransports:
                 (transport.entitlement or self._spec.entitlement) is not None,
             ),
         )
+        if self.console.transport is None:
+            self.console = self._offer_to_console(transport, transport_context, sql)
         return Listener(
             transport,
             transport_context,
             partial(PostgresConnection, transport_context, sql),
             set_tls_context,
         )
+
+    def _offer_to_console(
+        self, transport: TransportSpec, transport_context: TransportContext, sql: SqlTransport
+    ) -> ConsoleSql:
+        from server.sql.local_client import LocalSqlTransport
+
+        refusal = console_refusal(self._spec, transport)
+        if refusal:
+            return ConsoleSql(refusal=f"Transport {transport.name}: {refusal}")
+        trusts_users = not accepts_any_client(transport.authentication, self._spec.authentication)
+        return ConsoleSql(LocalSqlTransport(transport_context, sql, trusts_users=trusts_users))
 
     def _shared_services(self) -> SqlServices:
         from server.sql.query.execution import QueryLimits
@@ -135,6 +164,33 @@ def shares_admin_access(spec: InstanceSpec, transport: TransportSpec) -> bool:
         for one in (admin, transport)
     ]
     return modules[0] == modules[1]
+
+
+def console_refusal(spec: InstanceSpec, transport: TransportSpec) -> str:
+    """Return why the console must not use a transport; empty if it may.
+
+    The users of the admin interface must not get what the transport would refuse them: it has the
+    same authentication, or checks no credentials, and can be reached where the admin interface can.
+    """
+    admin = spec.admin
+    if admin is None or transport.inet_addr is None:
+        return "it is a unix socket, for users of this machine only."
+    if transport.tls is not None:
+        if transport.tls.verify_client:
+            return "it requires certificates of clients."
+        if admin.tls is None:
+            return "it has TLS, and the admin interface has not."
+    if not accepts_any_client(transport.authentication, spec.authentication):
+        modules = [
+            _module_of(one.authentication or spec.authentication) for one in (admin, transport)
+        ]
+        return "" if modules[0] == modules[1] else "its Authentication is not that of Admin."
+    uses = (admin.authentication, spec.authentication)
+    if is_exposed(admin.inet_addr, admin.tls, *uses) and not is_exposed(
+        transport.inet_addr, transport.tls
+    ):
+        return "other hosts cannot reach it, and can reach the admin interface without a logon."
+    return ""
 
 
 def _module_of(use: ModuleUse | None) -> tuple[str, Options] | None:

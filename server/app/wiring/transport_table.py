@@ -17,7 +17,7 @@ from amperage.wire.legacy.dialects import DIALECTS
 from config_schema.spec import InstanceSpec, ProtocolSpec, SlowClientLimits, TransportSpec
 from config_schema.spec.exposure import accepts_any_client
 from config_schema.units import parse_external_address
-from server.app.wiring.sql_transports import SQL_PROTOCOL, SqlTransports
+from server.app.wiring.sql_transports import SQL_PROTOCOL, ConsoleSql, SqlTransports
 from server.engine.connection_context import ConnectionContext
 from server.engine.engine import Engine
 from server.message_types.registry import DECLARED
@@ -94,6 +94,11 @@ class TransportTable:
     def listeners(self) -> tuple[Listener, ...]:
         """All listeners, open or not."""
         return tuple(self._listeners.values())
+
+    @property
+    def console_sql(self) -> ConsoleSql:
+        """The transport through which the console executes statements."""
+        return self._sql.console
 
     @property
     def open_from_start(self) -> dict[str, bool]:

@@ -21,6 +21,13 @@ WEBSOCKET: Final = """
 </Transport>
 """
 
+SQL: Final = """
+<Transport>
+  <Name>sql</Name><Type>tcp</Type><InetAddr>127.0.0.1:{port}</InetAddr>
+  <Protocol>postgresql</Protocol>
+</Transport>
+"""
+
 DASHBOARDS: Final = 7
 """Clients that subscribe to two topics, and read what they are sent only with their sockets."""
 
@@ -155,7 +162,7 @@ def running_shop(directory: Path, section: str = "") -> Iterator[Shop]:
                 directory,
                 f"<SQLTransport>any-ws</SQLTransport>{section}",
                 ELEMENTS,
-                transports=WEBSOCKET.format(port=free_port()),
+                transports=WEBSOCKET.format(port=free_port()) + SQL.format(port=free_port()),
             )
         )
         publisher = stack.enter_context(admin.server.log_on("order-feed"))

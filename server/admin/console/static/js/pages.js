@@ -19,6 +19,7 @@ export const PAGES = [
   { path: "subscriptions", title: "Subscriptions", key: "s", group: "Traffic", load: () => import("./pages/subscriptions.js") },
   { path: "topics", title: "Topics", key: "t", group: "Data", load: () => import("./pages/topics.js") },
   { path: "query", title: "Query", key: "u", group: "Data", load: () => import("./pages/query.js") },
+  { path: "sql", title: "SQL", key: "d", group: "Data", load: () => import("./pages/sql.js") },
   { path: "replay", title: "Replay", key: "p", group: "Data", load: () => import("./pages/replay.js") },
   { path: "graph", title: "Configuration", key: "g", group: "Data", load: () => import("./pages/graph.js") },
   { path: "queues", title: "Queues", key: "q", group: "Data", load: () => import("./pages/queues.js") },

@@ -15,6 +15,8 @@ import { readJson } from "./request.js";
  * @property {string} user      empty if nobody has logged on
  * @property {boolean} is_asked whether entitlement is asked for each deed
  * @property {string | null} queries  the URL of the transport for queries
+ * @property {string} sql         the name of the transport for SQL; empty if there is none
+ * @property {string} sql_refusal why a transport for SQL cannot be used
  */
 
 /** @returns {Promise<Session>} */

@@ -15,8 +15,8 @@ export function csv(rows, columns) {
   return lines.map((line) => `${line.map(quoted).join(",")}\r\n`).join("");
 }
 
-/** @param {string} text */
-function quoted(text) {
+/** A value of a line. @param {string} text */
+export function quoted(text) {
   return /[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
 }
 

@@ -8,6 +8,7 @@
  * @property {string} label
  * @property {Kind} [kind]    text unless it is said
  * @property {number} [width] in units of the font; columns of text share what is left
+ * @property {string} [note]  stands beside the label
  * @property {string} [about] for whoever points at it
  * @property {(row: any) => string | number} [of] computes it, if it is no field
  *
@@ -50,7 +51,9 @@ export function isNumeric(column) {
 /** @param {any} row @param {Column} column */
 function sortKey(row, column) {
   const value = valueOf(row, column);
-  return isNumeric(column) ? Number(value) : String(value).toLowerCase();
+  if (!isNumeric(column)) return String(value).toLowerCase();
+  const number = Number(value);
+  return Number.isNaN(number) ? Infinity : number; // behind all numbers
 }
 
 /** @param {string | number} one @param {string | number} other */

@@ -194,7 +194,7 @@ function Head({ column, sort, descending, onSort }) {
       title=${column.about}
     >
       <button onClick=${() => onSort(column.key, next)}>
-        ${column.label}<span aria-hidden="true" class="arrow">${isSorted ? (descending ? "\u2193" : "\u2191") : ""}</span>
+        ${column.label}${column.note && html` <small>${column.note}</small>`}<span aria-hidden="true" class="arrow">${isSorted ? (descending ? "\u2193" : "\u2191") : ""}</span>
       </button>
     </th>
   `;
