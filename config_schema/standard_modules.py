@@ -37,7 +37,7 @@ STANDARD_MODULES: Final[Mapping[ModuleKind, Mapping[str, ModuleRule]]] = {
         ModuleRule("binary", "messages that are not looked into"),
         ModuleRule("protobuf", "messages of a Protocol Buffers definition"),
         ModuleRule("struct", "C structs of fixed format"),
-        ModuleRule("composite-local", "several messages in one, fields told apart by part"),
+        ModuleRule("composite-local", "several messages in one, fields by part"),
         ModuleRule("composite-global", "several messages in one, fields of all parts together"),
     ),
     ModuleKind.TRANSPORT_FILTER: _table(

@@ -19,11 +19,11 @@ _MAX_COMPARED: Final = 500
 for every mistake."""
 
 _MAX_COMPARED_LENGTH: Final = 64
-"""Longer words are no typing errors, and comparing them takes time."""
+"""Longer words are not misspellings, and comparing them takes time."""
 
 _OFFLINE: Final = (
-    "it is of an older AMPS: MessageMemoryLimit and MessageDiskLimit say how much may wait for "
-    "slow clients before they are disconnected, and MessageDiskPath where it waits"
+    "it is of an older AMPS: MessageMemoryLimit and MessageDiskLimit limit the messages that wait "
+    "for slow clients, and MessageDiskPath is their directory"
 )
 _RETIRED: Final[Mapping[str, str]] = {
     "ClientBufferThreshold": _OFFLINE,
@@ -31,8 +31,8 @@ _RETIRED: Final[Mapping[str, str]] = {
     "ClientOfflineDirectory": _OFFLINE,
     "ClientOfflineThreshold": _OFFLINE,
     "SlowClientDisconnect": _OFFLINE,
-    "BatchSize": "it is of an older AMPS: FlushInterval says how long entries of the transaction "
-    "log wait to be written together",
+    "BatchSize": "it is of an older AMPS: FlushInterval is the time that entries of the "
+    "transaction log wait to be written together",
 }
 """Elements that the language has no longer, with their replacements."""
 

@@ -246,9 +246,7 @@ def parse_external_address(text: str) -> tuple[str, str]:
     """
     match = _EXTERNAL.fullmatch(text.strip())
     if match is None or len(text) > _MAX_EXTERNAL_LENGTH:
-        raise UnitError(
-            f"{quoted(text)} is not an address: expected host:port, or what a browser is given"
-        )
+        raise UnitError(f"{quoted(text)} is not an address: expected host:port, or a URL")
     return (match["scheme"] or "").lower(), match["where"]
 
 

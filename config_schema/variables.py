@@ -66,7 +66,7 @@ class Variables:
         self._require(dict.fromkeys(_REFERENCE.findall(text)))
         added = sum(len(self._value(reference[1])) for reference in _REFERENCE.finditer(text))
         if added > MAX_EXPANSION:
-            raise VariableError(f"the variables in {quoted(text)} stand for too long a text")
+            raise VariableError(f"the variables in {quoted(text)} have values that are too long")
         expanded = _REFERENCE.sub(lambda reference: self._value(reference[1]), text)
         if has_reference(expanded):
             raise VariableError(

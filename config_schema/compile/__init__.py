@@ -64,9 +64,9 @@ def compile_config(
         problems.info(
             root,
             ROOT,
-            "only the structure has been checked: what topics, views, modules and the like refer "
-            "to may stand in the part that is missing",
-            "check again when the rest is right",
+            "only the structure has been checked: topics, views, modules and others may refer to "
+            "definitions in the missing part",
+            "correct the other errors, and check again",
         )
         return None
     report = CompileReport(problems, is_lenient=not validates(root))

@@ -26,9 +26,9 @@ def compile_actions(root: ElementReader, scope: Scope) -> tuple[ActionSpec, ...]
 
 def _action(reader: ElementReader, scope: Scope, root: ElementReader) -> ActionSpec:
     if not reader.has("On"):
-        reader.error("is missing but required: when the action runs", tag="On")
+        reader.error("is missing but required: the trigger of the action", tag="On")
     if not reader.has("Do"):
-        reader.error("is missing but required: what the action does", tag="Do")
+        reader.error("is missing but required: a step of the action", tag="Do")
     variables = _Variables()
     triggers = []
     for trigger in reader.children("On"):

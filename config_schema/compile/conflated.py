@@ -76,13 +76,13 @@ def _topic_format(reader: ElementReader, source: SowDefinition | None) -> str | 
         reader.warn_no_effect(("TopicFormat",), f"{quoted(source.ref.name)} has no Pattern")
     if _NAME_PLACE not in text:
         reader.error(
-            f"{quoted(text)} does not contain %n, which stands for the name of the topic",
+            f"{quoted(text)} does not contain %n, the placeholder of the topic name",
             tag="TopicFormat",
         )
     elif text == _NAME_PLACE:
         reader.error(
             f"{quoted(text)} names the copy of a topic like the topic itself",
-            "write more beside it, such as %n-C",
+            "add characters, such as %n-C",
             tag="TopicFormat",
         )
     elif has_regex_characters(text.replace(_NAME_PLACE, "")):

@@ -49,7 +49,7 @@ def compile_name(root: ElementReader) -> str:
     name = root.required("Name")
     if _UNFIT_NAME.search(name):
         root.warning(
-            f"{quoted(name)} becomes part of file names: blanks, slashes, $ and ~ make that hard",
+            f"{quoted(name)} becomes part of file names: avoid blanks, slashes, $ and ~",
             tag="Name",
         )
     return name

@@ -52,8 +52,8 @@ def _library_rule(reader: ElementReader, library: str) -> LibraryRule | None:
         return libraries[base]
     if base in LIBRARIES_OF_AMPS:
         reader.error(
-            f"library {quoted(library)} of AMPS has no counterpart here yet",
-            "the instance can start only without this module and what uses it",
+            f"library {quoted(library)} of AMPS is not supported",
+            "remove this module and the elements that use it",
             tag="Library",
         )
         return None

@@ -73,7 +73,7 @@ def _check_presence(options: ElementReader, rule: ModuleRule, inherited: Collect
     for group in rule.one_of:
         given = [name for name in group if is_given(name)]
         if len(given) != 1:
-            count_text = f"not both {' and '.join(given)}" if given else "and there is none of them"
+            count_text = f"not both {' and '.join(given)}" if given else "found none"
             options.error(f"{rule.name} needs {' or '.join(group)}, {count_text}")
     for needed in rule.at_least:
         count = sum(len(options.texts(name)) or name in inherited for name in needed.options)
@@ -86,7 +86,7 @@ def _check_presence(options: ElementReader, rule: ModuleRule, inherited: Collect
         given = [name for name in group if is_given(name)]
         absent = [name for name in group if name not in given]
         if given and absent:
-            options.error(f"is missing: it goes together with {' and '.join(given)}", tag=absent[0])
+            options.error(f"is missing: it is required with {' and '.join(given)}", tag=absent[0])
 
 
 def _report_unknown(option: ElementReader, rule: ModuleRule, known: Sequence[str]) -> None:

@@ -120,7 +120,7 @@ def _dead_letter_topic(
         return None
     if topic == name:
         reader.error(
-            f"{quoted(topic)} is the queue itself, from which dead letters have to be kept apart",
+            f"{quoted(topic)} is the queue itself: expected another topic for dead letters",
             tag="DeadLetterTopic",
         )
     elif topic == underlying or (
@@ -128,7 +128,7 @@ def _dead_letter_topic(
     ):
         reader.error(
             f"{quoted(topic)} feeds this queue (UnderlyingTopic {quoted(underlying)}): "
-            "dead letters would come back at once",
+            "dead letters would return to the queue at once",
             tag="DeadLetterTopic",
         )
     else:

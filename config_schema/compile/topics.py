@@ -155,7 +155,7 @@ def _check_identity(
     if keys and not scope.capabilities_of(message_type).fields:
         reader.error(
             f"cannot be read from messages of type {quoted(message_type)}, which has no fields",
-            "leave Key out, then publishers send the SOW key with each message",
+            "remove Key, so that publishers send the SOW key with each message",
             tag="Key",
         )
 

@@ -59,7 +59,7 @@ def compile_protocols(root: ElementReader, scope: Scope) -> tuple[ProtocolSpec, 
         if name in scope.protocols:
             reader.error(f"protocol {quoted(name)} is defined twice", tag="Name")
         base = PROTOCOL_SYNONYMS.get(module, module)
-        if _can_be_spoken(reader, base, "Module"):
+        if _is_supported(reader, base, "Module"):
             find_module(reader, base, ModuleKind.PROTOCOL, scope)
         if base != "websocket":
             tags = ("WWWAuthenticate", "TrustedAdmin", "HTTPHeader", "AccessControlAllowOrigin")
@@ -97,7 +97,7 @@ def www_authenticate(reader: ElementReader) -> str | None:
         return "Negotiate"
     if text.upper() == "NTLM":
         reader.error(
-            "NTLM is not available: no module here can check what browsers show for it",
+            "NTLM is not supported: no module can check the credentials of browsers",
             'expected Negotiate (Kerberos) or Basic realm="the name of the realm"',
             tag="WWWAuthenticate",
         )
@@ -114,9 +114,7 @@ def _http_headers(reader: ElementReader) -> tuple[str, ...]:
     """Return the headers that responses to websocket handshakes carry."""
     for header in reader.children("HTTPHeader"):
         if not _HTTP_HEADER.fullmatch(header.value):
-            header.error(
-                f"{quoted(header.value)} is no HTTP header: expected a name, a colon and a value"
-            )
+            header.error(f"{quoted(header.value)} is not an HTTP header: expected Name: value")
     return reader.texts("HTTPHeader")
 
 
@@ -153,8 +151,8 @@ def compile_transports(root: ElementReader, scope: Scope) -> tuple[TransportSpec
             upstream = upstream or spec
             if not root.has("TransactionLog"):
                 reader.warning(
-                    "takes what other instances replicate, and there is no TransactionLog to "
-                    "record it in: it stays closed"
+                    "accepts replication, and there is no TransactionLog to record the messages: "
+                    "it stays closed"
                 )
         scope.transports.setdefault(spec.name, spec)
         transports.append(spec)
@@ -179,8 +177,8 @@ def _check_replication_credentials(
         )
         if spec.is_replication and is_open and checking is not None:
             reader.warning(
-                "takes everything that any program which can connect replicates, and tells it "
-                f"about the topics concerned, while {quoted(checking.name)} at "
+                "accepts replication from any program that can connect, and sends it the "
+                f"positions of these topics, while {quoted(checking.name)} at "
                 f"{checking.location} has an Authentication",
                 "give it an Authentication and an Entitlement, or move these to the instance",
             )
@@ -220,7 +218,7 @@ def _protocol(reader: ElementReader, kind: TransportType, scope: Scope) -> str:
     name = reader.text("Protocol") or "amps"
     name = PROTOCOL_SYNONYMS.get(name, name)
     known = [*built_in(reader, ModuleKind.PROTOCOL), *scope.protocols]
-    if _can_be_spoken(reader, name, "Protocol") and name not in known:
+    if _is_supported(reader, name, "Protocol") and name not in known:
         reader.error(
             f"there is no protocol {quoted(name)}",
             did_you_mean(name, known) or f"the protocols are {', '.join(known)}",
@@ -236,13 +234,13 @@ def _protocol(reader: ElementReader, kind: TransportType, scope: Scope) -> str:
     return name
 
 
-def _can_be_spoken(reader: ElementReader, protocol: str, tag: str) -> bool:
-    """Return false for the protocol of AMPS of which only the name is known, and report it."""
+def _is_supported(reader: ElementReader, protocol: str, tag: str) -> bool:
+    """Return false for the protocol of AMPS whose format is not documented, and report it."""
     if protocol != _FIX_SESSION:
         return True
     reader.error(
-        f"{_FIX_SESSION} is not spoken here: what AMPS does with it is not documented",
-        "let publishers send their FIX messages over the protocol fix or amps",
+        f"{_FIX_SESSION} is not supported: its behavior in AMPS is not documented",
+        "send FIX messages over the protocol fix or amps",
         tag=tag,
     )
     return False
@@ -347,7 +345,7 @@ def _tls_protocols(reader: ElementReader) -> tuple[str, ...]:
     if broken:
         reader.warning(
             f"allows insecure TLS versions: {' '.join(broken)}",
-            f"leave the element out: the default is {' '.join(DEFAULT_TLS_PROTOCOLS)}",
+            f"remove the element: the default is {' '.join(DEFAULT_TLS_PROTOCOLS)}",
             tag="SecureSocketProtocols",
         )
     return protocols

@@ -34,9 +34,9 @@ def find_underlying(
 def _hint(ref: TopicRef, scope: Scope, *, same_type: bool) -> str:
     later = next((topic for topic in scope.not_yet_compiled if topic.ref == ref), None)
     if later is not None and later is scope.not_yet_compiled[0]:
-        return "nothing can be made from itself"
+        return "a topic cannot be derived from itself"
     if later is not None:
-        return f"it is the {later.kind} at {later.node.location}: move that one up"
+        return f"it is the {later.kind} at {later.node.location}: move it above this place"
     defined = (*scope.stored, *(topic.ref for topic in scope.not_yet_compiled))
     typed = [other for other in defined if other.name == ref.name]
     if typed and same_type:
@@ -46,8 +46,8 @@ def _hint(ref: TopicRef, scope: Scope, *, same_type: bool) -> str:
         return f"it is defined with another type: write {' or '.join(map(str, typed))}"
     covering = next((topic for topic in scope.patterns if topic.covers(ref.name)), None)
     if covering is not None:
-        return f"the Pattern of {quoted(covering.ref.name)} covers it, but that is no definition"
+        return f"the Pattern of {quoted(covering.ref.name)} covers it, but does not define it"
     if scope.is_journaled(ref.name, ref.message_type):
-        return "the transaction log records it, but it has to be a topic of SOW as well"
+        return "the transaction log records it, but it must be a topic of SOW as well"
     names = [stored.name for stored in scope.stored]
     return did_you_mean(ref.name, names) or "define it in SOW, above this place"

@@ -115,7 +115,7 @@ def _check_connected(
         if topic not in reached:
             reader.error(
                 f"no Join relates {topic} to {topics[0]}, the first topic",
-                "a view has the records of its first topic, with what the others have for them",
+                "a view has the records of its first topic, joined with those of the others",
             )
             return
 

@@ -117,7 +117,7 @@ def _file(files: Sequence[str], file: str) -> str:
     if len(matches) == 1:
         return matches[0]
     raise UnknownElementError(
-        f"{quoted(file)} is none of the files of the configuration: {', '.join(files)}"
+        f"{quoted(file)} is not a file of the configuration: {', '.join(files)}"
     )
 
 

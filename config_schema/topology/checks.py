@@ -97,7 +97,7 @@ def _missing_return(sent: DestinationTopic, subject: str) -> TopologyFinding:
         hint = f"set its Group to {source.group}"
     message = (
         f"{subject}, which has no Destination that leads back to {quoted(source.name)}"
-        f"{mismatch_text}: what is published there does not come here"
+        f"{mismatch_text}: messages published there are not replicated here"
     )
     return _finding(sent, "replicate", location, message, hint)
 
@@ -309,7 +309,7 @@ def _queue_passthrough(sent: DestinationTopic) -> Iterator[TopologyFinding]:
                 f"{_parts([(queue.selection,) for queue in taken])} "
                 f"{'is a queue' if len(taken) == 1 else 'are queues'} that "
                 f"{_instance(instance)} replicates to {quoted(destination.name)} without passing "
-                f"through what comes from the group {quoted(group)} ({destination.location})",
+                f"through messages of the group {quoted(group)} ({destination.location})",
                 f"add <PassThrough>{group}</PassThrough> to that Destination",
             )
 

@@ -73,7 +73,7 @@ def _same_names(members: Sequence[InstanceDescription]) -> Iterator[TopologyFind
                 "AMPSConfig/Name",
                 instance.location,
                 f"{quoted(instance.name)} is also the name of the instance at {instance.location}: "
-                "instances that replicate are told apart by their names",
+                "instances that replicate are identified by their names",
                 "give each a Name of its own",
             )
 
@@ -116,8 +116,8 @@ def _unmatched_addresses(route: ReplicationRoute) -> Iterator[TopologyFinding]:
             "Destination/Transport",
             route.source.location,
             f"the Destination {quoted(destination.name)} waits for an instance of the group "
-            f"{quoted(destination.group)} to connect, and none of these configurations is for one "
-            "that does",
+            f"{quoted(destination.group)} to connect, and none of these configurations is of one "
+            "that connects",
             "correct the Group, add an InetAddr, or give the configuration of that instance too",
         )
 
@@ -164,7 +164,7 @@ def _missing_listener(route: ReplicationRoute, downstream: InstanceDescription) 
         "Destination/Transport",
         downstream.location,
         f"waits for {quoted(downstream.name)} ({downstream.location}) to connect, which has no "
-        "transport for replication: it takes nothing, on whichever connection",
+        "transport for replication: it accepts no messages",
         "add a Transport of type amps-replication there",
     )
 
@@ -215,7 +215,7 @@ def _sync_pairs(routes: Sequence[ReplicationRoute]) -> Iterator[TopologyFinding]
             yield finding(
                 f"async, and {quoted(backward.source.name)} ({backward.source.location}) is of "
                 f"the same Group {quoted(forward.source.group)}, to which clients fail over: "
-                "what has been acknowledged to them may not be there yet",
+                "it may not have all acknowledged messages yet",
                 "make it sync, or give the instances different Groups",
             )
         if (
@@ -285,7 +285,7 @@ def _ring(route: ReplicationRoute, ring: Sequence[InstanceDescription]) -> Topol
         route.destination.location,
         "Replication/Destination",
         ring[1].location,
-        f"{names} replicate in a circle and not back ({places}): with one of them down, what is "
-        "published at the next does not reach the one before",
+        f"{names} replicate in a circle and not back ({places}): with one of them down, "
+        "messages published at the next do not reach the one before",
         "add to each a Destination that leads back, all with a PassThrough",
     )

@@ -416,7 +416,7 @@ def test_a_line_stands_for_the_element_there(tmp_path: Path) -> None:
         (str(tmp_path / "part.xml"), 3, "AMPSConfig/Admin/InetAddr"),
     ):
         assert at_line(document.root, document.files, file, line)[0] == expected
-    with pytest.raises(UnknownElementError, match="is none of the files"):
+    with pytest.raises(UnknownElementError, match="is not a file"):
         at_line(document.root, document.files, "other.xml", 1)
     with pytest.raises(UnknownElementError, match="no element at or before line 0"):
         at_line(document.root, document.files, "", 0)

@@ -115,7 +115,7 @@ def test_json(capfd: pytest.CaptureFixture[str]) -> None:
     [
         ("SlabSise", "there is no element 'SlabSise'; did you mean SlabSize?"),
         ("Transport/SlabSize", "did you mean AMPSConfig/SOW/Topic/SlabSize?"),
-        ("other.xml:3", "'other.xml' is none of the files of the configuration"),
+        ("other.xml:3", "'other.xml' is not a file of the configuration"),
         ("admin.xml:4", "admin.xml has 3 lines, and no line 4"),
         ("0", "config.xml has no element at or before line 0"),
         ("99999", f"config.xml has {len(WHOLE.splitlines())} lines, and no line"),

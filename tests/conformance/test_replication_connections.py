@@ -238,7 +238,7 @@ def test_a_file_has_the_password_for_a_directory(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "why"),
     [
-        ("", "needs LDAP.Username or Kerberos.SPN, and there is none of them"),
+        ("", "needs LDAP.Username or Kerberos.SPN, found none"),
         ("<LDAP.Username>ann</LDAP.Username>", "LDAP.PasswordFile: is missing"),
     ],
 )
@@ -556,7 +556,7 @@ def test_a_transport_without_a_log_stays_closed(tmp_path: Path) -> None:
     port = free_port()
     transport = LISTENING.format(kind="amps-replication", port=port, elements="")
     with running_server(tmp_path, transports=transport) as server:
-        assert "there is no TransactionLog to record it in: it stays closed" in server.log()
+        assert "there is no TransactionLog to record the messages: it stays closed" in server.log()
         with pytest.raises(ConnectionRefusedError):
             ReplicationPeer(port)
 
