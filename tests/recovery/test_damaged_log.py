@@ -50,16 +50,16 @@ def test_a_torn_tail_is_cut_and_said_to_be(tmp_path: Path) -> None:
     assert shown.count("events") >= 4
     assert "|5|" not in shown
     with running_server(tmp_path, elements=JOURNAL) as server:
-        assert server.logs("was cut off")
+        assert server.logs("were cut off")
         assert server.logs("1D-0003")
         kept = journal.with_name(f"{journal.name}.cut-1")
-        assert server.logs(f"is kept in journal/{kept.name}")
+        assert server.logs(f"are kept in journal/{kept.name}")
         assert kept.read_bytes()[last : last + 96] == content[last : last + 96]
         assert replay(server, "events") == [1, 2, 3, 4]
         with server.connect() as peer:
             assert peer.log_on("publisher")["s"] == 4
     with running_server(tmp_path, elements=JOURNAL) as server:
-        assert "was cut off" not in server.log()
+        assert "were cut off" not in server.log()
 
 
 def test_a_flipped_bit_after_a_kill_costs_one_entry(tmp_path: Path) -> None:
@@ -76,8 +76,8 @@ def test_a_flipped_bit_after_a_kill_costs_one_entry(tmp_path: Path) -> None:
     content[content.index(b'{"n":20}') + 5] ^= 1
     journal.write_bytes(content)
     with running_server(tmp_path, elements=JOURNAL) as server:
-        assert "was cut off" not in server.log()
-        assert server.logs("damaged, though known to have been safe; the others are kept")
+        assert "were cut off" not in server.log()
+        assert server.logs("damaged, although durable before; the others are kept")
         assert replay(server, "events") == [*range(1, 20), *range(21, 51)]
         with server.connect() as peer:
             assert peer.log_on("publisher")["s"] == 50

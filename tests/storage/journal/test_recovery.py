@@ -179,7 +179,7 @@ def test_what_is_cut_off_is_kept(tmp_path: Path) -> None:
             assert sequences(bench) == list(range(1, 15))
             (notice,) = [one for one in bench.notices if one.event is JournalEvent.TORN_TAIL]
             kept = left / f"{path.name}.cut-{number}"
-            assert f"is kept in {kept}" in notice.text
+            assert f"are kept in {kept}" in notice.text
             assert "may never have been acknowledged" in notice.text
         end = start + 6 * 3_000
         assert kept.read_bytes()[start:end] == damaged[start:end]
@@ -324,7 +324,7 @@ def test_a_file_that_has_lost_all_its_entries_is_spoken_of(tmp_path: Path) -> No
     with opened(tmp_path) as bench:
         (notice,) = [one for one in bench.notices if one.event is JournalEvent.TORN_TAIL]
         assert str(last.path) in notice.text
-        assert f"taken into use behind entry {last.first_txid - 1}, and has no entry" in notice.text
+        assert f"begun after entry {last.first_txid - 1}, and has no entries" in notice.text
 
 
 @pytest.mark.parametrize("deed", ["zeroed", "removed"])

@@ -126,9 +126,8 @@ def find_foreign_journals(
     for number, path in files:
         content: ForeignJournalFile | JournalFileHeader | None = _check_file_type(path)
         if content is None:
-            if (
-                kind_of(path) in INDEXES or number in own_numbers
-            ):  # an index, or another form of the file
+            # an index, or another form of the file
+            if kind_of(path) in INDEXES or number in own_numbers:
                 continue
             content = _check_journal(path, number, instance)
         if isinstance(content, ForeignJournalFile):
@@ -196,7 +195,7 @@ def _check_file_type(path: Path) -> ForeignJournalFile | None:
 def file_type(path: Path) -> str | None:
     """Return the type of a path that is no regular file, for operators; None for a regular file."""
     mode = path.stat().st_mode
-    return None if stat.S_ISREG(mode) else _TYPES.get(stat.S_IFMT(mode), "no ordinary file")
+    return None if stat.S_ISREG(mode) else _TYPES.get(stat.S_IFMT(mode), "not a regular file")
 
 
 def _check_journal(

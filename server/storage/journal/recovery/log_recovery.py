@@ -185,8 +185,8 @@ class LogRecovery:
                 raise JournalError(
                     f"{self._directory}: the transaction log has a gap: "
                     f"{_several(before + 1, after - 1)} missing between {paths[before].name} and "
-                    f"{paths[after].name}; put back what is missing, or move {paths[before].name} "
-                    "and everything before it away as well"
+                    f"{paths[after].name}; restore the missing files, or move {paths[before].name} "
+                    "and all files before it away as well"
                 )
         return {number: paths[number] for number in numbers}
 
@@ -204,7 +204,7 @@ class LogRecovery:
             if blank:
                 raise JournalError(
                     f"{blank[0][1]}: is empty, but later files of the transaction log are not; "
-                    "put back the original, or move it and everything before it away"
+                    "restore the original, or move it and all files before it away"
                 )
             used.append((header, seal, path))
         return used, self._open_blank_files(blank)
@@ -223,8 +223,8 @@ class LogRecovery:
                 self._notice(JournalNotice(JournalEvent.DAMAGED, f"{path}: {problem}", str(path)))
         if header is not None and path.suffix != ".gz" and path.stat().st_size != header.size:
             raise JournalError(
-                f"{path}: has {path.stat().st_size} bytes and should have {header.size}; "
-                "put back the original"
+                f"{path}: has {path.stat().st_size} bytes, expected {header.size}; "
+                "restore the original"
             )
         if header is not None and header.number != number:
             raise JournalError(
@@ -243,8 +243,8 @@ class LogRecovery:
         if expected is not None and header.first_txid != expected:
             raise JournalError(
                 f"{path}: the transaction log has a gap: {files[-1].path.name} ends before entry "
-                f"{expected}, and this file begins with {header.first_txid}; put back the "
-                "original files, or move everything before this one away"
+                f"{expected}, and this file begins with {header.first_txid}; restore the "
+                "original files, or move all files before this one away"
             )
 
     def _check_end(self, files: list[JournalFile], extent: FileExtent) -> int:
@@ -256,10 +256,9 @@ class LogRecovery:
         if last_txid < self._publishers_txid:
             clients = self._directory / clients_name(self._instance)
             raise JournalError(
-                f"{files[-1].path}: the transaction log ends with entry {last_txid}, but there has "
-                f"been entry {self._publishers_txid}: files are missing at the end; put them"
-                " back, or "
-                f"remove {clients} to go on without what they contained"
+                f"{files[-1].path}: the transaction log ends with entry {last_txid}, but entry "
+                f"{self._publishers_txid} was recorded: files are missing at the end; restore "
+                f"them, or remove {clients} to continue without their entries"
             )
         return last_txid
 
@@ -269,8 +268,8 @@ class LogRecovery:
         Either that file had no commit yet, or it has lost its content; the two look alike.
         """
         text = (
-            f"{path}: is full, and no entry follows its last one, {last_txid}, though the log was"
-            " about to go on in another file; if that had any entries, they are lost"
+            f"{path}: is full, and no entry follows its last one, {last_txid}, although the log"
+            " was about to continue in another file; any entries of that file are lost"
         )
         self._notice(JournalNotice(JournalEvent.TORN_TAIL, text, str(path)))
 
@@ -296,9 +295,8 @@ class LogRecovery:
         truncation = cut_off(self._disk, path, descriptor, parts)
         if truncation is not None:
             text = (
-                f"{path}: a commit that was to be the first of this file had not been finished; "
-                f"what there was of it ({truncation.size} bytes) was cut off and "
-                f"{truncation.copy_status}"
+                f"{path}: the first commit of this file was unfinished; its {truncation.size} "
+                f"bytes were cut off and {truncation.copy_status}"
             )
             self._notice(JournalNotice(JournalEvent.TORN_TAIL, text, str(path)))
         return LiveFile(number, path, descriptor, size)
@@ -385,8 +383,8 @@ class LogRecovery:
         self._report_damage(path, header, extent)
         if header.number and not extent.count:
             text = (
-                f"{path}: was taken into use behind entry {header.first_txid - 1}, and has no "
-                "entry; if it had any, they are lost"
+                f"{path}: was begun after entry {header.first_txid - 1}, and has no entries; any "
+                "that it had are lost"
             )
             self._notice(JournalNotice(JournalEvent.TORN_TAIL, text, str(path)))
         descriptor = self._disk.open(path, writable=True)
@@ -414,10 +412,10 @@ class LogRecovery:
         )
         if truncation is not None:
             text = (
-                f"{path}: what follows entry {header.first_txid + extent.count - 1} was cut off "
-                f"({extent.torn_slots} entries, {truncation.size} bytes) and "
-                f"{truncation.copy_status}; nothing proves that it "
-                "had been safe, so it may never have been acknowledged"
+                f"{path}: the bytes after entry {header.first_txid + extent.count - 1} were "
+                f"cut off ({extent.torn_slots} entries, {truncation.size} bytes) and "
+                f"{truncation.copy_status}; nothing proves that these entries were durable, so "
+                "they may never have been acknowledged"
             )
             self._notice(JournalNotice(JournalEvent.TORN_TAIL, text, str(path)))
 
@@ -425,7 +423,7 @@ class LogRecovery:
         if extent.damaged_numbers:
             txid, count = header.first_txid + extent.damaged_numbers[0], len(extent.damaged_numbers)
             damage = f"entry {txid} is" if count == 1 else f"{count} entries, from {txid} on, are"
-            text = f"{path}: {damage} damaged, though known to have been safe; the others are kept"
+            text = f"{path}: {damage} damaged, although durable before; the others are kept"
             self._notice(JournalNotice(JournalEvent.DAMAGED, text, str(path), txid))
 
     def _read_publishers(self) -> None:

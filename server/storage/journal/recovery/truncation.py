@@ -59,7 +59,7 @@ def cut_off(
         return None
     size = 0
     try:
-        copy_status = f"is kept in {_save_chunks(disk, path, source, chunks)}"
+        copy_status = f"are kept in {_save_chunks(disk, path, source, chunks)}"
     except OSError as problem:  # perhaps no space: the log must go on even so
         copy_status = f"could not be kept: {reason(problem)}"
     for offset, length in chunks:
