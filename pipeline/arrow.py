@@ -24,7 +24,9 @@ def check_names(schema: StructType) -> None:
     """
     name, times = Counter(schema.names).most_common(1)[0] if schema.names else ("", 1)
     if times > 1:
-        raise PipelineError(f"schema: column {name!r}: there are {times} of that name")
+        raise PipelineError(
+            f"schema: column {name!r}: {times} columns have this name, expected one"
+        )
 
 
 def column_of(values: Iterable[Any], field: pa.Field) -> pa.Array:
@@ -58,7 +60,7 @@ def require_values(column: pa.Array, field: pa.Field) -> None:
     missing = _missing(column, field, field.name)
     if missing is not None:
         raise PipelineError(
-            f"schema: column {missing!r} is NOT NULL, and a message has no value for it; leave out"
+            f"schema: column {missing!r} is NOT NULL, and a message has no value for it; remove"
             " NOT NULL"
         )
 

@@ -81,17 +81,16 @@ class BodyFormat:
         if is_whole:
             if fields:
                 raise PipelineError(
-                    f"schema: column {fields[0].name!r}: beside body there are"
-                    f" {', '.join(special)}; leave out body to publish columns as fields"
+                    f"schema: column {fields[0].name!r}: with a column body, only"
+                    f" {', '.join(special)} are allowed; remove body to publish columns as fields"
                 )
             _check_body(schema[BODY].dataType)
             self._make_bodies = _whole
         elif fields and message_type != "json":
             raise PipelineError(
-                f"schema: the columns {', '.join(self._field_names)} make a message of type"
-                " json only,"
-                f" and this is {message_type or 'unknown'}; make a column body of them, or end the"
-                " option server with /amps/json"
+                f"schema: the columns {', '.join(self._field_names)} can be published as messages"
+                f" of type json only, and the type is {message_type or 'unknown'}; convert them to"
+                " a column body, or end the option server with /amps/json"
             )
         for field in fields:
             field_type(field.dataType, field.name)
@@ -112,14 +111,13 @@ class BodyFormat:
         )
         if shortest < 0:
             raise PipelineError(
-                f"schema: column {self._header_columns['expiration']!r} is {shortest} in some row;"
+                f"schema: column {self._header_columns['expiration']!r} is {shortest} in a row;"
                 " expected seconds, from 0"
             )
         if not all(headers.get("topic", [True])):
             raise PipelineError(
-                f"schema: column {self._header_columns['topic']!r} is NULL or empty in some"
-                " row; it says"
-                " where the row goes"
+                f"schema: column {self._header_columns['topic']!r} is NULL or empty in a row;"
+                " expected the topic of the row"
             )
         return OutgoingMessages(self._make_bodies(batch), headers)
 
@@ -132,7 +130,7 @@ class BodyFormat:
 def _whole(batch: pa.RecordBatch) -> list[bytes]:
     column = batch.column(BODY)
     if column.null_count:
-        raise PipelineError("schema: column body is NULL in some row; filter such rows out")
+        raise PipelineError("schema: column body is NULL in a row; filter such rows out")
     bodies: list[bytes] = column.cast(pa.binary()).to_pylist()
     return bodies
 

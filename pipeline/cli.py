@@ -131,7 +131,7 @@ def _missing_module_text(error: ModuleNotFoundError) -> str:
         return _cause(error)
     return (
         f"Spark is not installed (no module {name}): "
-        "pip install 'amperage[pipeline]' where Amperage is installed, in a checkout make install"
+        "pip install 'amperage[pipeline]', or make install in a checkout"
     )
 
 
@@ -167,7 +167,7 @@ def _parser() -> CommandLineParser:
         job = _job(name)
         its_own = jobs.add_parser(name, help=job.HELP, description=_sentence(job.HELP))
         job.add_arguments(its_own)
-        _add_general(its_own.add_argument_group("of all jobs"), conf="more")
+        _add_general(its_own.add_argument_group("options of all jobs"), conf="more")
     return parser
 
 
@@ -179,9 +179,7 @@ def _add_general(to: argparse._ActionsContainer, conf: str = "conf") -> None:
         conf: the attribute for settings; with the same one for both places, one of two lists would
             be lost.
     """
-    to.add_argument(
-        "--master", default=argparse.SUPPRESS, help="where Spark runs; local[*] if left out"
-    )
+    to.add_argument("--master", default=argparse.SUPPRESS, help="Spark master; default: local[*]")
     to.add_argument(
         "--conf",
         metavar="NAME=VALUE",
@@ -189,13 +187,13 @@ def _add_general(to: argparse._ActionsContainer, conf: str = "conf") -> None:
         action="append",
         default=[],
         dest=conf,
-        help="a setting of Spark's",
+        help="Spark setting",
     )
     to.add_argument(
         "--dry-run",
         action="store_true",
         default=argparse.SUPPRESS,
-        help="only say what would be done",
+        help="print the work, and do not do it",
     )
     to.add_argument(
         "--quiet", action="store_true", default=argparse.SUPPRESS, help="show no progress"
@@ -205,7 +203,7 @@ def _add_general(to: argparse._ActionsContainer, conf: str = "conf") -> None:
 def _setting(text: str) -> tuple[str, str]:
     name, equals, value = text.partition("=")
     if not name or not equals:
-        raise argparse.ArgumentTypeError(f"{text!r} is no setting: expected NAME=VALUE")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a setting: expected NAME=VALUE")
     return name, value
 
 

@@ -114,7 +114,9 @@ def _made_again(folder: Path, group: Sequence[Path], work: Path) -> Path:
     row_count = pq.read_metadata(together).num_rows
     expected = sum(pq.read_metadata(path).num_rows for path in group)
     if row_count != expected:
-        raise PipelineError(f"{folder}: {expected} rows of {len(group)} files became {row_count}")
+        raise PipelineError(
+            f"{folder}: {len(group)} files with {expected} rows were merged into {row_count} rows"
+        )
     return together
 
 

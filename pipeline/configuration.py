@@ -29,5 +29,5 @@ def read_configuration(path: str) -> InstanceSpec:
         spec = compile_config(validate(document, problems), ProgramCatalogue(), problems)
     if spec is None or problems.has_errors:
         errors = [str(problem) for problem in problems if problem.severity is Severity.ERROR]
-        raise PipelineError("\n".join([f"{path}: cannot be used:", *errors]))
+        raise PipelineError("\n".join([f"{path}: invalid configuration:", *errors]))
     return spec

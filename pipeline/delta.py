@@ -29,7 +29,7 @@ try:
     from deltalake.exceptions import DeltaError
 except ImportError:
     raise PipelineError(
-        "--format=delta: needs the package deltalake: pip install 'amperage[delta]'"
+        "--format=delta: requires the package deltalake: pip install 'amperage[delta]'"
     ) from None
 
 LOG: Final = "_delta_log"
@@ -66,8 +66,8 @@ class DeltaTarget(JobTarget):
     def _commit_rows(self, state: JobState, mode: Literal["append", "overwrite"]) -> int:
         if self._last_run(state) > state.runs:
             raise PipelineError(
-                f"{self.path}: the table has rows of runs that are not remembered any more; export"
-                " to another directory"
+                f"{self.path}: the table has rows of runs without a stored state; export to another"
+                " directory"
             )
         staged = self._sync_staged_files()
         state.runs += 1
@@ -80,8 +80,7 @@ class DeltaTarget(JobTarget):
             return
         if not self.staging_folder.exists():
             raise PipelineError(
-                f"{self.staging_folder}: is gone, and had rows that are not in the table yet;"
-                " export to"
+                f"{self.staging_folder}: removed before its rows were added to the table; export to"
                 " another directory"
             )
         rows = ds.dataset(self.staging_folder, format="parquet").scanner().to_reader()

@@ -91,7 +91,7 @@ class EntrySource:
             if selector.matches(name):
                 return
             known.add(name)
-        what = "topic that matches" if selector.is_regex else "such topic"
+        what = "matching topic" if selector.is_regex else "such topic"
         raise PipelineError(
             f"--topic={self.topic}: {self.path} has no {what}; {_similar(self.topic, known)}"
         )
@@ -149,18 +149,18 @@ class EntrySource:
         for option, text in (("bookmark", self.bookmark), ("filter", self.filter)):
             if text:
                 raise PipelineError(
-                    f"option {option}={text!r}: is for journals; {self.path} is an export"
+                    f"option {option}={text!r}: requires journals, and {self.path} is an export"
                 )
         state = read_state(self.path / FOLDER / "state.json")
         if state is not None and state.format:
             raise PipelineError(
-                f"{self.path}: is a table of the format {state.format}, which has readers of its"
-                " own; name the journals, or an export to plain files"
+                f"{self.path}: is a table of the format {state.format}; read it with a reader of"
+                " that format, or give the journals or an export to plain files"
             )
         if state is not None and state.columns:
             raise PipelineError(
-                f"{self.path}: has fields of messages (export --columns), and whole messages are"
-                " wanted; export without --columns, or name the journals"
+                f"{self.path}: has fields of messages (export --columns), expected whole messages;"
+                " export without --columns, or give the journals"
             )
         fields = [StructField(name, kind) for name, kind in ENTRY_METADATA.items()]
         schema = StructType(
@@ -180,14 +180,14 @@ class EntrySource:
 def _similar(topic: str, known: Set[str]) -> str:
     """Return advice with similar topics, or else with some of the existing ones."""
     if not known:
-        return "it has none at all"
+        return "it has no topics"
     by_form = {name.lower(): name for name in sorted(known)}
     near = get_close_matches(topic.lower(), by_form, n=_MAX_SHOWN_TOPICS)
     if near:
-        return f"like it are: {', '.join(by_form[form] for form in near)}"
+        return f"similar topics: {', '.join(by_form[form] for form in near)}"
     shown = sorted(known)[:_MAX_SHOWN_TOPICS]
     more = f" and {len(known) - len(shown)} more" if len(known) > len(shown) else ""
-    return f"none is like it, it has: {', '.join(shown)}{more}"
+    return f"its topics: {', '.join(shown)}{more}"
 
 
 def state_of(spark: SparkSession, source: EntrySource, moment: datetime | None = None) -> DataFrame:

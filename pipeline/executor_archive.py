@@ -42,7 +42,7 @@ _QUICK: Final = 1
 def make_archive(path: Path) -> str:
     """Write the archive; see `pipeline.archive`."""
     if not path.name.endswith(_SUFFIXES):
-        raise PipelineError(f"{path}: expected a name that ends in {' or '.join(_SUFFIXES)}")
+        raise PipelineError(f"{path}: expected a name ending in {' or '.join(_SUFFIXES)}")
     try:
         ours = distribution(_US)
     except PackageNotFoundError:

@@ -81,7 +81,7 @@ def read_fields(
             by_value = partial(ValueReader, kind=kind, module=module, timestamps=timestamps)
             return plain_reader(schema, kind, time_rule(module, timestamps), by_value)
     raise PipelineError(
-        f"schema: the fields {', '.join(schema.names)} cannot be read of messages of type"
+        f"schema: the fields {', '.join(schema.names)} cannot be read from messages of type"
         f" {message_type or 'unknown'}; read the column body instead{advice}"
     )
 
@@ -235,7 +235,7 @@ class _Converter:
         name = ".".join(path)
         if not isinstance(self._kind, TreeDecoder):
             raise PipelineError(
-                f"schema: column {name!r}: of messages of type {self._kind.name}, only single"
+                f"schema: column {name!r}: from messages of type {self._kind.name}, only single"
                 " values, arrays of them and structs with them can be read"
             )
         if _has_bytes(kind):
@@ -293,7 +293,7 @@ class _Converter:
 
 def _unfit(column: str, problem: object, value: object) -> PipelineError:
     return PipelineError(
-        f"schema: a message does not fit: column {column!r}: {problem}; it is {value!r}"
+        f"schema: a message does not fit: column {column!r}: {problem}; value: {value!r}"
     )
 
 

@@ -289,9 +289,9 @@ def read_state(path: Path) -> JobState | None:
     except FileNotFoundError:
         return None
     except (OSError, msgspec.MsgspecError) as problem:
-        raise PipelineError(f"{path}: cannot be read: {problem}; remove it to begin anew") from None
+        raise PipelineError(f"{path}: cannot be read: {problem}; remove it to start anew") from None
     if state.version != _VERSION:
-        raise PipelineError(f"{path}: has version {state.version}; this program reads {_VERSION}")
+        raise PipelineError(f"{path}: has version {state.version}, expected {_VERSION}")
     return state
 
 
@@ -326,7 +326,7 @@ def refuse_existing(path: Path) -> None:
         PipelineError: the path exists.
     """
     if path.exists():
-        raise PipelineError(f"{path}: is there already; move it away")
+        raise PipelineError(f"{path}: exists already; move it away")
 
 
 def _remove(path: Path) -> None:

@@ -74,7 +74,7 @@ def read_filters(text: str) -> list[Filter]:
         return [_read(spark_filter) for spark_filter in json.loads(text)]
     except (ValueError, KeyError, TypeError, IndexError):
         raise option_error(
-            OPTION, text, "it is made by pipeline.read(spark, where=...); give filters there"
+            OPTION, text, "expected a text of pipeline.read(spark, where=...); give filters there"
         ) from None
 
 
@@ -88,9 +88,9 @@ def refuse_pushdown(text: str) -> None:
         raise option_error(
             PUSHDOWN,
             text,
-            "Spark applies the filters of one use of a DataFrame to its other uses, too, and rows"
-            " are missing then; use pipeline.read(spark, where=..., columns=..., ...), whose filter"
-            " stays with its DataFrame",
+            "Spark applies the filters of one use of a DataFrame to its other uses, too, which lose"
+            " rows; use pipeline.read(spark, where=..., columns=..., ...), whose filter stays with"
+            " its DataFrame",
         )
 
 

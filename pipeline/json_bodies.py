@@ -116,8 +116,8 @@ def _check_text(array: pa.Array, path: str) -> None:
         array.validate(full=True)
     except pa.ArrowInvalid:
         raise PipelineError(
-            f"schema: column {path!r} has a string that is not UTF-8, which JSON cannot have;"
-            " decode it, or make it binary"
+            f"schema: column {path!r} has a string that is not UTF-8, which JSON requires;"
+            " decode it, or convert it to binary"
         ) from None
 
 

@@ -188,7 +188,7 @@ def _malformation(body: memoryview) -> object:
         msgspec.json.decode(body, type=dict)
     except DECODE_ERRORS as error:
         return error
-    return "it is no object that can be read"
+    return "it is not a readable object"
 
 
 def _at(path: str, error: Exception) -> str:
@@ -201,5 +201,5 @@ def _at(path: str, error: Exception) -> str:
 
 def _unfit(number: int, body: memoryview, problem: object) -> UnfitError:
     return UnfitError(
-        f"schema: a message does not fit: {problem}; it is {bytes(body[:200])!r}", number
+        f"schema: a message does not fit: {problem}; message: {bytes(body[:200])!r}", number
     )

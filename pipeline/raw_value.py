@@ -46,7 +46,7 @@ def decoded(tree: Callable[[bytes], Any], body: bytes) -> Any:
         return tree(body)
     except BodyError as error:
         raise PipelineError(
-            f"schema: a message does not fit: {error}; it is {body[:_MAX_SHOWN_LENGTH]!r}"
+            f"schema: a message does not fit: {error}; message: {body[:_MAX_SHOWN_LENGTH]!r}"
         ) from None
 
 

@@ -67,8 +67,8 @@ _COMMANDS: Final = ("publish", "sow_delete")
 
 _ADVICE: Final = (
     ", or end the option server with a message type:"
-    f" {', '.join(f'/amps/{name}' for name in READABLE)}; of message types of a configuration, name"
-    " that with the option config"
+    f" {', '.join(f'/amps/{name}' for name in READABLE)}; for message types of a configuration,"
+    " give it with the option config"
 )
 
 
@@ -222,15 +222,15 @@ def _whole(field: pa.Field, bodies: PackedBodies) -> pa.Array:
 def _check_bodies(schema: StructType, known: dict[str, str]) -> None:
     body = schema[BODY].dataType
     if not isinstance(body, (StringType, BinaryType)):
-        advice = ": parse_json(body) makes VARIANTs of them" if body == VariantType() else ""
+        advice = ": parse_json(body) converts it to VARIANT" if body == VariantType() else ""
         raise PipelineError(
             f"schema: column body is {body.simpleString()}, expected string or binary{advice}"
         )
     for name in schema.names:
         if name != BODY and name not in known:
             raise PipelineError(
-                f"schema: column {name!r}: beside body there are {', '.join(known)};"
-                " leave out body to read the fields of the body as columns"
+                f"schema: column {name!r}: with a column body, only {', '.join(known)} are allowed;"
+                " remove body to read the fields of the body as columns"
             )
 
 

@@ -130,7 +130,7 @@ def field_type(
         members = {field.name: inner(field.dataType) for field in kind}
         make = cast("Any", TypedDict)  # the type checker knows it with literal members only
         return make("Member", members, total=False) | None
-    advice = "; Spark's parse_json(body) makes one of a message" if kind == VariantType() else ""
+    advice = "; Spark's parse_json(body) converts a message" if kind == VariantType() else ""
     raise PipelineError(
         f"schema: column {column!r}: no field of a message is of type {kind.simpleString()}{advice}"
     )

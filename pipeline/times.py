@@ -125,7 +125,7 @@ def _since_epoch(number: int | float, unit: int) -> datetime:
     try:
         return _EPOCH + timedelta(microseconds=round(number * unit))
     except (OverflowError, ValueError):
-        raise ValueError(f"{number} is no time between the years 1 and 9999") from None
+        raise ValueError(f"{number} is not a time between the years 1 and 9999") from None
 
 
 def _from_fix(text: str) -> datetime | None:
@@ -146,7 +146,7 @@ def _from_fix(text: str) -> datetime | None:
 def _no_time(value: TimeValue, rule: TimeRule) -> str:
     if isinstance(value, (int, float)) and not isinstance(value, bool) and not rule.unit:
         return (
-            f"the number {value} is no time unless the option timestamps says what it counts:"
+            f"the number {value} is a time only with the option timestamps, which gives its unit:"
             " seconds, millis or micros"
         )
     return f"expected a time, got {value!r}"

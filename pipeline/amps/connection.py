@@ -237,17 +237,17 @@ def data_loss(options: AmpsOptions, place: str, lost: str = "") -> PipelineError
     """
     if lost:
         what = (
-            f"the transaction log does not have everything any more behind {place}, up to which"
-            f" this stream has read: {lost}"
+            f"the transaction log has lost messages after {place}, the position of this stream:"
+            f" {lost}"
         )
     else:
         what = (
-            f"the transaction log does not have the place {place} any more, up to which this stream"
-            " has read: journal files have been removed since, or this is another server; what was"
-            f" published to {options.read_topic!r} between it and the first entry that the log has"
-            " now may be missing"
+            f"the transaction log does not contain {place}, the position of this stream: journal"
+            " files have been removed since, or this is another server; messages of"
+            f" {options.read_topic!r} between this position and the first entry of the log may be"
+            " missing"
         )
     return PipelineError(
-        f"{what}; put the journals back, or go on with what there is with the option"
-        " fail_on_data_loss=false"
+        f"{what}; restore the journals, or set the option fail_on_data_loss=false to continue"
+        " without the missing messages"
     )

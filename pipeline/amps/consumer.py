@@ -163,7 +163,7 @@ class QueueConsumer:
             )
             if self._stream.backlog is None:
                 raise option_error(
-                    "topic", options.read_topic, "it is no queue, and consume=true is for queues"
+                    "topic", options.read_topic, "it is not a queue; consume=true requires a queue"
                 )
         return self._stream
 

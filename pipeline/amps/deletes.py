@@ -93,7 +93,7 @@ class Deleter(TaskSink):
             self._sequence += last - first
             batch_keys = None if keys is None else keys[first:last]
             if batch_keys is not None and None in batch_keys:
-                raise PipelineError("schema: column sow_key is NULL in some row")
+                raise PipelineError("schema: column sow_key is NULL in a row; filter such rows out")
             yield _Deletion(topic, batch_keys, outgoing.bodies[first], self._sequence)
 
     def _send_held(self, *, persisted: bool) -> None:

@@ -193,13 +193,13 @@ class LogFollower:
         bookmarks = [message.bookmark or "" for messages in replay for message in messages]
         if (len(bookmarks), digest_of(bookmarks)) != (read.rows, read.digest):
             raise PipelineError(
-                f"server {options.server}: the instance that is there now does not have the last"
-                f" {read.rows} messages of {options.read_topic!r} that this stream has read up to"
-                f" {place} behind one another, but others between them: several publishers were"
-                " connected to different instances, or journal files have been removed; some"
-                " messages would be left out or read twice. Go on at the instance where they were"
-                " read (the first of the option server that can be reached is taken), or here, with"
-                " the option fail_on_data_loss=false"
+                f"server {options.server}: this instance does not have the last {read.rows}"
+                f" messages of {options.read_topic!r} that this stream has read up to {place}"
+                " as a contiguous sequence: several publishers were connected to different"
+                " instances, or journal files have been removed; some messages would be lost or"
+                " read twice. Resume at the instance where they were read (the first reachable"
+                " one of the option server is used), or here with the option"
+                " fail_on_data_loss=false"
             )
         return bookmarks
 

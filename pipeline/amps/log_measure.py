@@ -124,14 +124,14 @@ def measure(
             "topic", options.read_topic, "it is not in the server's TransactionLog"
         ) from None
     if ack is None:
-        raise ClientError("the server has not said how much there is")
+        raise ClientError("the server has not returned the number of messages")
     values = {
         name: listed or plain for name, listed, plain in _VALUE.findall(ack.header.options or "")
     }
     if "places" not in values:
         raise ClientError(
-            "the server does not say how much there is: it does not know the option count of"
-            " subscribe; expected Amperage of the same version as the pipeline"
+            "the server does not return the number of messages: it does not support the option"
+            " count of subscribe; expected Amperage of the same version as the pipeline"
         )
     part_borders = (part.rpartition(":") for part in values["parts"].split(","))
     return LogMeasure(
@@ -152,6 +152,6 @@ def _lost_text(lost: str) -> str:
         return ""
     place, _, timestamp = lost.rpartition(":")
     if timestamp == "0":
-        return f"the entries up to {place} are gone, and it is not known whether others were there"
+        return f"the entries up to {place} are removed; whether the topic had others is unknown"
     moment = datetime.fromtimestamp(int(timestamp) / _MICROSECONDS, UTC)
-    return f"its messages until {moment:%Y-%m-%dT%H:%M:%SZ}, up to {place}, are gone"
+    return f"its messages until {moment:%Y-%m-%dT%H:%M:%SZ}, up to {place}, are removed"

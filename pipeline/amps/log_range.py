@@ -42,7 +42,9 @@ class LogRangeReader(DataSourceReader):
     def __init__(self, options: AmpsOptions, schema: StructType) -> None:
         for name, default in _OF_RECORDS.items():
             if (value := getattr(options, name)) != default:
-                raise option_error(name, value, "it is for records, and the bookmark is a range")
+                raise option_error(
+                    name, value, "it is for records only, and the bookmark is a range"
+                )
         self._options = options
         self._ranges = RangeReader(options, schema)
 
@@ -65,10 +67,9 @@ class LogRangeReader(DataSourceReader):
                 )
                 if measured.lost_text:
                     raise PipelineError(
-                        f"option bookmark={options.bookmark!r}: the transaction log does not go"
-                        f" back as far: {measured.lost_text}; begin later, or read archived"
-                        " journals with"
-                        " the format amps-journal"
+                        f"option bookmark={options.bookmark!r}: the transaction log does not reach"
+                        f" back to its start: {measured.lost_text}; use a later start, or read"
+                        " archived journals with the format amps-journal"
                     )
                 rows_by_span |= measured.ranges() if measured.rows else {}
                 if measured.is_whole:

@@ -175,9 +175,9 @@ def ranges_of(offset: LogOffset) -> list[MessageRange]:
 
 def _foreign(offset: LogOffset) -> PipelineError:
     return PipelineError(
-        f"checkpoint: the offset {str(offset)[:200]} is none of format('amps'), expected a bookmark"
-        " and ranges: it is another source's, or damaged; take the checkpoint of this stream, or"
-        " begin a new one"
+        f"checkpoint: the offset {str(offset)[:200]} is not one of format('amps'), expected a"
+        " bookmark and ranges: it is damaged, or belongs to another source; use the checkpoint of"
+        " this stream, or a new one"
     )
 
 

@@ -171,7 +171,7 @@ def read_options(options_by_name: Mapping[str, str], *uses: AccessMode) -> AmpsO
     if "servers" not in values:
         raise PipelineError(
             "option server: missing; expected a URI such as tcp://localhost:9007/amps/json (Spark"
-            f" hands no options of a table to sources in Python: {INSTEAD_OF_TABLES})"
+            f" does not pass options of a table to sources in Python: {INSTEAD_OF_TABLES})"
         )
     if _READS.issuperset(uses) and not values.get("topic"):
         raise PipelineError("option topic: missing; expected a topic or a regular expression")
@@ -181,7 +181,7 @@ def read_options(options_by_name: Mapping[str, str], *uses: AccessMode) -> AmpsO
     if options.partitions > 1 and (options.top_n is not None or options.orderby is not None):
         name = "top_n" if options.top_n is not None else "orderby"
         raise option_error(
-            "partitions", options.partitions, f"{name} is for all records together: use 1"
+            "partitions", options.partitions, f"{name} applies to all records together: use 1"
         )
     _check_limits(options, values)
     _check_deletions(options)
@@ -213,9 +213,9 @@ def _check_deletions(options: AmpsOptions) -> None:
     if not options.has_deletions:
         return
     if options.consume:
-        raise option_error("commands", options.commands, "messages of a queue are no records")
+        raise option_error("commands", options.commands, "messages of a queue are not records")
     if options.filter is not None:
-        problem = "it does not go with filter: of records that were deleted there is only the key"
+        problem = "it excludes the option filter: a deletion has only the keys of its records"
         raise option_error("commands", options.commands, problem)
 
 
@@ -233,7 +233,7 @@ def _check_identity(options: AmpsOptions, options_by_name: Mapping[str, Any]) ->
             "write_id", options.write_id, "write_version is missing: a number for each new write"
         )
     elif not options.exactly_once:
-        raise option_error("write_id", options.write_id, "it is for writes with exactly_once")
+        raise option_error("write_id", options.write_id, "it requires exactly_once")
 
 
 def _as(
@@ -256,7 +256,7 @@ def _login(options_by_name: Mapping[str, str], servers: Sequence[ServerUri]) -> 
     for name in _CERTIFICATES:
         if name in options_by_name and not any(server.is_encrypted for server in servers):
             raise option_error(
-                name, options_by_name[name], "it is for servers of tcps:// or wss://"
+                name, options_by_name[name], "it requires servers of tcps:// or wss://"
             )
     if "key_file" in options_by_name and "certificate_file" not in options_by_name:
         raise option_error("key_file", options_by_name["key_file"], "certificate_file is missing")

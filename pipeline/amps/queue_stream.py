@@ -69,7 +69,9 @@ class AmpsQueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
     def __init__(self, options: AmpsOptions, schema: StructType) -> None:
         if options.bookmark is not None:
             raise option_error(
-                "bookmark", options.bookmark, "a queue begins with what waits in it (consume=true)"
+                "bookmark",
+                options.bookmark,
+                "a queue begins with its oldest message (consume=true)",
             )
         self._options = options
         self._schema = schema
@@ -147,10 +149,10 @@ class AmpsQueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
                     messages.append(message)
                 elif options.fail_on_data_loss:
                     raise PipelineError(
-                        f"the transaction log does not have the message {bookmark} of"
-                        f" {options.read_topic!r} any more, which belongs to a micro-batch that is"
-                        " repeated: journal files have been removed, or the option filter has"
-                        " changed; the option fail_on_data_loss=false goes on with what there is"
+                        f"the transaction log does not contain the message {bookmark} of"
+                        f" {options.read_topic!r}, which belongs to a repeated micro-batch:"
+                        " journal files have been removed, or the option filter has changed; set"
+                        " the option fail_on_data_loss=false to continue without it"
                     )
         yield self._row_format().batch(messages)
 

@@ -123,17 +123,17 @@ def _check(range_: MessageRange, count: int, bookmarks: Sequence[str]) -> None:
     if count != range_.rows:
         raise PipelineError(
             f"the transaction log has {count} of the {range_.rows} messages of"
-            f" {range_.span}: journal files have been removed, some of it is damaged, or the"
-            " options topic or filter have changed since the checkpoint was made; the option"
-            " fail_on_data_loss=false goes on with what there is"
+            f" {range_.span}: journal files have been removed or are damaged, or the options"
+            " topic or filter have changed since the checkpoint; set the option"
+            " fail_on_data_loss=false to continue with the messages that remain"
         )
     if range_.digest not in (None, digest_of(bookmarks)):
         raise PipelineError(
-            f"the instance that is there now has other messages behind the first of {range_.span}"
-            " than the one where this micro-batch was begun: several publishers were connected to"
-            " different instances. Repeat it where it was begun (the first of the option server"
-            " that can be reached is taken), or here, with what there is, with the option"
-            " fail_on_data_loss=false"
+            f"this instance has other messages after the first of {range_.span} than the instance"
+            " where this micro-batch began: several publishers were connected to different"
+            " instances. Repeat it where it began (the first reachable one of the option server is"
+            " used), or here with the option fail_on_data_loss=false, which reads the messages of"
+            " this instance"
         )
 
 
@@ -166,7 +166,9 @@ def _of_replays(text: str, options: AmpsOptions) -> str:
     """
     for part in text.split(","):
         if (name := part.strip().partition("=")[0]) in _OTHER_MESSAGES:
-            raise option_error("options", options.options, f"{name} is not for what Spark reads")
+            raise option_error(
+                "options", options.options, f"{name} is not supported for reads by Spark"
+            )
     parts = [text] if text else []
     if options.has_deletions and "deletions" not in text:
         parts.append("deletions")

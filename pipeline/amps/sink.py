@@ -16,7 +16,7 @@ MAX_REPORTED_REFUSALS: Final = 10
 """The maximum number of refusals that a task reports."""
 
 NOT_ONCE: Final = (
-    ", so that a task which is tried again would publish twice; exactly_once=false allows that"
+    ", so that a retried task would publish its rows twice; exactly_once=false allows that"
 )
 
 _BATCH_BITS: Final = 32
@@ -62,14 +62,14 @@ class TaskIdentity(NamedTuple):
             raise option_error(
                 "write_version",
                 self.batch,
-                f"the server has version {latest} of this write_id already, and what is new in this"
-                " one would be taken for sent: expected a higher number for each new write",
+                f"the server already has version {latest} of this write_id and would drop new rows"
+                " of this version as duplicates: expected a higher number for each new write",
             )
         if latest > self.batch:
             raise PipelineError(
-                f"checkpoint: this is micro-batch {self.batch}, and the server has micro-batch"
-                f" {latest} of this query already; the checkpoint has been set back, and what is"
-                " new in this batch would be taken for sent: begin a new one"
+                f"checkpoint: this is micro-batch {self.batch}, and the server already has"
+                f" micro-batch {latest} of this query: the checkpoint has been reset, and the"
+                " server would drop new rows of this batch as duplicates; use a new checkpoint"
             )
         return max(0, last - self.base_sequence)
 

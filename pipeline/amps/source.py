@@ -66,8 +66,8 @@ class AmpsDataSource(DataSource):
         """Return the writer of a DataFrame."""
         if overwrite:
             raise PipelineError(
-                "mode overwrite: messages cannot be taken back; use mode append, and delete records"
-                " with the option command=sow_delete"
+                "mode overwrite: published messages cannot be removed; use mode append, and delete"
+                " records with the option command=sow_delete"
             )
         return AmpsWriter(read_options(self._given_options, "write"), schema)
 
@@ -75,8 +75,8 @@ class AmpsDataSource(DataSource):
         """Return the writer of a stream."""
         if overwrite:
             raise PipelineError(
-                "output mode complete: messages cannot be taken back; use append (Spark has no mode"
-                " update for sources in Python), or foreachBatch with a df.write of its own"
+                "output mode complete: published messages cannot be removed; use append (Spark has"
+                " no mode update for sources in Python), or foreachBatch with a df.write"
             )
         return AmpsStreamWriter(read_options(self._given_options, "writeStream"), schema)
 

@@ -42,7 +42,9 @@ class AmpsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def __init__(self, options: AmpsOptions, schema: StructType) -> None:
         if options.bookmark is not None and options.bookmark.strip()[0] in "[(":
-            raise option_error("bookmark", options.bookmark, "a stream has a beginning and no end")
+            raise option_error(
+                "bookmark", options.bookmark, "expected a start, as a stream has no end"
+            )
         self._options = options
         self._range_reader: Final = RangeReader(options, schema)
         plan = BatchPlanner if len(options.servers) == 1 else FailoverBatchPlanner

@@ -136,7 +136,9 @@ def identity_in_stream(options: AmpsOptions) -> TaskIdentity:
     task = _task()
     query, batch = task.getLocalProperty(_QUERY), task.getLocalProperty(_BATCH)
     if query is None or batch is None:
-        raise PipelineError(f"Spark does not tell the micro-batch ({_QUERY}, {_BATCH})")
+        raise PipelineError(
+            f"Spark does not pass the micro-batch ({_QUERY}, {_BATCH}) to its tasks"
+        )
     return TaskIdentity(
         f"{options.client_name or 'spark'}-{query}-{task.partitionId()}", int(batch)
     )
@@ -150,11 +152,15 @@ def check(options: AmpsOptions, schema: StructType) -> None:
     """
     rows = _format(options, schema)
     if options.topic is None and "topic" not in rows.headers:
-        raise PipelineError("option topic: missing; expected a topic, or a column that has it")
+        raise PipelineError("option topic: missing; expected a topic, or a column topic")
     if options.topic is not None and "topic" in rows.headers:
-        raise option_error("topic", options.topic, "there is a column of that name as well")
+        raise option_error(
+            "topic", options.topic, "there is a column topic as well; use one of them"
+        )
     if not rows.has_bodies and not (options.command == "sow_delete" and "sow_key" in rows.headers):
-        raise PipelineError("schema: there is no column that a message could be made of")
+        raise PipelineError(
+            "schema: expected a column body, or columns that are fields of messages"
+        )
 
 
 def send(
@@ -209,12 +215,13 @@ def raise_refusals(options: AmpsOptions, messages: Sequence[WriterCommitMessage 
             count = f"at least {count}"
         raise PipelineError(
             f"{options.command} to topic {first.topic!r}: the server refused {count} of the"
-            f" rows and took all others; the first: {first.error}; it is {first.body[:200]!r}"
+            f" rows and accepted all others; the first: {first.error}; message:"
+            f" {first.body[:200]!r}"
         )
 
 
 def _task() -> TaskContext:
     task = TaskContext.get()
     if task is None:
-        raise PipelineError("a row can only be written by a task of Spark's")
+        raise PipelineError("rows can only be written by a task of Spark")
     return task

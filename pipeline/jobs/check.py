@@ -13,19 +13,19 @@ if TYPE_CHECKING:
     from pipeline.jobs.run import JobRun
     from pipeline.views.check import ViewCheck
 
-HELP: Final = "compare the views of a running server with Spark's"
+HELP: Final = "compare the views of a running server with the same views in Spark"
 _MAX_SHOWN_DIFFERENCES: Final = 10
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the job."""
-    parser.add_argument("config", help="configuration that the server runs")
+    parser.add_argument("config", help="configuration of the server")
     parser.add_argument(
         "--server",
         default="tcp://localhost:9007/amps",
         help="URI of the server, without the message type (tcp://localhost:9007/amps)",
     )
-    parser.add_argument("--json", action="store_true", help="print JSON, a line for each view")
+    parser.add_argument("--json", action="store_true", help="print JSON, one line per view")
 
 
 def run(options: argparse.Namespace, run: JobRun) -> None:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from pipeline.jobs.export_frames import ExportSelection
     from pipeline.jobs.run import JobRun
 
-HELP: Final = "write journals, or a topic, to Parquet files by topic and date"
+HELP: Final = "export journals, or a topic, to Parquet files by topic and date"
 _JOB: Final = "export"
 _FORMATS: Final = ("parquet", "delta")
 _DEFAULT_POLL_INTERVAL_S: Final = 10.0
@@ -38,61 +38,61 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("target", type=Path, help="directory for the files")
     parser.add_argument("--archive", type=Path, help="directory of archived journals")
     parser.add_argument(
-        "--topic", default="", help="topic, or regular expression of topics; all if left out"
+        "--topic", default="", help="topic, or regular expression of topics; default: all"
     )
     parser.add_argument("--filter", default="", help="content filter")
     parser.add_argument(
         "--columns",
         default="",
-        help="fields of the messages to have as columns: 'id BIGINT, symbol STRING';"
-        " whole messages if left out",
+        help="fields of messages to export as columns: 'id BIGINT, symbol STRING';"
+        " default: whole messages",
     )
     parser.add_argument(
         "--partition-by",
         default="",
         metavar="FIELD",
-        help="field to divide the files by, below topic and date",
+        help="field to partition the files by, below topic and date",
     )
     parser.add_argument(
         "--format",
         choices=_FORMATS,
         default=_FORMATS[0],
-        help=f"what the files are: {' or '.join(_FORMATS)} (a table with a log, which Spark,"
-        f" DuckDB and others read); {_FORMATS[0]} if left out",
+        help=f"format of the files: {' or '.join(_FORMATS)} (a table with a log, for Spark,"
+        f" DuckDB and others); default: {_FORMATS[0]}",
     )
     parser.add_argument(
         "--option",
         action="append",
         default=[],
         metavar="NAME=VALUE",
-        help="an option of format('amps') or format('amps-journal'), such as mode=permissive",
+        help="option of format('amps') or format('amps-journal'), such as mode=permissive",
     )
     parser.add_argument(
         "--accept-gap",
         action="store_true",
-        help="go on although journals have been removed that were not exported",
+        help="continue although journals were removed before their export",
     )
     parser.add_argument(
-        "--follow", action="store_true", help="go on with what comes, until interrupted"
+        "--follow", action="store_true", help="continue with new entries, until interrupted"
     )
     parser.add_argument(
         "--every",
         type=float,
         default=_DEFAULT_POLL_INTERVAL_S,
         metavar="SECONDS",
-        help=f"with --follow: how often to look for more; {_DEFAULT_POLL_INTERVAL_S:g} if left out",
+        help=f"with --follow: poll interval; default: {_DEFAULT_POLL_INTERVAL_S:g}",
     )
     parser.add_argument(
         "--max-rows",
         type=int,
         default=_DEFAULT_MAX_ROWS,
         metavar="COUNT",
-        help=f"with --follow: entries to write at a time; {_DEFAULT_MAX_ROWS:,} if left out",
+        help=f"with --follow: entries per batch; default: {_DEFAULT_MAX_ROWS:,}",
     )
     parser.add_argument(
         "--until-caught-up",
         action="store_true",
-        help="end --follow at the end of the log as it is now",
+        help="end --follow at the current end of the log",
     )
 
 
@@ -164,9 +164,9 @@ def _selection(options: argparse.Namespace, run: JobRun) -> ExportSelection:
 
 def _check(options: argparse.Namespace, selection: ExportSelection) -> None:
     if selection.is_server and not selection.topic:
-        raise PipelineError("--topic: missing: which topic of the server")
+        raise PipelineError("--topic: missing; expected a topic of the server")
     if options.until_caught_up and not options.follow:
-        raise PipelineError("--until-caught-up: needs --follow")
+        raise PipelineError("--until-caught-up: requires --follow")
     if options.every <= 0:
         raise PipelineError(f"--every={options.every:g}: expected seconds")
     if options.max_rows < 1:
@@ -176,7 +176,7 @@ def _check(options: argparse.Namespace, selection: ExportSelection) -> None:
 def _print_plan(options: argparse.Namespace, selection: ExportSelection, run: JobRun) -> None:
     """Print the work that a run without --dry-run would do."""
     if selection.is_server:
-        what = "what is published to" if options.follow else "the records of"
+        what = "the messages published to" if options.follow else "the records of"
         run.print_text(f"{without_passwords(selection.source)}: {what} {selection.topic}")
         return
     from pipeline.jobs.export_journals import logs_of, range_of
@@ -200,8 +200,7 @@ def _export_topic(
 def _new_state(selection: ExportSelection, target: JobTarget) -> JobState:
     if target.is_used():
         raise PipelineError(
-            f"{target.path}: what was exported there is not remembered any more; export to"
-            " another directory"
+            f"{target.path}: has no stored state of its earlier export; export to another directory"
         )
     return JobState(
         _JOB,
@@ -228,18 +227,18 @@ def _columns(selection: ExportSelection) -> str:
 def _check_state(state: JobState, selection: ExportSelection, target: JobTarget) -> None:
     if without_passwords(state.source) != _source(selection):
         raise PipelineError(
-            f"{target.path}: holds the export of {without_passwords(state.source)}; "
+            f"{target.path}: contains the export of {without_passwords(state.source)}; "
             f"export {_source(selection)} to another directory"
         )
     if state.partition_by != selection.partition_by:
         raise PipelineError(
-            f"{target.path}: its files are divided by {state.partition_by or 'topic and date only'}"
-            f", and --partition-by is {selection.partition_by or 'not given'}; export to another"
-            " directory"
+            f"{target.path}: its files are partitioned by"
+            f" {state.partition_by or 'topic and date only'}, and --partition-by is"
+            f" {selection.partition_by or 'not given'}; export to another directory"
         )
     if state.format != target.format:
         raise PipelineError(
-            f"{target.path}: holds {state.format or _FORMATS[0]}; give --format="
+            f"{target.path}: contains {state.format or _FORMATS[0]}; use --format="
             f"{state.format or _FORMATS[0]}, as before, or export to another directory"
         )
     _check_columns(state, selection, target)
@@ -249,8 +248,8 @@ def _check_stays_followed(state: JobState, target: JobTarget) -> None:
     """Refuse to replace a streamed table, which has messages, by the current records of a topic."""
     if state.batch >= 0:
         raise PipelineError(
-            f"{target.path}: it follows what is published; go on with --follow, or export the"
-            " records that there are now to another directory"
+            f"{target.path}: contains published messages; continue with --follow, or export the"
+            " current records to another directory"
         )
 
 
@@ -259,9 +258,11 @@ def _check_columns(state: JobState, selection: ExportSelection, target: JobTarge
     from pyspark.sql.types import StructType
 
     if bool(state.columns) != (selection.columns is not None):
-        has = "fields of messages" if state.columns else "whole messages"
+        has, how = (
+            ("fields of messages", "with") if state.columns else ("whole messages", "without")
+        )
         raise PipelineError(
-            f"{target.path}: holds {has}; with or without --columns, as before, or export to"
+            f"{target.path}: contains {has}; export {how} --columns, as before, or to"
             " another directory"
         )
     if selection.columns is None:
@@ -270,6 +271,6 @@ def _check_columns(state: JobState, selection: ExportSelection, target: JobTarge
     for column in StructType.fromJson(json.loads(state.columns)):
         if kinds.get(column.name) != column.dataType:
             raise PipelineError(
-                f"{target.path}: has the column {column.name} {column.dataType.simpleString()}, and"
-                " --columns has not; columns may be added, or export to another directory"
+                f"{target.path}: has the column {column.name} {column.dataType.simpleString()},"
+                " which is missing in --columns; add columns only, or export to another directory"
             )

@@ -96,9 +96,8 @@ def _follow_server(
 ) -> None:
     if state.batch >= 0 and not target.checkpoint_folder.exists():
         raise PipelineError(
-            f"{target.checkpoint_folder}: is gone, which said how far this export is; export"
-            " to another"
-            " directory"
+            f"{target.checkpoint_folder}: removed, with the position of this export; export to"
+            " another directory"
         )
 
     if state.runs == 0:  # else a checkpoint made before the first rows would belong to no export

@@ -96,7 +96,9 @@ def read_columns(text: str, partition_by: str) -> StructType | None:
     """
     if not text:
         if partition_by:
-            raise PipelineError(f"--partition-by={partition_by}: needs --columns, with this field")
+            raise PipelineError(
+                f"--partition-by={partition_by}: requires --columns, with this field"
+            )
         return None
     try:
         columns = DataType.fromDDL(text)
@@ -111,10 +113,10 @@ def read_columns(text: str, partition_by: str) -> StructType | None:
     taken = [name for name in columns.names if name.lower() in FOLDERS]
     if taken:
         raise PipelineError(
-            f"--columns: {taken[0]} is what the folders are called; leave that field out"
+            f"--columns: {taken[0]} is the name of the partition folders; omit this field"
         )
     if BODY in columns.names:
-        raise PipelineError("--columns: leave it out to have whole messages in the column body")
+        raise PipelineError("--columns: omit it to export whole messages in the column body")
     if partition_by and partition_by not in columns.names:
         known = ", ".join(columns.names)
         raise PipelineError(f"--partition-by={partition_by}: expected one of --columns: {known}")

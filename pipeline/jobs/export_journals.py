@@ -92,8 +92,8 @@ def range_of(
     if reached < first and not accepts_gap:
         raise PipelineError(
             f"{selection.source}: the entries {reached + 1} to {first} of {log.instance} have not "
-            "been exported, and their journals are gone; name the directory where they were "
-            "archived (--archive), or go on without them (--accept-gap)"
+            "been exported, and their journals are removed; give the directory of archived "
+            "journals (--archive), or continue without them (--accept-gap)"
         )
     mark = state.marks.get(log.instance, UNKNOWN)
     advice = "export to another directory"

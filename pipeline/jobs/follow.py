@@ -29,11 +29,11 @@ def follow(options: argparse.Namespace, run: JobRun, spec: InstanceSpec, view: T
         PipelineError: the job failed.
     """
     if options.checkpoint is None:
-        raise PipelineError("--follow: needs --checkpoint, where the next run goes on")
+        raise PipelineError("--follow: requires --checkpoint, from which the next run resumes")
     if options.at:
-        raise PipelineError("--at: does not go with --follow, which is about the present")
+        raise PipelineError("--at: excludes --follow, which follows the present")
     if options.archive is not None and options.server:
-        raise PipelineError("--archive: needs --journals")
+        raise PipelineError("--archive: requires --journals")
     from pipeline.views import stream_view
     from pipeline.views.streaming.plan import topics_below
 
@@ -60,7 +60,7 @@ def follow(options: argparse.Namespace, run: JobRun, spec: InstanceSpec, view: T
     if interrupted.is_set():
         raise KeyboardInterrupt
     if options.output is not None or options.publish:
-        run.print_text(f"{progress.done_count} entries taken in, {target.name} is up to date")
+        run.print_text(f"{progress.done_count} entries processed, {target.name} is up to date")
 
 
 def _source(options: argparse.Namespace) -> ViewEventSource:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pipeline.entries import EntrySource
     from pipeline.jobs.run import JobRun
 
-HELP: Final = "tell which records a topic had at a time or bookmark"
+HELP: Final = "list the records that a topic had at a time or bookmark"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -28,10 +28,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--at",
         default="",
-        help="time such as 20260102T030405Z, or bookmark; the end of the journals if left out",
+        help="time such as 20260102T030405Z, or bookmark; default: the end of the journals",
     )
     parser.add_argument("--output", type=Path, help="new directory for Parquet files")
-    parser.add_argument("--json", action="store_true", help="print JSON, a line for each record")
+    parser.add_argument("--json", action="store_true", help="print JSON, one line per record")
 
 
 def run(options: argparse.Namespace, run: JobRun) -> None:
@@ -41,12 +41,14 @@ def run(options: argparse.Namespace, run: JobRun) -> None:
         PipelineError: the job failed.
     """
     if not options.topic:
-        raise PipelineError("--topic: missing: whose records")
+        raise PipelineError("--topic: missing; expected the topic of the records")
     if options.output is not None:
         refuse_existing(options.output)
     source = source_of(options)
     if options.at and source.is_export:
-        raise PipelineError(f"--at={options.at}: is for journals; {options.source} is an export")
+        raise PipelineError(
+            f"--at={options.at}: requires journals, and {options.source} is an export"
+        )
     source.require_topic()
     bookmark = range_up_to(options.at, source)
     source = replace(source, bookmark=bookmark)

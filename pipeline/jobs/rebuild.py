@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from pipeline.jobs.run import JobRun
     from server.storage.sow.topic_records import SowTopicRecords
 
-HELP: Final = "make a SOW topic or a view anew from journals"
+HELP: Final = "rebuild a SOW topic or a view from journals"
 _BATCH_SIZE: Final = 1000
 
 
@@ -50,7 +50,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     target = parser.add_mutually_exclusive_group(required=True)
     target.add_argument(
-        "--output", type=Path, help="file to make; of a view a directory of Parquet files"
+        "--output", type=Path, help="file to create; for a view, a directory of Parquet files"
     )
     target.add_argument(
         "--publish",
@@ -58,7 +58,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="publish the records of a view: tcp://host:port/amps/type, to the topic of its name",
     )
     parser.add_argument(
-        "--journals", type=Path, help="directory of journals, instead of that of the configuration"
+        "--journals", type=Path, help="directory of journals; default: that of the configuration"
     )
     parser.add_argument("--archive", type=Path, help="directory of archived journals")
 
@@ -75,12 +75,12 @@ def run(options: argparse.Namespace, run: JobRun) -> None:
         return
     topic = _topic(spec, options.topic)
     if options.output is None:
-        raise PipelineError("--publish: is for views; name the --output, or use the job replay")
+        raise PipelineError("--publish: requires a view; give --output, or use the job replay")
     refuse_existing(options.output)
     if spec.transaction_log is not None and not spec.is_journaled(topic.message_type, topic.name):
         raise PipelineError(
             f"--topic={topic.name}: is not in the TransactionLog of the configuration, so that"
-            " journals have nothing of it"
+            " journals have no entries of it"
         )
     log = snapshot(*_directories(spec, options), spec.name)[0]
     last = max(file.end_txid or 0 for file in log.files) - 1
@@ -182,7 +182,7 @@ def _directories(spec: InstanceSpec, options: argparse.Namespace) -> tuple[Path,
     directory, archive = options.journals, options.archive
     if directory is None:
         if configured is None:
-            raise PipelineError(f"{options.config}: has no TransactionLog; name its --journals")
+            raise PipelineError(f"{options.config}: has no TransactionLog; give --journals")
         directory = Path(configured.journal_directory)
         if archive is None and configured.journal_archive_directory:
             archive = Path(configured.journal_archive_directory)

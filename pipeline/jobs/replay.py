@@ -60,10 +60,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the job."""
     add_source(parser)
     parser.add_argument("server", help="URI of the server, such as tcp://localhost:9007/amps/json")
-    parser.add_argument("--rate", type=float, default=0.0, help="messages a second at most")
+    parser.add_argument("--rate", type=float, default=0.0, help="maximum messages per second")
     parser.add_argument("--bookmark", default="", help="bookmark or range to replay")
     parser.add_argument("--filter", default="", help="content filter")
-    parser.add_argument("--state", type=Path, help="file to remember the progress in, to go on")
+    parser.add_argument("--state", type=Path, help="file for the progress, to resume later")
 
 
 def run(options: argparse.Namespace, run: JobRun) -> None:
@@ -73,7 +73,9 @@ def run(options: argparse.Namespace, run: JobRun) -> None:
         PipelineError: the job failed, or some messages were refused.
     """
     if options.rate < 0:
-        raise PipelineError(f"--rate={options.rate:g}: expected messages a second, 0 for any")
+        raise PipelineError(
+            f"--rate={options.rate:g}: expected messages per second, 0 for no limit"
+        )
     source = source_of(options, bookmark=options.bookmark, filter=options.filter)
     state = _state(options)
     try:
@@ -101,7 +103,7 @@ def run(options: argparse.Namespace, run: JobRun) -> None:
         progress.end()
     if refused:
         raise PipelineError(
-            f"{uri}: the server refused {refused} of {progress.done_count} messages and took"
+            f"{uri}: the server refused {refused} of {progress.done_count} messages and accepted"
             f" all others; the first: {first_refusal}"
         )
     run.print_text(f"{progress.done_count} entries replayed")
@@ -117,7 +119,7 @@ def _check_places(source: EntrySource, state: JobState) -> None:
         reached = state.reached.get(log.instance)
         if reached is not None:
             mark = state.marks.get(log.instance, UNKNOWN)
-            advice = "replay with another file for --state, which sends everything again"
+            advice = "use another file for --state, which sends everything again"
             check_place(log, reached, mark, source.archive, "the replay", advice)
 
 
@@ -133,8 +135,8 @@ def _count(source: EntrySource, state: JobState, run: JobRun, uri: ServerUri) ->
         if uri.message_type not in (None, group.message_type):
             raise PipelineError(
                 f"{uri}: is for messages of the type {uri.message_type}, and those of"
-                f" {group.topic!r} are {group.message_type}: choose a --topic, or leave the type"
-                " out of the URI, for all types"
+                f" {group.topic!r} are {group.message_type}: give a --topic, or omit the type in"
+                " the URI, for all types"
             )
     return sum(int(group["count"]) for group in groups)
 

@@ -110,7 +110,7 @@ class ReplaySender(ExitStack):
             self._log_on()
             self._number_deletion(entry.topic, keys, entry.txid)
         except CommandError as problem:
-            self._record_refusal(f"{problem}; it is the deletion of {', '.join(keys):.200}")
+            self._record_refusal(f"{problem}; deletion of {', '.join(keys):.200}")
 
     def _number_deletion(self, topic: str, keys: list[str], txid: int) -> None:
         with suppress(DuplicateMessageError):  # it was executed before the replay was interrupted
@@ -122,7 +122,7 @@ class ReplaySender(ExitStack):
 
     def _on_refused(self, message: StoredMessage, error: CommandError) -> None:
         topic = msgspec.json.decode(message.header)["t"]
-        self._record_refusal(f"{error}; it is to {topic}: {message.body[:200]!r}")
+        self._record_refusal(f"{error}; message to {topic}: {message.body[:200]!r}")
 
     def _record_refusal(self, text: str) -> None:
         self.refused_count += 1

@@ -15,9 +15,7 @@ if TYPE_CHECKING:
 
 def add_source(parser: argparse.ArgumentParser) -> None:
     """Add the arguments that select the source."""
-    parser.add_argument(
-        "source", type=Path, help="directory of journals, or of what the job export made of them"
-    )
+    parser.add_argument("source", type=Path, help="directory of journals, or of an export of them")
     parser.add_argument("--archive", type=Path, help="directory of archived journals")
     parser.add_argument("--topic", default="", help="topic, or regular expression of topics")
 
@@ -31,7 +29,7 @@ def source_of(options: argparse.Namespace, **more: str) -> EntrySource:
     from pipeline.entries import EntrySource  # parsing a command line must not import Spark
 
     if not options.source.is_dir():
-        raise PipelineError(f"{options.source}: there is no such directory")
+        raise PipelineError(f"{options.source}: no such directory")
     # Spark's workers have another working directory.
     archive = None if options.archive is None else options.archive.resolve()
     return EntrySource(options.source.resolve(), archive, options.topic, **more)

@@ -21,11 +21,9 @@ HELP: Final = "count messages, bytes and top keys of every topic and hour"
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the job."""
     add_source(parser)
-    parser.add_argument(
-        "--bookmark", default="", help="bookmark or range to count; all if left out"
-    )
-    parser.add_argument("--top", type=int, default=3, help="keys to name for each; 3 if left out")
-    parser.add_argument("--json", action="store_true", help="print JSON, a line for each row")
+    parser.add_argument("--bookmark", default="", help="bookmark or range to count; default: all")
+    parser.add_argument("--top", type=int, default=3, help="number of top keys; default: 3")
+    parser.add_argument("--json", action="store_true", help="print JSON, one line per row")
 
 
 def run(options: argparse.Namespace, run: JobRun) -> None:
@@ -35,7 +33,7 @@ def run(options: argparse.Namespace, run: JobRun) -> None:
         PipelineError: the job failed.
     """
     if options.top < 0:
-        raise PipelineError(f"--top={options.top}: expected a number of keys")
+        raise PipelineError(f"--top={options.top}: expected a number of keys, from 0")
     source = source_of(options, bookmark=options.bookmark)
     source.require_topic()
     if run.is_dry:

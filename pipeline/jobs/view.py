@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from pipeline.entries import EntrySource
     from pipeline.jobs.run import JobRun
 
-HELP: Final = "compute a view, as of any time or bookmark, or keep one up"
+HELP: Final = "compute a view, as of any time or bookmark, or keep it up to date"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -33,29 +33,29 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("config", help="configuration with the view")
     parser.add_argument("view", help="its Name")
     source = parser.add_mutually_exclusive_group(required=True)
-    source.add_argument("--journals", type=Path, help="compute it from this directory of journals")
+    source.add_argument("--journals", type=Path, help="compute the view from these journals")
     source.add_argument(
-        "--server", help="compute it from the topics of this server: tcp://host:port/amps"
+        "--server", help="compute it from the topics of a server: tcp://host:port/amps"
     )
     parser.add_argument("--archive", type=Path, help="directory of archived journals")
     parser.add_argument(
         "--at", default="", help="time such as 20260102T030405Z, or bookmark; needs --journals"
     )
     add_target(parser)
-    parser.add_argument("--topic", help="topic to publish to; that of the view's name if left out")
+    parser.add_argument("--topic", help="topic to publish to; default: the name of the view")
     parser.add_argument(
-        "--follow", action="store_true", help="go on with what changes; needs --checkpoint"
+        "--follow", action="store_true", help="keep the view up to date; requires --checkpoint"
     )
     parser.add_argument(
         "--checkpoint",
         type=Path,
         metavar="DIR",
-        help="directory for the state of --follow, where the next run goes on",
+        help="directory for the state of --follow, from which the next run resumes",
     )
     parser.add_argument(
         "--until-caught-up",
         action="store_true",
-        help="end --follow at the end of the log as it is now",
+        help="end --follow at the current end of the log",
     )
 
 
@@ -68,7 +68,7 @@ def add_target(parser: argparse.ArgumentParser) -> None:
         metavar="URI",
         help="publish its records to a server: tcp://host:port/amps/type",
     )
-    parser.add_argument("--json", action="store_true", help="print JSON, a line for each record")
+    parser.add_argument("--json", action="store_true", help="print JSON, one line per record")
 
 
 def run(options: argparse.Namespace, run: JobRun) -> None:
@@ -80,7 +80,7 @@ def run(options: argparse.Namespace, run: JobRun) -> None:
     spec = read_configuration(options.config)
     view = find_view(spec, options.view)
     if options.topic and not options.publish:
-        raise PipelineError("--topic: needs --publish: it is the topic to publish to")
+        raise PipelineError("--topic: requires --publish: it is the topic to publish to")
     if options.follow:
         follow(options, run, spec, view)
         return
@@ -89,9 +89,9 @@ def run(options: argparse.Namespace, run: JobRun) -> None:
         ("until-caught-up", options.until_caught_up),
     ):
         if used:
-            raise PipelineError(f"--{name}: needs --follow")
+            raise PipelineError(f"--{name}: requires --follow")
     if options.at and not options.journals:
-        raise PipelineError("--at: needs --journals: a server is asked for the present")
+        raise PipelineError("--at: requires --journals: a server has only the present records")
     if options.output is not None:
         refuse_existing(options.output)
     bookmark = range_up_to(options.at, _journals(options))
@@ -127,8 +127,8 @@ def find_view(spec: InstanceSpec, name: str) -> TopicRef:
     """
     views = {topic.name: topic.ref for topic in spec.sow if isinstance(topic, ViewSpec)}
     if name not in views:
-        known = f"known are: {', '.join(views)}" if views else "it has none"
-        raise PipelineError(f"view: {name} is no view of the configuration; {known}")
+        known = ", ".join(views) or "none"
+        raise PipelineError(f"view: the configuration has no view {name}; it has {known}")
     return views[name]
 
 

@@ -103,7 +103,7 @@ class _BlockReader:
         length = RECORD_SIZE * (stop - start)
         data = self._source.read(self._partition.size - RECORD_SIZE * stop, length)
         if len(data) < length:
-            raise self._damage_error(start, "torn: the file ends before it")
+            raise self._damage_error(start, "truncated: the file ends before it")
         records = np.frombuffer(data, RECORD_TYPE)[::-1]
         expected = np.arange(self._partition.first_txid + start, self._partition.first_txid + stop)
         if not (records_check(data) and np.array_equal(records["txid"], expected)):
@@ -122,7 +122,7 @@ class _BlockReader:
         ends = begins + lengths + records["extras_length"]
         if len(ends) and (int(begins.min()) < PAGE or int(ends.max()) > self._partition.size):
             raise self._damage_error(
-                self._entry_number(records[0]), "a body lies outside of the file"
+                self._entry_number(records[0]), "a body is outside of the file"
             )
         first = 0
         while first < len(records):
@@ -177,6 +177,6 @@ class _BlockReader:
         record_start = partition.size - RECORD_SIZE * (number + 1)
         return PipelineError(
             f"{partition.path}: entry {partition.first_txid + number} (number {number} of the file,"
-            f" record at byte {record_start}): {cause}; the option damaged=skip leaves such entries"
-            " out"
+            f" record at byte {record_start}): {cause}; set the option damaged=skip to skip such"
+            " entries"
         )

@@ -92,9 +92,9 @@ def snapshot(
         file = _describe(directory, sealed)
         return [] if file is None else [_log(directory.parent, _instance_of(directory), (file,))]
     if not directory.is_dir():
-        raise PipelineError(f"{directory}: there is no such directory or journal file")
+        raise PipelineError(f"{directory}: no such directory or journal file")
     if archive is not None and not archive.is_dir():
-        raise option_error("archive", archive, "there is no such directory")
+        raise option_error("archive", archive, "no such directory")
     names = {instance} if instance else _instances(directory, archive)
     logs = [
         _log(directory, name, _files(directory, archive, name, sealed)) for name in sorted(names)
@@ -134,7 +134,7 @@ def open_journal(path: Path, archive: Path | None) -> ByteSource:
             continue
         except OSError as problem:
             raise _no_file(place, problem) from problem
-    raise PipelineError(f"{path}: the journal file has been removed since the query was planned")
+    raise PipelineError(f"{path}: the journal file was removed after the query was planned")
 
 
 def inflated(path: Path) -> ByteSource:
@@ -155,7 +155,7 @@ def inflated(path: Path) -> ByteSource:
                     f"{path}: damaged near byte {file.tell() - len(chunk)}: {problem}"
                 ) from problem
         if not decompressor.eof:
-            raise PipelineError(f"{path}: torn: it ends at byte {file.tell()} before its time")
+            raise PipelineError(f"{path}: truncated: it ends at byte {file.tell()}")
         plain.flush()
         return FileSource(Path(plain.name))
 
@@ -202,8 +202,8 @@ def _check_beginning(paths: Iterable[Path], files: Sequence[JournalFile | None])
     for place, (path, file) in enumerate(zip(paths, files, strict=True)):
         if file is None and in_use and place < in_use[0]:
             raise PipelineError(
-                f"{path}: it is empty, and later journal files are not: what it had is lost; put it"
-                " back, or remove the file to read what comes behind"
+                f"{path}: it is empty, and later journal files are not: its entries are lost;"
+                " restore it, or remove the file to read the later ones"
             )
 
 
@@ -212,8 +212,8 @@ def _check_chain(directory: Path, files: Iterable[JournalFile]) -> None:
         if before.number + 1 != after.number or before.end_txid != after.first_txid:
             raise PipelineError(
                 f"{directory}: the transaction log has a gap: {before.path.name} ends before entry "
-                f"{before.end_txid}, and {after.path.name} begins with {after.first_txid}; put "
-                "back what is missing, or name the directory where it was archived (option archive)"
+                f"{before.end_txid}, and {after.path.name} begins with {after.first_txid}; restore"
+                " the missing files, or give the directory of archived journals (option archive)"
             )
 
 
@@ -234,12 +234,12 @@ def _describe(path: Path, sealed: SealedFiles) -> JournalFile | None:
         if header is None:
             raise PipelineError(f"{path}: {problem}") from problem
     if header is None and path.suffix == ".gz":
-        raise PipelineError(f"{path}: damaged: it does not begin like a compressed journal file")
+        raise PipelineError(f"{path}: damaged: it does not begin as a compressed journal file")
     if header is None:
         return None
     if path.suffix != ".gz" and stat.st_size != header.size:
         raise PipelineError(
-            f"{path}: torn: it has {stat.st_size} bytes and should have {header.size}"
+            f"{path}: truncated: it has {stat.st_size} bytes, expected {header.size}"
         )
     is_sealed = seal is not None
     if seal is None:

@@ -79,12 +79,12 @@ def check_place(
     where = f"{log.files[-1].path.parent}: the journals of {log.instance}"
     if reached > last:
         raise PipelineError(
-            f"{where} end at entry {last}, but {job} has {reached}: they belong to another log, or"
-            f" this one has been put back from a backup; {advice}"
+            f"{where} end at entry {last}, and {job} has reached {reached}: they belong to another"
+            f" log, or this one was restored from a backup; {advice}"
         )
     if not has(log, reached, mark, archive):
         raise PipelineError(
-            f"{where} have another entry {reached} than {job}: the log has been put back from a"
+            f"{where} have another entry {reached} than {job}: the log was restored from a"
             f" backup; {advice}"
         )
 

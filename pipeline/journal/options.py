@@ -91,11 +91,11 @@ def read_options(options: Mapping[str, str]) -> JournalOptions:
     for name in filter(is_asked, options_by_name.keys() - _KNOWN):
         near = get_close_matches(name, _KNOWN, n=1)
         hint = f"; did you mean {near[0]}?" if near else ""
-        raise PipelineError(f"option {name}: there is no such option{hint}")
+        raise PipelineError(f"option {name}: unknown{hint}")
     if not options_by_name.get("path"):
         raise PipelineError(
-            "option path: missing: expected load(DIRECTORY) (Spark hands no options of a table to"
-            f" sources in Python: {INSTEAD_OF_TABLES})"
+            "option path: missing; expected load(DIRECTORY) (Spark does not pass options of a table"
+            f" to sources in Python: {INSTEAD_OF_TABLES})"
         )
     _check_path(options_by_name["path"])
     archive = options_by_name.get("archive")
@@ -128,11 +128,11 @@ def _check_path(path: str) -> None:
     scheme, separator, _ = path.partition("://")
     if separator and scheme != "file":
         raise option_error(
-            "path", path, "journals are read from directories of this machine, or mounted on it"
+            "path", path, "expected a directory of this machine, or one mounted on it"
         )
     if any(sign in path for sign in "*?{,") and not Path(path).exists():
         raise option_error(
-            "path", path, "expected one directory or one journal file; unite several DataFrames"
+            "path", path, "expected one directory or one journal file; union several DataFrames"
         )
 
 

@@ -198,8 +198,8 @@ def _names(file: JournalFile, options: JournalOptions, start: int, stop: int) ->
         used = set(np.unique(columns(source, start, stop)["topic"]).tolist())
         if not used <= names.topics.keys():
             raise PipelineError(
-                f"{file.path}: damaged: entries that name topics cannot be read, and without"
-                " them no message of these topics (option damaged=skip leaves them out)"
+                f"{file.path}: damaged: entries that define topics cannot be read, and no message"
+                " of these topics without them (the option damaged=skip skips these messages)"
             )
     return names
 

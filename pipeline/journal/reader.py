@@ -30,8 +30,8 @@ from pipeline.tolerance import tolerated
 from pipeline.workers import freeze_objects
 
 _ADVICE = (
-    ", or say with the options topic and message_type which messages are wanted; of message types"
-    " of a configuration, name that with the option config"
+    ", or select messages with the options topic and message_type; for message types of a"
+    " configuration, give it with the option config"
 )
 
 ColumnValues = Mapping[str, pa.Array]

@@ -71,8 +71,9 @@ class JournalSchema:
             for field in rest:
                 if field.name != BODY:
                     raise PipelineError(
-                        f"schema: column {field.name!r}: beside body there are {', '.join(known)};"
-                        " leave out body to read the fields of messages as columns"
+                        f"schema: column {field.name!r}: with a column body, only"
+                        f" {', '.join(known)} are allowed; remove body to read the fields of"
+                        " messages as columns"
                     )
             rest = []
         for name, what in self.metadata.items():

@@ -47,7 +47,9 @@ class AmpsJournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNo
 
     def __init__(self, options: JournalOptions, columns: JournalSchema) -> None:
         if options.bookmark.strip().startswith(("[", "(")):
-            raise option_error("bookmark", options.bookmark, "a stream has a beginning and no end")
+            raise option_error(
+                "bookmark", options.bookmark, "expected a start, as a stream has no end"
+            )
         self._options = options
         self._columns = columns
         self._stop_offset: JournalOffset | None = None
@@ -140,9 +142,9 @@ class AmpsJournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNo
             return read
         if self._options.fail_on_data_loss:
             raise PipelineError(
-                f"{self._options.path}: the journals of {log.instance} {problem}: the log has been"
-                " begun anew, or put back from a backup; begin with another checkpoint, or read all"
-                " of it with the option fail_on_data_loss=false"
+                f"{self._options.path}: the journals of {log.instance} {problem}: the log was"
+                " created anew, or restored from a backup; use another checkpoint, or read all of"
+                " it with the option fail_on_data_loss=false"
             )
         return log.files[0].first_txid - 1
 
@@ -172,8 +174,8 @@ class AmpsJournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNo
             raise PipelineError(
                 f"{self._options.path}: the journals of {log.instance} do not have all entries "
                 f"from {after + 1} to {last}, but those from {before_first + 1} to {last_txid}; "
-                "name the directory where they were archived (option archive), or go on with what"
-                " there is with the option fail_on_data_loss=false"
+                "give the directory of archived journals (option archive), or set the option"
+                " fail_on_data_loss=false to continue without the missing entries"
             )
         yield from plan_log(log, self._options, (), LogSpan(after, last_txid=last))
 

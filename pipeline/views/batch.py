@@ -54,7 +54,7 @@ def view_records(
 
     if not isinstance(topics.get(view), ViewSpec):
         known = ", ".join(str(ref) for ref, topic in topics.items() if isinstance(topic, ViewSpec))
-        raise PipelineError(f"view: {view} is none of the configuration: {known or 'it has none'}")
+        raise PipelineError(f"view: the configuration has no view {view}; it has {known or 'none'}")
     return computed(view)
 
 

@@ -62,13 +62,13 @@ def journal_records(
     """
     if any(isinstance(topic, QueueSpec) and topic.ref == ref for topic in spec.sow):
         raise PipelineError(
-            f"{path}: {ref} is a queue; what waits in it a server knows, not what is published:"
-            " compute the view from that (--server)"
+            f"{path}: {ref} is a queue; journals have its published messages, not those that"
+            " wait in it: compute the view from the server (--server)"
         )
     if spec.transaction_log is not None and not spec.is_journaled(ref.message_type, ref.name):
         raise PipelineError(
             f"{path}: topic {ref} is not in the TransactionLog of the configuration, so that"
-            " journals have nothing of it"
+            " journals have no entries of it"
         )
     topic = names_of(spec, ref)
     source = EntrySource(

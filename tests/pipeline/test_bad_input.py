@@ -37,7 +37,7 @@ GOOD = {"server": "tcp://localhost:9007/amps/json", "topic": "orders"}
         ("read", {"topic": "t"}, "option server: missing; expected a URI such as tcp://"),
         ("read", {"provider": "amps", "owner": "me"}, "option server: missing; expected a URI"),
         ("read", GOOD | {"pushdown": "true"}, "option pushdown='true': Spark applies the filters"),
-        ("read", GOOD | {"where": "a > 1"}, "option where='a > 1': it is made by pipeline.read"),
+        ("read", GOOD | {"where": "a > 1"}, "option where='a > 1': expected a text"),
         ("write", GOOD | {"order": "any"}, "option order='any': expected checked, given or sorted"),
         ("read", {"server": GOOD["server"]}, "option topic: missing"),
         ("read", GOOD | {"server": "localhost:9007"}, "option server: localhost:9007: expected a"),
@@ -74,10 +74,14 @@ GOOD = {"server": "tcp://localhost:9007/amps/json", "topic": "orders"}
         (
             "write",
             GOOD | {"write_id": "n", "write_version": "1", "exactly_once": "false"},
-            "option write_id='n': it is for writes with exactly_once",
+            "option write_id='n': it requires exactly_once",
         ),
         ("writeStream", GOOD | {"write_id": "n"}, "option write_id: it is for write, and this is"),
-        ("read", GOOD | {"partitions": "2", "orderby": "/a"}, "option partitions='2': orderby is"),
+        (
+            "read",
+            GOOD | {"partitions": "2", "orderby": "/a"},
+            "option partitions='2': orderby applies",
+        ),
     ],
 )
 def test_options(use: AccessMode, given: dict[str, str], message: str) -> None:
@@ -96,11 +100,11 @@ def test_every_option_of_a_use_is_taken() -> None:
     ("schema", "message_type", "message"),
     [
         ({"body": "integer"}, "json", "schema: column body is int, expected string or binary"),
-        ({"body": "string", "qty": "integer"}, "json", "schema: column 'qty': beside body there"),
+        ({"body": "string", "qty": "integer"}, "json", "schema: column 'qty': with a column body"),
         (
             {"body": "variant"},
             "json",
-            "schema: column body is variant, expected string or binary: parse_json(body) makes V",
+            "schema: column body is variant, expected string or binary: parse_json(body) converts",
         ),
         (
             {"order": "variant"},
@@ -108,7 +112,7 @@ def test_every_option_of_a_use_is_taken() -> None:
             "schema: column 'order': no field of a message is of type variant; Spark's parse_json(",
         ),
         ({"body": "string", "topic": "long"}, "json", "schema: column 'topic' is bigint, expected"),
-        ({"qty": "integer"}, "binary", "schema: the fields qty cannot be read of messages of type"),
+        ({"qty": "integer"}, "binary", "schema: the fields qty cannot be read from messages"),
         ({"qty": "interval"}, "json", "schema: column 'qty': no field of a message is of type"),
     ],
 )
@@ -136,7 +140,7 @@ def test_columns_that_must_not_be_null() -> None:
         (inner, b'{"s":{}}', "column 's.a' is NOT NULL"),
         (StructType().add("m", MapType(StringType(), some)), b'{"m":{"k":{}}}', "'m.value.a'"),
         (StructType().add("_bookmark", "string", nullable=False), b"{}", "'_bookmark' is NOT"),
-        (StructType().add("a", "long").add("a", "string"), b"{}", "'a': there are 2 of that name"),
+        (StructType().add("a", "long").add("a", "string"), b"{}", "'a': 2 columns have this name"),
     ):
         messages = [Message(Header(command="sow"), one) for one in (b'{"a":1,"l":[]}', body)]
         with pytest.raises(PipelineError, match=message) if message else nullcontext():
@@ -155,7 +159,7 @@ def test_samples_of_other_types_than_json() -> None:
         decode = decoder(kind, None)
         assert decode is not None
         assert infer_schema(map(encode, bodies), decode).simpleString() == expected
-        with pytest.raises(PipelineError, match="a message is no such thing"):
+        with pytest.raises(PipelineError, match="a message is not valid such thing"):
             infer_schema([b"\x81\xa1"], decode, "such thing")
     assert decoder("nvfix", None) is None
 
@@ -165,9 +169,9 @@ def test_samples_that_disagree() -> None:
     for bodies, message in {
         (b'{"a":1}', b'{"a":"x"}'): "field 'a' is bigint in one message and string in another",
         (): "no messages with fields",
-        (b"{",): "a message is no JSON",
-        (b'{"body":1}',): "the messages have a field 'body', and that is the name of a",
-        (b'{"_topic":1}',): "the messages have a field '_topic', and that is the name of a",
+        (b"{",): "a message is not valid JSON",
+        (b'{"body":1}',): "the messages have a field 'body', which is the name of a",
+        (b'{"_topic":1}',): "the messages have a field '_topic', which is the name of a",
     }.items():
         with pytest.raises(PipelineError, match=message):
             infer_schema(bodies)
@@ -189,7 +193,7 @@ def test_an_offset_of_another_source(
     read: Callable[[dict[str, Any]], object], offset: dict[str, Any]
 ) -> None:
     with pytest.raises(
-        PipelineError, match=r"checkpoint: the offset [{\[].*[}\]] is none of forma"
+        PipelineError, match=r"checkpoint: the offset [{\[].*[}\]] is not one of forma"
     ):
         read(offset)
 
@@ -197,7 +201,7 @@ def test_an_offset_of_another_source(
 def test_a_lifetime_below_zero() -> None:
     schema = StructType().add("body", "string").add("expiration", "integer")
     batch = pa.RecordBatch.from_pydict({"body": ["{}"] * 3, "expiration": [1, None, -5]})
-    with pytest.raises(PipelineError, match="column 'expiration' is -5 in some row; expected sec"):
+    with pytest.raises(PipelineError, match="column 'expiration' is -5 in a row; expected sec"):
         BodyFormat(schema, "json").messages(batch)
 
 
@@ -205,7 +209,7 @@ def test_a_checkpoint_that_was_set_back() -> None:
     """The server has later batches of the query: those of this one would be taken for sent."""
     assert TaskIdentity("me", 7).count_sent((7 << 32) + 5) == 5
     assert TaskIdentity("me", 7).count_sent((6 << 32) + 5) == 0
-    with pytest.raises(PipelineError, match="micro-batch 7, and the server has micro-batch 8"):
+    with pytest.raises(PipelineError, match=r"micro-batch 7, and .* already has micro-batch 8"):
         TaskIdentity("me", 7).count_sent((8 << 32) + 1)
 
 
@@ -239,7 +243,7 @@ def test_streams_that_cannot_be(spark: SparkSession, server: RunningServer, tmp_
     cases: list[tuple[str, dict[str, Any], str]] = [
         ("sow-bad", {}, "option topic='sow-bad': it is not in the server's TransactionLog"),
         ("log-short", {"bookmark": "5|6|"}, "option bookmark='5|6|': subscribe: bookmark not foun"),
-        ("log-short", {"bookmark": "[0:0|1|]"}, "option bookmark='[0:0|1|]': a stream has a begi"),
+        ("log-short", {"bookmark": "[0:0|1|]"}, "option bookmark='[0:0|1|]': expected a start"),
     ]
     for number, (topic, options, message) in enumerate(cases):
         frame = streaming(spark, server, topic, **options).load()
@@ -258,17 +262,17 @@ def test_writes_that_cannot_be(spark: SparkSession, server: RunningServer) -> No
         (writing(frame, server), "option topic: missing; expected a topic, or a column"),
         (
             writing(frame, server, "nvfix", topic="log-w"),
-            "the columns id make a message",
+            "the columns id can be published",
         ),
         (
             writing(frame, server, topic="log-w").mode("overwrite"),
-            "mode overwrite: messages",
+            "mode overwrite: published messages",
         ),
         (writing(frame.selectExpr("id AS _topic"), server), "column '_topic' is int, expected str"),
         (writing(frame, server, topic="^log-"), "option topic='^log-': it is not in the server's"),
         (
             writing(frame.selectExpr("id", "'' AS _topic"), server),
-            "column '_topic' is NULL or empty in some row",
+            "column '_topic' is NULL or empty in a row",
         ),
     ]
     for writer, message in cases:
@@ -282,7 +286,7 @@ def test_writes_that_cannot_be(spark: SparkSession, server: RunningServer) -> No
     bodies = spark.createDataFrame(rows, "body STRING, topic STRING").coalesce(1)
     with pytest.raises(PySparkException) as caught:
         writing(bodies, server, exactly_once=False).save()
-    assert "the server refused 1 of the rows and took all others" in str(caught.value)
+    assert "the server refused 1 of the rows and accepted all others" in str(caught.value)
     assert [record["id"] for record in records(server, "both-w")] == [2, 3]
     many = spark.range(0, 25, 1, 1).selectExpr("'{}' AS body", "'/AMPS/no' AS topic")
     with pytest.raises(PySparkException, match="the server refused at least 10 of the rows"):

@@ -156,7 +156,7 @@ def test_structs_of_other_types_than_json() -> None:
     body = b"<a x='7'><q>1</q><z>t</z></a>"
     assert read_one(reader, body) == {"a": {"q": 1, "z": "t", "@x": 7}}
     nested = StructType().add("n", ArrayType(inner))
-    with pytest.raises(PipelineError, match="column 'n': of messages of type nvfix, only single"):
+    with pytest.raises(PipelineError, match="column 'n': from messages of type nvfix, only single"):
         read_fields(nested, "nvfix")
     packed = StructType().add("n", MapType(StringType(), BinaryType()))
     with pytest.raises(PipelineError, match="column 'n': bytes within maps and within arrays"):

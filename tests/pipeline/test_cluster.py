@@ -144,7 +144,7 @@ def test_executors_have_what_the_archive_has(run: Run, server: RunningServer) ->
     assert len(logged(server, "log-shipped")) == 3
     before, _, after = run.output.partition("now without")
     assert "pipeline: executors" not in before
-    assert f"pipeline: executors of {run.master} run python3, which has to have Amperage" in after
+    assert f"pipeline: executors of {run.master} run python3, which must have Amperage" in after
     assert "--conf spark.executorEnv.PYTHONPATH=amperage" in after
 
 
@@ -155,10 +155,10 @@ def test_rows_are_there_once_where_tasks_run_twice(run: Run, server: RunningServ
 
 
 def test_an_archive_is_new_and_called_as_one(tmp_path: Path) -> None:
-    with pytest.raises(PipelineError, match=r"expected a name that ends in .tar.gz or .tgz"):
+    with pytest.raises(PipelineError, match=r"expected a name ending in .tar.gz or .tgz"):
         pipeline.archive(tmp_path / "amperage.zip")
     path = tmp_path / "there.tgz"
     with tarfile.open(path, "w:gz"):
         pass
-    with pytest.raises(PipelineError, match="is there already"):
+    with pytest.raises(PipelineError, match="exists already"):
         pipeline.archive(path)

@@ -230,7 +230,7 @@ def test_without_the_configuration_the_error_names_the_option(
     spark: SparkSession, instance: Instance
 ) -> None:
     frame = spark.read.format("amps").schema("id INT")
-    with pytest.raises(PySparkException, match="name that with the option config"):
+    with pytest.raises(PySparkException, match="give it with the option config"):
         frame.load(server=uri(instance.server, "order"), topic="orders").collect()
 
 
@@ -239,12 +239,12 @@ def test_a_configuration_that_does_not_fit_is_refused(
 ) -> None:
     """One that is not there, one without the type, and one whose files are gone."""
     reader = instance.reading(spark, "orders", "order").schema("id INT")
-    with pytest.raises(PySparkException, match=r"missing.xml: cannot be used"):
+    with pytest.raises(PySparkException, match=r"missing.xml: invalid configuration"):
         reader.option("config", str(tmp_path / "missing.xml")).load().collect()
     other = tmp_path / "other.xml"
     text = (instance.directory / "config.xml").read_text()
     other.write_text(text.replace(">order<", ">another<"))
-    with pytest.raises(PySparkException, match="cannot be read of messages of type order"):
+    with pytest.raises(PySparkException, match="cannot be read from messages of type order"):
         reader.option("config", str(other)).load().collect()
     other.write_text(text.replace("order.proto", "gone.proto"))
     with pytest.raises(PySparkException, match=r"other.xml.*message type order: .*gone.proto"):

@@ -193,7 +193,7 @@ MISTAKES: Final[list[tuple[dict[str, str], str]]] = [
     ({"password": SECRET, "password_env": "X"}, "password and password_env: expected one of them"),
     ({"password_file": "/no/where"}, "options password_file: /no/where: No such file or directory"),
     ({"password_env": "AMPS_NOT_THERE"}, "there is no environment variable AMPS_NOT_THERE"),
-    ({"ca_file": "x.pem"}, "option ca_file='x.pem': it is for servers of tcps:// or wss://"),
+    ({"ca_file": "x.pem"}, "option ca_file='x.pem': it requires servers of tcps:// or wss://"),
     ({"server": "tcps://h:1", "ca_file": "/no.pem"}, "options ca_file: /no.pem: No such file"),
     ({"server": "tcps://h:1", "key_file": "k"}, "certificate_file is missing"),
     ({"server": f"tcp://ann:{SECRET}@h"}, "expected host:port"),

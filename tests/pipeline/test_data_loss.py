@@ -47,9 +47,7 @@ def test_a_server_whose_journals_are_gone(spark: SparkSession, tmp_path: Path) -
         publish(server, "log-quiet", [{"id": 2}, {"id": 3}])
         with pytest.raises(PySparkException) as caught:
             ids(spark, frame, stream)
-        assert "up to which this stream has read: journal files have been removed" in str(
-            caught.value
-        )
+        assert "the position of this stream: journal files have been removed" in str(caught.value)
         assert "option bookmark" not in str(caught.value)
         unknown = streaming(spark, server, "log-quiet", bookmark="7|7|").schema("id INT").load()
         with pytest.raises(PySparkException, match="option bookmark='7"):
@@ -96,7 +94,7 @@ def test_journals_that_are_removed_take_something_of_some_topics_only(
         assert ids(spark, frames["log-quiet"], streams["log-quiet"]) == [1, 3]
         for name in ("log-lost", "log-.*"):
             with pytest.raises(
-                PySparkException, match=r"its messages until 20.*Z, up to .* are gone"
+                PySparkException, match=r"its messages until 20.*Z, up to .* are removed"
             ):
                 ids(spark, frames[name], streams[name])
         lenient = streaming(spark, server, "log-lost", fail_on_data_loss=False)
@@ -128,6 +126,6 @@ def test_journals_that_are_gone(spark: SparkSession, tmp_path: Path) -> None:
     directory.mkdir()
     with journal(directory) as writer:
         writer.publish("quiet", b'{"id":3}')
-        with pytest.raises(PySparkException, match="the log has been begun anew"):
+        with pytest.raises(PySparkException, match="the log was created anew"):
             read()
         assert read(fail_on_data_loss=False) == [1, 2, 3]

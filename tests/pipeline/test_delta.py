@@ -103,7 +103,7 @@ def forget_a_run(table: Path) -> None:
         state = state_of(target)
         state.runs -= 1
         stage(target, range(5))
-        with pytest.raises(PipelineError, match="has rows of runs that are not remembered"):
+        with pytest.raises(PipelineError, match="has rows of runs without a stored state"):
             target.append_staged(state)
 
 

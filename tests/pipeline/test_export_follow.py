@@ -91,9 +91,9 @@ def test_fields_and_deletions_of_journals_become_a_table(
     assert main([*export, "--columns", f"{COLUMNS}, qty INT"]) == 0, "a column that is new"
     assert asked(table, "SELECT id, qty FROM TABLE WHERE qty IS NOT NULL") == [(501, 5)]
     assert main([*export, "--columns", "id STRING, symbol STRING"]) == 1
-    assert "has the column id bigint, and --columns has not" in capsys.readouterr().err
+    assert "has the column id bigint, which is missing in --columns" in capsys.readouterr().err
     assert main(export[:-4]) == 1
-    assert "--partition-by=symbol: needs --columns" in capsys.readouterr().err
+    assert "--partition-by=symbol: requires --columns" in capsys.readouterr().err
     assert main(["history", str(table), "--topic", "orders"]) == 1
     assert "has fields of messages" in capsys.readouterr().err
 
@@ -139,12 +139,12 @@ def test_journals_become_a_delta_table(tmp_path: Path, capsys: pytest.CaptureFix
     assert 1000 in rows(table, "id")
     capsys.readouterr()
     assert main([*export[:5], "--columns", COLUMNS, "--partition-by", "symbol"]) == 1
-    assert "holds delta; give --format=delta, as before" in capsys.readouterr().err
+    assert "contains delta; use --format=delta, as before" in capsys.readouterr().err
     assert main(["history", str(table), "--topic", "orders"]) == 1
     assert "is a table of the format delta" in capsys.readouterr().err
     shutil.rmtree(table / "_amps_pipeline")
     assert main([*export, "--columns", COLUMNS]) == 1
-    assert "is not remembered any more" in capsys.readouterr().err
+    assert "has no stored state" in capsys.readouterr().err
 
 
 @pytest.mark.usefixtures("spark")
@@ -167,21 +167,21 @@ def test_what_is_published_to_a_server_becomes_a_table(
     assert main(export) == 0
     assert asked(table, everything) == [(number,) for number in range(101)]
     assert main(export[:-4]) == 1
-    assert "it follows what is published" in capsys.readouterr().err
+    assert "contains published messages" in capsys.readouterr().err
 
 
 @pytest.mark.usefixtures("spark")
 @pytest.mark.parametrize(
     ("more", "said"),
     [
-        (["--until-caught-up"], "--until-caught-up: needs --follow"),
-        (["--partition-by", "id"], "--partition-by=id: needs --columns"),
+        (["--until-caught-up"], "--until-caught-up: requires --follow"),
+        (["--partition-by", "id"], "--partition-by=id: requires --columns"),
         (["--columns", "id BIGINT", "--partition-by", "day"], "expected one of --columns: id"),
         (["--columns", "id WHAT"], "expected names and types"),
-        (["--columns", "id INT, date DATE"], "date is what the folders are called"),
-        (["--columns", "id INT, body STRING"], "leave it out to have whole messages"),
+        (["--columns", "id INT, date DATE"], "date is the name of the partition folders"),
+        (["--columns", "id INT, body STRING"], "omit it to export whole messages"),
         (["--option", "mode"], "--option=mode: expected NAME=VALUE"),
-        (["--option", "mdoe=permissive"], "option mdoe: there is no such option; did you mean"),
+        (["--option", "mdoe=permissive"], "option mdoe: unknown; did you mean"),
         (["--follow", "--every", "0"], "--every=0: expected seconds"),
         (["--follow", "--max-rows", "0"], "--max-rows=0: expected a number"),
     ],

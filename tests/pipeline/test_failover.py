@@ -137,7 +137,7 @@ def test_a_stream_goes_on_where_what_it_has_read_stands_together(
             if count_read == total:
                 assert read(running, place, 3, known)[0] == [9, 10, 11]
             else:
-                with pytest.raises(PipelineError, match="but others between them"):
+                with pytest.raises(PipelineError, match="as a contiguous sequence"):
                     read(running, place, 3, known)
             running.close()
 

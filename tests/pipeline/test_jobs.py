@@ -64,7 +64,7 @@ def test_an_export_adds_what_has_come_since_the_one_before(
     assert ids(exported(target)) == list(range(400))
     assert len(list((target / "topic=orders").iterdir())) == 2, "one folder for each date"
     assert main([*export, "--topic", "other"]) == 1
-    assert "holds the export of" in capsys.readouterr().err
+    assert "contains the export of" in capsys.readouterr().err
 
 
 def test_an_export_that_was_killed_is_completed_by_the_next(tmp_path: Path) -> None:
@@ -130,7 +130,7 @@ def test_journals_that_went_before_they_were_exported_are_missed(
     for gone in source.glob("TEST.0000000000.*"):
         gone.unlink()
     assert main(["export", str(source), str(target)]) == 1
-    assert "have not been exported, and their journals are gone" in capsys.readouterr().err
+    assert "have not been exported, and their journals are removed" in capsys.readouterr().err
     assert main(["--dry-run", "export", str(source), str(target), "--accept-gap"]) == 0
 
 
@@ -194,7 +194,7 @@ def test_history_writes_a_whole_directory_or_none(
     assert ds.dataset(output, exclude_invalid_files=True).count_rows() == 19
     assert [path.name for path in tmp_path.iterdir()] == ["state"]
     assert main(history) == 1
-    assert "is there already" in capsys.readouterr().err
+    assert "exists already" in capsys.readouterr().err
     assert main([*history[:-1], str(tmp_path / "none"), "--at", "yesterday"]) == 1
     assert "--at=yesterday" in capsys.readouterr().err
     assert main([*history[:-1], str(tmp_path / "none"), "--at", "7|9999|"]) == 1
@@ -290,7 +290,7 @@ def test_a_replay_that_goes_on_takes_no_record_away(
         writer.publish("/AMPS/no", b"{}")
     replay = ["replay", str(source), uri(server), "--state", str(state)]
     assert main(replay) == 1
-    assert "the server refused 1 of 5 messages and took all others" in capsys.readouterr().err
+    assert "the server refused 1 of 5 messages and accepted all others" in capsys.readouterr().err
     wanted = [{"id": 1, "n": 2}, {"id": 2, "n": 1}]
     assert state_records(server, "both-replayed") == wanted
     remembered = json.loads(state.read_text())
@@ -322,7 +322,7 @@ def test_a_replay_does_not_go_on_in_a_log_that_was_put_back(
     shutil.rmtree(source)
     shutil.copytree(backup, source)
     assert main(replay) == 1
-    assert "put back from a backup; replay with another file for --st" in capsys.readouterr().err
+    assert "restored from a backup; use another file for --st" in capsys.readouterr().err
     write(5, 6, 7)
     assert main(replay) == 1
     assert "have another entry" in capsys.readouterr().err
@@ -398,7 +398,7 @@ def test_a_sow_file_is_made_anew_from_journals(
     assert {one["id"] for one in found} == {1000, 1001, 1002, *range(40, 60)} - {42, 43, 44}
     assert [path.name for path in tmp_path.iterdir() if path.suffix == ".tmp"] == []
     assert main(rebuild) == 1
-    assert "is there already" in capsys.readouterr().err
+    assert "exists already" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -406,11 +406,11 @@ def test_a_sow_file_is_made_anew_from_journals(
     [
         (["unknown"], 2, "invalid choice"),
         (["--conf", "x", "stats", "."], 2, "expected NAME=VALUE"),
-        (["stats", "/nowhere"], 1, "/nowhere: there is no such directory"),
-        (["export", "/nowhere", "/tmp/x"], 1, "/nowhere: there is no such directory"),
+        (["stats", "/nowhere"], 1, "/nowhere: no such directory"),
+        (["export", "/nowhere", "/tmp/x"], 1, "/nowhere: no such directory"),
         (["history", "."], 1, "--topic: missing"),
         (["stats", ".", "--top", "-1"], 1, "--top=-1: expected a number of keys"),
-        (["replay", ".", "tcp://x", "--rate", "-1"], 1, "--rate=-1: expected messages a second"),
+        (["replay", ".", "tcp://x", "--rate", "-1"], 1, "--rate=-1: expected messages per second"),
         (["rebuild", "/none.xml", "--topic", "t", "--output", "/tmp/x"], 1, "/none.xml"),
         (["export", "tcp://127.0.0.1:1/amps/json", "/tmp/x"], 1, "--topic: missing"),
     ],
@@ -484,12 +484,12 @@ def of_many_topics(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path
 
 
 UNKNOWN: Final = [
-    ("ordres", "has no such topic; like it are: orders, Orders2"),
-    ("A/b", "has no such topic; like it are: a/b"),
-    ("^order$", "has no topic that matches; like it are: orders, Orders2"),
+    ("ordres", "has no such topic; similar topics: orders, Orders2"),
+    ("A/b", "has no such topic; similar topics: a/b"),
+    ("^order$", "has no matching topic; similar topics: orders, Orders2"),
     (
         "xyzzy",
-        "has no such topic; none is like it, it has: Orders2, a/b, bills, fills, news and 2 more",
+        "has no such topic; its topics: Orders2, a/b, bills, fills, news and 2 more",
     ),
 ]
 
@@ -526,7 +526,7 @@ def test_a_topic_is_known_that_only_archived_journals_have(
         path.rename(archive / path.name)
     stats = ["stats", str(source), "--topic"]
     assert main([*stats, "old"]) == 1
-    assert "has no such topic; none is like it, it has: new" in capsys.readouterr().err
+    assert "has no such topic; its topics: new" in capsys.readouterr().err
     assert main([*stats, "old", "--archive", str(archive)]) == 0
     assert capsys.readouterr().out.splitlines()[1].split()[0] == "old"
 
@@ -537,7 +537,7 @@ def test_journals_without_a_message_have_no_topic(
     with journal(tmp_path):
         pass
     assert main(["stats", str(tmp_path), "--topic", "orders"]) == 1
-    assert "has no such topic; it has none at all" in capsys.readouterr().err
+    assert "has no such topic; it has no topics" in capsys.readouterr().err
     assert main(["stats", str(tmp_path), "--topic", "(orders"]) == 1
     assert "option topic='(orders': " in capsys.readouterr().err
 

@@ -133,7 +133,7 @@ def test_a_first_journal_that_has_lost_its_beginning_is_missed(
         for number in range(4000):
             writer.publish("t", message(number))
     first = min(tmp_path.glob("*.journal"))
-    said = "it is empty, and later journal files are not: what it had is lost"
+    said = "it is empty, and later journal files are not: its entries are lost"
     match harm:
         case "cut":
             first.write_bytes(b"")
@@ -144,7 +144,7 @@ def test_a_first_journal_that_has_lost_its_beginning_is_missed(
             first.unlink()
             first = first.with_name(f"{first.name}.gz")
             first.write_bytes(data[:5] if "cut" in harm else data)
-            said = "damaged: it does not begin like a compressed journal file"
+            said = "damaged: it does not begin as a compressed journal file"
     with pytest.raises(PipelineError, match=f"{first.name}: {said}"):
         read(tmp_path, damaged=damaged)
 

@@ -255,7 +255,7 @@ def test_a_message_that_does_not_fit_is_named_with_its_entry(tmp_path: Path) -> 
         for number in range(2000):
             body = b'{"id":"much"}' if number == 1500 else b"" if number == 3 else message(number)
             bad = writer.publish("t", body) - (1999 - 1500)
-    with pytest.raises(PipelineError, match=rf'entry {bad} of topic t: .*it is .*"much"'):
+    with pytest.raises(PipelineError, match=rf'entry {bad} of topic t: .*message: .*"much"'):
         read(tmp_path, "id long")
 
 
@@ -263,7 +263,7 @@ def test_bodies_that_are_no_text_are_binary(tmp_path: Path) -> None:
     with journal(tmp_path) as writer:
         writer.publish("b", b"\xff\x00", message_type="binary")
     assert read(tmp_path)[0]["body"] == b"\xff\x00"
-    with pytest.raises(PipelineError, match=r"fields id cannot be read of messages of type binary"):
+    with pytest.raises(PipelineError, match=r"fields id cannot be read from messages of type bin"):
         read(tmp_path, "id long")
 
 
@@ -298,7 +298,7 @@ def test_a_file_that_moves_after_planning_is_found_again(orders: Path, tmp_path:
     first.unlink()
     assert sum(batch.num_rows for piece in pieces for batch in reader.read(piece)) == 6000
     (archive / f"{first.name}.gz").unlink()
-    with pytest.raises(PipelineError, match=rf"{first.name}.*removed since the query was planned"):
+    with pytest.raises(PipelineError, match=rf"{first.name}.*removed after the query was planned"):
         list(reader.read(pieces[0]))
 
 
@@ -350,12 +350,12 @@ def test_a_torn_file_is_an_error_that_names_it(orders: Path, tmp_path: Path) -> 
     first = min(target.glob("*.journal"))
     whole = first.read_bytes()
     first.write_bytes(whole[:700_000])
-    with pytest.raises(PipelineError, match=rf"{first.name}: torn: it has 700000 bytes"):
+    with pytest.raises(PipelineError, match=rf"{first.name}: truncated: it has 700000 bytes"):
         read(target)
     first.unlink()
     packed = gzip.compress(whole, 1)
     (target / f"{first.name}.gz").write_bytes(packed[: len(packed) // 2])
-    with pytest.raises(PipelineError, match=rf"{first.name}.gz: torn"):
+    with pytest.raises(PipelineError, match=rf"{first.name}.gz: truncated"):
         read(target)
 
 
@@ -378,14 +378,14 @@ def test_a_message_that_does_not_fit_the_schema_is_named(tmp_path: Path) -> None
         (None, {"commands": "subscribe"}, "option commands='subscribe'"),
         (None, {"damaged": "maybe"}, "option damaged='maybe': expected fail or skip"),
         (None, {"piece_size": "much"}, "option piece_size='much'"),
-        (None, {"archive": "/nowhere"}, "option archive='/nowhere': there is no such directory"),
-        (None, {"path": "/nowhere"}, "/nowhere: there is no such directory"),
-        (None, {"path": ""}, r"option path: missing: .*CREATE TEMPORARY VIEW name USING format"),
-        (None, {"path": "s3a://bucket/journal"}, "option path='s3a:.*of this machine, or mounted"),
+        (None, {"archive": "/nowhere"}, "option archive='/nowhere': no such directory"),
+        (None, {"path": "/nowhere"}, "/nowhere: no such directory"),
+        (None, {"path": ""}, r"option path: missing; .*CREATE TEMPORARY VIEW name USING format"),
+        (None, {"path": "s3a://bucket/journal"}, "option path='s3a:.*of this machine"),
         (None, {"path": "/a/*,/b"}, "option path='/a/.*expected one directory or one journal"),
         (None, {"instance": "OTHER"}, "has no journal files of the instance OTHER"),
         ("body long", {}, "column 'body' is bigint, expected string or binary"),
-        ("body string, other long", {}, "column 'other': beside body there are topic"),
+        ("body string, other long", {}, "column 'other': with a column body, only topic"),
         ("_timestamp string", {}, "column '_timestamp' is string, expected timestamp"),
     ],
 )
@@ -422,7 +422,7 @@ def test_a_stream_that_cannot_be_tells_so_when_it_begins(orders: Path) -> None:
     source = AmpsJournalDataSource({"path": str(orders), "bookmark": "[0:0|1|]"})
     reader = source.streamReader(source.schema())
     for ask in (reader.initialOffset, lambda: reader.latestOffset({}, ReadAllAvailable())):
-        with pytest.raises(PipelineError, match="a stream has a beginning and no end"):
+        with pytest.raises(PipelineError, match="expected a start"):
             ask()
 
 

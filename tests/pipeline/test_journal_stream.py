@@ -116,10 +116,10 @@ def test_a_log_that_was_put_back_from_a_backup_is_not_taken_for_the_one_that_was
     assert stream.next() == other.next() == list(range(20))
     shutil.rmtree(here)
     shutil.copytree(backup, here)
-    with pytest.raises(PipelineError, match=r"end with entry .* put back from a backup"):
+    with pytest.raises(PipelineError, match=r"end with entry .* restored from a backup"):
         stream.next()
     write(here, range(100, 150))
-    with pytest.raises(PipelineError, match=r"have another entry .* put back from a backup"):
+    with pytest.raises(PipelineError, match=r"have another entry .* restored from a backup"):
         stream.next()
     assert other.next() == [*range(10), *range(100, 150)]
     write(here, range(150, 160))

@@ -61,7 +61,7 @@ def test_it_is_divided_among_tasks(spark: SparkSession, server: RunningServer) -
         ("log-part", {"orderby": "/id"}, "option orderby='/id': it is for records"),
         ("log-part", {"bookmark": "[7|7|:0|1|]"}, "option bookmark='.7|7|"),
         ("log-part", {"bookmark": "[0:"}, "must end with"),
-        ("log-part", {"options": "conflation=1s"}, "conflation is not for what Spark reads"),
+        ("log-part", {"options": "conflation=1s"}, "conflation is not supported for reads"),
         ("nowhere", {}, "option topic='nowhere': it is not in the server's TransactionLog"),
     ],
 )

@@ -207,8 +207,8 @@ def test_a_server_that_is_killed_during_a_batch(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("more", "said"),
     [
-        ({"topic": "log-once"}, "option topic='log-once': it is no queue"),
-        ({"bookmark": "0"}, "option bookmark='0': a queue begins with what waits in it"),
+        ({"topic": "log-once"}, "option topic='log-once': it is not a queue"),
+        ({"bookmark": "0"}, "option bookmark='0': a queue begins with its oldest"),
         ({"consume": "yes"}, "option consume='yes': expected true or false"),
         ({"filter": "/id >"}, "option filter='/id >'"),
     ],

@@ -104,5 +104,5 @@ def test_a_catalogue_has_the_topics_of_a_configuration(
 def test_a_catalogue_is_of_a_configuration_that_can_be_read(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    with pytest.raises(PipelineError, match=r"missing.xml: cannot be used:"):
+    with pytest.raises(PipelineError, match=r"missing.xml: invalid configuration:"):
         pipeline.catalogue(spark, "tcp://127.0.0.1:9/amps", tmp_path / "missing.xml")

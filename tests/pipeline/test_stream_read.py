@@ -293,8 +293,8 @@ def test_a_stream_with_deletions(
     ("schema", "options", "problem"),
     [
         ("id INT, _command STRING", {}, "expected the columns body and command"),
-        (None, {"filter": "/id = 1"}, "option commands='all': it does not go with filter"),
-        (None, {"consume": "true"}, "option commands='all': messages of a queue are no records"),
+        (None, {"filter": "/id = 1"}, "option commands='all': it excludes the option filter"),
+        (None, {"consume": "true"}, "option commands='all': messages of a queue are not records"),
         (None, {"commands": "most"}, "expected publish or all"),
     ],
 )

@@ -384,16 +384,16 @@ def test_no_password_is_said_nor_kept(
 
 
 REFUSED = {
-    "no checkpoint": ("sides", "--journals {journal} --follow", "--follow: needs --checkpoint"),
+    "no checkpoint": ("sides", "--journals {journal} --follow", "--follow: requires --checkpoint"),
     "not following": (
         "sides",
         "--journals {journal} --checkpoint {tmp}/state",
-        "--checkpoint: needs --follow",
+        "--checkpoint: requires --follow",
     ),
     "not of the past": (
         "sides",
         "--journals {journal} --follow {state} --at 0",
-        "--at: does not go with --follow",
+        "--at: excludes --follow",
     ),
     "topic not in the log": (
         "unlogged",
@@ -403,7 +403,7 @@ REFUSED = {
     "no journals": (
         "sides",
         "--journals {tmp}/nowhere --follow {state}",
-        "/nowhere: there is no such directory",
+        "/nowhere: no such directory",
     ),
     "server away": (
         "traded",
@@ -428,12 +428,12 @@ REFUSED = {
     "output is there": (
         "sides",
         "--journals {journal} --follow {state} --output {tmp}",
-        "is there already, and the checkpoint is new",
+        "exists already, and the checkpoint is new",
     ),
     "checkpoint is something else": (
         "sides",
         "--journals {journal} --follow --checkpoint {journal}",
-        "has something else in it",
+        "contains other files",
     ),
     "checkpoint of another view": (
         "sides",

@@ -57,9 +57,7 @@ def lock_checkpoint(path: Path, identity: ViewIdentity) -> Iterator[bool]:
         path.mkdir(parents=True, exist_ok=True)
         names = {entry.name for entry in path.iterdir()}
         if names and names.isdisjoint((_FILE, _LOCK)):
-            raise PipelineError(
-                f"checkpoint {path}: has something else in it; name a new directory"
-            )
+            raise PipelineError(f"checkpoint {path}: contains other files; give a new directory")
         descriptor = os.open(path / _LOCK, os.O_RDWR | os.O_CREAT, 0o644)
     except OSError as problem:
         raise PipelineError(f"checkpoint {path}: {problem.strerror or problem}") from problem
@@ -91,6 +89,6 @@ def _is_new(path: Path, identity: ViewIdentity) -> bool:
         if getattr(before, name) != getattr(identity, name):
             raise PipelineError(
                 f"checkpoint {path}: belongs to another {name}, {getattr(before, name)}; this is"
-                f" {getattr(identity, name)}: name a new directory to begin anew"
+                f" {getattr(identity, name)}: give a new directory to start anew"
             )
     return False

@@ -51,7 +51,7 @@ def topics_below(spec: InstanceSpec, view: TopicRef) -> list[TopicSpec]:
             _require_log(spec, view, topic)
             needed_topics[ref] = topic
         else:
-            raise PipelineError(f"view {view}: {ref} is no topic that keeps records")
+            raise PipelineError(f"view {view}: {ref} is not a topic with records")
 
     visit(view)
     return list(needed_topics.values())
@@ -61,7 +61,7 @@ def _require_log(spec: InstanceSpec, view: TopicRef, topic: TopicSpec) -> None:
     if not spec.is_journaled(topic.message_type, topic.name):
         raise PipelineError(
             f"view {view}: its topic {topic.ref} is not in the TransactionLog of the configuration,"
-            " so that there is nothing to follow; compute the view as a whole, without --follow"
+            " so that it cannot be followed; compute the view once, without --follow"
         )
 
 

@@ -148,10 +148,10 @@ class ParquetFiles:
         """See `ViewEventTarget.check`."""
         if is_new and self._path.exists():
             raise PipelineError(
-                f"{self._path}: is there already, and the checkpoint is new; move it away"
+                f"{self._path}: exists already, and the checkpoint is new; move it away"
             )
         if self._path.exists() and not self._path.is_dir():
-            raise PipelineError(f"{self._path}: is no directory")
+            raise PipelineError(f"{self._path}: not a directory")
 
     def apply_batch(self, events: DataFrame, batch: int) -> None:
         """See `ViewEventTarget.apply_batch`."""
@@ -201,5 +201,5 @@ def publication(server: str, topic: str) -> Publication:
     """
     options = read_options({"server": server, "topic": topic}, "writeStream")
     if options.message_type is None:
-        raise option_error("server", server, "it says no message type; end it with /amps/json")
+        raise option_error("server", server, "no message type; end it with /amps/json")
     return Publication(options)
