@@ -62,7 +62,7 @@ def test_what_may_not_be_seen_is_not_said_to_be_nothing(
     browser.port = admin.port
     browser.open(path)
     browser.shows("#main", REFUSED)
-    for nothing in ("Nobody", "no queues", "No topic", "There is no", "no actions"):
+    for nothing in ("No client", "no queues", "No topic", "There is no", "no actions"):
         assert nothing not in browser.text("#main")
     assert browser.inaccessible() == []
 

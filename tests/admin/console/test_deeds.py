@@ -150,7 +150,7 @@ def test_a_server_that_was_away_is_found_again(browser: Browser, tmp_path: Path)
             browser.open("clients")
             browser.shows("[role=grid]", "before")
         text = (tmp_path / "config.xml").read_text()
-    browser.shows(".notice", "The server has been away since")
+    browser.shows(".notice", "The server has been unavailable since")
     browser.shows(".standing", "not connected")
     with (
         running_configuration(tmp_path, text, admin.server.port) as server,

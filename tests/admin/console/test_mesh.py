@@ -54,8 +54,8 @@ def test_other_instances_are_pictured_and_asked(
             browser.picture(pictures / "replication.png", WIDE)
             browser.picture(pictures / "replication-narrow.png", NARROW, 844)
         instances["oslo"].kill()
-        browser.shows(".picture .node.bad", "out of reach")
-        browser.shows(".picture .node.bad", "no answer to this browser")
+        browser.shows(".picture .node.bad", "unreachable")
+        browser.shows(".picture .node.bad", "unreachable from this browser")
         browser.close_page()
 
 
@@ -64,7 +64,7 @@ def test_a_destination_that_was_never_met_is_pictured(browser: Browser, tmp_path
         browser.port = admin.port
         browser.open("replication")
         browser.shows(".picture .missing", "far-away")
-        browser.shows(".picture .missing", "never met")
+        browser.shows(".picture .missing", "never connected")
         browser.shows(".picture .edge.bad", "not connected")
         assert browser.inaccessible() == []
         browser.find("tr[data-id]").click()

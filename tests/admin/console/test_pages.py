@@ -137,10 +137,15 @@ def test_topics_have_their_numbers(console: Browser, shop: Shop) -> None:
 
 def test_the_overview_shows_the_last_hour(console: Browser, shop: Shop) -> None:
     console.open("overview")
-    for title in ("Messages a second", "Memory", "Turns of the engine", "Connections"):
+    for title in (
+        "Messages per second",
+        "Memory",
+        "Scheduling rounds of the engine",
+        "Connections",
+    ):
         console.shows(f".chart[aria-label^='{title} within the last hour']")
     shop.publish(2_000)
-    pattern = r"in: now \S+, at most [1-9]"
+    pattern = r"in: now \S+, maximum [1-9]"
     console.until(lambda: re.search(pattern, console.label(".chart[aria-label^='Messages']")))
     # a page that is loaded now knows it from the past
     console.open("journals")
@@ -232,7 +237,7 @@ def test_the_log_is_followed_and_searched(console: Browser, shop: Shop) -> None:
     console.type("input[type=search]", "initialization completed")
     console.until(lambda: console.count(".log li") == 1)
     console.open("log?level=emergency")
-    console.says("No line is like this.")
+    console.says("No line matches.")
 
 
 def test_actions_say_what_came_of_them(console: Browser) -> None:

@@ -273,7 +273,7 @@ def test_memory_is_bounded_and_that_is_said(console: Browser, shop: Shop) -> Non
     console.open("query?topic=flood&mode=messages")
     is_live(console)
     publish(shop, "flood", *(b'{"n":%d}' % number for number in range(MAX_ROWS + 50)))
-    console.shows(".notice[role=status]:not([hidden])", "50 older ones are not here any more")
+    console.shows(".notice[role=status]:not([hidden])", "50 older ones were dropped")
     console.shows(".found", "10,000 messages")
 
 
@@ -305,7 +305,7 @@ def test_the_past_is_watched_again(console: Browser, shop: Shop) -> None:
     console.button("Pause").click()
     console.shows("#main .standing", "Paused")
     console.button("Pause").click()
-    console.shows("#main .standing", "all that is past has been replayed")
+    console.shows("#main .standing", "caught up with the log")
     assert sorted(int(row.split()[2]) for row in cells(console)) == list(range(20))
     assert console.inaccessible() == []
     console.find("tr[data-id]").click()

@@ -93,7 +93,7 @@ def test_rows_are_found_and_sorted_and_that_can_be_linked_to(console: Browser) -
     assert "order=asc" in console.driver.current_url
     console.shows("th[aria-sort=ascending]", "Topic")
     console.open("subscriptions?find=zebra")
-    console.says("No subscription is like this.")
+    console.says("No subscription matches.")
 
 
 def test_the_rows_of_a_field_are_found(console: Browser) -> None:

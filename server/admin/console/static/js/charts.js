@@ -1,12 +1,13 @@
-// Lines over time, drawn by uPlot with the page's colours.
+// Line charts over time, drawn by uPlot in the colours of the page.
 
 import uPlot from "../vendor/uplot.js";
-import { bytes } from "./format.js";
-import { html, useEffect, useRef } from "./html.js";
+import { brief, bytes } from "./format.js";
+import { useLastHour } from "./history.js";
+import { html, useEffect, useMemo, useRef } from "./html.js";
 import { onResize } from "./resize.js";
 
-const LEAST_SPAN = 300;
-const HEIGHT = 112;
+const MIN_SPAN_S = 300;
+const HEIGHT_PX = 112;
 const POWERS_OF_TWO = Array.from({ length: 50 }, (_, power) => 2 ** power);
 const COLOURS = ["--line-1", "--line-2", "--line-3"];
 
@@ -17,7 +18,7 @@ const COLOURS = ["--line-1", "--line-2", "--line-3"];
  *   format: (value: number) => string,
  *   label: string,
  *   least?: number,
- * }} props `label` says what is drawn to those who do not see it; `least` is how far the scale goes at least
+ * }} props `label` is the title for screen readers; `least` is the minimum upper end of the scale
  */
 export function Chart({ points, labels, format, label, least = 1 }) {
   const place = useRef(/** @type {HTMLDivElement | null} */ (null));
@@ -25,12 +26,12 @@ export function Chart({ points, labels, format, label, least = 1 }) {
   useEffect(() => {
     const draw = () => {
       chart.current?.destroy();
-      chart.current = make(/** @type {HTMLDivElement} */ (place.current), points, labels, format, least);
+      chart.current = createChart(/** @type {HTMLDivElement} */ (place.current), points, labels, format, least);
     };
     draw();
     const element = /** @type {HTMLDivElement} */ (place.current);
     const stop = onResize(element, () => {
-      if (element.clientWidth) chart.current?.setSize({ width: element.clientWidth, height: HEIGHT });
+      if (element.clientWidth) chart.current?.setSize({ width: element.clientWidth, height: HEIGHT_PX });
     });
     const scheme = matchMedia("(prefers-color-scheme: dark)");
     addEventListener("themechange", draw);
@@ -47,11 +48,11 @@ export function Chart({ points, labels, format, label, least = 1 }) {
   useEffect(() => {
     chart.current?.setData(points);
   }, [last, points[0].length]);
-  return html`<div class="chart" role="img" aria-label=${spoken(label, points, labels, format)} ref=${place}></div>`;
+  return html`<div class="chart" role="img" aria-label=${describe(label, points, labels, format)} ref=${place}></div>`;
 }
 
 /**
- * Which line is which, and how high it is at the moment.
+ * Shows the label and the current value of each line.
  * @param {{ lines: import("./history.js").Line[], tree: import("./tree.js").Tree, format: (value: number) => string }} props
  */
 export function Legend({ lines, tree, format }) {
@@ -68,13 +69,38 @@ export function Legend({ lines, tree, format }) {
 }
 
 /**
+ * Charts fields of an entry over the last hour.
+ * @param {{ title: string, label: string, path: string[], fields: Record<string, string>, tree: import("./tree.js").Tree }} props
+ *   `path` is that of the entry; `fields` are the names of fields by the labels of their lines
+ */
+export function FieldChart({ title, label, path, fields, tree }) {
+  const lines = useMemo(
+    () =>
+      Object.entries(fields).map(([name, field]) => ({
+        label: name,
+        leaves: () => [`/${[...path, field].map(encodeURIComponent).join("/")}`],
+        now: (/** @type {import("./tree.js").Tree} */ current) => Number(current.at([...path, field]) ?? 0),
+      })),
+    [path.join("/")],
+  );
+  const points = useLastHour(tree, lines);
+  return html`
+    <section>
+      <h3>${title}</h3>
+      <${Legend} lines=${lines} tree=${tree} format=${brief} />
+      <${Chart} points=${points} labels=${Object.keys(fields)} format=${brief} label=${label} />
+    </section>
+  `;
+}
+
+/**
  * @param {HTMLElement} place
  * @param {import("./history.js").Points} points
  * @param {string[]} labels
  * @param {(value: number) => string} format
  * @param {number} least
  */
-function make(place, points, labels, format, least) {
+function createChart(place, points, labels, format, least) {
   const style = getComputedStyle(document.documentElement);
   const colour = (/** @type {string} */ name) => style.getPropertyValue(name).trim();
   const axis = {
@@ -86,12 +112,12 @@ function make(place, points, labels, format, least) {
   return new /** @type {any} */ (uPlot)(
     {
       width: Math.max(120, place.clientWidth),
-      height: HEIGHT,
+      height: HEIGHT_PX,
       padding: [8, 4, 0, 0],
       legend: { show: false },
       cursor: { y: false, points: { size: 6 }, drag: { setScale: false, x: false, y: false } },
       scales: {
-        x: { range: (/** @type {any} */ _, /** @type {number?} */ from, /** @type {number?} */ to) => [Math.min(from ?? 0, (to ?? LEAST_SPAN) - LEAST_SPAN), to ?? LEAST_SPAN] },
+        x: { range: (/** @type {any} */ _, /** @type {number?} */ from, /** @type {number?} */ to) => [Math.min(from ?? 0, (to ?? MIN_SPAN_S) - MIN_SPAN_S), to ?? MIN_SPAN_S] },
         y: { range: (/** @type {any} */ _, /** @type {any} */ __, /** @type {number?} */ most) => [0, Math.max(least, (most ?? 0) * 1.1)] },
       },
       series: [
@@ -121,7 +147,7 @@ function make(place, points, labels, format, least) {
   );
 }
 
-/** Shows the values at the pointer. @param {string[]} labels @param {(value: number) => string} format */
+/** A uPlot plugin that shows the values at the pointer. @param {string[]} labels @param {(value: number) => string} format */
 function readout(labels, format) {
   const box = document.createElement("div");
   box.className = "readout";
@@ -150,12 +176,12 @@ function minute(time) {
 }
 
 /** @param {string} label @param {import("./history.js").Points} points @param {string[]} labels @param {(value: number) => string} format */
-function spoken(label, points, labels, format) {
-  const said = labels.map((name, index) => {
+function describe(label, points, labels, format) {
+  const lines = labels.map((name, index) => {
     const values = points[index + 1].filter((value) => value !== null);
-    if (!values.length) return `${name}: nothing known`;
-    const most = values.reduce((one, other) => Math.max(Number(one), Number(other)), 0);
-    return `${name}: now ${format(Number(values[values.length - 1]))}, at most ${format(Number(most))}`;
+    if (!values.length) return `${name}: no data`;
+    const maximum = values.reduce((one, other) => Math.max(Number(one), Number(other)), 0);
+    return `${name}: now ${format(Number(values[values.length - 1]))}, maximum ${format(Number(maximum))}`;
   });
-  return `${label} within the last hour. ${said.join(". ")}.`;
+  return `${label} within the last hour. ${lines.join(". ")}.`;
 }

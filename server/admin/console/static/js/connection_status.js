@@ -1,10 +1,10 @@
-// How connections stand, for people: a dot, and a line when something is wrong.
+// Shows the status of connections: a dot, and a notice when something is wrong.
 
 import { html, useEffect, useState } from "./html.js";
 import { clock } from "./format.js";
 import { LOGGED_OUT, readJson } from "./request.js";
 
-const WORDS = {
+const LABELS = {
   connecting: "Connecting",
   live: "Live",
   away: "Away",
@@ -12,16 +12,16 @@ const WORDS = {
   gone: "Gone",
 };
 
-/** @param {{ standing: import("./events.js").Standing }} props */
-export function Dot({ standing }) {
-  return html`<span class="dot ${standing.state}" role="img" aria-label=${WORDS[standing.state]}></span>`;
+/** @param {{ status: import("./events.js").ConnectionStatus }} props */
+export function Dot({ status }) {
+  return html`<span class="dot ${status.state}" role="img" aria-label=${LABELS[status.state]}></span>`;
 }
 
 /**
- * Says so while the server is away, and when one of another version has come back.
- * @param {{ standing: import("./events.js").Standing, session: import("./session.js").Session }} props
+ * Shows a notice while the server is unavailable, and when it has returned with another version.
+ * @param {{ status: import("./events.js").ConnectionStatus, session: import("./session.js").Session }} props
  */
-export function ConnectionNotice({ standing, session }) {
+export function ConnectionNotice({ status, session }) {
   const [isUpdated, setUpdated] = useState(false);
   const [isLoggedOut, setLoggedOut] = useState(false);
   useEffect(() => {
@@ -30,7 +30,7 @@ export function ConnectionNotice({ standing, session }) {
     return () => removeEventListener(LOGGED_OUT, end);
   }, []);
   useEffect(() => {
-    if (standing.state !== "live") return;
+    if (status.state !== "live") return;
     readJson("/console/session.json").then(
       (now) => {
         setUpdated(now.base !== session.base);
@@ -38,21 +38,21 @@ export function ConnectionNotice({ standing, session }) {
       },
       () => {},
     );
-  }, [standing.state]);
+  }, [status.state]);
   let text = null;
   if (isLoggedOut) {
-    text = html`Your session has ended; what is shown is from before. <${LogOn} />`;
-  } else if (standing.state === "away") {
-    text = `The server has been away since ${clock(standing.since)}; what is shown is from before. It is tried again and again.`;
-  } else if (standing.state === "refused") {
-    text = html`The server refuses to tell what happens: ${standing.reason} <${Reload} />`;
+    text = html`Your session has ended; the page shows earlier data. <${LogOn} />`;
+  } else if (status.state === "away") {
+    text = `The server has been unavailable since ${clock(status.since)}; the page shows earlier data, and retries.`;
+  } else if (status.state === "refused") {
+    text = html`The server refuses updates: ${status.reason} <${Reload} />`;
   } else if (isUpdated) {
     text = html`The server runs another version of this page. <${Reload} />`;
   }
   return html`<div role="status" class="notice" hidden=${!text}>${text}</div>`;
 }
 
-/** Leads through the browser's own way to log on, and back to where one is. */
+/** Links to the browser's logon, which returns to the current page. */
 export function LogOn() {
   return html`<a class="button outlined" href=${`/console/logon${location.hash}`}>Log on</a>`;
 }

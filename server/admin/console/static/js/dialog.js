@@ -1,9 +1,9 @@
-// Dialogs: the browser's own, which keep the focus and close with Esc. And the one that everything asks
-// for a confirmation with.
+// Dialogs, as elements of the browser, which trap the focus and close with Esc; and the confirmation of
+// operations.
 
 import { html, useEffect, useId, useRef, useState } from "./html.js";
 import { visible } from "./format.js";
-import { request, said } from "./request.js";
+import { errorText, request } from "./request.js";
 
 /** @param {{ title: string, close: () => void, children?: any }} props */
 export function Dialog({ title, close, children }) {
@@ -23,54 +23,55 @@ export function Dialog({ title, close, children }) {
 }
 
 /**
- * @typedef {object} Deed  what is to be done
+ * @typedef {object} Operation  an administrative operation
  * @property {string} path   below /amps/administrator
  * @property {string} title  the question
- * @property {string} text   what will happen
- * @property {string} label  of the button that has it done
- * @property {boolean} [isGrave]  whether something is lost by it
- * @property {string[]} [parameters] names of what it needs to be told
+ * @property {string} text   the effect
+ * @property {string} label  of the button
+ * @property {boolean} [isDestructive]  whether it may lose data or connections
+ * @property {string} [unless] the reason why it is not possible at the moment
+ * @property {string[]} [parameters] names of the parameters to ask for
  */
 
-/** @type {(deed: Deed) => void} */
+/** @type {(operation: Operation) => void} */
 let open = () => {};
 
-/** Ask for a confirmation, have it done, and show what the server says. @param {Deed} deed */
-export function confirm(deed) {
-  open(deed);
+/** Ask for a confirmation, execute the operation, and show the response of the server. @param {Operation} operation */
+export function confirm(operation) {
+  open(operation);
 }
 
 export function DialogHost() {
-  const [deed, setDeed] = useState(/** @type {Deed | null} */ (null));
+  const [operation, setOperation] = useState(/** @type {Operation | null} */ (null));
   useEffect(() => {
-    open = setDeed;
+    open = setOperation;
   }, []);
-  return deed && html`<${Confirmation} key=${deed.path} deed=${deed} close=${() => setDeed(null)} />`;
+  return operation && html`<${Confirmation} key=${operation.path} operation=${operation} close=${() => setOperation(null)} />`;
 }
 
-/** @param {{ deed: Deed, close: () => void }} props */
-function Confirmation({ deed, close }) {
-  const [answer, setAnswer] = useState(/** @type {{ text: string, isDone: boolean } | null} */ (null));
+/** @param {{ operation: Operation, close: () => void }} props */
+function Confirmation({ operation, close }) {
+  const [result, setResult] = useState(/** @type {{ text: string, isDone: boolean } | null} */ (null));
   const [isBusy, setBusy] = useState(false);
   const form = useRef(/** @type {HTMLElement | null} */ (null));
-  const act = async (/** @type {Event} */ event) => {
+  const submit = async (/** @type {Event} */ event) => {
     event.preventDefault();
     setBusy(true);
     const fields = /** @type {NodeListOf<HTMLInputElement>} */ (form.current?.querySelectorAll("input"));
     const parameters = new URLSearchParams([...(fields ?? [])].map((field) => [field.name, field.value]));
-    setAnswer(await perform(deed.path, parameters));
+    setResult(await perform(operation.path, parameters));
     setBusy(false);
   };
   return html`
-    <${Dialog} title=${deed.title} close=${close}>
-      <p>${deed.text}</p>
-      <p><code>POST ${deed.path}</code></p>
-      <form ref=${form} onSubmit=${act}>
-        ${deed.parameters?.map((name) => html`<label class="field">${visible(name)} <input name=${name} autocomplete="off" autofocus=${name === deed.parameters?.[0]} /></label>`)}
-        <p role="status" class=${answer && !answer.isDone ? "bad" : "good"}>${answer?.text ?? ""}</p>
+    <${Dialog} title=${operation.title} close=${close}>
+      <p>${operation.text}</p>
+      <p><code>POST ${operation.path}</code></p>
+      <form ref=${form} onSubmit=${submit}>
+        ${operation.parameters?.map((name) => html`<label class="field">${visible(name)} <input name=${name} autocomplete="off" autofocus=${name === operation.parameters?.[0]} /></label>`)}
+        <p role="status" class=${result && !result.isDone ? "bad" : "good"}>${result?.text ?? ""}</p>
         <div class="buttons">
-          <button type="button" onClick=${close} autofocus=${!deed.parameters?.length}>${answer ? "Close" : "Cancel"}</button>
-          ${!answer?.isDone && html`<button class=${deed.isGrave ? "grave" : "main"} disabled=${isBusy}>${deed.label}</button>`}
+          <button type="button" onClick=${close} autofocus=${!operation.parameters?.length}>${result ? "Close" : "Cancel"}</button>
+          ${!result?.isDone && html`<button class=${operation.isDestructive ? "grave" : "main"} disabled=${isBusy}>${operation.label}</button>`}
         </div>
       </form>
     </${Dialog}>
@@ -80,12 +81,12 @@ function Confirmation({ deed, close }) {
 /** @param {string} path @param {URLSearchParams} parameters */
 async function perform(path, parameters) {
   try {
-    const answer = await request(`${path}.json`, { method: "POST", body: parameters });
-    if (!answer.ok) return { text: await said(answer), isDone: false };
-    let found = await answer.json();
-    while (typeof found === "object") found = Object.values(found)[0];
-    return { text: String(found), isDone: true };
+    const response = await request(`${path}.json`, { method: "POST", body: parameters });
+    if (!response.ok) return { text: await errorText(response), isDone: false };
+    let result = await response.json();
+    while (typeof result === "object") result = Object.values(result)[0];
+    return { text: String(result), isDone: true };
   } catch {
-    return { text: "The server does not answer. Whether it was done is not known.", isDone: false };
+    return { text: "The server does not answer. It is unknown whether the operation was executed.", isDone: false };
   }
 }

@@ -1,22 +1,22 @@
-// Server-sent events. A connection that has ended is made again, with a pause that grows.
+// Server-sent events, with reconnects after growing pauses.
 //
-// They are read with fetch: the browser's own EventSource does not tell why a server refuses, and one
-// has to know whether to wait, to log on, or to ask for something else. Runs in workers, too.
+// They are read with fetch: EventSource does not report why a server refuses, which decides whether to
+// retry or to log on. Runs in workers, too.
 
-import { request, said } from "./request.js";
+import { errorText, request } from "./request.js";
 
-const FIRST_PAUSE = 1_000;
-const LONGEST_PAUSE = 15_000;
-/** The server says at least every 15 seconds that it is there. */
-const LONGEST_SILENCE = 40_000;
+const MIN_RETRY_MS = 1_000;
+const MAX_RETRY_MS = 15_000;
+/** The server sends a comment at least every 15 seconds. */
+const SILENCE_TIMEOUT_MS = 40_000;
 
 /**
- * @typedef {object} Standing  how a connection stands
+ * @typedef {object} ConnectionStatus  the status of a connection
  * @property {"connecting" | "live" | "away" | "refused" | "gone"} state
- * @property {number} since  when that began, in milliseconds
- * @property {string} reason  of what is refused
+ * @property {number} since  time of the last change, in milliseconds since 1970
+ * @property {string} reason  of a refusal
  *
- * @typedef {object} Happening
+ * @typedef {object} ServerEvent
  * @property {string} name
  * @property {string} data
  * @property {string} id
@@ -25,85 +25,85 @@ const LONGEST_SILENCE = 40_000;
 export class Events {
   /**
    * @param {string} url
-   * @param {(happening: Happening) => void} heard
-   * @param {() => void} stands  called when `standing` has changed
+   * @param {(event: ServerEvent) => void} onEvent
+   * @param {() => void} onStatus  called when `status` has changed
    */
-  constructor(url, heard, stands) {
-    /** @type {Standing} */
-    this.standing = { state: "connecting", since: Date.now(), reason: "" };
+  constructor(url, onEvent, onStatus) {
+    /** @type {ConnectionStatus} */
+    this.status = { state: "connecting", since: Date.now(), reason: "" };
     this._url = url;
-    this._heard = heard;
-    this._stands = stands;
-    this._pause = FIRST_PAUSE;
+    this._onEvent = onEvent;
+    this._onStatus = onStatus;
+    this._retryMs = MIN_RETRY_MS;
     this._timer = 0;
-    this._last = "";
+    this._lastId = "";
     /** @type {AbortController | null} */
-    this._given = null;
+    this._controller = null;
     this.open();
   }
 
-  /** End it. */
+  /** Close the connection. */
   close() {
     clearTimeout(this._timer);
-    this._given?.abort();
-    this._given = null;
+    this._controller?.abort();
+    this._controller = null;
   }
 
-  /** Connect now, after a `close` or while waiting. */
+  /** Connect now, after a `close` or during a retry pause. */
   open() {
-    if (this._given && this.standing.state === "live") return;
+    if (this._controller && this.status.state === "live") return;
     this.close();
-    this._given = new AbortController();
-    this._follow(this._given.signal);
+    this._controller = new AbortController();
+    this._connect(this._controller.signal);
   }
 
   /** @param {AbortSignal} signal */
-  async _follow(signal) {
+  async _connect(signal) {
     try {
-      const headers = { Accept: "text/event-stream", ...(this._last && { "Last-Event-ID": this._last }) };
-      const answer = await request(this._url, { headers, signal, cache: "no-store" });
-      if (!answer.ok || !answer.body) {
-        const reason = await said(answer);
+      const headers = { Accept: "text/event-stream", ...(this._lastId && { "Last-Event-ID": this._lastId }) };
+      const response = await request(this._url, { headers, signal, cache: "no-store" });
+      if (!response.ok || !response.body) {
+        const reason = await errorText(response);
         if (signal.aborted) return;
-        if (answer.status === 404) return this._goes("gone");
-        this._goes("refused", reason);
+        if (response.status === 404) return this._setStatus("gone");
+        this._setStatus("refused", reason);
       } else {
-        this._pause = FIRST_PAUSE;
-        this._goes("live");
-        for await (const happening of happenings(answer.body)) {
+        this._retryMs = MIN_RETRY_MS;
+        this._setStatus("live");
+        for await (const event of readEvents(response.body)) {
           if (signal.aborted) return;
-          if (happening.id) this._last = happening.id;
-          this._heard(happening);
+          if (event.id) this._lastId = event.id;
+          this._onEvent(event);
         }
-        this._goes("away");
+        this._setStatus("away");
       }
     } catch {
       if (signal.aborted) return;
-      this._goes("away");
+      this._setStatus("away");
     }
-    this._timer = setTimeout(() => this.open(), this._pause);
-    this._pause = Math.min(this._pause * 2, LONGEST_PAUSE);
+    this._timer = setTimeout(() => this.open(), this._retryMs);
+    this._retryMs = Math.min(this._retryMs * 2, MAX_RETRY_MS);
   }
 
-  /** @param {Standing["state"]} state */
-  _goes(state, reason = "") {
-    if (state === this.standing.state && reason === this.standing.reason) return;
-    this.standing = { state, since: Date.now(), reason };
-    this._stands();
+  /** @param {ConnectionStatus["state"]} state */
+  _setStatus(state, reason = "") {
+    if (state === this.status.state && reason === this.status.reason) return;
+    this.status = { state, since: Date.now(), reason };
+    this._onStatus();
   }
 }
 
 /**
- * Take a stream apart; an event ends with an empty line.
+ * Split a stream into events; an event ends with an empty line.
  * @param {ReadableStream<Uint8Array>} body
- * @returns {AsyncGenerator<Happening>}
+ * @returns {AsyncGenerator<ServerEvent>}
  */
-async function* happenings(body) {
+async function* readEvents(body) {
   const reader = body.pipeThrough(/** @type {any} */ (new TextDecoderStream())).getReader();
-  /** @type {string[]} what has come of the event that is not whole yet, in pieces: it may be large */
+  /** @type {string[]} the pieces of an incomplete event, which may be large */
   let pieces = [];
   for (;;) {
-    const silence = setTimeout(() => reader.cancel(), LONGEST_SILENCE);
+    const silence = setTimeout(() => reader.cancel(), SILENCE_TIMEOUT_MS);
     const { done, value = "" } = await reader.read().finally(() => clearTimeout(silence));
     if (done) return;
     const before = pieces.length ? pieces[pieces.length - 1].slice(-1) : "";
@@ -111,17 +111,17 @@ async function* happenings(body) {
     if (!`${before}${value}`.includes("\n\n")) continue;
     const whole = pieces.join("").split("\n\n");
     pieces = [whole.pop() ?? ""];
-    yield* whole.filter((text) => !text.startsWith(":")).map(happening);
+    yield* whole.filter((text) => !text.startsWith(":")).map(parseEvent);
   }
 }
 
-/** @param {string} text @returns {Happening} */
-function happening(text) {
-  const found = { event: "", data: "", id: "" };
+/** @param {string} text @returns {ServerEvent} */
+function parseEvent(text) {
+  const fields = { event: "", data: "", id: "" };
   for (const line of text.split("\n")) {
     const at = line.indexOf(": ");
-    const name = /** @type {keyof typeof found} */ (line.slice(0, at));
-    if (name in found) found[name] += (found[name] && "\n") + line.slice(at + 2);
+    const name = /** @type {keyof typeof fields} */ (line.slice(0, at));
+    if (name in fields) fields[name] += (fields[name] && "\n") + line.slice(at + 2);
   }
-  return { name: found.event, data: found.data, id: found.id };
+  return { name: fields.event, data: fields.data, id: fields.id };
 }

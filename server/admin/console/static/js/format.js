@@ -1,23 +1,23 @@
-// Numbers and moments, as people read them.
+// Formats numbers and times for display.
 
 const whole = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
 const short = new Intl.NumberFormat("en", { notation: "compact", maximumFractionDigits: 1 });
 const some = new Intl.NumberFormat("en", { maximumSignificantDigits: 3 });
 
-const NOTHING = "\u2013";
+const NO_VALUE = "\u2013";
 const UNITS = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
 
 /** 12,345 @param {number | string | undefined} value */
 export function count(value) {
-  return value === undefined || value === "" ? NOTHING : whole.format(Number(value));
+  return value === undefined || value === "" ? NO_VALUE : whole.format(Number(value));
 }
 
-/** 12,345 clients, 1 client @param {number | string | undefined} value @param {string} what more than one of it */
+/** 12,345 clients, 1 client @param {number | string | undefined} value @param {string} what the noun, in the plural */
 export function counted(value, what) {
   return `${count(value)} ${named(value, what)}`;
 }
 
-/** What so many are called. @param {number | string | undefined} value @param {string} what more than one of it */
+/** Return the noun in singular or plural. @param {number | string | undefined} value @param {string} what the noun, in the plural */
 export function named(value, what) {
   return Number(value) === 1 ? what.replace(/s$/, "") : what;
 }
@@ -35,7 +35,7 @@ function plain(number) {
 
 /** 1.2 MiB @param {number | string | undefined} value */
 export function bytes(value) {
-  if (value === undefined || value === "") return NOTHING;
+  if (value === undefined || value === "") return NO_VALUE;
   let number = Number(value);
   let unit = 0;
   while (Math.abs(number) >= 1_024 && unit < UNITS.length - 1) {
@@ -48,7 +48,7 @@ export function bytes(value) {
 
 /** 430 µs, 12 ms, 1.5 s, 3 min, 2 h @param {number | string | undefined} value seconds */
 export function duration(value) {
-  if (value === undefined || value === "") return NOTHING;
+  if (value === undefined || value === "") return NO_VALUE;
   const seconds = Number(value);
   if (seconds === 0) return "0 s";
   if (seconds < 0.001) return `${some.format(seconds * 1e6)} \u00b5s`;
@@ -61,10 +61,10 @@ export function duration(value) {
 
 /** @param {number | string | undefined} value */
 export function percent(value) {
-  return value === undefined || value === "" ? NOTHING : `${some.format(Number(value))}%`;
+  return value === undefined || value === "" ? NO_VALUE : `${some.format(Number(value))}%`;
 }
 
-/** Milliseconds since 1970 of a moment such as 20261123T041500.25Z; NaN if it is none. @param {string} text */
+/** Parse a time such as 20261123T041500.25Z to milliseconds since 1970; NaN if it is invalid. @param {string} text */
 export function instant(text) {
   const found = /^(\d{4})(\d\d)(\d\d)T(\d\d)(\d\d)(\d\d)(?:\.(\d+))?Z?$/.exec(text);
   if (!found) return NaN;
@@ -72,29 +72,29 @@ export function instant(text) {
   return Date.UTC(year, month - 1, day, hour, minute, second) + Number(`0.${found[7] ?? 0}`) * 1e3;
 }
 
-/** The other way: as t0 and t1 take it. @param {number} milliseconds */
+/** Format a time as the parameters t0 and t1. @param {number} milliseconds */
 export function moment(milliseconds) {
   return new Date(milliseconds).toISOString().replace(/[-:]/g, "").replace(/\.\d+Z$/, "");
 }
 
-/** A time of day here; with the date if it is another day. @param {number | string} when */
+/** Format a time of day, local; with the date if it is not today. @param {number | string} when */
 export function clock(when) {
   const milliseconds = typeof when === "number" ? when : instant(when);
-  if (Number.isNaN(milliseconds)) return typeof when === "string" && when ? when : NOTHING;
+  if (Number.isNaN(milliseconds)) return typeof when === "string" && when ? when : NO_VALUE;
   const date = new Date(milliseconds);
   const time = date.toLocaleTimeString("en-GB");
   if (date.toDateString() === new Date().toDateString()) return time;
   return `${date.toLocaleDateString("en-CA")} ${time}`;
 }
 
-/** The same with milliseconds. @param {string} when */
+/** Format a time of day with milliseconds. @param {string} when */
 export function preciseClock(when) {
   const milliseconds = instant(when);
   if (Number.isNaN(milliseconds)) return clock(when);
   return `${clock(milliseconds)}.${String(Math.floor(milliseconds) % 1_000).padStart(3, "0")}`;
 }
 
-/** hh:mm:ss.uuuuuu as 3 d 4 h @param {string | undefined} text */
+/** Format hh:mm:ss.uuuuuu as 3 d 4 h. @param {string | undefined} text */
 export function uptime(text) {
   const [hours = 0, minutes = 0, seconds = 0] = (text ?? "").split(":").map(Number);
   if (hours >= 48) return `${Math.floor(hours / 24)} d ${hours % 24} h`;
@@ -103,7 +103,7 @@ export function uptime(text) {
 }
 
 /**
- * Text that somebody else has chosen: control characters are seen for what they are.
+ * Escape control characters in text of other users.
  * @param {string} text
  */
 export function visible(text) {

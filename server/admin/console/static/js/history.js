@@ -1,4 +1,4 @@
-// What values were within the last hour, and go on to be.
+// The values of the last hour, kept up to date.
 
 import { useEffect, useRef, useState } from "./html.js";
 import { instant, moment } from "./format.js";
@@ -7,23 +7,23 @@ import { request } from "./request.js";
 export const HOUR = 3_600_000;
 
 /**
- * Points in time with the values of some lines, as uPlot takes them: seconds, then a list for each line.
+ * Points of some lines in the format of uPlot: times in seconds, then the values of each line.
  * @typedef {[number[], ...(number | null)[][]]} Points
  */
 
 /**
  * @typedef {object} Line
  * @property {string} label
- * @property {(tree: import("./tree.js").Tree) => string[]} leaves  paths whose values are added up
+ * @property {(tree: import("./tree.js").Tree) => string[]} leaves  paths of the values to aggregate
  * @property {(tree: import("./tree.js").Tree) => number | null} now
- * @property {number} [scale] what values of the past are multiplied with
- * @property {"sum" | "max"} [joined] what becomes of the values of several leaves; their sum unless it is said
+ * @property {number} [scale] factor for past values
+ * @property {"sum" | "max"} [joined] the aggregate of several leaves; default: their sum
  */
 
 /**
- * The last hour of some lines, with what comes.
+ * Return the points of some lines in the last hour, including new values.
  * @param {import("./tree.js").Tree} tree
- * @param {Line[]} lines which stay the same
+ * @param {Line[]} lines must not change
  * @returns {Points}
  */
 export function useLastHour(tree, lines) {
@@ -32,15 +32,15 @@ export function useLastHour(tree, lines) {
   const isKnown = Boolean(tree.moment);
   useEffect(() => {
     if (!isKnown) return undefined;
-    const given = new AbortController();
-    loadAll(tree, lines, given.signal).then(
+    const controller = new AbortController();
+    loadAll(tree, lines, controller.signal).then(
       (loaded) => {
         points.current = new Map([...loaded, ...points.current].sort(([one], [other]) => one - other));
         setVersion((version) => version + 1);
       },
-      () => {}, // what comes is shown all the same
+      () => {}, // new values are shown nevertheless
     );
-    return () => given.abort();
+    return () => controller.abort();
   }, [isKnown]);
   if (tree.moment) {
     const now = instant(tree.moment);
@@ -87,15 +87,15 @@ async function loadLine(tree, line, signal) {
 }
 
 /**
- * The values of a leaf within the last hour.
+ * Load the values of a leaf in the last hour.
  * @param {string} leaf
  * @param {AbortSignal} [signal]
- * @returns {Promise<[number, number][]>} seconds and values
+ * @returns {Promise<[number, number][]>} pairs of time in seconds and value
  */
 export async function loadLeaf(leaf, signal) {
-  const answer = await request(`${leaf}.csv?t0=${moment(Date.now() - HOUR)}`, { signal });
-  if (!answer.ok) return [];
-  const lines = (await answer.text()).trim().split("\n").filter(Boolean);
+  const response = await request(`${leaf}.csv?t0=${moment(Date.now() - HOUR)}`, { signal });
+  if (!response.ok) return [];
+  const lines = (await response.text()).trim().split("\n").filter(Boolean);
   return lines.map((line) => {
     const [when, value] = line.split(",");
     return [instant(when) / 1e3, Number(value)];

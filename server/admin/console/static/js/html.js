@@ -1,15 +1,15 @@
-// What components are written with: markup as tagged templates, state as hooks.
+// The library of components: markup as tagged templates, state as hooks.
 
 import * as preact from "../vendor/preact.js";
 import * as hooks from "../vendor/preact-hooks.js";
 import htm from "../vendor/htm.js";
 
-/** Markup as a component shows it. Whatever is put into it is text, never markup. */
+/** Create markup from a template. Interpolated values are text, never markup. */
 export const html = htm.bind(preact.h);
 
-/** @typedef {(() => void) | void} Undo  what is called when it is over */
+/** @typedef {(() => void) | void} Cleanup  called at the end of an effect */
 
-/** Shows what is in it, or, if that cannot be drawn, what `instead` makes of the error. */
+/** An error boundary: shows its children, or `instead` of the error if they cannot be drawn. */
 export class Guard extends /** @type {any} */ (preact.Component) {
   /** @param {unknown} error */
   static getDerivedStateFromError(error) {
@@ -25,9 +25,9 @@ export class Guard extends /** @type {any} */ (preact.Component) {
 export const render = preact.render;
 /** @type {<T extends Function>(call: T, dependencies: any[]) => T} */
 export const useCallback = hooks.useCallback;
-/** @type {(effect: () => Undo, dependencies?: any[]) => void} */
+/** @type {(effect: () => Cleanup, dependencies?: any[]) => void} */
 export const useEffect = hooks.useEffect;
-/** @type {(effect: () => Undo, dependencies?: any[]) => void} */
+/** @type {(effect: () => Cleanup, dependencies?: any[]) => void} */
 export const useLayoutEffect = hooks.useLayoutEffect;
 /** @type {() => string} */
 export const useId = hooks.useId;

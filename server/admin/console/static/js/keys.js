@@ -1,17 +1,17 @@
-// What keys do, wherever one is.
+// Keyboard shortcuts of all pages.
 
 import { html, useEffect } from "./html.js";
 import { Dialog } from "./dialog.js";
 import { PAGES } from "./pages.js";
 import { href } from "./route.js";
 
-const SEQUENCE = 1_500;
+const SEQUENCE_MS = 1_500;
 
 /** @param {() => void} help called for `?` */
 export function useKeys(help) {
   useEffect(() => {
-    let wentAt = 0;
-    const pressed = (/** @type {KeyboardEvent} */ event) => {
+    let prefixAt = 0;
+    const onKey = (/** @type {KeyboardEvent} */ event) => {
       const target = /** @type {HTMLElement} */ (event.target);
       const isTyping = /^(INPUT|TEXTAREA|SELECT)$/.test(target.tagName) || target.isContentEditable;
       if (event.ctrlKey || event.metaKey || event.altKey || document.querySelector("dialog[open]")) return;
@@ -19,11 +19,11 @@ export function useKeys(help) {
         if (event.key === "Escape") target.blur();
         return;
       }
-      const isSecond = Date.now() - wentAt < SEQUENCE;
-      wentAt = 0;
-      const page = PAGES.find((one) => one.key === event.key);
+      const isSecond = Date.now() - prefixAt < SEQUENCE_MS;
+      prefixAt = 0;
+      const page = PAGES.find((entry) => entry.key === event.key);
       if (isSecond && page) location.hash = href(page.path);
-      else if (event.key === "g") wentAt = Date.now();
+      else if (event.key === "g") prefixAt = Date.now();
       else if (event.key === "?") help();
       else if (event.key === "/") {
         const search = /** @type {HTMLInputElement | null} */ (document.querySelector("[data-search]"));
@@ -32,16 +32,16 @@ export function useKeys(help) {
       } else return;
       event.preventDefault();
     };
-    addEventListener("keydown", pressed);
-    return () => removeEventListener("keydown", pressed);
+    addEventListener("keydown", onKey);
+    return () => removeEventListener("keydown", onKey);
   }, []);
 }
 
 const KEYS = [
   ["/", "search on this page"],
-  ["\u2191 \u2193", "go through a table; Page Up, Page Down, Home and End, too"],
+  ["\u2191 \u2193", "move in a table; also Page Up, Page Down, Home and End"],
   ["Enter", "show the row"],
-  ["Esc", "leave what is open"],
+  ["Esc", "close the panel or dialog"],
   ["?", "this list"],
 ];
 

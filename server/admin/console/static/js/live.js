@@ -1,22 +1,21 @@
-// What the components of a page know of /amps, for as long as they look.
+// Live data of /amps for the components of a page, over one shared connection per URL.
 //
-// While there is no connection, what was known stays on the page, which says since when it has heard
-// nothing. Whoever does not see the page (a tab in the background) needs no connection: a browser has
-// six for a host.
+// Without a connection the last data stay on the page, with the time of the disconnect. A page in a
+// background tab needs no connection: a browser has six for a host.
 
 import { useEffect, useState } from "./html.js";
 import { Watch } from "./watch.js";
 
-const HIDDEN_PATIENCE = 30_000;
+const HIDDEN_DELAY_MS = 30_000;
 
 /** @type {Map<string, { watch: Watch, listeners: Set<() => void> }>} */
 const shared = new Map();
 
 /**
- * Watch a path of /amps, together with whoever else on the page does.
+ * Watch a path of /amps; components with the same URL share the connection.
  * @param {string} path
- * @param {string} [parts] those below it that are wanted, with commas; all without it
- * @returns {{ tree: import("./tree.js").Tree, standing: import("./events.js").Standing }}
+ * @param {string} [parts] comma-separated names of the wanted children; all if empty
+ * @returns {{ tree: import("./tree.js").Tree, status: import("./events.js").ConnectionStatus }}
  */
 export function useLive(path, parts = "") {
   const url = `${path}?watch=${parts}`;
@@ -29,7 +28,7 @@ export function useLive(path, parts = "") {
     listener();
     return () => {
       current.listeners.delete(listener);
-      // a page that follows may want the same
+      // the next page may watch the same URL
       setTimeout(() => {
         if (current.listeners.size || shared.get(url) !== current) return;
         shared.delete(url);
@@ -37,54 +36,54 @@ export function useLive(path, parts = "") {
       });
     };
   }, [url]);
-  return { tree: entry.watch.tree, standing: entry.watch.standing };
+  return { tree: entry.watch.tree, status: entry.watch.status };
 }
 
 /** @param {string} url */
 function share(url) {
   /** @type {Set<() => void>} */
   const listeners = new Set();
-  const entry = { watch: new Watch(url, () => listeners.forEach((told) => told())), listeners };
+  const entry = { watch: new Watch(url, () => listeners.forEach((listener) => listener())), listeners };
   shared.set(url, entry);
   return entry;
 }
 
 /**
- * Be told when the page is out of sight for a while, and when it is seen again.
- * @param {(isSeen: boolean) => void} told
- * @returns {() => void} how to be told no more
+ * Call back when the page has been hidden for a while, and when it is visible again.
+ * @param {(isVisible: boolean) => void} callback
+ * @returns {() => void} removes the callback
  */
-export function whenSeen(told) {
+export function onVisibility(callback) {
   let timer = 0;
-  let wasSeen = true;
-  const look = () => {
+  let wasVisible = true;
+  const onChange = () => {
     clearTimeout(timer);
     if (document.visibilityState === "hidden") {
       timer = setTimeout(() => {
-        wasSeen = false;
-        told(false);
-      }, HIDDEN_PATIENCE);
-    } else if (!wasSeen) {
-      wasSeen = true;
-      told(true);
+        wasVisible = false;
+        callback(false);
+      }, HIDDEN_DELAY_MS);
+    } else if (!wasVisible) {
+      wasVisible = true;
+      callback(true);
     }
   };
-  // a page that is left may be kept by the browser, with its connections
-  const leave = () => told((wasSeen = false));
-  const come = (/** @type {PageTransitionEvent} */ event) => event.persisted && told((wasSeen = true));
-  document.addEventListener("visibilitychange", look);
-  addEventListener("pagehide", leave);
-  addEventListener("pageshow", come);
+  // the browser may cache a page after navigation, with its connections
+  const onHide = () => callback((wasVisible = false));
+  const onShow = (/** @type {PageTransitionEvent} */ event) => event.persisted && callback((wasVisible = true));
+  document.addEventListener("visibilitychange", onChange);
+  addEventListener("pagehide", onHide);
+  addEventListener("pageshow", onShow);
   return () => {
-    document.removeEventListener("visibilitychange", look);
-    removeEventListener("pagehide", leave);
-    removeEventListener("pageshow", come);
+    document.removeEventListener("visibilitychange", onChange);
+    removeEventListener("pagehide", onHide);
+    removeEventListener("pageshow", onShow);
   };
 }
 
-/** Close what is shared while nobody sees the page. Called once, by the shell. */
-export function restWhenHidden() {
-  return whenSeen((isSeen) => {
-    for (const { watch } of shared.values()) isSeen ? watch.resume() : watch.close();
+/** Close the shared connections while the page is hidden. Called once, by the shell. */
+export function pauseWhenHidden() {
+  return onVisibility((isVisible) => {
+    for (const { watch } of shared.values()) isVisible ? watch.resume() : watch.close();
   });
 }

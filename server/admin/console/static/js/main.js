@@ -1,17 +1,17 @@
-// Where it begins: the session is loaded, then the shell is drawn around the page that the URL names.
+// Entry point: loads the session, then draws the shell around the page of the URL.
 
 import { html, render } from "./html.js";
 import { LOGGED_OUT } from "./request.js";
 import { loadSession } from "./session.js";
 import { Shell } from "./shell.js";
-import { LogOn } from "./standing.js";
+import { LogOn } from "./connection_status.js";
 
-const RETRY = 3_000;
+const RETRY_MS = 3_000;
 let isLoggedOut = false;
 addEventListener(LOGGED_OUT, () => (isLoggedOut = true));
 const root = /** @type {HTMLElement} */ (document.getElementById("app"));
 
-async function begin() {
+async function start() {
   try {
     const session = await loadSession();
     root.replaceChildren();
@@ -19,7 +19,7 @@ async function begin() {
   } catch (problem) {
     root.replaceChildren();
     render(html`<${Failed} reason=${/** @type {Error} */ (problem).message} />`, root);
-    setTimeout(begin, RETRY);
+    setTimeout(start, RETRY_MS);
   }
 }
 
@@ -28,11 +28,11 @@ function Failed({ reason }) {
   return html`
     <main class="plain" role="alert">
       <h1>${document.title}</h1>
-      <p>The console cannot begin: ${reason}</p>
+      <p>The console cannot start: ${reason}</p>
       ${isLoggedOut && html`<p><${LogOn} /></p>`}
-      <p>It is tried again every few seconds. <a href="/amps">The tree of statistics</a> may be there.</p>
+      <p>It retries every few seconds. <a href="/amps">The tree of statistics</a> may be available.</p>
     </main>
   `;
 }
 
-begin();
+start();

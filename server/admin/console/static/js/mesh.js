@@ -1,30 +1,30 @@
-// The instances that replicate to one another, as a picture, with what each of them says to this browser.
+// The graph of replicating instances, with the readiness of each as seen by this browser.
 
 import { html, useEffect, useMemo, useState } from "./html.js";
 import { bytes, count, duration, visible } from "./format.js";
-import { layered, Picture } from "./picture.js";
+import { layoutGraph, Picture } from "./picture.js";
 import { href } from "./route.js";
 
 /** @typedef {import("./tree.js").Entry} Instance */
 
-const PAUSE = 10_000;
-const PATIENCE = 5_000;
+const POLL_INTERVAL_MS = 10_000;
+const TIMEOUT_MS = 5_000;
 
-/** The page's policy lets it connect with those that were known when it was loaded. */
-const MAY_ASK = new Set(
+/** The addresses that the page's policy allows: those known when it was loaded. */
+const ALLOWED_ADDRESSES = new Set(
   (/** @type {HTMLMetaElement | null} */ (document.querySelector("meta[name=mesh]"))?.content ?? "")
     .split(" ")
     .map((address) => `${address}/`),
 );
 
-/** Who sends to whom, as a picture. @param {{ instances: Instance[], links: any[], moment: string }} props */
+/** Draws instances and links. @param {{ instances: Instance[], links: any[], moment: string }} props */
 export function Mesh({ instances, links, moment }) {
-  const answers = useAnswers(instances);
+  const readinessByAddress = useReadiness(instances);
   const picture = useMemo(() => {
     const nodes = instances.map((one) => ({
       id: one.id,
       title: visible(one.id),
-      lines: [one.group ? `group ${visible(one.group)}` : "", standing(one), answers.get(consoleOf(one)) ?? ""].filter(Boolean),
+      lines: [one.group ? `group ${visible(one.group)}` : "", reachability(one), readinessByAddress.get(consoleOf(one)) ?? ""].filter(Boolean),
       tone: Number(one.is_reachable) ? (Number(one.is_this) ? "own" : "") : "bad",
       link: Number(one.is_this) ? "" : consoleOf(one),
     }));
@@ -32,7 +32,7 @@ export function Mesh({ instances, links, moment }) {
     for (const { to } of links) {
       if (known.has(to)) continue;
       known.add(to);
-      nodes.push({ id: to, title: visible(to), lines: ["never met"], tone: "missing", link: "" });
+      nodes.push({ id: to, title: visible(to), lines: ["never connected"], tone: "missing", link: "" });
     }
     const edges = links
       .filter((link) => known.has(link.source_name))
@@ -44,16 +44,16 @@ export function Mesh({ instances, links, moment }) {
         tone: link.state === "replicating" ? "" : "bad",
         link: href("replication", { id: link.id }),
       }));
-    return layered(nodes, edges);
-  }, [moment, answers]);
+    return layoutGraph(nodes, edges);
+  }, [moment, readinessByAddress]);
   if (picture.nodes.length < 2) return null;
   return html`<${Picture} picture=${picture} label="Instances that replicate" />`;
 }
 
 /** @param {Instance} instance */
-function standing(instance) {
+function reachability(instance) {
   if (Number(instance.is_this)) return "this instance";
-  return Number(instance.is_reachable) ? "reachable" : "out of reach";
+  return Number(instance.is_reachable) ? "reachable" : "unreachable";
 }
 
 /** @param {Instance} instance */
@@ -63,39 +63,39 @@ function consoleOf(instance) {
 }
 
 /**
- * What other instances say to this browser, by their addresses: the way to them is another one than
- * this instance has.
+ * Poll the readiness of other instances from this browser. Its network route may differ from that of this
+ * instance.
  * @param {Instance[]} instances
  */
-function useAnswers(instances) {
-  const [answers, setAnswers] = useState(/** @type {Map<string, string>} */ (new Map()));
-  const asked = instances.filter((one) => !Number(one.is_this)).map(consoleOf).filter((address) => MAY_ASK.has(address));
+function useReadiness(instances) {
+  const [readinessByAddress, setReadiness] = useState(/** @type {Map<string, string>} */ (new Map()));
+  const addresses = instances.filter((one) => !Number(one.is_this)).map(consoleOf).filter((address) => ALLOWED_ADDRESSES.has(address));
   const reached = instances.map((one) => one.is_reachable).join("");
   useEffect(() => {
     let timer = 0;
-    let isWanted = true;
-    const ask = async () => {
-      const found = await Promise.all(asked.map(async (address) => /** @type {[string, string]} */ ([address, await readiness(address)])));
-      if (!isWanted) return;
-      setAnswers(new Map(found));
-      timer = setTimeout(ask, PAUSE);
+    let isMounted = true;
+    const poll = async () => {
+      const found = await Promise.all(addresses.map(async (address) => /** @type {[string, string]} */ ([address, await readiness(address)])));
+      if (!isMounted) return;
+      setReadiness(new Map(found));
+      timer = setTimeout(poll, POLL_INTERVAL_MS);
     };
-    if (asked.length) ask();
+    if (addresses.length) poll();
     return () => {
-      isWanted = false;
+      isMounted = false;
       clearTimeout(timer);
     };
-  }, [asked.join(" "), reached]);
-  return answers;
+  }, [addresses.join(" "), reached]);
+  return readinessByAddress;
 }
 
 /** @param {string} address */
 async function readiness(address) {
   try {
-    const answer = await fetch(`${address}readyz`, { credentials: "omit", signal: AbortSignal.timeout(PATIENCE) });
-    if (answer.ok) return "ready";
-    return answer.status === 503 ? "not ready" : "answers this browser";
+    const response = await fetch(`${address}readyz`, { credentials: "omit", signal: AbortSignal.timeout(TIMEOUT_MS) });
+    if (response.ok) return "ready";
+    return response.status === 503 ? "not ready" : "reachable from this browser";
   } catch {
-    return "no answer to this browser";
+    return "unreachable from this browser";
   }
 }

@@ -1,14 +1,14 @@
-// The table of pages. A page is a line here and a module that exports `Page`.
+// The table of pages. A page is an entry here and a module that exports `Page`.
 //
-// Page({ params, session }) is shown at `#/<path>?<params>`; what somebody may want to link to is
-// kept in the parameters (route.js).
+// Page({ params, session }) is shown at `#/<path>?<params>`; the parameters contain all state that can
+// be linked to (route.js).
 
 /**
  * @typedef {object} PageEntry
- * @property {string} path   its place in the URL
+ * @property {string} path   its path in the URL
  * @property {string} title
- * @property {string} key    `g` and this letter lead there
- * @property {string} group  under which heading it stands in the navigation
+ * @property {string} key    the letter that opens it after `g`
+ * @property {string} group  its heading in the navigation
  * @property {() => Promise<{Page: Function}>} load
  */
 

@@ -1,4 +1,4 @@
-// Small parts that pages have in common.
+// Small components that pages share.
 
 import { html, useEffect, useRef, useState } from "./html.js";
 import { count, counted, named, visible } from "./format.js";
@@ -15,10 +15,10 @@ export function PageHead({ title, about, children }) {
   `;
 }
 
-const TYPING = 150;
+const TYPING_DELAY_MS = 150;
 
 /**
- * A field to search with; it tells when somebody has stopped typing.
+ * A search field; calls back when the user stops typing.
  * @param {{ label: string, value: string, onFind: (text: string) => void }} props
  */
 export function Search({ label, value, onFind }) {
@@ -28,7 +28,7 @@ export function Search({ label, value, onFind }) {
   const type = (/** @type {string} */ typed) => {
     setText(typed);
     clearTimeout(timer.current);
-    timer.current = setTimeout(() => onFind(typed), TYPING);
+    timer.current = setTimeout(() => onFind(typed), TYPING_DELAY_MS);
   };
   return html`
     <input
@@ -44,8 +44,8 @@ export function Search({ label, value, onFind }) {
 }
 
 /**
- * How many there are, and how many of them are shown.
- * @param {{ found: number, total: number, what: string, refusal?: string }} props `refusal` is why that is not known
+ * Shows the number of entries, and how many of them are found.
+ * @param {{ found: number, total: number, what: string, refusal?: string }} props `refusal` is the reason why the number is unknown
  */
 export function Found({ found, total, what, refusal = "" }) {
   let text = found === total ? counted(total, what) : `${count(found)} of ${counted(total, what)}`;
@@ -53,11 +53,11 @@ export function Found({ found, total, what, refusal = "" }) {
   return html`<span class="found" role="status">${text}</span>`;
 }
 
-/** What has nothing behind its point, which the server writes all the same. */
-const WHOLE = /^(-?\d+)\.0+$/;
+/** A whole number that the server writes with a fraction of zero. */
+const WHOLE_NUMBER = /^(-?\d+)\.0+$/;
 
 /**
- * All values of an entry, with the path of each.
+ * Shows all values of an entry, with the path of each; `leave` names those to omit.
  * @param {{ path: string, entry: Record<string, string>, leave?: string[] }} props
  */
 export function Values({ path, entry, leave = [] }) {
@@ -68,7 +68,7 @@ export function Values({ path, entry, leave = [] }) {
         ${names.map((name) => html`
           <tr>
             <th scope="row"><a href=${`${path}/${name}`}>${name}</a></th>
-            <td>${visible(entry[name].replace(WHOLE, "$1"))}</td>
+            <td>${visible(entry[name].replace(WHOLE_NUMBER, "$1"))}</td>
           </tr>
         `)}
       </tbody>
@@ -77,17 +77,17 @@ export function Values({ path, entry, leave = [] }) {
 }
 
 /**
- * What stands beside a table: one entry of it, as a whole.
- * @param {{ title: string, back: string, children?: any }} props `back` is the link that closes it
+ * The panel beside a table, with one entry in full.
+ * @param {{ title: string, back: string, children?: any }} props `back` is the link that closes the panel
  */
 export function Aside({ title, back, children }) {
   const head = useRef(/** @type {HTMLElement | null} */ (null));
   useEffect(() => {
-    const pressed = (/** @type {KeyboardEvent} */ event) => {
+    const onKey = (/** @type {KeyboardEvent} */ event) => {
       if (event.key === "Escape" && !document.querySelector("dialog[open]")) location.hash = back;
     };
-    addEventListener("keydown", pressed);
-    return () => removeEventListener("keydown", pressed);
+    addEventListener("keydown", onKey);
+    return () => removeEventListener("keydown", onKey);
   }, [back]);
   return html`
     <aside class="beside" aria-label=${title}>
@@ -100,7 +100,7 @@ export function Aside({ title, back, children }) {
   `;
 }
 
-/** A number with what it is. @param {{ label: string, value: any, link?: string, tone?: string, about?: string }} props */
+/** A labelled figure. @param {{ label: string, value: any, link?: string, tone?: string, about?: string }} props */
 export function Figure({ label, value, link, tone = "", about = "" }) {
   return html`
     <div class=${`figure ${tone}`} title=${about || undefined}>
@@ -110,7 +110,7 @@ export function Figure({ label, value, link, tone = "", about = "" }) {
   `;
 }
 
-/** Pages of one kind, as tabs that can be linked to. @param {{ path: string, tabs: Record<string, string>, chosen: string }} props */
+/** Tabs of a page, which can be linked to. @param {{ path: string, tabs: Record<string, string>, chosen: string }} props */
 export function Tabs({ path, tabs, chosen }) {
   return html`
     <ul class="tabs">

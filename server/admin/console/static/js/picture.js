@@ -1,17 +1,17 @@
-// Things and what leads from one to another, drawn in layers from left to right.
+// Draws a directed graph in layers from left to right.
 //
-// The layer of a node is the length of the longest way to it. Lines that close a circle do not count
-// for that: they lead back, below. Within a layer, nodes stand as near as they can to those that lead
-// to them (the mean of their places, two sweeps each way), so that few lines cross. That is enough
-// for what a configuration or a mesh has.
+// The layer of a node is the length of the longest path to it. Edges that close a cycle are ignored for
+// that, and are drawn below, from right to left. Within a layer, nodes are ordered by the mean position
+// of their neighbours (two sweeps in each direction), so that few edges cross. That suffices for the
+// size of a configuration or a mesh.
 
 import { html, useId } from "./html.js";
 
 const WIDTH = 190;
-const LINE = 17;
+const LINE_HEIGHT = 17;
 const PADDING = 10;
-const GAP = 18;
-const BETWEEN = 90;
+const NODE_GAP = 18;
+const LAYER_GAP = 90;
 
 /**
  * @typedef {object} Node
@@ -19,39 +19,39 @@ const BETWEEN = 90;
  * @property {string} title
  * @property {(string)[]} lines  below the title
  * @property {string} [tone]     own, bad, missing
- * @property {string} [link]     where a click leads
- * @property {number} [layer]    at least this one
+ * @property {string} [link]     the target of a click
+ * @property {number} [layer]    the minimum layer
  *
  * @typedef {object} Edge
  * @property {string} source
  * @property {string} target
  * @property {string} [text]
- * @property {string} about  the same in words, for those who point at it
+ * @property {string} about  a description for the tooltip
  * @property {string} [tone]
  * @property {string} [link]
  *
  * @typedef {object} Picture
  * @property {number} width
  * @property {number} height
- * @property {number} above  how far lines reach above the nodes
+ * @property {number} above  height of the edges above the nodes
  * @property {number} below
  * @property {(Node & { x: number, y: number, height: number })[]} nodes
  * @property {(Edge & { path: string, x: number, y: number })[]} edges
  */
 
-/** Work out where everything stands. @param {Node[]} nodes @param {Edge[]} edges @returns {Picture} */
-export function layered(nodes, edges) {
-  const layers = arranged(nodes, edges);
+/** Compute the layout of a graph. @param {Node[]} nodes @param {Edge[]} edges @returns {Picture} */
+export function layoutGraph(nodes, edges) {
+  const layers = assignLayers(nodes, edges);
   const placed = new Map();
   let height = 0;
   layers.forEach((layer, number) => {
     let y = 0;
     for (const node of layer) {
-      const tall = 2 * PADDING + LINE * (1 + node.lines.length);
-      placed.set(node.id, { ...node, x: number * (WIDTH + BETWEEN), y, height: tall });
-      y += tall + GAP;
+      const tall = 2 * PADDING + LINE_HEIGHT * (1 + node.lines.length);
+      placed.set(node.id, { ...node, x: number * (WIDTH + LAYER_GAP), y, height: tall });
+      y += tall + NODE_GAP;
     }
-    height = Math.max(height, y - GAP);
+    height = Math.max(height, y - NODE_GAP);
   });
   for (const layer of layers) centre(layer.map((node) => placed.get(node.id)), height);
   const drawn = edges
@@ -59,10 +59,10 @@ export function layered(nodes, edges) {
     .map((edge) => ({ ...edge, ...line(placed.get(edge.source), placed.get(edge.target)) }));
   const reaches = drawn.map((edge) => edge.y);
   return {
-    width: layers.length * (WIDTH + BETWEEN) - BETWEEN,
+    width: layers.length * (WIDTH + LAYER_GAP) - LAYER_GAP,
     height,
-    above: Math.max(0, LINE - Math.min(...reaches, height)),
-    below: Math.max(0, Math.max(...reaches, 0) + LINE - height),
+    above: Math.max(0, LINE_HEIGHT - Math.min(...reaches, height)),
+    below: Math.max(0, Math.max(...reaches, 0) + LINE_HEIGHT - height),
     nodes: [...placed.values()],
     edges: drawn,
   };
@@ -76,12 +76,12 @@ function centre(nodes, height) {
 }
 
 /** @param {Node[]} nodes @param {Edge[]} edges @returns {Node[][]} */
-function arranged(nodes, edges) {
+function assignLayers(nodes, edges) {
   const layerOf = new Map(nodes.map((node) => [node.id, node.layer ?? 0]));
-  const ahead = leadingOn(nodes, edges);
+  const forward = acyclicEdges(nodes, edges);
   for (let hasMoved = true; hasMoved; ) {
     hasMoved = false;
-    for (const { source, target } of ahead) {
+    for (const { source, target } of forward) {
       const least = (layerOf.get(source) ?? 0) + 1;
       if ((layerOf.get(target) ?? 0) >= least) continue;
       layerOf.set(target, least);
@@ -92,12 +92,12 @@ function arranged(nodes, edges) {
   const layers = [];
   for (const node of nodes) (layers[layerOf.get(node.id) ?? 0] ??= []).push(node);
   const full = [...layers].map((layer) => layer ?? []).filter((layer) => layer.length);
-  sweep(full, edges);
+  orderNodes(full, edges);
   return full;
 }
 
-/** The edges without those that close a circle. @param {Node[]} nodes @param {Edge[]} edges */
-function leadingOn(nodes, edges) {
+/** Return the edges without those that close a cycle. @param {Node[]} nodes @param {Edge[]} edges */
+function acyclicEdges(nodes, edges) {
   const from = new Map(nodes.map((node) => [node.id, /** @type {Edge[]} */ ([])]));
   for (const edge of edges) if (from.has(edge.target)) from.get(edge.source)?.push(edge);
   /** @type {Edge[]} */
@@ -117,14 +117,14 @@ function leadingOn(nodes, edges) {
   return found;
 }
 
-/** Put nodes near to their neighbours. @param {Node[][]} layers @param {Edge[]} edges */
-function sweep(layers, edges) {
+/** Order the nodes of each layer by the positions of their neighbours. @param {Node[][]} layers @param {Edge[]} edges */
+function orderNodes(layers, edges) {
   const place = new Map();
-  const note = () => layers.forEach((layer) => layer.forEach((node, index) => place.set(node.id, index / layer.length)));
-  note();
+  const notePlaces = () => layers.forEach((layer) => layer.forEach((node, index) => place.set(node.id, index / layer.length)));
+  notePlaces();
   for (const isForward of [true, false, true, false]) {
     for (const layer of isForward ? layers : [...layers].reverse()) {
-      const wanted = new Map(
+      const meanPlace = new Map(
         layer.map((node) => {
           const others = edges
             .filter((edge) => (isForward ? edge.target : edge.source) === node.id)
@@ -134,8 +134,8 @@ function sweep(layers, edges) {
           return [node.id, others.length ? mean : place.get(node.id)];
         }),
       );
-      layer.sort((one, other) => wanted.get(one.id) - wanted.get(other.id));
-      note();
+      layer.sort((one, other) => meanPlace.get(one.id) - meanPlace.get(other.id));
+      notePlaces();
     }
   }
 }
@@ -147,10 +147,10 @@ const BEND = 45;
 
 /** @param {Box} from @param {Box} to */
 function line(from, to) {
-  const span = Math.abs(to.x - from.x) / (WIDTH + BETWEEN);
+  const span = Math.abs(to.x - from.x) / (WIDTH + LAYER_GAP);
   if (to.x <= from.x) return arc([from.x + WIDTH / 2 + NEAR, from.y + from.height], [to.x + WIDTH / 2 - NEAR, to.y + to.height], BEND * Math.max(1, span));
   const [start, end] = [middle(from), middle(to)];
-  // a line to what stands further on at the same height would lead through what is between
+  // a straight edge over several layers at the same height would cross the nodes between
   if (span > 1 && Math.abs(end - start) < NEAR) return arc([from.x + WIDTH / 2 + NEAR, from.y], [to.x + WIDTH / 2 - NEAR, to.y], -BEND * span);
   const [left, right] = [from.x + WIDTH, to.x];
   const bend = Math.max(30, (right - left) / 2);
@@ -207,17 +207,17 @@ function NodeView({ node }) {
     <g class=${`node ${node.tone ?? ""}`} transform=${`translate(${node.x} ${node.y})`}>
       <title>${[node.title, ...node.lines].join(", ")}</title>
       <rect width=${WIDTH} height=${node.height} rx="6" />
-      <text x=${PADDING} y=${PADDING + 12} class="title">${cut(node.title, LONGEST_TITLE)}</text>
-      ${node.lines.map((text, index) => html`<text x=${PADDING} y=${PADDING + 12 + LINE * (index + 1)}>${cut(text)}</text>`)}
+      <text x=${PADDING} y=${PADDING + 12} class="title">${truncate(node.title, MAX_TITLE_LENGTH)}</text>
+      ${node.lines.map((text, index) => html`<text x=${PADDING} y=${PADDING + 12 + LINE_HEIGHT * (index + 1)}>${truncate(text)}</text>`)}
     </g>
   `;
   return node.link ? html`<a href=${node.link} aria-label=${[node.title, ...node.lines].join(", ")}>${drawn}</a>` : drawn;
 }
 
-const LONGEST = 26;
-const LONGEST_TITLE = 22;
+const MAX_TEXT_LENGTH = 26;
+const MAX_TITLE_LENGTH = 22;
 
-/** @param {string} text @param {number} [longest] */
-function cut(text, longest = LONGEST) {
-  return text.length > longest ? `${text.slice(0, longest - 1)}\u2026` : text;
+/** @param {string} text @param {number} [maxLength] */
+function truncate(text, maxLength = MAX_TEXT_LENGTH) {
+  return text.length > maxLength ? `${text.slice(0, maxLength - 1)}\u2026` : text;
 }

@@ -1,38 +1,38 @@
-// How the page asks its server for anything.
+// Requests of the page to its server.
 //
-// Each request says that a script has made it. So the server does not answer with a challenge at which
-// the browser would ask for a password, again and again, in front of whatever is being done: the page
-// says itself that one has to log on, and where (standing.js).
+// Each request is marked as that of a script, so that the server does not answer with a challenge, at
+// which the browser would ask for a password. The page shows instead that a logon is needed
+// (connection_status.js).
 
-/** Told on the page, and never in a worker, when the server does not know any more who this is. */
+/** The event on the page, not in workers, when the server requires a logon again. */
 export const LOGGED_OUT = "loggedout";
 
 /**
- * As `fetch`.
+ * Fetch a URL; see `fetch`.
  * @param {string} url
  * @param {RequestInit} [options]
  */
 export async function request(url, options = {}) {
   const headers = { .../** @type {Record<string, string>} */ (options.headers), "X-Requested-With": "console" };
-  const answer = await fetch(url, { ...options, headers });
-  if (answer.status === 401) globalThis.dispatchEvent(new Event(LOGGED_OUT));
-  return answer;
+  const response = await fetch(url, { ...options, headers });
+  if (response.status === 401) globalThis.dispatchEvent(new Event(LOGGED_OUT));
+  return response;
 }
 
 /**
- * Read a document.
+ * Fetch a JSON document.
  * @param {string} url
  * @param {RequestInit} [options]
- * @throws {Error} with what the server says
+ * @throws {Error} with the server's reason
  */
 export async function readJson(url, options) {
-  const answer = await request(url, options);
-  if (!answer.ok) throw new Error(await said(answer));
-  return answer.json();
+  const response = await request(url, options);
+  if (!response.ok) throw new Error(await errorText(response));
+  return response.json();
 }
 
-/** What a refusal says, for people. @param {Response} answer */
-export async function said(answer) {
-  const text = (await answer.text()).trim();
-  return text.split("\n").slice(1).join("\n").trim() || text || `${answer.status} ${answer.statusText}`;
+/** Return the reason in an error response, as readable text. @param {Response} response */
+export async function errorText(response) {
+  const text = (await response.text()).trim();
+  return text.split("\n").slice(1).join("\n").trim() || text || `${response.status} ${response.statusText}`;
 }

@@ -1,15 +1,15 @@
-// What happens when an element has another size: once before the next frame, not while the browser measures.
+// Observes the size of an element; calls back once before the next frame, not while the browser measures.
 
 /**
  * @param {Element} element
- * @param {() => void} act
+ * @param {() => void} callback
  * @returns {() => void} stops watching
  */
-export function onResize(element, act) {
+export function onResize(element, callback) {
   let frame = 0;
   const observer = new ResizeObserver(() => {
     cancelAnimationFrame(frame);
-    frame = requestAnimationFrame(act);
+    frame = requestAnimationFrame(callback);
   });
   observer.observe(element);
   return () => {

@@ -1,4 +1,4 @@
-// Where one is: `#/clients?sort=bytes_out&find=reader`. All that can be linked to is in there.
+// The route: `#/clients?sort=bytes_out&find=reader`. It contains all state that can be linked to.
 
 import { useEffect, useState } from "./html.js";
 
@@ -15,9 +15,9 @@ export function here() {
 }
 
 /**
- * The link to a page.
+ * Return the link to a page.
  * @param {string} path
- * @param {Record<string, string | number | null | undefined>} [params] those that are empty are left out
+ * @param {Record<string, string | number | null | undefined>} [params] empty ones are omitted
  */
 export function href(path, params = {}) {
   const kept = Object.entries(params).filter(([, value]) => value !== "" && value != null);
@@ -26,9 +26,9 @@ export function href(path, params = {}) {
 }
 
 /**
- * Change parameters of the page that is shown, and leave the others.
- * @param {Record<string, string | number | null>} changes null takes one away
- * @param {{ isStep?: boolean }} [how] a step is one that the browser's button leads back from
+ * Change parameters of the current page; keep the others.
+ * @param {Record<string, string | number | null>} changes null removes a parameter
+ * @param {{ isStep?: boolean }} [how] a step gets an entry of its own in the browser's history
  */
 export function change(changes, { isStep = false } = {}) {
   const { path, params } = here();

@@ -1,4 +1,4 @@
-// Who looks at the page, at which instance, and what they may do.
+// The session: the instance, the user, and the permissions of the user.
 
 import { useEffect, useState } from "./html.js";
 import { readJson } from "./request.js";
@@ -11,9 +11,9 @@ import { readJson } from "./request.js";
  * @property {string} environment
  * @property {string} version
  * @property {number} interval  milliseconds between samples
- * @property {string} base      where the page's files are
- * @property {string} user      empty if nobody has logged on
- * @property {boolean} is_asked whether entitlement is asked for each deed
+ * @property {string} base      URL prefix of the page's files
+ * @property {string} user      empty without a logon
+ * @property {boolean} is_asked whether operations need entitlement
  * @property {string | null} queries  the URL of the transport for queries
  * @property {string} sql         the name of the transport for SQL; empty if there is none
  * @property {string} sql_refusal why a transport for SQL cannot be used
@@ -24,65 +24,65 @@ export async function loadSession() {
   return readJson("/console/session.json");
 }
 
-/** What the user is called in sentences. @param {Session} session */
-export function userOf(session) {
+/** Return the name of the user for sentences. @param {Session} session */
+export function userLabel(session) {
   return session.user ? `User ${session.user}` : "A user who has not logged on";
 }
 
 /**
- * Why nothing is to be seen of a path; empty unless it is kept from the user.
+ * Return the reason why a path is not shown; empty if the user may see it.
  * @param {string} path
  * @param {Session} session
- * @param {import("./events.js").Standing} [standing] of whoever watches it
+ * @param {import("./events.js").ConnectionStatus} [status] of the connection that watches it
  */
-export function useRefusal(path, session, standing) {
-  const may = useMay(path, session);
-  if (standing?.state === "refused") return standing.reason;
-  return may === false ? `${userOf(session)} may not see ${path}: entitlement does not allow it.` : "";
+export function useRefusal(path, session, status) {
+  const isAllowed = usePermission(path, session);
+  if (status?.state === "refused") return status.reason;
+  return isAllowed === false ? `${userLabel(session)} may not see ${path}: entitlement does not allow it.` : "";
 }
 
 /** @type {Map<string, boolean>} */
-const known = new Map();
-/** @type {Map<string, Set<(may: boolean) => void>>} */
-const asked = new Map();
-const MOST_AT_A_TIME = 40;
+const permissions = new Map();
+/** @type {Map<string, Set<(isAllowed: boolean) => void>>} */
+const pending = new Map();
+const MAX_PATHS_PER_REQUEST = 40;
 
 /**
- * Whether the user may ask for a path; undefined as long as that is not known.
+ * Return whether the user may request a path; undefined until the server has answered.
  * @param {string} path
  * @param {Session} session
  * @returns {boolean | undefined}
  */
-export function useMay(path, session) {
-  const [may, setMay] = useState(session.is_asked ? known.get(path) : true);
+export function usePermission(path, session) {
+  const [isAllowed, setAllowed] = useState(session.is_asked ? permissions.get(path) : true);
   useEffect(() => {
     if (!session.is_asked) return undefined;
-    const found = known.get(path);
-    setMay(found);
+    const found = permissions.get(path);
+    setAllowed(found);
     if (found !== undefined) return undefined;
-    if (!asked.size) setTimeout(askAll);
-    const waiting = asked.get(path) ?? new Set();
-    asked.set(path, waiting.add(setMay));
-    return () => waiting.delete(setMay);
+    if (!pending.size) setTimeout(requestAll);
+    const waiting = pending.get(path) ?? new Set();
+    pending.set(path, waiting.add(setAllowed));
+    return () => waiting.delete(setAllowed);
   }, [path, session]);
-  return may;
+  return isAllowed;
 }
 
-/** Ask for all paths that somebody on the page wants to know of, together. */
-async function askAll() {
-  const paths = [...asked.keys()];
-  const waiting = new Map(asked);
-  asked.clear();
-  for (let first = 0; first < paths.length; first += MOST_AT_A_TIME) {
-    const some = paths.slice(first, first + MOST_AT_A_TIME);
+/** Request the permissions of all pending paths together. */
+async function requestAll() {
+  const paths = [...pending.keys()];
+  const waiting = new Map(pending);
+  pending.clear();
+  for (let first = 0; first < paths.length; first += MAX_PATHS_PER_REQUEST) {
+    const some = paths.slice(first, first + MAX_PATHS_PER_REQUEST);
     try {
       const found = await readJson(`/console/may.json?paths=${encodeURIComponent(some.join("\n"))}`);
       for (const path of some) {
-        known.set(path, found[path]);
-        waiting.get(path)?.forEach((told) => told(found[path]));
+        permissions.set(path, found[path]);
+        waiting.get(path)?.forEach((listener) => listener(found[path]));
       }
     } catch {
-      some.forEach((path) => waiting.get(path)?.forEach((told) => told(false)));
+      some.forEach((path) => waiting.get(path)?.forEach((listener) => listener(false)));
     }
   }
 }

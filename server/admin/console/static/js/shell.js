@@ -1,13 +1,13 @@
-// What is around every page: navigation, how the connection stands, theme, keys.
+// The frame of every page: navigation, connection status, theme, keys.
 
 import { Guard, html, useEffect, useRef, useState } from "./html.js";
 import { DialogHost } from "./dialog.js";
 import { uptime } from "./format.js";
 import { HelpDialog, useKeys } from "./keys.js";
-import { restWhenHidden, useLive } from "./live.js";
+import { pauseWhenHidden, useLive } from "./live.js";
 import { PAGES } from "./pages.js";
 import { href, useRoute } from "./route.js";
-import { ConnectionNotice, Dot } from "./standing.js";
+import { ConnectionNotice, Dot } from "./connection_status.js";
 
 /** @param {{ session: import("./session.js").Session }} props */
 export function Shell({ session }) {
@@ -16,9 +16,9 @@ export function Shell({ session }) {
   const [isMenuOpen, setMenuOpen] = useState(false);
   const [isHelpOpen, setHelpOpen] = useState(false);
   const main = useRef(/** @type {HTMLElement | null} */ (null));
-  const { tree, standing } = useLive("/amps/instance", "api");
+  const { tree, status } = useLive("/amps/instance", "api");
   useKeys(() => setHelpOpen(true));
-  useEffect(() => restWhenHidden(), []);
+  useEffect(() => pauseWhenHidden(), []);
   useEffect(() => {
     document.title = `${entry?.title ?? "Not found"} \u00b7 ${session.name}`;
     setMenuOpen(false);
@@ -47,8 +47,8 @@ export function Shell({ session }) {
       <${Navigation} path=${route.path} />
       <div class="foot">
         <p class="standing">
-          <${Dot} standing=${standing} />
-          ${standing.state === "live"
+          <${Dot} status=${status} />
+          ${status.state === "live"
             ? html`up ${uptime(tree.at("amps/instance/uptime"))}`
             : "not connected"}
         </p>
@@ -62,7 +62,7 @@ export function Shell({ session }) {
       </div>
     </nav>
     <main id="main" tabindex="-1" ref=${main}>
-      <${ConnectionNotice} standing=${standing} session=${session} />
+      <${ConnectionNotice} status=${status} session=${session} />
       ${entry
         ? html`<${Loaded} key=${entry.path} entry=${entry} params=${route.params} session=${session} />`
         : html`<h1>Not found</h1><p>There is no page <code>${route.path}</code>.</p>`}
@@ -96,7 +96,7 @@ function Navigation({ path }) {
 }
 
 /**
- * A page, whose module is fetched when it is first shown.
+ * A page, whose module is loaded when it is first shown.
  * @param {{ entry: import("./pages.js").PageEntry, params: object, session: object }} props
  */
 function Loaded({ entry, params, session }) {
@@ -105,11 +105,11 @@ function Loaded({ entry, params, session }) {
   useEffect(() => {
     entry.load().then(
       (module) => setPage(() => module.Page),
-      () => setProblem("It could not be loaded: the server is away, or has been updated."),
+      () => setProblem("It could not be loaded: the server is unavailable, or has been updated."),
     );
   }, [entry]);
   if (Page) {
-    return html`<${Guard} instead=${(/** @type {unknown} */ error) => html`<${Undrawn} title=${entry.title} error=${error} />`}>
+    return html`<${Guard} instead=${(/** @type {unknown} */ error) => html`<${DrawError} title=${entry.title} error=${error} />`}>
       <${Page} params=${params} session=${session} />
     </${Guard}>`;
   }
@@ -120,8 +120,8 @@ function Loaded({ entry, params, session }) {
   `;
 }
 
-/** A page that something on it keeps from being drawn; the others are still there. @param {{ title: string, error: unknown }} props */
-function Undrawn({ title, error }) {
+/** Replaces a page that cannot be drawn; the others still work. @param {{ title: string, error: unknown }} props */
+function DrawError({ title, error }) {
   return html`
     <h1>${title}</h1>
     <p class="notice bad" role="alert">
@@ -142,7 +142,7 @@ function ThemeSwitch() {
     try {
       localStorage.setItem("theme", chosen);
     } catch {
-      // it lasts for as long as the page does
+      // the choice lasts until the page is closed
     }
     dispatchEvent(new Event("themechange"));
   };

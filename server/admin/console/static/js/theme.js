@@ -1,4 +1,4 @@
-// The chosen theme, before anything is drawn. It is no module, because modules run too late for that.
+// Applies the chosen theme before anything is drawn. It is not a module, because modules run too late.
 "use strict";
 
 {
@@ -6,7 +6,7 @@
   try {
     chosen = localStorage.getItem("theme");
   } catch {
-    // a browser that keeps nothing
+    // a browser without storage
   }
   if (chosen === "light" || chosen === "dark") document.documentElement.dataset.theme = chosen;
 }

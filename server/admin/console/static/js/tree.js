@@ -1,4 +1,4 @@
-// A part of /amps as it is at the moment: the document first, then what has changed of it.
+// The current state of a part of /amps: a document, to which changes are applied.
 //
 // Lists of entries become maps by id, so that a change finds its entry. Runs in workers, too.
 
@@ -12,14 +12,14 @@ export class Tree {
     this.moment = "";
   }
 
-  /** Begin with a document. @param {any} document @param {string} moment */
+  /** Load a document. @param {any} document @param {string} moment */
   load(document, moment) {
     this.root = withMaps(document);
     this.moment = moment;
   }
 
   /**
-   * Take over what has changed.
+   * Apply a change.
    * @param {{ timestamp: string, changed: Record<string, string>, gone: string[] }} change
    */
   apply({ timestamp, changed, gone }) {
@@ -38,7 +38,7 @@ export class Tree {
     this.moment = timestamp;
   }
 
-  /** What is at a path, given by its names or with slashes. @param {string | string[]} path */
+  /** Return the value at a path, given as names or with slashes. @param {string | string[]} path */
   at(path) {
     const names = typeof path === "string" ? split(path) : path;
     let at = this.root;
@@ -49,18 +49,18 @@ export class Tree {
     return at;
   }
 
-  /** The entries at a path. @param {string} path @returns {Entry[]} */
+  /** Return the entries at a path. @param {string} path @returns {Entry[]} */
   entries(path) {
     const found = this.at(path);
     return found instanceof Map ? [...found.values()] : [];
   }
 
-  /** A value as a number; 0 if it is not there. @param {string} path */
+  /** Return a value as a number; 0 if it is missing. @param {string} path */
   number(path) {
     return Number(this.at(path) ?? 0);
   }
 
-  /** The sum of a field over all entries at a path. @param {string} path @param {string} field */
+  /** Return the sum of a field over all entries at a path. @param {string} path @param {string} field */
   sum(path, field) {
     return this.entries(path).reduce((sum, entry) => sum + Number(entry[field] ?? 0), 0);
   }

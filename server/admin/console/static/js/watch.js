@@ -1,49 +1,49 @@
-// What /amps tells as it happens (`?watch`), and the tree that comes of it. Runs in workers, too.
+// A live tree of /amps, updated by its server-sent events (`?watch`). Runs in workers, too.
 
 import { Events } from "./events.js";
 import { Tree } from "./tree.js";
 
-/** @typedef {import("./events.js").Standing} Standing */
+/** @typedef {import("./events.js").ConnectionStatus} ConnectionStatus */
 
 /** Watches a path. */
 export class Watch {
   /**
    * @param {string} url of the events
-   * @param {() => void} told called after each change, of what is known or of how it stands
+   * @param {() => void} onChange called after each change of the tree or the status
    */
-  constructor(url, told) {
+  constructor(url, onChange) {
     this.tree = new Tree();
-    this._told = told;
-    /** Whether what was watched is there no more, which ends it. */
+    this._onChange = onChange;
+    /** Whether the watched object has been removed. */
     this._hasEnded = false;
-    this._events = new Events(url, (happening) => this._hear(happening), told);
+    this._events = new Events(url, (event) => this._onEvent(event), onChange);
   }
 
-  /** @returns {Standing} */
-  get standing() {
-    const { standing } = this._events;
-    if (this._hasEnded) return { ...standing, state: "gone" };
-    return standing.state === "live" && !this.tree.moment ? { ...standing, state: "connecting" } : standing;
+  /** @returns {ConnectionStatus} */
+  get status() {
+    const { status } = this._events;
+    if (this._hasEnded) return { ...status, state: "gone" };
+    return status.state === "live" && !this.tree.moment ? { ...status, state: "connecting" } : status;
   }
 
-  /** End it. */
+  /** Close the connection. */
   close() {
     this._events.close();
   }
 
-  /** Connect now, after a `close` or while waiting. */
+  /** Connect now, after a `close` or during a retry pause. */
   resume() {
     if (!this._hasEnded) this._events.open();
   }
 
-  /** @param {import("./events.js").Happening} happening */
-  _hear({ name, data, id }) {
+  /** @param {import("./events.js").ServerEvent} event */
+  _onEvent({ name, data, id }) {
     if (name === "node") this.tree.load(JSON.parse(data), id);
     else if (name === "change") this.tree.apply(JSON.parse(data));
     else if (name === "gone") {
       this._hasEnded = true;
       this.close();
     }
-    this._told();
+    this._onChange();
   }
 }

@@ -1,23 +1,23 @@
-// What is in bodies: the fields by which a table shows them, and a form that people can read.
+// Parses bodies: their fields for tables, and a readable form.
 //
-// Of the binary message types the server sends JSON (option `pretty`); what is no text is shown as bytes.
+// The server sends binary message types as JSON (option `pretty`); other binary bodies are shown as bytes.
 
 import { xmlFields, xmlIndented } from "./xml.js";
 
 /**
- * @typedef {"json" | "fields" | "xml" | "text" | "bytes" | "nothing"} Form
+ * @typedef {"json" | "fields" | "xml" | "text" | "bytes" | "empty"} Form
  */
 
-/** Bodies that are larger are not taken apart for a table. */
-export const LARGEST_READ = 256 * 1024;
-const MOST_FIELDS = 200;
-const DEEPEST = 8;
+/** Larger bodies are not parsed for tables. */
+export const MAX_PARSED_BYTES = 256 * 1024;
+const MAX_FIELDS = 200;
+const MAX_DEPTH = 8;
 const SEPARATOR = "\u0001";
-const ROW = 16;
+const BYTES_PER_LINE = 16;
 
 const strict = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
 
-/** A body as text; null if it is none. @param {Uint8Array} body */
+/** Return a body as text; null if it is not UTF-8. @param {Uint8Array} body */
 export function textOf(body) {
   try {
     return strict.decode(body);
@@ -27,17 +27,17 @@ export function textOf(body) {
 }
 
 /**
- * What a body seems to be.
+ * Detect the format of a body.
  * @param {string} type the message type's name
  * @param {string | null} text
- * @returns {{ form: Form, value?: any }} with the value of JSON
+ * @returns {{ form: Form, value?: any }} `value` is the parsed JSON
  */
-export function recognized(type, text) {
+export function detectFormat(type, text) {
   if (text === null) return { form: "bytes" };
-  if (text === "") return { form: "nothing" };
+  if (text === "") return { form: "empty" };
   if (/^\s*[{[]/.test(text)) {
     try {
-      return { form: "json", value: JSON.parse(text, kept) };
+      return { form: "json", value: JSON.parse(text, keepNumber) };
     } catch {
       return { form: "text" };
     }
@@ -48,17 +48,17 @@ export function recognized(type, text) {
 }
 
 /**
- * Numbers stay as they are written, which the language's own cannot always: 12345678901234567890, 1.0.
- * @param {string} _name @param {any} value @param {any} [context] browsers of before 2025 may lack it
+ * Keep numbers as they are written, if a JavaScript number cannot: 12345678901234567890, 1.0.
+ * @param {string} _name @param {any} value @param {any} [context] missing in browsers before 2025
  */
-function kept(_name, value, context) {
+function keepNumber(_name, value, context) {
   const source = context?.source;
   const isChanged = typeof value === "number" && source !== undefined && String(value) !== source;
   return isChanged ? /** @type {any} */ (JSON).rawJSON(source) : value;
 }
 
 /**
- * The fields of a body, by their paths as filters have them; none of a body that is too large or has none.
+ * Return the fields of a body, by their paths in filters; none if it is too large.
  * @param {string} type
  * @param {Uint8Array} body
  * @returns {Record<string, string>}
@@ -66,9 +66,9 @@ function kept(_name, value, context) {
 export function fieldsOf(type, body) {
   /** @type {Record<string, string>} */
   const found = Object.create(null);
-  if (body.length > LARGEST_READ) return found;
+  if (body.length > MAX_PARSED_BYTES) return found;
   const text = textOf(body);
-  const { form, value } = recognized(type, text);
+  const { form, value } = detectFormat(type, text);
   if (form === "json") flatten(value, "", 0, found);
   else if (form === "fields") {
     for (const [name, field] of pairs(/** @type {string} */ (text))) add(found, `/${name}`, field);
@@ -80,18 +80,18 @@ export function fieldsOf(type, body) {
 
 /** @param {Record<string, string>} found @param {string} path @param {string} value */
 function add(found, path, value) {
-  if (!(path in found) && Object.keys(found).length < MOST_FIELDS) found[path] = value;
+  if (!(path in found) && Object.keys(found).length < MAX_FIELDS) found[path] = value;
 }
 
 /** @param {any} value @param {string} path @param {number} depth @param {Record<string, string>} found */
 function flatten(value, path, depth, found) {
   if (value === null || typeof value !== "object") add(found, path || "/", String(value));
   else if (/** @type {any} */ (JSON).isRawJSON?.(value)) add(found, path || "/", value.rawJSON);
-  else if (Array.isArray(value) || depth === DEEPEST) add(found, path || "/", JSON.stringify(value));
+  else if (Array.isArray(value) || depth === MAX_DEPTH) add(found, path || "/", JSON.stringify(value));
   else for (const name of Object.keys(value)) flatten(value[name], `${path}/${name}`, depth + 1, found);
 }
 
-/** The fields of fix and nvfix. @param {string} text @returns {[string, string][]} */
+/** Return the fields of a fix or nvfix body. @param {string} text @returns {[string, string][]} */
 export function pairs(text) {
   return text
     .split(SEPARATOR)
@@ -103,25 +103,25 @@ export function pairs(text) {
 }
 
 /**
- * A body that is text, in a form that people can read.
+ * Format a text body for display.
  * @param {string} type
  * @param {string} text
  */
-export function readable(type, text) {
-  const { form, value } = recognized(type, text);
+export function formatted(type, text) {
+  const { form, value } = detectFormat(type, text);
   if (form === "json") return JSON.stringify(value, null, 2);
   if (form === "fields") return pairs(text).map(([name, field]) => `${name} = ${field}`).join("\n");
   return form === "xml" ? xmlIndented(text) : text;
 }
 
-/** Bytes as in a dump: where, which, and those that are letters. @param {Uint8Array} body */
-export function hex(body) {
+/** Return a hex dump: offset, bytes, printable characters. @param {Uint8Array} body */
+export function hexDump(body) {
   const lines = [];
-  for (let at = 0; at < body.length; at += ROW) {
-    const row = [...body.subarray(at, at + ROW)];
+  for (let at = 0; at < body.length; at += BYTES_PER_LINE) {
+    const row = [...body.subarray(at, at + BYTES_PER_LINE)];
     const digits = row.map((byte) => byte.toString(16).padStart(2, "0")).join(" ");
     const letters = row.map((byte) => (byte > 31 && byte < 127 ? String.fromCharCode(byte) : ".")).join("");
-    lines.push(`${at.toString(16).padStart(6, "0")}  ${digits.padEnd(3 * ROW - 1)}  ${letters}`);
+    lines.push(`${at.toString(16).padStart(6, "0")}  ${digits.padEnd(3 * BYTES_PER_LINE - 1)}  ${letters}`);
   }
   return lines.join("\n");
 }

@@ -1,16 +1,16 @@
-// A client of the server over the websocket transport: one connection, and what is subscribed to with it.
+// A client of the server over the websocket transport: one connection, with its subscriptions.
 //
-// A connection that is lost is opened again, in intervals that grow, and whoever uses it is told, so that
-// it subscribes again as it thinks fit. A logon that is refused is not tried again by itself.
+// A lost connection is opened again after growing pauses. The caller is notified, and has to subscribe
+// again. A refused logon is not retried.
 
-import { read, written } from "./messages.js";
+import { decode, encode } from "./messages.js";
 
 /**
  * @typedef {"connecting" | "live" | "away" | "refused"} State
  *
- * @typedef {object} Standing
+ * @typedef {object} ConnectionStatus
  * @property {State} state
- * @property {string} reason  why it is refused or away
+ * @property {string} reason  of a refusal or a lost connection
  *
  * @typedef {object} Credentials
  * @property {string} user
@@ -20,36 +20,36 @@ import { read, written } from "./messages.js";
  * @typedef {import("./messages.js").Message} Message
  */
 
-const FIRST_PAUSE = 500;
-const LONGEST_PAUSE = 10_000;
-const PATIENCE = 20_000;
+const MIN_RETRY_MS = 500;
+const MAX_RETRY_MS = 10_000;
+const CONNECT_TIMEOUT_MS = 20_000;
 const NORMAL_CLOSE = 1000;
 
-/** What a refused command says. @param {Header} ack */
-function failure(ack) {
+/** Return the reason of a failure ack. @param {Header} ack */
+function failureText(ack) {
   return [ack.reason, ack.detail].filter(Boolean).join(": ") || "the server gave no reason";
 }
 
-/** Why browsers do not even try to connect with an address. @param {string} url */
-function unfit(url) {
+/** Return the reason why a browser rejects an address. @param {string} url */
+function addressProblem(url) {
   return location.protocol === "https:" && url.startsWith("ws:")
-    ? "this page came over TLS, and may connect with transports over TLS only: the one that SQLTransport names needs a Certificate"
-    : `${url} is no address that browsers connect with: see SQLTransportInetAddr`;
+    ? "this page was loaded over TLS, and can only connect over TLS: the transport of SQLTransport needs a Certificate"
+    : `${url} is not an address that browsers accept: see SQLTransportInetAddr`;
 }
 
 export class Client {
   /**
    * @param {string} url with the message type at its end, as in ws://host:9008/amps/json
    * @param {Credentials | null} credentials
-   * @param {(standing: Standing) => void} told of each change; what was subscribed to is gone with `away`
+   * @param {(status: ConnectionStatus) => void} onStatus called for each change; `away` ends all subscriptions
    */
-  constructor(url, credentials, told) {
+  constructor(url, credentials, onStatus) {
     this.url = url;
     this.credentials = credentials;
-    this.told = told;
+    this.onStatus = onStatus;
     this.name = `console-${Math.random().toString(36).slice(2, 10)}`;
-    this.last = 0;
-    this.pause = FIRST_PAUSE;
+    this.lastId = 0;
+    this.retryMs = MIN_RETRY_MS;
     this.timer = 0;
     this.isClosed = false;
     /** @type {Map<string, (ack: Header) => void>} */
@@ -60,13 +60,13 @@ export class Client {
   }
 
   open() {
-    this.told({ state: "connecting", reason: "" });
+    this.onStatus({ state: "connecting", reason: "" });
     this.wasOpen = false;
     let socket;
     try {
       socket = new WebSocket(this.url);
     } catch {
-      this.timer = setTimeout(() => this.lost({ reason: unfit(this.url), code: 0 }));
+      this.timer = setTimeout(() => this.onConnectionLost({ reason: addressProblem(this.url), code: 0 }));
       return;
     }
     this.socket = socket;
@@ -75,14 +75,14 @@ export class Client {
       clearTimeout(this.timer);
       this.logOn();
     };
-    // one that the page's policy forbids is not said to have failed
+    // no event reports a connection that the page's policy forbids
     this.timer = setTimeout(() => {
       socket.onclose = null;
       socket.close();
-      this.lost({ reason: "", code: 0 });
-    }, PATIENCE);
+      this.onConnectionLost({ reason: "", code: 0 });
+    }, CONNECT_TIMEOUT_MS);
     socket.onmessage = ({ data }) => this.receive(data);
-    socket.onclose = (event) => socket === this.socket && this.lost(event);
+    socket.onclose = (event) => socket === this.socket && this.onConnectionLost(event);
   }
 
   logOn() {
@@ -91,33 +91,33 @@ export class Client {
     const header = { c: "logon", client_name: this.name, o: "pretty=true", user_id: user, pw: password };
     this.command(header, "processed", (ack) => {
       if (ack.status !== "failure") {
-        this.pause = FIRST_PAUSE;
-        this.told({ state: "live", reason: "" });
+        this.retryMs = MIN_RETRY_MS;
+        this.onStatus({ state: "live", reason: "" });
         return;
       }
       this.close();
-      this.told({ state: "refused", reason: failure(ack) });
+      this.onStatus({ state: "refused", reason: failureText(ack) });
     });
   }
 
   /** @param {{ reason: string, code: number }} event */
-  lost({ reason, code }) {
+  onConnectionLost({ reason, code }) {
     clearTimeout(this.timer);
     this.acks.clear();
     this.listeners.clear();
     if (this.isClosed) return;
-    const why = reason || (this.wasOpen ? `the connection was lost (${code})` : `no connection with ${this.url} could be made`);
-    this.told({ state: "away", reason: why });
-    this.timer = setTimeout(() => this.open(), this.pause);
-    this.pause = Math.min(2 * this.pause, LONGEST_PAUSE);
+    const why = reason || (this.wasOpen ? `the connection was lost (${code})` : `cannot connect to ${this.url}`);
+    this.onStatus({ state: "away", reason: why });
+    this.timer = setTimeout(() => this.open(), this.retryMs);
+    this.retryMs = Math.min(2 * this.retryMs, MAX_RETRY_MS);
   }
 
   /** @param {string | ArrayBuffer} data */
   receive(data) {
-    for (const message of read(data)) {
+    for (const message of decode(data)) {
       const { header } = message;
-      if (header.c === "ack") this.answered(header);
-      // records of a query have its id, messages those of all subscriptions that they are for
+      if (header.c === "ack") this.onAck(header);
+      // a record has the id of its query, a message the ids of all its subscriptions
       for (const id of String(header.query_id ?? header.sids ?? header.sub_id ?? "").split(",")) {
         this.listeners.get(id)?.(message);
       }
@@ -125,42 +125,42 @@ export class Client {
   }
 
   /** @param {Header} ack */
-  answered(ack) {
+  onAck(ack) {
     const key = `${ack.cid} ${ack.a}`;
-    const heard = this.acks.get(key);
+    const callback = this.acks.get(key);
     this.acks.delete(key);
-    heard?.(ack);
+    callback?.(ack);
   }
 
   /**
    * Send a command.
    * @param {Header} header without its id
-   * @param {string} acks those that are wanted, with commas
-   * @param {(ack: Header) => void} heard for each of them
+   * @param {string} acks comma-separated types of requested acks
+   * @param {(ack: Header) => void} onAck called for each of them
    * @returns {string} the command's id
    */
-  command(header, acks, heard) {
-    this.last += 1;
-    const cid = String(this.last);
-    for (const ack of acks.split(",")) this.acks.set(`${cid} ${ack}`, heard);
-    this.socket?.send(written({ ...header, cid, a: acks }));
+  command(header, acks, onAck) {
+    this.lastId += 1;
+    const cid = String(this.lastId);
+    for (const ack of acks.split(",")) this.acks.set(`${cid} ${ack}`, onAck);
+    this.socket?.send(encode({ ...header, cid, a: acks }));
     return cid;
   }
 
   /**
    * Send a query or a subscription.
    * @param {Header} header without its ids
-   * @param {(message: Message) => void} heard for each message of it, until it is unsubscribed
-   * @param {(ended: { what: "processed" | "completed" | "failed", reason: string }) => void} told how it goes
-   * @returns {string} what it is unsubscribed by
+   * @param {(message: Message) => void} onMessage called for each message, until the unsubscribe
+   * @param {(result: { state: "processed" | "completed" | "failed", reason: string }) => void} onResult
+   * @returns {string} the id to unsubscribe with
    */
-  begin(header, heard, told) {
-    const id = `${this.name}-${this.last + 1}`;
-    this.listeners.set(id, heard);
+  begin(header, onMessage, onResult) {
+    const id = `${this.name}-${this.lastId + 1}`;
+    this.listeners.set(id, onMessage);
     const ids = header.c === "sow" ? { query_id: id } : { query_id: id, sub_id: id };
     this.command({ ...header, ...ids }, "processed,completed", (ack) => {
-      if (ack.status === "failure") told({ what: "failed", reason: failure(ack) });
-      else told({ what: ack.a, reason: "" });
+      if (ack.status === "failure") onResult({ state: "failed", reason: failureText(ack) });
+      else onResult({ state: ack.a, reason: "" });
     });
     return id;
   }
@@ -172,7 +172,7 @@ export class Client {
   }
 
   /**
-   * Pause a replay, or let it go on.
+   * Pause or resume a replay.
    * @param {string} id
    * @param {string} topic
    * @param {boolean} isPaused

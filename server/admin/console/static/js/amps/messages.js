@@ -1,6 +1,6 @@
-// What goes over the websocket: header and body in one message, as in {"c":"p","t":"orders"}{"id":1}.
+// The wire format of the websocket: header and body in one message, as in {"c":"p","t":"orders"}{"id":1}.
 //
-// Bodies are bytes, whether they came as text or not: what one is made of is for whoever shows it.
+// Bodies are always bytes; bodies.js interprets them.
 
 /**
  * @typedef {Record<string, any>} Header
@@ -15,21 +15,21 @@ const encoder = new TextEncoder();
 const decoder = new TextDecoder();
 
 /**
- * A command as the server takes it. Its end is where the first brace closes, so there is none within.
- * @param {Header} header values that are undefined or empty are left out
+ * Encode a command. The server ends the header at the first closing brace, so braces within it are escaped.
+ * @param {Header} header undefined and empty values are omitted
  */
-export function written(header) {
+export function encode(header) {
   const kept = Object.entries(header).filter(([, value]) => value !== undefined && value !== "");
   return `${JSON.stringify(Object.fromEntries(kept)).slice(0, -1).replaceAll("}", "\\u007d")}}`;
 }
 
 /**
- * What a message of the server's holds; of a batch of records, each as a message of its own.
+ * Decode a message of the server; each record of a batch becomes a message.
  * @param {string | ArrayBuffer} data
  * @returns {Message[]}
- * @throws {SyntaxError} if it cannot be read
+ * @throws {SyntaxError} if it is malformed
  */
-export function read(data) {
+export function decode(data) {
   const bytes = typeof data === "string" ? encoder.encode(data) : new Uint8Array(data);
   const { header, end } = headerAt(bytes, 0);
   if (header.c !== "sow") return [{ header, body: bytes.subarray(end) }];
@@ -37,7 +37,7 @@ export function read(data) {
   for (let at = end; at < bytes.length; ) {
     const record = headerAt(bytes, at);
     at = record.end + Number(record.header.l);
-    // a copy: one record that is kept would keep the whole batch
+    // a copy, because a slice would keep the whole batch in memory
     records.push({ header: { ...header, ...record.header }, body: bytes.slice(record.end, at) });
   }
   return records;
@@ -45,7 +45,7 @@ export function read(data) {
 
 /** @param {Uint8Array} bytes @param {number} start */
 function headerAt(bytes, start) {
-  if (bytes[start] !== OPEN) throw new SyntaxError("a message of the server's does not begin with a header");
+  if (bytes[start] !== OPEN) throw new SyntaxError("a message of the server does not begin with a header");
   let isQuoted = false;
   let at = start + 1;
   for (; at < bytes.length && (isQuoted || bytes[at] !== CLOSE); at += 1) {

@@ -1,5 +1,5 @@
-// XML taken apart for a table and for people. The browser's own parser makes documents, of which one
-// from somebody else may not be one on this page; names and texts are all that is needed here.
+// Parses XML for tables and for display. The browser's parser creates documents, which is unsafe for
+// foreign XML on this page; only names and texts are needed here.
 
 const PART = /<!\[CDATA\[([^]*?)\]\]>|<!--[^]*?-->|<\?[^]*?\?>|<!(?:[^>[]|\[[^]*?\])*>|<(\/?)([^\s/>]+)((?:[^>"']|"[^"]*"|'[^']*')*)>|[^<]+|</g;
 const ATTRIBUTE = /([^\s=]+)\s*=\s*(?:"([^"]*)"|'([^']*)')/g;
@@ -15,7 +15,7 @@ function plain(text) {
 }
 
 /**
- * The texts of elements and attributes: /order/id, /order/@side.
+ * Yield the texts of elements and attributes: /order/id, /order/@side.
  * @param {string} text
  * @returns {Generator<[string, string]>}
  */
@@ -34,7 +34,7 @@ export function* xmlFields(text) {
 }
 
 /**
- * Each element on a line of its own, unless there is nothing but text in it.
+ * Indent XML: a line per element, except elements with text only.
  * @param {string} text
  */
 export function xmlIndented(text) {

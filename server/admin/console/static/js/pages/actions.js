@@ -1,5 +1,4 @@
-// The actions of the configuration: what sets each off, what it does, when it last ran and what came of
-// that, and when it runs next.
+// The actions of the configuration: triggers, steps, the last run with its outcome, and the next run.
 
 import { html, useEffect, useMemo, useState } from "../html.js";
 import { clock, count, duration, visible } from "../format.js";
@@ -14,11 +13,11 @@ import { Table } from "../tables/table.js";
 
 /** @type {import("../tables/arrange.js").Column[]} */
 const COLUMNS = [
-  { key: "trigger", label: "Set off by", width: 18 },
-  { key: "does", label: "Does", width: 20 },
+  { key: "trigger", label: "Trigger", width: 18 },
+  { key: "does", label: "Steps", width: 20 },
   { key: "runs", label: "Runs", kind: "count", width: 5 },
   { key: "failures", label: "Failed", kind: "count", width: 6 },
-  { key: "waiting", label: "Waiting", kind: "count", width: 6.5, about: "runs that have not begun" },
+  { key: "waiting", label: "Waiting", kind: "count", width: 6.5, about: "runs that have not started" },
   { key: "last_run", label: "Last run", width: 9 },
   { key: "took", label: "Took", kind: "seconds", width: 6 },
   { key: "outcome", label: "Outcome", width: 12 },
@@ -28,7 +27,7 @@ const FAILURES = COLUMNS.findIndex((column) => column.key === "failures");
 
 /** @param {{ params: Record<string, string>, session: import("../session.js").Session }} props */
 export function Page({ params, session }) {
-  const { tree } = useLive("/amps/instance", "processors"); // says when to look again
+  const { tree } = useLive("/amps/instance", "processors"); // a change reloads the actions
   const { actions, problem } = useActions(tree.moment);
   const { wanted, props } = useTableState(params, { sort: "trigger" });
   const entries = useMemo(() => actions.map(entryOf), [actions]);
@@ -48,14 +47,14 @@ export function Page({ params, session }) {
         columns=${COLUMNS}
         shown=${shown}
         isMarked=${(/** @type {any[]} */ cells) => Number(cells[FAILURES]) > 0}
-        empty=${refusal || problem || (wanted.find ? "No action is like this." : "The configuration has no actions.")}
+        empty=${refusal || problem || (wanted.find ? "No action matches." : "The configuration has no actions.")}
       />
       ${params.id && action && html`<${Action} action=${action} back=${href("actions", { ...params, id: "" })} />`}
     </div>
   `;
 }
 
-/** @param {string} moment when to look again */
+/** @param {string} moment a change reloads the actions */
 function useActions(moment) {
   const [actions, setActions] = useState(/** @type {any[]} */ ([]));
   const [problem, setProblem] = useState("");
@@ -75,10 +74,10 @@ function useActions(moment) {
 
 const short = (/** @type {string} */ module) => module.replace(/^amps-action-(on|do|if)-/, "").replaceAll("-", " ");
 
-/** A trigger, with what tells it from others of its module. @param {Trigger} trigger */
-function called({ module, options }) {
-  const given = new Map(options);
-  const own = given.get("Name") ?? given.get("Path") ?? options[0]?.[1] ?? "";
+/** Return the name of a trigger, with the option that distinguishes it from others of its module. @param {Trigger} trigger */
+function triggerName({ module, options }) {
+  const values = new Map(options);
+  const own = values.get("Name") ?? values.get("Path") ?? options[0]?.[1] ?? "";
   return `${short(module)} ${visible(own)}`.trim();
 }
 
@@ -87,7 +86,7 @@ function entryOf(action, index) {
   const { last } = action;
   return {
     id: String(index + 1),
-    trigger: action.triggers.map(called).join(", "),
+    trigger: action.triggers.map(triggerName).join(", "),
     does: action.parts.map(short).join(", then "),
     runs: action.runs,
     failures: action.failures,
@@ -108,7 +107,7 @@ function outcome(run) {
 /** @param {{ action: any, back: string }} props */
 function Action({ action, back }) {
   return html`
-    <${Aside} title=${action.triggers.map(called).join(", ")} back=${back}>
+    <${Aside} title=${action.triggers.map(triggerName).join(", ")} back=${back}>
       <ol class="steps">
         ${action.triggers.map((/** @type {Trigger} */ { module, options }) => html`
           <li>
@@ -129,7 +128,7 @@ function Action({ action, back }) {
         </tbody>
       </table>
       ${!action.runs && html`<p class="hint">It has not run since the server started.</p>`}
-      <p><a href=${href("log", { find: "29-0" })}>What actions have logged</a></p>
+      <p><a href=${href("log", { find: "29-0" })}>Log entries of actions</a></p>
     </${Aside}>
   `;
 }

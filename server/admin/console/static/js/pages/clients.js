@@ -1,7 +1,7 @@
-// Who is connected, what they send and read, and why one of them is slow.
+// The connected clients, their traffic, and the diagnosis of slow ones.
 
 import { html, useEffect, useState } from "../html.js";
-import { DeedButton } from "../deed.js";
+import { OperationButton } from "../operation.js";
 import { counted, visible } from "../format.js";
 import { Aside, Found, PageHead, Search, Values } from "../parts.js";
 import { change, href } from "../route.js";
@@ -19,7 +19,7 @@ const UNREAD = columns.findIndex((column) => column.key === "queue_depth_out");
 export function Page({ params, session }) {
   const { wanted, setPaused, props } = useTableState(params, { sort: "id" });
   const shown = useWorkerTable("clients", wanted);
-  const refusal = useRefusal("/amps/instance/clients", session, shown.standing);
+  const refusal = useRefusal("/amps/instance/clients", session, shown.status);
   const back = href("clients", { ...params, id: "" });
   return html`
     <${PageHead} title="Clients">
@@ -34,7 +34,7 @@ export function Page({ params, session }) {
         columns=${columns}
         shown=${shown}
         isMarked=${(/** @type {any[]} */ cells) => Number(cells[UNREAD]) > 0}
-        empty=${refusal || (wanted.find ? "No client is like this." : "Nobody is connected.")}
+        empty=${refusal || (wanted.find ? "No client matches." : "No client is connected.")}
       />
       ${params.id &&
       html`<${Client} key=${params.id} id=${params.id} entry=${shown.selected} moment=${shown.moment} back=${back} session=${session} />`}
@@ -45,15 +45,15 @@ export function Page({ params, session }) {
 /** @param {{ id: string, entry: any, moment: string, back: string, session: import("../session.js").Session }} props */
 function Client({ id, entry, moment, back, session }) {
   if (!entry) {
-    return html`<${Aside} title=${`Client ${id}`} back=${back}><p>It is not connected${moment ? "" : ", as far as is known yet"}.</p></${Aside}>`;
+    return html`<${Aside} title=${`Client ${id}`} back=${back}><p>It is not connected${moment ? "" : ", or not known yet"}.</p></${Aside}>`;
   }
   const path = `/amps/administrator/clients/${id}/disconnect`;
-  const deed = {
+  const operation = {
     path,
     label: "Disconnect",
     title: `Disconnect ${visible(entry.client_name)}?`,
     text: "Its connection is closed, and its subscriptions end. Most clients connect again by themselves.",
-    isGrave: true,
+    isDestructive: true,
   };
   return html`
     <${Aside} title=${visible(entry.client_name)} back=${back}>
@@ -61,29 +61,29 @@ function Client({ id, entry, moment, back, session }) {
         <a class="button outlined" href=${href("subscriptions", { find: `client_id=${id}` })}>
           ${counted(entry.subscription_count, "subscriptions")}
         </a>
-        <${DeedButton} deed=${deed} session=${session} name=${entry.client_name} />
+        <${OperationButton} operation=${operation} session=${session} name=${entry.client_name} />
       </p>
-      <${Explained} id=${id} moment=${moment} />
+      <${Diagnosis} id=${id} moment=${moment} />
       <${Values} path=${`/amps/instance/clients/${id}`} entry=${entry} />
     </${Aside}>
   `;
 }
 
-/** How a client does, why, and what can be done. @param {{ id: string, moment: string }} props */
-function Explained({ id, moment }) {
+/** Shows the diagnosis of a client: its state, the reasons and the remedies. @param {{ id: string, moment: string }} props */
+function Diagnosis({ id, moment }) {
   const [found, setFound] = useState(/** @type {any} */ (null));
   useEffect(() => {
     readJson(`/amps/instance/clients/${id}/explain.json`).then(
       (document) => setFound(document.amps.instance.clients[0].explain),
-      () => setFound(null), // it has gone, or one may not see that
+      () => setFound(null), // the client has disconnected, or the user is not entitled
     );
   }, [id, moment]);
   if (!found) return null;
   const reasons = found.reasons ?? [];
-  const isWell = !reasons.some((/** @type {any} */ reason) => reason.trouble === "1");
+  const isHealthy = !reasons.some((/** @type {any} */ reason) => reason.trouble === "1");
   return html`
-    <section class=${isWell ? "why" : "why trouble"}>
-      <h3>This client ${IN_WORDS[found.state] ?? visible(found.state)}</h3>
+    <section class=${isHealthy ? "why" : "why trouble"}>
+      <h3>This client ${STATES[found.state] ?? visible(found.state)}</h3>
       ${reasons.map((/** @type {any} */ reason) => html`
         <p>${visible(reason.says)} ${reason.remedy && html`<em>${visible(reason.remedy)}</em>`}</p>
       `)}
@@ -91,13 +91,13 @@ function Explained({ id, moment }) {
         <summary>In words</summary>
         ${found.sentences.map((/** @type {string} */ sentence) => html`<p>${visible(sentence)}</p>`)}
       </details>
-      <p><a href=${`/amps/instance/clients/${id}/explain`}>All that is known of this</a></p>
+      <p><a href=${`/amps/instance/clients/${id}/explain`}>The whole diagnosis</a></p>
     </section>
   `;
 }
 
 /** @type {Record<string, string>} */
-const IN_WORDS = {
+const STATES = {
   slow: "is slow",
   "catching up": "is catching up",
   "stopped reading": "has stopped reading",

@@ -1,10 +1,10 @@
-// The configuration as it lives: what there is, what leads from one thing to another, with what happens
-// there at the moment. The same graph as `ampServer --verify-config --graph`.
+// The graph of the configuration: its parts and their connections, with current statistics. The same
+// graph as that of `ampServer --verify-config --graph`.
 
 import { html, useEffect, useMemo, useState } from "../html.js";
 import { brief, named, visible } from "../format.js";
 import { useLive } from "../live.js";
-import { layered, Picture } from "../picture.js";
+import { layoutGraph, Picture } from "../picture.js";
 import { PageHead } from "../parts.js";
 import { change, href } from "../route.js";
 import { readJson } from "../request.js";
@@ -13,43 +13,42 @@ import { readJson } from "../request.js";
 /** @typedef {{ nodes: Part[], edges: { source: number, target: number, label: string }[] }} Graph */
 
 /**
- * Of each kind: in which layer it stands at least, where its numbers are, what is said of them, and
- * which page has more.
- * @type {Record<string, { layer: number, place?: string, say?: (entry: any) => string, rate?: (entry: any) => number, page?: string, params?: (id: string) => Record<string, string> }>}
+ * For each kind of part: its minimum layer, the path and the text of its statistics, and its page.
+ * @type {Record<string, { layer: number, place?: string, describe?: (entry: any) => string, rate?: (entry: any) => number, page?: string, params?: (id: string) => Record<string, string> }>}
  */
 const KINDS = {
   transport: {
     layer: 0,
     place: "transports",
-    say: (entry) => (Number(entry.is_enabled) ? `${brief(entry.client_count)} ${named(entry.client_count, "clients")}` : "disabled"),
+    describe: (entry) => (Number(entry.is_enabled) ? `${brief(entry.client_count)} ${named(entry.client_count, "clients")}` : "disabled"),
     page: "clients",
     params: (id) => ({ find: `transport=${id.toLowerCase()}` }),
   },
   "transaction log": { layer: 1, page: "journals" },
-  "SOW topic": { layer: 2, place: "sow", say: records, rate: changes, page: "topics", params: (id) => ({ id }) },
-  "conflated topic": { layer: 2, place: "sow", say: records, rate: changes, page: "topics", params: (id) => ({ tab: "conflated", id }) },
-  view: { layer: 2, place: "sow", say: records, rate: changes, page: "topics", params: (id) => ({ tab: "views", id }) },
+  "SOW topic": { layer: 2, place: "sow", describe: records, rate: changes, page: "topics", params: (id) => ({ id }) },
+  "conflated topic": { layer: 2, place: "sow", describe: records, rate: changes, page: "topics", params: (id) => ({ tab: "conflated", id }) },
+  view: { layer: 2, place: "sow", describe: records, rate: changes, page: "topics", params: (id) => ({ tab: "views", id }) },
   queue: {
     layer: 2,
     place: "queues",
-    say: (entry) => `${brief(entry.queue_depth)} waiting, ${brief(entry.backlog)} leased`,
+    describe: (entry) => `${brief(entry.queue_depth)} waiting, ${brief(entry.backlog)} leased`,
     page: "queues",
     params: (id) => ({ id }),
   },
   "replication destination": {
     layer: 2,
     place: "replication",
-    say: (entry) => (Number(entry.is_connected) ? `${brief(entry.messages_out_per_sec)}/s` : "not connected"),
+    describe: (entry) => (Number(entry.is_connected) ? `${brief(entry.messages_out_per_sec)}/s` : "not connected"),
     rate: (entry) => Number(entry.messages_out_per_sec ?? 0),
     page: "replication",
   },
   action: { layer: 1, page: "actions" },
 };
 
-/** What is made from topics. */
+/** Kinds that are derived from topics. */
 const DERIVED = ["view", "conflated topic", "queue"];
-/** Along which edges messages go; the others say who does something with whom. */
-const FLOWS = ["fed by", "kept in", "sent from"];
+/** Labels of edges that messages follow; others are relations of actions. */
+const MESSAGE_EDGES = ["fed by", "kept in", "sent from"];
 
 /** @param {{ params: Record<string, string> }} props */
 export function Page({ params }) {
@@ -69,8 +68,8 @@ export function Page({ params }) {
       <a href="/amps/instance/config.xml">config.xml</a>
     </${PageHead}>
     ${problem && html`<p class="notice bad" role="alert">${problem}</p>`}
-    ${picture && html`<${Picture} picture=${picture} label="What the configuration consists of" />`}
-    <p class="hint">A click leads to what a part does at the moment. Point at a line to read what it stands for.</p>
+    ${picture && html`<${Picture} picture=${picture} label="Parts of the configuration" />`}
+    <p class="hint">Click a part to open its page. Point at a line to read its meaning.</p>
   `;
 }
 
@@ -80,7 +79,7 @@ function draw(graph, tree, withAll) {
     .map((part, number) => ({ part, number }))
     .filter(({ part }) => withAll || part.kind in KINDS)
     .map(({ part, number }) => nodeOf(part, number, tree));
-  // what is made from topics comes from these, and not from the log that has it, too
+  // derived topics are connected with their topics only, not with the log that contains them as well
   const made = new Set(
     graph.edges
       .filter(({ source, target, label }) => label === "fed by" && source !== target && graph.nodes[source])
@@ -92,16 +91,16 @@ function draw(graph, tree, withAll) {
     .filter(({ source, target }) => source !== target && shown.has(String(source)) && shown.has(String(target)))
     .filter(({ target, label }) => label !== "kept in" || !made.has(target))
     .map((edge) => edgeOf(edge, graph, tree));
-  return layered(nodes, [...edges, ...comings(graph, shown)]);
+  return layoutGraph(nodes, [...edges, ...transportEdges(graph, shown)]);
 }
 
-/** What comes in by transports is for everybody, which the configuration need not say. @param {Graph} graph @param {Map<string, any>} shown */
-function comings(graph, shown) {
+/** Return edges from transports to the log, which the configuration does not list. @param {Graph} graph @param {Map<string, any>} shown */
+function transportEdges(graph, shown) {
   const log = graph.nodes.findIndex((part) => part.kind === "transaction log");
   if (log < 0) return [];
   return graph.nodes.flatMap((part, number) =>
     part.kind === "transport" && shown.has(String(number))
-      ? [{ source: String(number), target: String(log), about: `what is published over ${visible(part.name)} and is in the log` }]
+      ? [{ source: String(number), target: String(log), about: `recorded messages published over ${visible(part.name)}` }]
       : [],
   );
 }
@@ -110,7 +109,7 @@ function comings(graph, shown) {
 function nodeOf(part, number, tree) {
   const kind = KINDS[part.kind];
   const found = entryOf(part, tree);
-  const detail = part.is_missing ? "not available yet" : found ? kind?.say?.(found.entry) : part.detail;
+  const detail = part.is_missing ? "not available yet" : found ? kind?.describe?.(found.entry) : part.detail;
   return {
     id: String(number),
     title: short(visible(part.name)),
@@ -121,7 +120,7 @@ function nodeOf(part, number, tree) {
   };
 }
 
-/** Modules of actions without what all of their names begin with. @param {string} text */
+/** Remove the common prefix of action modules. @param {string} text */
 function short(text) {
   return text.replace(/amps-action-(on|do|if)-/g, "").replaceAll(" then ", ", ");
 }
@@ -129,7 +128,7 @@ function short(text) {
 /** @param {{ source: number, target: number, label: string }} edge @param {Graph} graph @param {import("../tree.js").Tree} tree */
 function edgeOf({ source, target, label }, graph, tree) {
   const [from, to] = [graph.nodes[source], graph.nodes[target]];
-  const rate = FLOWS.includes(label) ? KINDS[to.kind]?.rate : undefined;
+  const rate = MESSAGE_EDGES.includes(label) ? KINDS[to.kind]?.rate : undefined;
   const found = rate && entryOf(to, tree);
   const text = found && rate ? rate(found.entry) : 0;
   return {
@@ -140,7 +139,7 @@ function edgeOf({ source, target, label }, graph, tree) {
   };
 }
 
-/** The numbers of a part. @param {Part} part @param {import("../tree.js").Tree} tree */
+/** Return the statistics of a part. @param {Part} part @param {import("../tree.js").Tree} tree */
 function entryOf(part, tree) {
   const place = KINDS[part.kind]?.place;
   if (!place) return null;

@@ -1,9 +1,9 @@
-// The transaction log: its files, how long writes take, and what is done with old ones.
+// The transaction log: its files, the latency of writes, and operations on old files.
 
 import { html, useMemo } from "../html.js";
 import { clock, duration } from "../format.js";
 import { useLive } from "../live.js";
-import { DeedButton } from "../deed.js";
+import { OperationButton } from "../operation.js";
 import { Aside, Figure, Found, PageHead, Search, Values } from "../parts.js";
 import { change, href } from "../route.js";
 import { useRefusal } from "../session.js";
@@ -21,22 +21,22 @@ const COLUMNS = [
   { key: "size", label: "Size", kind: "bytes", width: 7 },
   { key: "is_compressed", label: "Compressed", kind: "flag", width: 9 },
   { key: "is_archived", label: "Archived", kind: "flag", width: 7 },
-  { key: "held_by", label: "Held by", width: 18, about: "what still needs it" },
+  { key: "held_by", label: "Held by", width: 18, about: "the reason why it is needed" },
 ];
 
-const DEEDS = {
-  compress: { label: "Compress", what: "are compressed", isGrave: false },
-  archive: { label: "Archive", what: "are moved to the archive", isGrave: false },
-  remove: { label: "Remove", what: "are removed; what is only in them cannot be replayed any more", isGrave: true },
+const OPERATIONS = {
+  compress: { label: "Compress", effect: "are compressed", isDestructive: false },
+  archive: { label: "Archive", effect: "are moved to the archive", isDestructive: false },
+  remove: { label: "Remove", effect: "are removed; their entries cannot be replayed any more", isDestructive: true },
 };
 
 /** @param {{ params: Record<string, string>, session: import("../session.js").Session }} props */
 export function Page({ params, session }) {
-  const { tree, standing } = useLive("/amps/instance/transaction_log");
+  const { tree, status } = useLive("/amps/instance/transaction_log");
   const { wanted, props } = useTableState(params, { sort: "file_name", descending: true });
   const entries = useMemo(() => tree.entries(`${LOG}/journals`), [tree.moment]);
   const shown = usePageTable(entries, COLUMNS, wanted, tree.moment);
-  const refusal = useRefusal(`/${LOG}`, session, standing);
+  const refusal = useRefusal(`/${LOG}`, session, status);
   const entry = shown.selected;
   return html`
     <${PageHead} title="Journals">
@@ -49,12 +49,12 @@ export function Page({ params, session }) {
       <${Figure} label="Longest write" value=${duration(tree.number(`${LOG}/write_latency/maximum`) / 1e6)} />
     </dl>
     <div class=${entry ? "with-beside" : ""}>
-      <${Table} ...${props} label="Journals" columns=${COLUMNS} shown=${shown} empty=${refusal || (wanted.find ? "No journal is like this." : "There is no transaction log.")} />
+      <${Table} ...${props} label="Journals" columns=${COLUMNS} shown=${shown} empty=${refusal || (wanted.find ? "No journal matches." : "There is no transaction log.")} />
       ${entry &&
       html`
         <${Aside} title=${entry.file_name} back=${href("journals", { ...params, id: "" })}>
           <p class="buttons left">
-            ${Object.entries(DEEDS).map(([name, deed]) => html`<${DeedButton} deed=${deedOf(name, deed, entry)} unless=${entry.held_by === "being written" ? "It is being written." : ""} session=${session} name=${entry.file_name} />`)}
+            ${Object.entries(OPERATIONS).map(([name, operation]) => html`<${OperationButton} operation=${operationOf(name, operation, entry)} session=${session} name=${entry.file_name} />`)}
           </p>
           <${Values} path=${`/${LOG}/journals/${encodeURIComponent(entry.id)}`} entry=${entry} />
         </${Aside}>
@@ -63,13 +63,14 @@ export function Page({ params, session }) {
   `;
 }
 
-/** @param {string} name @param {{ label: string, what: string, isGrave: boolean }} deed @param {import("../tree.js").Entry} entry */
-function deedOf(name, { label, what, isGrave }, entry) {
+/** @param {string} name @param {{ label: string, effect: string, isDestructive: boolean }} operation @param {import("../tree.js").Entry} entry */
+function operationOf(name, { label, effect, isDestructive }, entry) {
   return {
     path: `/amps/administrator/transaction_log/journals/${encodeURIComponent(entry.id)}/${name}`,
     label,
     title: `${label} ${entry.file_name}?`,
-    text: `It and all older journals ${what}.`,
-    isGrave,
+    text: `It and all older journals ${effect}.`,
+    isDestructive,
+    unless: entry.held_by === "being written" ? "It is being written." : "",
   };
 }

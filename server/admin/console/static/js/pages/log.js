@@ -1,21 +1,21 @@
-// The last lines of the server's log, and those that come: by level, by text, by the id of the message.
+// The last lines of the server's log, and new ones: by level, by text, by the id of the message.
 
 import { html, useEffect, useRef, useState } from "../html.js";
 import { Events } from "../events.js";
 import { clock, visible } from "../format.js";
-import { whenSeen } from "../live.js";
+import { onVisibility } from "../live.js";
 import { Found, PageHead, Search } from "../parts.js";
 import { change } from "../route.js";
 
-const MOST = 2_000;
+const MAX_LINES = 2_000;
 const LEVELS = ["info", "warning", "error", "critical", "emergency"];
 
 /** @typedef {{ number: number, level: string, text: string }} LogEntry */
 
 /** @param {{ params: Record<string, string> }} props */
 export function Page({ params }) {
-  const { entries, standing } = useLog();
-  const problem = standing ? troubleOf(standing) : "";
+  const { entries, status } = useLog();
+  const problem = status ? problemOf(status) : "";
   const [isFollowing, setFollowing] = useState(true);
   const lowest = Math.max(0, LEVELS.indexOf(params.level ?? ""));
   const find = (params.find ?? "").toLowerCase();
@@ -35,34 +35,34 @@ export function Page({ params }) {
       <${Found} found=${shown.length} total=${entries.length} what="lines" />
     </${PageHead}>
     ${problem && html`<p class="notice bad" role="alert">${problem}</p>`}
-    ${(entries.length > 0 || standing?.state === "live") &&
-    html`<${Lines} entries=${shown} isFollowing=${isFollowing} onLeave=${() => setFollowing(false)} isFound=${Boolean(find || lowest)} />`}
+    ${(entries.length > 0 || status?.state === "live") &&
+    html`<${Lines} entries=${shown} isFollowing=${isFollowing} onScrollUp=${() => setFollowing(false)} isFound=${Boolean(find || lowest)} />`}
   `;
 }
 
-/** @param {import("../events.js").Standing} standing */
-function troubleOf({ state, reason, since }) {
+/** @param {import("../events.js").ConnectionStatus} status */
+function problemOf({ state, reason, since }) {
   if (state === "refused") return reason;
   if (state === "gone") return "This instance keeps no lines of its log for the console.";
-  return state === "away" ? `The lines are those of before ${clock(since)}, when the server was lost.` : "";
+  return state === "away" ? `The lines end at ${clock(since)}, when the connection was lost.` : "";
 }
 
 /**
- * The lines; the last one stays in sight while that is wanted.
- * @param {{ entries: LogEntry[], isFollowing: boolean, onLeave: () => void, isFound: boolean }} props
+ * Shows the lines; scrolls to the last one while following.
+ * @param {{ entries: LogEntry[], isFollowing: boolean, onScrollUp: () => void, isFound: boolean }} props
  */
-function Lines({ entries, isFollowing, onLeave, isFound }) {
+function Lines({ entries, isFollowing, onScrollUp, isFound }) {
   const box = useRef(/** @type {HTMLElement | null} */ (null));
   const last = entries.length ? entries[entries.length - 1].number : 0;
   useEffect(() => {
     if (isFollowing && box.current) box.current.scrollTop = box.current.scrollHeight;
   }, [isFollowing, last, entries.length]);
-  const wheeled = (/** @type {WheelEvent} */ event) => event.deltaY < 0 && onLeave();
+  const onWheel = (/** @type {WheelEvent} */ event) => event.deltaY < 0 && onScrollUp();
   if (!entries.length) {
-    return html`<p class="hint">${isFound ? "No line is like this." : "Nothing has been logged since the server started."}</p>`;
+    return html`<p class="hint">${isFound ? "No line matches." : "Nothing has been logged since the server started."}</p>`;
   }
   return html`
-    <ol class="log" ref=${box} tabindex="0" aria-label="Lines of the log" onWheel=${wheeled}>
+    <ol class="log" ref=${box} tabindex="0" aria-label="Lines of the log" onWheel=${onWheel}>
       ${entries.map((entry) => html`<${Entry} key=${entry.number} entry=${entry} />`)}
     </ol>
   `;
@@ -85,32 +85,32 @@ function Entry({ entry }) {
 }
 
 /**
- * What has been logged, as far as the server has kept it, and what comes.
- * @returns {{ entries: LogEntry[], standing: import("../events.js").Standing | null }}
+ * Return the log lines that the server has kept, and new ones.
+ * @returns {{ entries: LogEntry[], status: import("../events.js").ConnectionStatus | null }}
  */
 function useLog() {
   const [entries, setEntries] = useState(/** @type {LogEntry[]} */ ([]));
-  const [standing, setStanding] = useState(/** @type {import("../events.js").Standing | null} */ (null));
+  const [status, setStatus] = useState(/** @type {import("../events.js").ConnectionStatus | null} */ (null));
   useEffect(() => {
     const events = new Events(
       "/console/log",
       ({ name, data }) => {
-        if (name === "entries") setEntries((known) => joined(known, JSON.parse(data)));
+        if (name === "entries") setEntries((known) => appended(known, JSON.parse(data)));
       },
-      () => setStanding(events.standing),
+      () => setStatus(events.status),
     );
-    const unhear = whenSeen((isSeen) => (isSeen ? events.open() : events.close()));
+    const stopListening = onVisibility((isVisible) => (isVisible ? events.open() : events.close()));
     return () => {
-      unhear();
+      stopListening();
       events.close();
     };
   }, []);
-  return { entries, standing };
+  return { entries, status };
 }
 
-/** A server that has started again counts from 1. @param {LogEntry[]} known @param {LogEntry[]} come */
-function joined(known, come) {
-  if (!come.length) return known;
-  const goesOn = known.length > 0 && come[0].number > known[known.length - 1].number;
-  return goesOn ? [...known, ...come].slice(-MOST) : come.slice(-MOST);
+/** Append lines; a restarted server counts from 1. @param {LogEntry[]} known @param {LogEntry[]} added */
+function appended(known, added) {
+  if (!added.length) return known;
+  const continues = known.length > 0 && added[0].number > known[known.length - 1].number;
+  return continues ? [...known, ...added].slice(-MAX_LINES) : added.slice(-MAX_LINES);
 }

@@ -1,4 +1,4 @@
-// The instance at a glance: is it well, what does it do, and how was that within the last hour.
+// The overview of the instance: readiness, key figures, and charts of the last hour.
 
 import { html, useEffect, useState } from "../html.js";
 import { Chart, Legend } from "../charts.js";
@@ -22,7 +22,7 @@ const PARTS = [
   "instance/views",
 ].join(",");
 
-/** The line of one leaf. @param {string} label @param {string} path @param {number} [scale] @returns {import("../history.js").Line} */
+/** Return the line of one value. @param {string} label @param {string} path @param {number} [scale] @returns {import("../history.js").Line} */
 function leaf(label, path, scale = 1) {
   return {
     label,
@@ -33,7 +33,7 @@ function leaf(label, path, scale = 1) {
 }
 
 /**
- * The line of a field of all entries at a path.
+ * Return the line of a field, aggregated over all entries at a path.
  * @param {string} label
  * @param {string} path
  * @param {string} field
@@ -56,17 +56,17 @@ function entries(label, path, field, joined = "sum") {
 const ALL = "amps/instance/processors/all";
 const MICROSECONDS = 1e-6;
 
-/** @typedef {{ title: string, format: (value: number) => string, lines: import("../history.js").Line[], least?: number, isThere?: (tree: import("../tree.js").Tree) => boolean, link?: string }} Panel */
+/** @typedef {{ title: string, format: (value: number) => string, lines: import("../history.js").Line[], least?: number, isAvailable?: (tree: import("../tree.js").Tree) => boolean, link?: string }} Panel */
 
 /** @type {Panel[]} */
 const PANELS = [
   {
-    title: "Messages a second",
+    title: "Messages per second",
     format: brief,
     lines: [leaf("in", `${ALL}/messages_received_per_sec`), leaf("out", `${ALL}/matches_found_per_sec`)],
   },
   {
-    title: "Bytes a second",
+    title: "Bytes per second",
     format: bytes,
     least: 1_024,
     lines: [leaf("in", `${ALL}/messages_received_bytes_per_sec`), leaf("out", `${ALL}/matches_found_bytes_per_sec`)],
@@ -78,7 +78,7 @@ const PANELS = [
     lines: [entries("clients", "amps/instance/transports", "client_count")],
   },
   {
-    title: "Turns of the engine",
+    title: "Scheduling rounds of the engine",
     format: duration,
     least: 0.001,
     lines: [
@@ -91,7 +91,7 @@ const PANELS = [
     format: duration,
     least: 0.001,
     link: href("journals"),
-    isThere: (tree) => tree.at("amps/instance/latencies/log_write") !== undefined,
+    isAvailable: (tree) => tree.at("amps/instance/latencies/log_write") !== undefined,
     lines: [
       leaf("mean", "amps/instance/latencies/log_write/mean", MICROSECONDS),
       leaf("99th percentile", "amps/instance/latencies/log_write/percentile_99", MICROSECONDS),
@@ -104,34 +104,34 @@ const PANELS = [
     lines: [leaf("resident", "amps/instance/memory/rss")],
   },
   {
-    title: "Processor",
+    title: "CPU",
     format: percent,
     least: 10,
-    lines: [leaf("of one", "amps/instance/cpu/total_percent")],
+    lines: [leaf("of one core", "amps/instance/cpu/total_percent")],
   },
   {
-    title: "Disks, bytes a second",
+    title: "Disks, bytes per second",
     format: bytes,
     least: 1_024,
-    isThere: (tree) => tree.entries("amps/host/disks").length > 0,
+    isAvailable: (tree) => tree.entries("amps/host/disks").length > 0,
     lines: [
       entries("written", "amps/host/disks", "write_bytes_per_sec"),
       entries("read", "amps/host/disks", "read_bytes_per_sec"),
     ],
   },
   {
-    title: "Replication, behind",
+    title: "Replication lag",
     format: duration,
     least: 1,
-    isThere: (tree) => tree.entries("amps/instance/replication").length > 0,
-    lines: [entries("furthest destination", "amps/instance/replication", "seconds_behind", "max")],
+    isAvailable: (tree) => tree.entries("amps/instance/replication").length > 0,
+    lines: [entries("slowest destination", "amps/instance/replication", "seconds_behind", "max")],
   },
 ];
 
 /** @param {{ session: import("../session.js").Session }} props */
 export function Page({ session }) {
   const { tree } = useLive("/amps", PARTS);
-  const panels = PANELS.filter((panel) => !panel.isThere || panel.isThere(tree));
+  const panels = PANELS.filter((panel) => !panel.isAvailable || panel.isAvailable(tree));
   return html`
     <${PageHead} title="Overview" about=${session.description} />
     <${Readiness} moment=${tree.moment} />
@@ -148,12 +148,12 @@ function Figures({ tree, session }) {
   const destinations = tree.entries("amps/instance/replication");
   const connected = destinations.filter((one) => Number(one.is_connected)).length;
   const disks = tree.entries("amps/host/disks");
-  const least = Math.min(...disks.map((disk) => Number(disk.file_system_free_percent)));
+  const minFree = Math.min(...disks.map((disk) => Number(disk.file_system_free_percent)));
   return html`
     <dl class="figures">
       <${Sum} label="Clients" tree=${tree} place="transports" field="client_count" session=${session} link=${href("clients")} />
       <${Sum} label="Waiting in queues" tree=${tree} place="queues" field="queue_depth" session=${session} link=${href("queues")} />
-      <${Sum} label="Updates not in views" tree=${tree} place="views" field="queue_depth" session=${session} link=${href("topics", { tab: "views" })} />
+      <${Sum} label="Updates pending in views" tree=${tree} place="views" field="queue_depth" session=${session} link=${href("topics", { tab: "views" })} />
       ${destinations.length > 0 &&
       html`<${Figure}
         label="Destinations connected"
@@ -161,13 +161,13 @@ function Figures({ tree, session }) {
         tone=${connected < destinations.length ? "bad" : ""}
       />`}
       ${disks.length > 0 &&
-      html`<${Figure} label="Least disk free" value=${percent(least)} tone=${least < 10 ? "bad" : ""} />`}
+      html`<${Figure} label="Minimum free disk" value=${percent(minFree)} tone=${minFree < 10 ? "bad" : ""} />`}
     </dl>
   `;
 }
 
 /**
- * The sum of a field over all entries of a place; what may not be seen is not nothing.
+ * Shows the sum of a field over all entries at a path; nothing if the user may not see it.
  * @param {{ label: string, tree: import("../tree.js").Tree, place: string, field: string, session: import("../session.js").Session, link: string }} props
  */
 function Sum({ label, tree, place, field, session, link }) {
@@ -192,7 +192,7 @@ function PanelView({ panel, tree }) {
   `;
 }
 
-/** Whether clients should come here, asked with each sample. @param {{ moment: string }} props */
+/** Shows why the instance is not ready, polled with each sample. @param {{ moment: string }} props */
 function Readiness({ moment }) {
   const [problems, setProblems] = useState(/** @type {string[]} */ ([]));
   useEffect(() => {

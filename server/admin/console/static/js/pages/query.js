@@ -1,26 +1,26 @@
-// Queries and subscriptions: records once, records as they change, or messages as they come. The query
-// is in the URL; what is typed is not in there before it is run.
+// Queries and subscriptions: records once, records with their changes, or messages as they arrive. The
+// URL has the submitted query.
 
 import { html, useState } from "../html.js";
 import { PageHead } from "../parts.js";
 import { change } from "../route.js";
 import { useDraft } from "../query/draft.js";
 import { Expression } from "../query/expression.js";
-import { LogonForm, NoTransport, PhaseShown, TopicFields, topicOption, Trouble } from "../query/parts.js";
+import { LogonForm, NoTransport, PhaseIndicator, TopicFields, topicOption, RunProblem } from "../query/parts.js";
 import { Results } from "../query/results.js";
-import { logOnWith } from "../query/run.js";
+import { setCredentials } from "../query/run.js";
 
 const MODES = {
   once: { label: "Records, once", command: "sow" },
-  live: { label: "Records, and as they change", command: "sow_and_subscribe" },
-  messages: { label: "Messages as they come", command: "subscribe" },
+  live: { label: "Records and their changes", command: "sow_and_subscribe" },
+  messages: { label: "Messages as they arrive", command: "subscribe" },
 };
 const FIRST_TOP = "1000";
 const SAMPLE = { c: "sow", top_n: "20", o: "non_regex_topic" };
 
 /** @typedef {{ topic: string, regex: string, type: string, filter: string, by: string, top: string, mode: keyof typeof MODES }} Query */
 
-/** What the URL asks for. @param {Record<string, string>} params @returns {Query} */
+/** Return the query in the parameters of the URL. @param {Record<string, string>} params @returns {Query} */
 function queryOf({ topic = "", regex = "", type = "json", filter = "", by = "", top = FIRST_TOP, mode = "live" }) {
   return { topic, regex, type, filter, by, top, mode: mode in MODES ? /** @type {keyof typeof MODES} */ (mode) : "live" };
 }
@@ -29,10 +29,10 @@ function queryOf({ topic = "", regex = "", type = "json", filter = "", by = "", 
 function planOf({ topic, regex, type, filter, by, top, mode }) {
   const areMessages = mode === "messages";
   const header = { c: MODES[mode].command, t: topic, f: filter.trim() };
-  const shows = `${topicOption(regex)}timestamp`;
-  if (areMessages) return { type, areMessages, ends: false, command: () => ({ ...header, o: `${shows},bookmark` }) };
+  const options = `${topicOption(regex)}timestamp`;
+  if (areMessages) return { type, areMessages, ends: false, command: () => ({ ...header, o: `${options},bookmark` }) };
   const query = { ...header, orderby: by.trim(), top_n: top === "all" ? "" : top };
-  const o = mode === "live" ? `${shows},bookmark,oof` : shows;
+  const o = mode === "live" ? `${options},bookmark,oof` : options;
   return { type, areMessages, ends: mode === "once", command: () => ({ ...query, o }) };
 }
 
@@ -44,21 +44,21 @@ export function Page({ params, session }) {
 
 /** @param {{ params: Record<string, string>, url: string }} props */
 function Queries({ params, url }) {
-  const { draft, edit, topics, paths, run, isRunning, withResults, times, again } = useDraft(queryOf(params), url, planOf, SAMPLE);
-  const [isHeld, setHeld] = useState(false);
-  const rerun = () => {
-    setHeld(false);
-    again();
+  const { draft, edit, topics, paths, run, isRunning, withResults, runCount, rerun } = useDraft(queryOf(params), url, planOf, SAMPLE);
+  const [isPaused, setPaused] = useState(false);
+  const runNow = () => {
+    setPaused(false);
+    rerun();
   };
   const submit = (/** @type {Event} */ event) => {
     event.preventDefault();
     const { top, ...others } = draft;
     change({ ...others, top: top || "all", id: null }, { isStep: true });
-    rerun();
+    runNow();
   };
   const areRecords = draft.mode !== "messages";
   return html`
-    <${PageHead} title="Query"><${PhaseShown} run=${run} word=${isHeld && isRunning ? "Paused" : undefined} /></${PageHead}>
+    <${PageHead} title="Query"><${PhaseIndicator} run=${run} word=${isPaused && isRunning ? "Paused" : undefined} /></${PageHead}>
     <form class="query" onSubmit=${submit}>
       <div class="fields">
         <${TopicFields} topics=${topics} topic=${draft.topic} type=${draft.type} regex=${draft.regex} onChange=${edit} />
@@ -84,19 +84,19 @@ function Queries({ params, url }) {
         `}
         <div class="buttons left">
           <button class="main">Run</button>
-          <button type="button" class="outlined" aria-pressed=${isHeld} disabled=${!isRunning} onClick=${() => setHeld(!isHeld)}>Pause</button>
+          <button type="button" class="outlined" aria-pressed=${isPaused} disabled=${!isRunning} onClick=${() => setPaused(!isPaused)}>Pause</button>
           <button type="button" class="outlined" disabled=${!isRunning} onClick=${() => run?.stop()}>Stop</button>
         </div>
       </div>
     </form>
-    <${Trouble} run=${run} />
+    <${RunProblem} run=${run} />
     ${run?.phase === "refused" &&
-    html`<${LogonForm} reason=${run.reason} onLogon=${(/** @type {any} */ given) => {
-      logOnWith(given);
-      rerun();
+    html`<${LogonForm} reason=${run.reason} onLogon=${(/** @type {any} */ credentials) => {
+      setCredentials(credentials);
+      runNow();
     }} />`}
     ${withResults
-      ? html`<${Results} key=${times} page="query" run=${withResults} params=${params} what=${withResults.plan.areMessages ? "messages" : "records"} isHeld=${isHeld} descending=${withResults.plan.areMessages} />`
-      : run === null && html`<p class="hint">Choose a topic and run the query. Its link can be sent to somebody else.</p>`}
+      ? html`<${Results} key=${runCount} page="query" run=${withResults} params=${params} what=${withResults.plan.areMessages ? "messages" : "records"} isPaused=${isPaused} descending=${withResults.plan.areMessages} />`
+      : run === null && html`<p class="hint">Choose a topic and run the query. The link contains the query.</p>`}
   `;
 }

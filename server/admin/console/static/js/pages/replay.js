@@ -1,4 +1,4 @@
-// Replays: what was published to a topic that the transaction log has, from some time on, at some speed.
+// Replays of a topic in the transaction log, from a given time on, at a given speed.
 
 import { html } from "../html.js";
 import { clock, instant, moment } from "../format.js";
@@ -6,28 +6,28 @@ import { useLive } from "../live.js";
 import { PageHead } from "../parts.js";
 import { useDraft } from "../query/draft.js";
 import { Expression } from "../query/expression.js";
-import { LogonForm, NoTransport, PhaseShown, TopicFields, topicOption, Trouble } from "../query/parts.js";
+import { LogonForm, NoTransport, PhaseIndicator, TopicFields, topicOption, RunProblem } from "../query/parts.js";
 import { Results } from "../query/results.js";
-import { logOnWith } from "../query/run.js";
+import { setCredentials } from "../query/run.js";
 import { change } from "../route.js";
 
 const SPEEDS = { "": "as fast as it goes", "0.1X": "a tenth", "1X": "as it was", "2X": "twice as fast", "10X": "ten times as fast", "100X": "a hundred times as fast", 10: "10 messages a second", 100: "100 messages a second" };
-const LONGEST_GAP = "5s";
+const DEFAULT_GAP = "5s";
 const MINUTE = 60_000;
 const SAMPLE = { c: "subscribe", bm: "0", o: "non_regex_topic,rate=100" };
 
 /** @typedef {{ topic: string, regex: string, type: string, filter: string, from: string, to: string, speed: string, gap: string }} Replay */
 
 /** What the URL asks for. @param {Record<string, string>} params @returns {Replay} */
-function replayOf({ topic = "", regex = "", type = "json", filter = "", from = "", to = "", speed = "1X", gap = LONGEST_GAP }) {
+function replayOf({ topic = "", regex = "", type = "json", filter = "", from = "", to = "", speed = "1X", gap = DEFAULT_GAP }) {
   return { topic, regex, type, filter, from, to, speed: speed === "full" ? "" : speed, gap: gap === "none" ? "" : gap };
 }
 
 /** @param {Replay} replay @returns {import("../query/run.js").Plan} */
 function planOf({ topic, regex, type, filter, from, to, speed, gap }) {
   const rate = speed && `rate=${speed}${gap && `,rate_max_gap=${gap}`},`;
-  const command = (/** @type {string} */ behind) => {
-    const bm = to ? `${behind ? "(" : "["}${behind || from || "0"}:${to})` : behind || from || "0";
+  const command = (/** @type {string} */ after) => {
+    const bm = to ? `${after ? "(" : "["}${after || from || "0"}:${to})` : after || from || "0";
     return { c: "subscribe", t: topic, f: filter.trim(), bm, o: `${topicOption(regex)}${rate}timestamp` };
   };
   return { type, areMessages: true, ends: Boolean(to), command };
@@ -41,15 +41,15 @@ export function Page({ params, session }) {
 
 /** @param {{ params: Record<string, string>, url: string }} props */
 function Replays({ params, url }) {
-  const { draft, edit, topics, paths, run, isRunning, withResults, times, again } = useDraft(replayOf(params), url, planOf, SAMPLE, true);
+  const { draft, edit, topics, paths, run, isRunning, withResults, runCount, rerun } = useDraft(replayOf(params), url, planOf, SAMPLE, true);
   const submit = (/** @type {Event} */ event) => {
     event.preventDefault();
     const { speed, gap, ...others } = draft;
     change({ ...others, speed: speed || "full", gap: gap || "none", id: null }, { isStep: true });
-    again();
+    rerun();
   };
   return html`
-    <${PageHead} title="Replay"><${PhaseShown} run=${run} word=${run ? wordOf(run) : undefined} /></${PageHead}>
+    <${PageHead} title="Replay"><${PhaseIndicator} run=${run} word=${run ? wordOf(run) : undefined} /></${PageHead}>
     <form class="query" onSubmit=${submit}>
       <div class="fields">
         <${TopicFields} topics=${topics} topic=${draft.topic} type=${draft.type} regex=${draft.regex} onChange=${edit} />
@@ -62,15 +62,15 @@ function Replays({ params, url }) {
         <label class="field">
           Speed
           <input name="speed" list="speeds" autocomplete="off" placeholder=${SPEEDS[""]} value=${draft.speed}
-            title="a multiple of the original speed (2X), messages a second (100), or bytes a second (500KB)"
+            title="a multiple of the original speed (2X), messages per second (100), or bytes per second (500KB)"
             onInput=${(/** @type {any} */ event) => edit({ speed: event.currentTarget.value.trim() })} />
         </label>
         <datalist id="speeds">
           ${Object.entries(SPEEDS).filter(([rate]) => rate).map(([rate, label]) => html`<option value=${rate}>${label}</option>`)}
         </datalist>
         <label class="field short">
-          Longest wait
-          <input name="gap" autocomplete="off" placeholder="as it was" value=${draft.gap} title="how long nothing may come, as in 5s"
+          Maximum gap
+          <input name="gap" autocomplete="off" placeholder="as it was" value=${draft.gap} title="maximum time without messages, as in 5s"
             onInput=${(/** @type {any} */ event) => edit({ gap: event.currentTarget.value.trim() })} />
         </label>
         <div class="buttons left">
@@ -80,28 +80,28 @@ function Replays({ params, url }) {
         </div>
       </div>
     </form>
-    <${Trouble} run=${run} />
+    <${RunProblem} run=${run} />
     ${run?.phase === "refused" &&
-    html`<${LogonForm} reason=${run.reason} onLogon=${(/** @type {any} */ given) => {
-      logOnWith(given);
-      again();
+    html`<${LogonForm} reason=${run.reason} onLogon=${(/** @type {any} */ credentials) => {
+      setCredentials(credentials);
+      rerun();
     }} />`}
-    ${withResults ? html`<${Results} key=${times} page="replay" run=${withResults} params=${params} what="messages" isHeld=${false} descending />` : run === null && html`<${Range} />`}
+    ${withResults ? html`<${Results} key=${runCount} page="replay" run=${withResults} params=${params} what="messages" isPaused=${false} descending />` : run === null && html`<${Range} />`}
   `;
 }
 
-/** What can be replayed. */
+/** Shows the range of the transaction log. */
 function Range() {
   const { tree } = useLive("/amps/instance/transaction_log");
   const log = "amps/instance/transaction_log";
   if (!tree.moment) return null;
-  if (!tree.at(log)) return html`<p class="hint">This instance has no transaction log, so that nothing can be replayed.</p>`;
+  if (!tree.at(log)) return html`<p class="hint">This instance has no transaction log to replay.</p>`;
   const from = String(tree.at(`${log}/min_timestamp`) ?? "");
   const to = String(tree.at(`${log}/max_timestamp`) ?? "");
   return html`
     <p class="hint">
-      Choose a topic of the transaction log and a time to begin at; without one it begins with the oldest message.
-      ${from && ` The log goes from ${clock(from)} to ${clock(to)}.`}
+      Choose a topic of the transaction log and a start; the default is the oldest message.
+      ${from && ` The log covers ${clock(from)} to ${clock(to)}.`}
     </p>
   `;
 }
@@ -110,11 +110,11 @@ function Range() {
 function wordOf(run) {
   if (run.phase !== "live" && run.phase !== "loading") return run.phase === "done" ? "Replayed" : undefined;
   if (run.isPaused) return "Paused";
-  return run.isCaughtUp ? "Live: all that is past has been replayed" : run.at ? `Replaying ${clock(run.at)}` : "Replaying";
+  return run.isCaughtUp ? "Live: caught up with the log" : run.lastTime ? `Replaying ${clock(run.lastTime)}` : "Replaying";
 }
 
 /**
- * A time as people here have it; in the URL and for the server it is UTC.
+ * An input field for a local time; the URL and the server use UTC.
  * @param {{ label: string, name: string, value: string, onChange: (value: string) => void }} props
  */
 function Moment({ label, name, value, onChange }) {

@@ -1,7 +1,7 @@
-// The instances that replicate to one another, and the links between them, as far as they tell.
+// The replicating instances and their links, as far as they are known.
 
 import { html, useMemo } from "../html.js";
-import { DeedButton } from "../deed.js";
+import { OperationButton, operationsAt } from "../operation.js";
 import { visible } from "../format.js";
 import { useLive } from "../live.js";
 import { Mesh } from "../mesh.js";
@@ -19,23 +19,23 @@ const COLUMNS = [
   { key: "source_name", label: "From", width: 9 },
   { key: "to", label: "To", width: 9 },
   { key: "state", label: "State", width: 11 },
-  { key: "waiting", label: "Publishers", width: 8, about: "whether they wait for it" },
-  { key: "messages_behind", label: "Behind", kind: "count", width: 7, about: "messages that are not stored there" },
+  { key: "waiting", label: "Publishers", width: 8, about: "whether they wait for the destination" },
+  { key: "messages_behind", label: "Behind", kind: "count", width: 7, about: "messages that the destination has not stored" },
   { key: "bytes_behind", label: "Bytes", kind: "bytes", width: 7 },
-  { key: "seconds_behind", label: "Time", kind: "seconds", width: 6, about: "for how long the oldest of these has waited" },
+  { key: "seconds_behind", label: "Time", kind: "seconds", width: 6, about: "waiting time of the oldest of these" },
   { key: "messages_out_per_sec", label: "Sent/s", kind: "rate", width: 6 },
-  { key: "since", label: "Since", kind: "moment", width: 7, about: "when it was connected, or disconnected" },
+  { key: "since", label: "Since", kind: "moment", width: 7, about: "time of the last connect or disconnect" },
   { key: "waits_for", label: "Waits for", width: 16 },
 ];
 const STATE = COLUMNS.findIndex((column) => column.key === "state");
 
 /** @param {{ params: Record<string, string>, session: import("../session.js").Session }} props */
 export function Page({ params, session }) {
-  const { tree, standing } = useLive("/amps/mesh");
+  const { tree, status } = useLive("/amps/mesh");
   const { wanted, props } = useTableState(params, { sort: "source_name" });
   const entries = useMemo(() => tree.entries(LINKS).map(linkOf), [tree.moment]);
   const shown = usePageTable(entries, COLUMNS, wanted, tree.moment);
-  const refusal = useRefusal(`/${LINKS}`, session, standing);
+  const refusal = useRefusal(`/${LINKS}`, session, status);
   const entry = shown.selected;
   return html`
     <${PageHead} title="Replication">
@@ -50,7 +50,7 @@ export function Page({ params, session }) {
         columns=${COLUMNS}
         shown=${shown}
         isMarked=${(/** @type {any[]} */ cells) => cells[STATE] !== "replicating"}
-        empty=${refusal || (wanted.find ? "No link is like this." : "This instance replicates to nobody, and nobody to it.")}
+        empty=${refusal || (wanted.find ? "No link matches." : "This instance has no replication links.")}
       />
       ${entry && html`<${Link} entry=${entry} back=${href("replication", { ...params, id: "" })} session=${session} />`}
     </div>
@@ -74,33 +74,9 @@ function Link({ entry, back, session }) {
   return html`
     <${Aside} title=${`${visible(entry.source_name)} to ${visible(entry.to)}`} back=${back}>
       ${isOurs
-        ? html`<p class="buttons left">${deedsOf(entry).map((deed) => html`<${DeedButton} deed=${deed} session=${session} name=${entry.name} unless=${deed.unless} />`)}</p>`
-        : html`<p class="hint">What can be done about it is done at ${visible(entry.source_name)}.</p>`}
+        ? html`<p class="buttons left">${operationsAt("replication", entry.name, entry).map((operation) => html`<${OperationButton} operation=${operation} session=${session} name=${entry.name} />`)}</p>`
+        : html`<p class="hint">Operations on this link are available at ${visible(entry.source_name)}.</p>`}
       <${Values} path=${`/${LINKS}/${encodeURIComponent(entry.id)}`} entry=${entry} leave=${["to", "waiting"]} />
     </${Aside}>
   `;
-}
-
-/** @param {any} entry */
-function deedsOf(entry) {
-  const path = `/amps/administrator/replication/${encodeURIComponent(entry.name)}`;
-  const name = visible(entry.name);
-  return [
-    { path: `${path}/reconnect`, label: "Reconnect", title: `Reconnect ${name}?`, text: "The connection is closed, and made again.", unless: "" },
-    {
-      path: `${path}/downgrade`,
-      label: "Downgrade",
-      title: `Downgrade ${name}?`,
-      text: "Publishers do not wait for this destination any more. Should this instance fail, what they have published may not be there.",
-      isGrave: true,
-      unless: entry.replication_type === "sync" ? "" : "Nobody waits for it.",
-    },
-    {
-      path: `${path}/upgrade`,
-      label: "Upgrade",
-      title: `Upgrade ${name}?`,
-      text: "Publishers wait for this destination again.",
-      unless: entry.replication_type === "sync" ? "It is waited for." : "",
-    },
-  ];
 }

@@ -1,4 +1,4 @@
-// Who has subscribed to what.
+// The subscriptions of all clients.
 
 import { html } from "../html.js";
 import { visible } from "../format.js";
@@ -16,7 +16,7 @@ const { columns } = TABLES.subscriptions;
 export function Page({ params, session }) {
   const { wanted, setPaused, props } = useTableState(params, { sort: "id" });
   const shown = useWorkerTable("subscriptions", wanted);
-  const refusal = useRefusal("/amps/instance/subscriptions", session, shown.standing);
+  const refusal = useRefusal("/amps/instance/subscriptions", session, shown.status);
   const entry = shown.selected;
   return html`
     <${PageHead} title="Subscriptions">
@@ -30,7 +30,7 @@ export function Page({ params, session }) {
         label="Subscriptions"
         columns=${columns}
         shown=${shown}
-        empty=${refusal || (wanted.find ? "No subscription is like this." : "Nobody has subscribed to anything.")}
+        empty=${refusal || (wanted.find ? "No subscription matches." : "There are no subscriptions.")}
       />
       ${params.id &&
       html`

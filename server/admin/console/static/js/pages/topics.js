@@ -1,9 +1,8 @@
-// Topics with records, views and conflated topics: what they hold, what happens to them, what they cost.
+// SOW topics, views and conflated topics: records, rates of changes, memory.
 
 import { html, useMemo } from "../html.js";
-import { Chart, Legend } from "../charts.js";
-import { brief, visible } from "../format.js";
-import { useLastHour } from "../history.js";
+import { FieldChart } from "../charts.js";
+import { visible } from "../format.js";
 import { useLive } from "../live.js";
 import { Aside, Found, PageHead, Search, Tabs, Values } from "../parts.js";
 import { change, href } from "../route.js";
@@ -11,7 +10,7 @@ import { useRefusal } from "../session.js";
 import { usePageTable } from "../tables/source.js";
 import { useTableState } from "../tables/state.js";
 import { Table } from "../tables/table.js";
-import { DeedButton } from "../deed.js";
+import { OperationButton } from "../operation.js";
 
 /** @typedef {import("../tables/arrange.js").Column} Column */
 
@@ -48,11 +47,11 @@ const TABS = {
     columns: [
       TOPIC,
       TYPE,
-      { key: "underlying_topic", label: "Made from", width: 14 },
+      { key: "underlying_topic", label: "Underlying topic", width: 14 },
       { key: "valid_keys", label: "Records", kind: "count", width: 7 },
       { key: "memory_bytes", label: "Memory", kind: "bytes", width: 7 },
-      { key: "queue_depth", label: "Not applied", kind: "count", width: 8, about: "updates that have not been applied" },
-      { key: "conflation_ratio", label: "Conflation", width: 7, kind: "percent", about: "updates that came for each one made", },
+      { key: "queue_depth", label: "Not applied", kind: "count", width: 8, about: "updates that are not applied yet" },
+      { key: "conflation_ratio", label: "Conflation", width: 7, kind: "percent", about: "updates of underlying topics per update of the view", },
       { key: "grouping", label: "Grouping", width: 12 },
     ],
   },
@@ -65,11 +64,11 @@ const TABS = {
     columns: [
       TOPIC,
       TYPE,
-      { key: "underlying_topic", label: "Conflates", width: 14 },
+      { key: "underlying_topic", label: "Underlying topic", width: 14 },
       { key: "interval", label: "Interval", width: 7 },
       { key: "valid_keys", label: "Records", kind: "count", width: 7 },
       { key: "memory_bytes", label: "Memory", kind: "bytes", width: 7 },
-      { key: "conflation_ratio", label: "Conflation", width: 7, about: "updates of the underlying topic for each one passed on" },
+      { key: "conflation_ratio", label: "Conflation", width: 7, about: "updates of the underlying topic per update passed on" },
       { key: "filter", label: "Filter", width: 14 },
     ],
   },
@@ -84,11 +83,11 @@ export function Page({ params, session }) {
 /** @param {{ chosen: string, params: Record<string, string>, session: import("../session.js").Session }} props */
 function TopicsOf({ chosen, params, session }) {
   const tab = TABS[chosen];
-  const { tree, standing } = useLive("/amps/instance", tab.parts);
+  const { tree, status } = useLive("/amps/instance", tab.parts);
   const { wanted, props } = useTableState(params, { sort: "topic" });
-  const entries = useMemo(() => joined(tree, tab.place), [tree.moment]);
+  const entries = useMemo(() => entriesOf(tree, tab.place), [tree.moment]);
   const shown = usePageTable(entries, tab.columns, wanted, tree.moment);
-  const refusal = useRefusal(`/amps/instance/${tab.place}`, session, standing);
+  const refusal = useRefusal(`/amps/instance/${tab.place}`, session, status);
   const back = href("topics", { ...params, id: "" });
   return html`
     <${PageHead} title="Topics">
@@ -97,7 +96,7 @@ function TopicsOf({ chosen, params, session }) {
       <${Found} found=${shown.found} total=${shown.total} what=${tab.what} refusal=${refusal} />
     </${PageHead}>
     <div class=${params.id ? "with-beside" : ""}>
-      <${Table} ...${props} label=${tab.label} columns=${tab.columns} shown=${shown} empty=${refusal || (wanted.find ? "No topic is like this." : tab.none)} />
+      <${Table} ...${props} label=${tab.label} columns=${tab.columns} shown=${shown} empty=${refusal || (wanted.find ? "No topic matches." : tab.none)} />
       ${shown.selected &&
       html`<${Topic} key=${params.id} place=${tab.place} entry=${shown.selected} tree=${tree} back=${back} session=${session} />`}
     </div>
@@ -105,11 +104,12 @@ function TopicsOf({ chosen, params, session }) {
 }
 
 /**
- * Entries of a place with what is known of their records, which views and conflated topics have as well.
+ * Return the entries at a path with the statistics of their records, which views and conflated topics
+ * have as well.
  * @param {import("../tree.js").Tree} tree
  * @param {string} place
  */
-function joined(tree, place) {
+function entriesOf(tree, place) {
   const records = tree.at("amps/instance/sow");
   /** @param {string} id */
   const kind = (id) =>
@@ -130,39 +130,18 @@ function Topic({ place, entry, tree, back, session }) {
     path: `/amps/administrator/sow/${encodeURIComponent(entry.id)}/compact`,
     label: "Compact",
     title: `Compact ${visible(entry.topic)}?`,
-    text: "Its file gives back the space that is not used. Publishers go on meanwhile.",
+    text: "The unused space of its file is released. Publishers are not blocked.",
   };
   return html`
     <${Aside} title=${visible(entry.topic)} back=${back}>
       <p class="buttons left">
         ${entry.kind !== "queue" && html`<a class="button outlined" href=${href("query", { topic: entry.topic, type: entry.message_type })}>Query</a>`}
-        ${entry.kind === "topic" && html`<${DeedButton} deed=${compact} session=${session} name=${entry.topic} />`}
+        ${entry.kind === "topic" && html`<${OperationButton} operation=${compact} session=${session} name=${entry.topic} />`}
       </p>
-      ${tree.at(["amps", "instance", "sow", entry.id]) && html`<${Changes} id=${entry.id} tree=${tree} />`}
+      ${tree.at(["amps", "instance", "sow", entry.id]) && html`<${FieldChart} title="Changes per second" label=${`Changes of ${entry.id} per second`} path=${["amps", "instance", "sow", entry.id]} fields=${RATES} tree=${tree} />`}
       <${Values} path=${path} entry=${own} />
     </${Aside}>
   `;
 }
 
-const FIELDS = { inserts: "inserts_per_sec", updates: "updates_per_sec", deletes: "deletes_per_sec" };
-
-/** What has happened to records within the last hour. @param {{ id: string, tree: import("../tree.js").Tree }} props */
-function Changes({ id, tree }) {
-  const lines = useMemo(
-    () =>
-      Object.entries(FIELDS).map(([label, field]) => ({
-        label,
-        leaves: () => [`/amps/instance/sow/${encodeURIComponent(id)}/${field}`],
-        now: (/** @type {import("../tree.js").Tree} */ at) => Number(at.at(["amps", "instance", "sow", id, field]) ?? 0),
-      })),
-    [id],
-  );
-  const points = useLastHour(tree, lines);
-  return html`
-    <section>
-      <h3>Records a second</h3>
-      <${Legend} lines=${lines} tree=${tree} format=${brief} />
-      <${Chart} points=${points} labels=${Object.keys(FIELDS)} format=${brief} label=${`Changes of ${id} a second`} />
-    </section>
-  `;
-}
+const RATES = { inserts: "inserts_per_sec", updates: "updates_per_sec", deletes: "deletes_per_sec" };

@@ -1,12 +1,12 @@
-// What is shown, to take away.
+// Exports rows as CSV and JSON files.
 
 import { valueOf } from "../tables/arrange.js";
-import { recognized, textOf } from "../amps/bodies.js";
+import { detectFormat, textOf } from "../amps/bodies.js";
 
 /** @typedef {import("./records.js").Row} Row */
 
 /**
- * Rows as lines of values (RFC 4180), under the names of the columns.
+ * Format rows as CSV (RFC 4180), with a header line.
  * @param {Row[]} rows
  * @param {import("../tables/arrange.js").Column[]} columns
  */
@@ -21,28 +21,28 @@ export function quoted(text) {
 }
 
 /**
- * Rows as a list of headers and bodies; what is JSON stays JSON, and what is no text becomes base64.
+ * Format rows as a list of headers and bodies: JSON bodies as JSON, binary bodies as base64.
  * @param {Row[]} rows
  */
 export function json(rows) {
   return JSON.stringify(rows.map((row) => ({ header: row.header, ...bodyOf(row) })), null, 2);
 }
 
-const CHUNK = 8_192;
+const CHUNK_BYTES = 8_192;
 
 /** @param {Row} row */
 function bodyOf({ type, body }) {
   const text = textOf(body);
   if (text !== null) {
-    const { form, value } = recognized(type, text);
+    const { form, value } = detectFormat(type, text);
     return { body: form === "json" ? value : text };
   }
   let binary = "";
-  for (let at = 0; at < body.length; at += CHUNK) binary += String.fromCharCode(...body.subarray(at, at + CHUNK));
+  for (let at = 0; at < body.length; at += CHUNK_BYTES) binary += String.fromCharCode(...body.subarray(at, at + CHUNK_BYTES));
   return { base64: btoa(binary) };
 }
 
-/** Let the browser save something. @param {string} name @param {string} type @param {string | Uint8Array} content */
+/** Save a file in the browser. @param {string} name @param {string} type @param {string | Uint8Array} content */
 export function download(name, type, content) {
   const url = URL.createObjectURL(new Blob([/** @type {any} */ (content)], { type }));
   const link = document.createElement("a");

@@ -1,12 +1,12 @@
-// A field for an expression: names of fields are completed, and the server's own parser says what is
-// wrong, and where, as it is typed.
+// An input field for expressions: completes the names of fields, and shows errors of the server's parser
+// while the user types.
 
 import { html, useEffect, useId, useRef, useState } from "../html.js";
 import { visible } from "../format.js";
 import { readJson } from "../request.js";
 
-const TYPING = 200;
-const MOST_OFFERED = 12;
+const TYPING_DELAY_MS = 200;
+const MAX_COMPLETIONS = 12;
 const NAME = /\/[^\s'"()=<>!,*+]*$/;
 
 /** @typedef {{ message: string, position: number }} Fault */
@@ -47,7 +47,7 @@ export function Expression({ label, kind, value, paths, placeholder = "", onChan
       setOffered([]);
     });
   };
-  const pressed = (/** @type {KeyboardEvent} */ event) => {
+  const onKey = (/** @type {KeyboardEvent} */ event) => {
     if (!offered.length) return;
     if (event.key === "ArrowDown") setActive((active + 1) % offered.length);
     else if (event.key === "ArrowUp") setActive(active > 0 ? active - 1 : offered.length - 1);
@@ -78,7 +78,7 @@ export function Expression({ label, kind, value, paths, placeholder = "", onChan
         placeholder=${placeholder}
         value=${value}
         onInput=${(/** @type {any} */ event) => onChange(event.currentTarget.value)}
-        onKeyDown=${pressed}
+        onKeyDown=${onKey}
         onBlur=${() => setOffered([])}
       />
       <ul id=${`${id}-offered`} class="offered" role="listbox" aria-label="Fields" hidden=${!offered.length}>
@@ -88,19 +88,19 @@ export function Expression({ label, kind, value, paths, placeholder = "", onChan
             role="option"
             aria-selected=${at === active}
             onMouseDown=${(/** @type {MouseEvent} */ event) => {
-              event.preventDefault(); // the field keeps the focus
+              event.preventDefault(); // keep the focus on the field
               complete(name);
             }}
           >${visible(name)}</li>
         `)}
       </ul>
-      ${fault && html`<${FaultShown} id=${`${id}-fault`} text=${value} fault=${fault} />`}
+      ${fault && html`<${FaultView} id=${`${id}-fault`} text=${value} fault=${fault} />`}
     </div>
   `;
 }
 
-/** What is wrong, and where. @param {{ id: string, text: string, fault: Fault }} props */
-function FaultShown({ id, text, fault }) {
+/** Shows an error and its position. @param {{ id: string, text: string, fault: Fault }} props */
+function FaultView({ id, text, fault }) {
   const at = Math.min(fault.position, text.length);
   return html`
     <div id=${id} class="fault" role="status">
@@ -115,28 +115,28 @@ function completions(paths, typed) {
   const wanted = typed.slice(1).toLowerCase();
   const found = [...paths].filter((path) => path !== typed && path.toLowerCase().includes(wanted));
   const begins = (/** @type {string} */ path) => Number(!path.toLowerCase().startsWith(`/${wanted}`));
-  return found.sort((one, other) => begins(one) - begins(other)).slice(0, MOST_OFFERED);
+  return found.sort((one, other) => begins(one) - begins(other)).slice(0, MAX_COMPLETIONS);
 }
 
-/** What the server has against a text; null as long as nothing is known. @param {string} kind @param {string} text @returns {Fault | null} */
+/** Return the error of an expression; null if it has none, or until the server has answered. @param {string} kind @param {string} text @returns {Fault | null} */
 function useFault(kind, text) {
   const [fault, setFault] = useState(/** @type {Fault | null} */ (null));
   useEffect(() => {
-    let isWanted = true;
+    let isMounted = true;
     if (!text.trim()) {
       setFault(null);
       return undefined;
     }
     const timer = setTimeout(async () => {
       try {
-        const found = await readJson(`/console/check.json?${new URLSearchParams({ kind, text })}`);
-        if (isWanted) setFault(found.ok ? null : found);
+        const result = await readJson(`/console/check.json?${new URLSearchParams({ kind, text })}`);
+        if (isMounted) setFault(result.ok ? null : result);
       } catch {
-        // the server says it when the query is run
+        // the query itself will report it
       }
-    }, TYPING);
+    }, TYPING_DELAY_MS);
     return () => {
-      isWanted = false;
+      isMounted = false;
       clearTimeout(timer);
     };
   }, [kind, text]);

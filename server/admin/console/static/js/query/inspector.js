@@ -1,14 +1,14 @@
-// One message as a whole: its header, and its body in a form that people can read.
+// Shows one message in full: its header, and its body in a readable form.
 
 import { html, useMemo, useState } from "../html.js";
-import { hex, readable, recognized, textOf } from "../amps/bodies.js";
+import { detectFormat, formatted, hexDump, textOf } from "../amps/bodies.js";
 import { bytes, visible } from "../format.js";
 import { Aside } from "../parts.js";
 import { download } from "./exports.js";
 
-const MOST_FORMED = 1024 * 1024;
-const MOST_SHOWN = 64 * 1024;
-const MOST_HEX = 16 * 1024;
+const MAX_FORMATTED_BYTES = 1024 * 1024;
+const MAX_SHOWN_BYTES = 64 * 1024;
+const MAX_HEX_BYTES = 16 * 1024;
 
 const NAMES = {
   t: "topic", k: "SOW key", bm: "bookmark", ts: "timestamp", l: "length", e: "expiration", x: "correlation id",
@@ -38,7 +38,7 @@ export function Inspector({ row, back }) {
 /** @param {{ row: import("./records.js").Row }} props */
 function Body({ row }) {
   const [form, setForm] = useState("readable");
-  const { text, cut } = useMemo(() => shown(row, form), [row.body, row.type, form]);
+  const { text, cut } = useMemo(() => display(row, form), [row.body, row.type, form]);
   const save = () => download(`message-${row.id}`, "application/octet-stream", row.body);
   return html`
     <div class="body-head">
@@ -53,24 +53,24 @@ function Body({ row }) {
       </label>
       <button class="outlined" onClick=${save}>Download</button>
     </div>
-    ${cut > 0 && html`<p class="hint">The first ${bytes(cut)} of ${bytes(row.body.length)} are shown. The download has all of it.</p>`}
+    ${cut > 0 && html`<p class="hint">The first ${bytes(cut)} of ${bytes(row.body.length)} are shown. The download is complete.</p>`}
     <pre class="body" tabindex="0" aria-label="Body">${text}</pre>
   `;
 }
 
 /**
  * @param {import("./records.js").Row} row @param {string} form
- * @returns {{ text: string, cut: number }} and how much is shown, if that is not all
+ * @returns {{ text: string, cut: number }} `cut` is the shown size of a truncated body, else 0
  */
-function shown({ type, body }, form) {
+function display({ type, body }, form) {
   if (!body.length) return { text: "(empty)", cut: 0 };
   const text = textOf(body);
-  const isSmall = body.length <= MOST_FORMED;
-  const isBytes = text === null || (isSmall && recognized(type, text).form === "bytes");
+  const isSmall = body.length <= MAX_FORMATTED_BYTES;
+  const isBytes = text === null || (isSmall && detectFormat(type, text).form === "bytes");
   if (form === "hex" || (form === "readable" && isBytes)) {
-    return { text: hex(body.subarray(0, MOST_HEX)), cut: body.length > MOST_HEX ? MOST_HEX : 0 };
+    return { text: hexDump(body.subarray(0, MAX_HEX_BYTES)), cut: body.length > MAX_HEX_BYTES ? MAX_HEX_BYTES : 0 };
   }
   const whole = text ?? new TextDecoder().decode(body);
-  const formed = form === "readable" && isSmall ? readable(type, whole) : whole;
-  return { text: visible(formed.slice(0, MOST_SHOWN)), cut: formed.length > MOST_SHOWN ? MOST_SHOWN : 0 };
+  const formed = form === "readable" && isSmall ? formatted(type, whole) : whole;
+  return { text: visible(formed.slice(0, MAX_SHOWN_BYTES)), cut: formed.length > MAX_SHOWN_BYTES ? MAX_SHOWN_BYTES : 0 };
 }

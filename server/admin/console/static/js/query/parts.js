@@ -1,4 +1,4 @@
-// What the pages for queries and for replays have in common besides the rows.
+// Components that the pages for queries and replays share, besides the rows.
 
 import { html, useEffect, useState } from "../html.js";
 import { visible } from "../format.js";
@@ -9,18 +9,18 @@ import { readJson } from "../request.js";
 const TYPES = ["json", "fix", "nvfix", "xml", "binary", "bson", "msgpack", "bflat"];
 
 /**
- * The topics that the configuration names, with their message types.
- * @param {boolean} areRecorded only those that the transaction log has
+ * Return the topics of the configuration, with their message types.
+ * @param {boolean} recordedOnly only topics of the transaction log
  * @returns {Topic[]}
  */
-export function useTopics(areRecorded = false) {
+export function useTopics(recordedOnly = false) {
   const [topics, setTopics] = useState(/** @type {Topic[]} */ ([]));
   useEffect(() => {
-    readJson(areRecorded ? "/console/graph.json" : "/amps/instance/sow.json").then(
-      (found) => setTopics(areRecorded ? recordedOf(found) : topicsOf(found)),
-      () => {}, // names can be typed without it
+    readJson(recordedOnly ? "/console/graph.json" : "/amps/instance/sow.json").then(
+      (found) => setTopics(recordedOnly ? recordedOf(found) : topicsOf(found)),
+      () => {}, // users can type names nevertheless
     );
-  }, [areRecorded]);
+  }, [recordedOnly]);
   return topics;
 }
 
@@ -40,7 +40,7 @@ function recordedOf({ nodes, edges }) {
 }
 
 /**
- * What a command says of its topic: the name as it stands, unless it is to be a regular expression.
+ * Return the option of a command for its topic: a literal name, unless it is a regular expression.
  * @param {string} regex
  */
 export function topicOption(regex) {
@@ -48,7 +48,7 @@ export function topicOption(regex) {
 }
 
 /**
- * Fields for a topic and its message type.
+ * Input fields for a topic and its message type.
  * @param {{ topics: Topic[], topic: string, type: string, regex: string, onChange: (changes: Record<string, string>) => void }} props
  */
 export function TopicFields({ topics, topic, type, regex, onChange }) {
@@ -92,26 +92,26 @@ const PHASES = {
 };
 const DOTS = { connecting: "connecting", loading: "connecting", live: "live", away: "away", failed: "refused", refused: "refused" };
 
-/** How a run stands. @param {{ run: import("./run.js").Run | null, word?: string }} props */
-export function PhaseShown({ run, word }) {
+/** Shows the phase of a run. @param {{ run: import("./run.js").Run | null, word?: string }} props */
+export function PhaseIndicator({ run, word }) {
   if (!run) return null;
   const dot = DOTS[/** @type {keyof typeof DOTS} */ (run.phase)] ?? "";
   return html`<span class="standing" role="status"><span class=${`dot ${dot}`}></span>${word ?? PHASES[run.phase]}</span>`;
 }
 
-/** What keeps a run from going on. @param {{ run: import("./run.js").Run | null }} props */
-export function Trouble({ run }) {
-  if (run?.phase === "failed") return html`<p class="notice bad" role="alert">The server refuses it: ${visible(run.reason)}</p>`;
+/** Shows the problem of a run. @param {{ run: import("./run.js").Run | null }} props */
+export function RunProblem({ run }) {
+  if (run?.phase === "failed") return html`<p class="notice bad" role="alert">The server refuses the command: ${visible(run.reason)}</p>`;
   if (run?.phase !== "away") return null;
   return html`
     <p class="notice" role="alert">
-      ${visible(run.reason)}. It is tried again and again. ${run.records.rows.size > 0 && `What is shown is from before.`}
+      ${visible(run.reason)}. The page retries. ${run.records.rows.size > 0 && `The rows are from before.`}
     </p>
   `;
 }
 
 /**
- * A user and a password, which stay on this page only.
+ * Asks for a user and a password, which stay on this page.
  * @param {{ reason: string, onLogon: (credentials: import("../amps/client.js").Credentials) => void }} props
  */
 export function LogonForm({ reason, onLogon }) {
@@ -131,7 +131,7 @@ export function LogonForm({ reason, onLogon }) {
   `;
 }
 
-const LINES = `<Transports>
+const EXAMPLE = `<Transports>
   <Transport>
     <Name>queries</Name>
     <Type>tcp</Type>
@@ -144,16 +144,16 @@ const LINES = `<Transports>
   <SQLTransport>queries</SQLTransport>
 </Admin>`;
 
-/** How to get a transport for queries. */
+/** Explains how to configure a transport for queries. */
 export function NoTransport() {
   return html`
     <section class="offer">
       <h2>This instance has no transport for queries</h2>
       <p>
-        Queries go over a websocket transport. Add one to the configuration, or take one that is there, name it in <code>SQLTransport</code> of${" "}
+        Queries need a websocket transport. Add one to the configuration, or use an existing one, name it in <code>SQLTransport</code> of${" "}
         <code>Admin</code>, and restart the server:
       </p>
-      <pre class="body" tabindex="0" aria-label="Lines for the configuration">${LINES}</pre>
+      <pre class="body" tabindex="0" aria-label="Lines for the configuration">${EXAMPLE}</pre>
     </section>
   `;
 }

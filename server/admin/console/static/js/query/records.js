@@ -1,19 +1,19 @@
-// What a query or a subscription has brought, as rows of a table; only so much of it is kept.
+// The result of a query or a subscription, as rows of a table, up to a limit.
 //
-// Of records there is one row for each, which changes and leaves. Of messages each is a row, and the
-// oldest go when there are too many. Bodies are taken apart when somebody looks at them, so that what
-// is replaced before that costs next to nothing.
+// A record has one row, which is updated and removed. Each message has a row, and the oldest rows are
+// dropped beyond the limit. Bodies are parsed when they are displayed, so that a row that is replaced
+// before costs little.
 
 import { fieldsOf } from "../amps/bodies.js";
 
 /** @typedef {import("../amps/messages.js").Message} Message */
 
-export const MOST_ROWS = 10_000;
-export const MOST_BYTES = 64 * 1024 * 1024;
+export const MAX_ROWS = 10_000;
+export const MAX_BYTES = 64 * 1024 * 1024;
 
-/** How long a change is to be seen, in milliseconds. */
-const SEEN = 1_500;
-const SAMPLE = 50;
+/** Time for which a change is highlighted, in milliseconds. */
+const HIGHLIGHT_MS = 1_500;
+const SAMPLE_ROWS = 50;
 
 export class Row {
   /** @type {Record<string, string> | null} */
@@ -32,10 +32,10 @@ export class Row {
     this.header = header;
     this.body = body;
     this.topic = String(header.t ?? "");
-    /** @type {Record<string, string> | null} what it was when somebody looked last, while the change is to be seen */
+    /** @type {Record<string, string> | null} the fields before the change, while it is highlighted */
     this.before = null;
     this.changedAt = 0;
-    this.isLeaving = false;
+    this.isRemoved = false;
   }
 
   get fields() {
@@ -43,20 +43,20 @@ export class Row {
     return this.#fields;
   }
 
-  /** What has been seen of it. */
-  get seen() {
+  /** The fields that have been displayed. */
+  get displayedFields() {
     return this.#fields ?? this.before;
   }
 }
 
 export class Records {
-  /** @param {string} type the message type @param {boolean} areMessages whether each is a row of its own */
+  /** @param {string} type the message type @param {boolean} areMessages whether each message is a row */
   constructor(type, areMessages) {
     this.type = type;
     this.areMessages = areMessages;
-    /** @type {Set<string>} paths, in the order in which they came */
+    /** @type {Set<string>} paths of fields, in order of arrival */
     this.paths = new Set();
-    this.last = 0;
+    this.lastId = 0;
     /** @type {Map<string, Row>} */
     this.rows = new Map();
     /** @type {Map<string, Row>} */
@@ -64,72 +64,72 @@ export class Records {
     /** @type {Set<Row>} */
     this.changing = new Set();
     this.bytes = 0;
-    /** How many came that are not among the rows. */
-    this.lost = 0;
+    /** Number of messages that were dropped. */
+    this.dropped = 0;
     this.version = 1;
   }
 
   clear() {
     for (const kept of [this.rows, this.byId, this.changing]) kept.clear();
     this.bytes = 0;
-    this.lost = 0;
+    this.dropped = 0;
     this.version += 1;
   }
 
-  /** @param {Message} message @param {number} now @param {boolean} isChange whether it is to be seen that it came */
-  take(message, now, isChange) {
+  /** @param {Message} message @param {number} now @param {boolean} isChange whether to highlight it */
+  addMessage(message, now, isChange) {
     const { header, body } = message;
     this.version += 1;
-    const key = this.areMessages || header.k === undefined ? `#${this.last + 1}` : `${header.t} ${header.k}`;
+    const key = this.areMessages || header.k === undefined ? `#${this.lastId + 1}` : `${header.t} ${header.k}`;
     const old = this.rows.get(key);
     if (!this.#makeRoom(body.length - (old?.body.length ?? 0), Boolean(old))) {
-      this.lost += 1;
+      this.dropped += 1;
       return;
     }
-    if (!old) this.last += 1;
-    const row = new Row(old?.id ?? String(this.last), key, this.type, message);
-    row.before = isChange && !this.areMessages ? (old?.seen ?? {}) : null;
+    if (!old) this.lastId += 1;
+    const row = new Row(old?.id ?? String(this.lastId), key, this.type, message);
+    row.before = isChange && !this.areMessages ? (old?.displayedFields ?? {}) : null;
     row.changedAt = now;
     if (old) this.changing.delete(old);
     if (row.before) this.changing.add(row);
-    this.#keep(row, old);
+    this.#store(row, old);
   }
 
-  /** A record is not in the result any more. @param {Message} message @param {number} now */
-  leave({ header }, now) {
+  /** Remove a record from the result. @param {Message} message @param {number} now */
+  removeRecord({ header }, now) {
     const row = this.rows.get(`${header.t} ${header.k}`);
     if (!row) return;
     this.version += 1;
-    row.isLeaving = true;
+    row.isRemoved = true;
     row.changedAt = now;
     this.changing.add(row);
   }
 
-  /** End what has been seen for long enough. @param {number} now */
-  sweep(now) {
+  /** End highlights that are old enough. @param {number} now */
+  expireHighlights(now) {
     for (const row of this.changing) {
-      if (now - row.changedAt < SEEN) continue;
+      if (now - row.changedAt < HIGHLIGHT_MS) continue;
       this.version += 1;
       this.changing.delete(row);
       row.before = null;
-      if (row.isLeaving) this.#drop(row);
+      if (row.isRemoved) this.#drop(row);
     }
   }
 
-  /** The rows in the order in which they came, and their fields made known. */
+  /** Return the rows in order of arrival, and collect the paths of their fields. */
   list() {
     const rows = [...this.rows.values()];
-    for (const row of this.#sampled(rows)) for (const path of Object.keys(row.fields)) this.paths.add(path);
+    for (const row of this.#sampleOf(rows)) for (const path of Object.keys(row.fields)) this.paths.add(path);
     return rows;
   }
 
   /** @param {Row[]} rows */
-  #sampled(rows) {
-    return rows.length <= 2 * SAMPLE ? rows : [...rows.slice(0, SAMPLE), ...rows.slice(-SAMPLE)];
+  #sampleOf(rows) {
+    return rows.length <= 2 * SAMPLE_ROWS ? rows : [...rows.slice(0, SAMPLE_ROWS), ...rows.slice(-SAMPLE_ROWS)];
   }
 
   /** @param {Row} row @param {Row | undefined} old */
-  #keep(row, old) {
+  #store(row, old) {
     this.bytes += row.body.length - (old?.body.length ?? 0);
     this.rows.set(row.key, row);
     this.byId.set(row.id, row);
@@ -144,12 +144,12 @@ export class Records {
 
   /** @param {number} bytes @param {boolean} isKnown @returns {boolean} whether there is room */
   #makeRoom(bytes, isKnown) {
-    const isFull = () => this.bytes + bytes > MOST_BYTES || (!isKnown && this.rows.size >= MOST_ROWS);
-    if (!this.areMessages || bytes > MOST_BYTES) return !isFull();
+    const isFull = () => this.bytes + bytes > MAX_BYTES || (!isKnown && this.rows.size >= MAX_ROWS);
+    if (!this.areMessages || bytes > MAX_BYTES) return !isFull();
     for (const oldest of this.rows.values()) {
       if (!isFull()) break;
       this.#drop(oldest);
-      this.lost += 1;
+      this.dropped += 1;
     }
     return true;
   }

@@ -1,4 +1,4 @@
-// The rows of a query or a replay, what can be done with them, and one of them as a whole.
+// The rows of a query or a replay, their exports, and the selected row in full.
 
 import { html, useMemo, useRef, useState } from "../html.js";
 import { bytes, count, visible } from "../format.js";
@@ -10,7 +10,7 @@ import { useTableState } from "../tables/state.js";
 import { Table } from "../tables/table.js";
 import { csv, download, json } from "./exports.js";
 import { Inspector } from "./inspector.js";
-import { MOST_BYTES, MOST_ROWS } from "./records.js";
+import { MAX_BYTES, MAX_ROWS } from "./records.js";
 
 /** @typedef {import("../tables/arrange.js").Column} Column */
 /** @typedef {import("./records.js").Row} Row */
@@ -20,7 +20,7 @@ const NUMBER = /^-?\d+(\.\d+)?([eE][+-]?\d+)?$/;
 
 /** @type {Column[]} */
 const FIXED = [
-  { key: "id", label: "#", kind: "count", width: 4, about: "in the order in which they came" },
+  { key: "id", label: "#", kind: "count", width: 4, about: "order of arrival" },
   { key: "topic", label: "Topic", width: 10 },
 ];
 /** @type {Column} */
@@ -33,15 +33,15 @@ const TIME = { key: "ts", label: "Time", kind: "instant", width: 11, of: (row) =
  *   params: Record<string, string>,
  *   what: string,
  *   descending?: boolean,
- *   isHeld: boolean,
- * }} props `isHeld` keeps what is shown as it is, whatever comes
+ *   isPaused: boolean,
+ * }} props `isPaused` freezes the displayed rows
  */
-export function Results({ page, run, params, what, descending = false, isHeld }) {
+export function Results({ page, run, params, what, descending = false, isPaused }) {
   const { records } = run;
   const { wanted, props } = useTableState(params, { sort: "id", descending });
-  const held = useRef({ version: 0, rows: /** @type {Row[]} */ ([]) });
-  if (!isHeld && held.current.version !== records.version) held.current = { version: records.version, rows: records.list() };
-  const { rows, version } = held.current;
+  const displayed = useRef({ version: 0, rows: /** @type {Row[]} */ ([]) });
+  if (!isPaused && displayed.current.version !== records.version) displayed.current = { version: records.version, rows: records.list() };
+  const { rows, version } = displayed.current;
   const columns = useColumns(records, params, rows);
   const shown = usePageTable(rows, columns, wanted, String(version));
   const last = useRef(/** @type {Row | null} */ (null));
@@ -50,7 +50,7 @@ export function Results({ page, run, params, what, descending = false, isHeld })
   const chosen = last.current;
   const cellClass = (/** @type {string} */ id, /** @type {Column} */ column) => {
     const row = records.byId.get(id);
-    if (!row?.before) return row?.isLeaving ? "leaving" : "";
+    if (!row?.before) return row?.isRemoved ? "leaving" : "";
     return column.of && row.before[column.key] !== row.fields[column.key] ? "changed" : "";
   };
   const save = (/** @type {"csv" | "json"} */ kind) => {
@@ -66,7 +66,7 @@ export function Results({ page, run, params, what, descending = false, isHeld })
       <button class="outlined" disabled=${!rows.length} onClick=${() => save("json")}>JSON</button>
       <${Found} found=${shown.found} total=${shown.total} what=${what} />
     </div>
-    ${records.lost > 0 && html`<p class="notice" role="status">${limit(records, what)}</p>`}
+    ${records.dropped > 0 && html`<p class="notice" role="status">${limit(records, what)}</p>`}
     <div class=${chosen ? "with-beside" : ""}>
       <${Table} ...${props} label=${what} columns=${columns} shown=${shown} cellClass=${cellClass} empty=${emptiness(run, wanted.find, what)} />
       ${chosen && html`<${Inspector} key=${chosen.id} row=${chosen} back=${href(page, { ...params, id: "" })} />`}
@@ -76,17 +76,17 @@ export function Results({ page, run, params, what, descending = false, isHeld })
 
 /** @param {import("./records.js").Records} records @param {string} what */
 function limit(records, what) {
-  const most = `This page keeps ${count(MOST_ROWS)} ${what} and ${bytes(MOST_BYTES)} at most; ${count(records.lost)}`;
+  const most = `This page keeps at most ${count(MAX_ROWS)} ${what} and ${bytes(MAX_BYTES)}; ${count(records.dropped)}`;
   return records.areMessages
-    ? `${most} older ones are not here any more.`
-    : `${most} times one came that is not among them. A filter, or a smaller number, makes it fewer.`;
+    ? `${most} older ones were dropped.`
+    : `${most} more were dropped. Use a filter or a smaller number.`;
 }
 
 /** @param {import("./run.js").Run} run @param {string} find @param {string} what */
 function emptiness(run, find, what) {
-  if (find) return `None of the ${what} is like this.`;
+  if (find) return `No ${what} match.`;
   if (run.phase === "done") return `There are no such ${what}.`;
-  return run.phase === "live" ? `There are no such ${what} yet; they are shown as they come.` : `No ${what}.`;
+  return run.phase === "live" ? `There are no such ${what} yet; they appear when they arrive.` : `No ${what}.`;
 }
 
 /**
@@ -98,14 +98,14 @@ function emptiness(run, find, what) {
 function useColumns(records, params, rows) {
   const paths = chosenPaths(params, [...records.paths]);
   const hasTimes = rows.length > 0 && rows[0].header.ts !== undefined;
-  const areMany = new Set(rows.slice(0, 100).map((row) => row.topic)).size > 1;
+  const hasSeveralTopics = new Set(rows.slice(0, 100).map((row) => row.topic)).size > 1;
   const numeric = paths.map((path) => rows.length > 0 && rows.slice(0, 20).every((row) => NUMBER.test(row.fields[path] ?? "0")));
-  const known = JSON.stringify([paths, hasTimes, areMany, numeric]);
+  const known = JSON.stringify([paths, hasTimes, hasSeveralTopics, numeric]);
   return useMemo(
     () => [
       FIXED[0],
       ...(hasTimes ? [TIME] : []),
-      ...(areMany ? [FIXED[1]] : []),
+      ...(hasSeveralTopics ? [FIXED[1]] : []),
       ...paths.map((path, at) => ({
         key: path,
         label: visible(path),
@@ -123,12 +123,12 @@ function chosenPaths(params, paths) {
   return params.columns ? params.columns.split(",").map(decoded) : paths.slice(0, FIRST_FIELDS);
 }
 
-/** A path may have a comma. @param {string} path */
+/** Decode the commas of a path. @param {string} path */
 function decoded(path) {
   return path.replaceAll("%2C", ",");
 }
 
-/** Which fields are columns. @param {{ paths: string[], params: Record<string, string> }} props */
+/** Selects the fields that are columns. @param {{ paths: string[], params: Record<string, string> }} props */
 function Columns({ paths, params }) {
   const [isOpen, setOpen] = useState(false);
   const chosen = chosenPaths(params, paths);
@@ -141,7 +141,7 @@ function Columns({ paths, params }) {
       <summary class="button outlined">Columns</summary>
       <fieldset>
         <legend class="unseen">Fields that are columns</legend>
-        ${!paths.length && html`<p class="hint">Fields are known when records have come.</p>`}
+        ${!paths.length && html`<p class="hint">Fields are known when records have arrived.</p>`}
         ${[...new Set([...paths, ...chosen])].map((path) => html`
           <label><input type="checkbox" checked=${chosen.includes(path)} onChange=${() => toggle(path)} /> ${visible(path)}</label>
         `)}

@@ -1,38 +1,38 @@
-// A query, a subscription or a replay that runs: from the connection to the rows.
+// Runs a query, a subscription or a replay: from the connection to the rows.
 
 import { useEffect, useRef, useState } from "../html.js";
 import { Client } from "../amps/client.js";
 import { Records } from "./records.js";
 
 /**
- * @typedef {object} Plan  what is to be run
+ * @typedef {object} Plan  the command to run
  * @property {string} type  the message type
- * @property {boolean} areMessages  whether each message is a row; else each record is
- * @property {boolean} ends  whether it is over when it is complete
+ * @property {boolean} areMessages  whether each message is a row; otherwise each record
+ * @property {boolean} ends  whether it ends on completion
  * @property {(bookmark: string) => import("../amps/messages.js").Header} command
- *   with the bookmark behind which it goes on after the connection was lost; empty at first
+ *   takes the bookmark to resume after; empty at first
  *
  * @typedef {"connecting" | "loading" | "live" | "done" | "failed" | "refused" | "away" | "stopped"} Phase
  */
 
-const LOOK = 200;
+const REFRESH_MS = 200;
 
-/** @type {import("../amps/client.js").Credentials | null} for as long as the page is loaded, and nowhere else */
+/** @type {import("../amps/client.js").Credentials | null} kept until the page is closed, and stored nowhere */
 let credentials = null;
 
-/** Log on with these from now on. @param {import("../amps/client.js").Credentials} given */
-export function logOnWith(given) {
-  credentials = given;
+/** Set the credentials of later logons. @param {import("../amps/client.js").Credentials} latest */
+export function setCredentials(latest) {
+  credentials = latest;
 }
 
 /**
- * A connection for a message type, with the credentials that there are.
+ * Open a connection for a message type, with the current credentials.
  * @param {string} url of the transport
  * @param {string} type
- * @param {(standing: import("../amps/client.js").Standing) => void} told
+ * @param {(status: import("../amps/client.js").ConnectionStatus) => void} onStatus
  */
-export function connection(url, type, told) {
-  return new Client(`${url.replace(/\/$/, "")}/amps/${encodeURIComponent(type)}`, credentials, told);
+export function connection(url, type, onStatus) {
+  return new Client(`${url.replace(/\/$/, "")}/amps/${encodeURIComponent(type)}`, credentials, onStatus);
 }
 
 export class Run {
@@ -47,45 +47,45 @@ export class Run {
     this.phase = "connecting";
     this.reason = "";
     this.bookmark = "";
-    /** When the last message was published. */
-    this.at = "";
+    /** Time of the last message. */
+    this.lastTime = "";
     this.isPaused = false;
     this.isCaughtUp = false;
     this.id = "";
-    this.client = connection(url, plan.type, (standing) => this.stands(standing));
+    this.client = connection(url, plan.type, (status) => this.onStatus(status));
   }
 
-  /** @param {import("../amps/client.js").Standing} standing */
-  stands({ state, reason }) {
-    if (state === "live") this.begin();
-    else if (state !== "connecting" || this.phase !== "away") this.goes(state, reason);
+  /** @param {import("../amps/client.js").ConnectionStatus} status */
+  onStatus({ state, reason }) {
+    if (state === "live") this.start();
+    else if (state !== "connecting" || this.phase !== "away") this.setPhase(state, reason);
   }
 
-  begin() {
+  start() {
     const header = this.plan.command(this.bookmark);
     if (!this.plan.areMessages) this.records.clear();
     this.isPaused = false;
-    this.goes("loading");
+    this.setPhase("loading");
     this.id = this.client.begin(
       header,
-      (message) => this.hear(message),
-      ({ what, reason }) => {
-        if (what === "failed") this.end("failed", reason);
-        else if (what === "completed" && this.plan.ends) this.end("done");
-        else if (what === "completed" || header.c === "subscribe") this.goes("live");
-        if (what === "completed") this.isCaughtUp = true;
+      (message) => this.onMessage(message),
+      ({ state, reason }) => {
+        if (state === "failed") this.end("failed", reason);
+        else if (state === "completed" && this.plan.ends) this.end("done");
+        else if (state === "completed" || header.c === "subscribe") this.setPhase("live");
+        if (state === "completed") this.isCaughtUp = true;
       },
     );
   }
 
   /** @param {import("../amps/messages.js").Message} message */
-  hear(message) {
+  onMessage(message) {
     const { c, bm, ts } = message.header;
-    if (c === "oof") this.records.leave(message, Date.now());
+    if (c === "oof") this.records.removeRecord(message, Date.now());
     else if (c === "p" || c === "publish" || c === "sow") {
-      this.records.take(message, Date.now(), c !== "sow" && this.phase === "live");
+      this.records.addMessage(message, Date.now(), c !== "sow" && this.phase === "live");
       if (bm) this.bookmark = bm;
-      if (ts) this.at = ts;
+      if (ts) this.lastTime = ts;
     }
   }
 
@@ -97,7 +97,7 @@ export class Run {
   }
 
   /** @param {Phase} phase @param {string} [reason] */
-  goes(phase, reason = "") {
+  setPhase(phase, reason = "") {
     this.phase = phase;
     this.reason = reason;
     this.records.version += 1;
@@ -106,7 +106,7 @@ export class Run {
   /** @param {Phase} phase @param {string} [reason] */
   end(phase, reason) {
     this.client.close();
-    this.goes(phase, reason);
+    this.setPhase(phase, reason);
   }
 
   stop() {
@@ -119,10 +119,10 @@ export class Run {
 }
 
 /**
- * Run a plan for as long as the page is there, and draw what has come a few times a second.
+ * Run a plan while the page is shown, and redraw the rows a few times per second.
  * @param {Plan | null} plan
  * @param {string} url
- * @param {any[]} dependencies it is run anew when one of them has changed
+ * @param {any[]} dependencies a change of one of them restarts the run
  * @returns {Run | null}
  */
 export function useRun(plan, url, dependencies) {
@@ -132,12 +132,12 @@ export function useRun(plan, url, dependencies) {
     if (!plan) return undefined;
     const run = new Run(plan, url);
     current.current = run;
-    const look = () => {
-      run.records.sweep(Date.now());
+    const refresh = () => {
+      run.records.expireHighlights(Date.now());
       setVersion(run.records.version);
     };
     setVersion(-1);
-    const timer = setInterval(look, LOOK);
+    const timer = setInterval(refresh, REFRESH_MS);
     return () => {
       clearInterval(timer);
       run.client.close();

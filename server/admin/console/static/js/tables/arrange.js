@@ -1,4 +1,4 @@
-// Which rows of a table are shown, and in which order. Runs in the worker and on the page.
+// Filters and sorts the rows of a table. Runs in workers and on the page.
 
 /**
  * @typedef {"text" | "number" | "count" | "rate" | "bytes" | "seconds" | "microseconds" | "percent" | "moment" | "instant" | "flag"} Kind
@@ -6,20 +6,20 @@
  * @typedef {object} Column
  * @property {string} key     the field of an entry
  * @property {string} label
- * @property {Kind} [kind]    text unless it is said
- * @property {number} [width] in units of the font; columns of text share what is left
+ * @property {Kind} [kind]    default: text
+ * @property {number} [width] relative; the sum of all columns is the width of the table
  * @property {string} [note]  stands beside the label
- * @property {string} [about] for whoever points at it
- * @property {(row: any) => string | number} [of] computes it, if it is no field
+ * @property {string} [about] the tooltip
+ * @property {(row: any) => string | number} [of] computes the value, if it is not a field
  *
  * @typedef {object} View
- * @property {string} find        words that are all to be found in a row; `field=value` for one field
+ * @property {string} find        words that a row must contain; `field=value` for one field
  * @property {string} sort        key of a column
  * @property {boolean} descending
  */
 
 /**
- * The rows that a view has, in its order.
+ * Return the rows of a view, in its order.
  * @template {{ id: string }} Row
  * @param {Iterable<Row>} rows
  * @param {Column[]} columns
@@ -27,9 +27,9 @@
  * @returns {Row[]}
  */
 export function arrange(rows, columns, view) {
-  const isFound = finder(columns, view.find);
+  const matches = rowFilter(columns, view.find);
   const found = [];
-  for (const row of rows) if (isFound(row)) found.push(row);
+  for (const row of rows) if (matches(row)) found.push(row);
   const column = columns.find((one) => one.key === view.sort);
   if (!column) return found;
   const sign = view.descending ? -1 : 1;
@@ -38,12 +38,12 @@ export function arrange(rows, columns, view) {
   return keyed.map(({ row }) => row);
 }
 
-/** The value of a cell. @param {any} row @param {Column} column */
+/** Return the value of a cell. @param {any} row @param {Column} column */
 export function valueOf(row, column) {
   return column.of ? column.of(row) : row[column.key] ?? "";
 }
 
-/** Whether cells of a column are numbers. @param {Column} column */
+/** Return whether the cells of a column are numbers. @param {Column} column */
 export function isNumeric(column) {
   return !["text", "moment", "instant", undefined].includes(column.kind);
 }
@@ -63,7 +63,7 @@ function compare(one, other) {
 }
 
 /** @param {Column[]} columns @param {string} text */
-function finder(columns, text) {
+function rowFilter(columns, text) {
   const words = text.toLowerCase().split(/\s+/).filter(Boolean);
   const tests = words.map((word) => {
     const [, field, value] = /^([a-z_]+)=(.*)$/.exec(word) ?? [];

@@ -1,20 +1,20 @@
-// Where the rows of a table come from: a worker, for tables that may be very large, or what the page
-// knows already.
+// The source of the rows of a table: a worker, for tables that may be very large, or entries of the
+// page.
 
 import { useEffect, useMemo, useRef, useState } from "../html.js";
-import { whenSeen } from "../live.js";
+import { onVisibility } from "../live.js";
 import { arrange, valueOf } from "./arrange.js";
 import { TABLES } from "./definitions.js";
 
 /**
- * @typedef {object} Window  which rows are wanted, and what else
+ * @typedef {object} Window  the requested rows of a table
  * @property {string} find
  * @property {string} sort
  * @property {boolean} descending
  * @property {number} first
  * @property {number} count
- * @property {string} selected  id of the entry that is shown as a whole; empty for none
- * @property {boolean} isPaused whether rows stay where they are
+ * @property {string} selected  id of the entry that is shown in full; empty for none
+ * @property {boolean} isPaused whether the order of rows is frozen
  *
  * @typedef {object} Shown
  * @property {{ id: string, cells: (string | number)[] }[]} rows
@@ -23,24 +23,24 @@ import { TABLES } from "./definitions.js";
  * @property {number} total
  * @property {string} moment
  * @property {import("../tree.js").Entry | null} [selected]
- * @property {import("../events.js").Standing} [standing]
+ * @property {import("../events.js").ConnectionStatus} [status]
  */
 
 /** @type {Shown} */
-const NOTHING = { rows: [], first: 0, found: 0, total: 0, moment: "" };
+const NO_ROWS = { rows: [], first: 0, found: 0, total: 0, moment: "" };
 
 const scripts = /** @type {any} */ (globalThis).trustedTypes?.createPolicy("console", {
   createScriptURL: (/** @type {string} */ url) => url,
 }) ?? { createScriptURL: (/** @type {string} */ url) => url };
 
 /**
- * The rows of a table that a worker keeps.
+ * Return the rows of a table that a worker keeps.
  * @param {string} name one of TABLES
  * @param {Window} wanted
  * @returns {Shown}
  */
 export function useWorkerTable(name, wanted) {
-  const [shown, setShown] = useState(NOTHING);
+  const [shown, setShown] = useState(NO_ROWS);
   const worker = useRef(/** @type {Worker | null} */ (null));
   useEffect(() => {
     const url = scripts.createScriptURL(new URL("./worker.js", import.meta.url).href);
@@ -48,9 +48,9 @@ export function useWorkerTable(name, wanted) {
     worker.current = current;
     current.onmessage = ({ data }) => setShown(data);
     current.postMessage({ open: { table: name, url: `/${TABLES[name].path}?watch` }, view: wanted });
-    const unhear = whenSeen((isSeen) => current.postMessage({ isSeen }));
+    const stopListening = onVisibility((isVisible) => current.postMessage({ isVisible }));
     return () => {
-      unhear();
+      stopListening();
       current.terminate();
     };
   }, [name]);
@@ -59,7 +59,7 @@ export function useWorkerTable(name, wanted) {
 }
 
 /**
- * Rows that the page knows.
+ * Return rows of entries of the page.
  * @param {{ id: string }[]} entries
  * @param {import("./arrange.js").Column[]} columns
  * @param {Window} wanted

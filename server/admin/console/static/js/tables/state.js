@@ -1,4 +1,4 @@
-// What of a table is in the URL, so that it can be linked to, and what is not.
+// The state of a table: in the URL, if it can be linked to, or in the component.
 
 import { useMemo, useState } from "../html.js";
 import { change } from "../route.js";
@@ -7,16 +7,16 @@ const FIRST_COUNT = 60;
 
 /**
  * @param {Record<string, string>} params of the page
- * @param {{ sort: string, descending?: boolean }} begin how it is sorted at first
+ * @param {{ sort: string, descending?: boolean }} initial the initial order
  */
-export function useTableState(params, begin) {
-  const [seen, setSeen] = useState({ first: 0, count: FIRST_COUNT });
+export function useTableState(params, initial) {
+  const [rowWindow, setRowWindow] = useState({ first: 0, count: FIRST_COUNT });
   const [isPaused, setPaused] = useState(false);
-  const sort = params.sort ?? begin.sort;
-  const descending = params.sort ? params.order === "desc" : Boolean(begin.descending);
+  const sort = params.sort ?? initial.sort;
+  const descending = params.sort ? params.order === "desc" : Boolean(initial.descending);
   const wanted = useMemo(
-    () => ({ find: params.find ?? "", sort, descending, ...seen, selected: params.id ?? "", isPaused }),
-    [params.find, sort, descending, seen, params.id, isPaused],
+    () => ({ find: params.find ?? "", sort, descending, ...rowWindow, selected: params.id ?? "", isPaused }),
+    [params.find, sort, descending, rowWindow, params.id, isPaused],
   );
   return {
     wanted,
@@ -29,7 +29,7 @@ export function useTableState(params, begin) {
         change({ sort: key, order: down ? "desc" : "asc" }),
       onOpen: (/** @type {string} */ id) => change({ id }, { isStep: true }),
       onWindow: (/** @type {number} */ first, /** @type {number} */ count) =>
-        setSeen((before) => (before.first === first && before.count === count ? before : { first, count })),
+        setRowWindow((before) => (before.first === first && before.count === count ? before : { first, count })),
     },
   };
 }

@@ -1,17 +1,17 @@
-// A table of which only the rows that are seen are in the page, however many there are.
+// A virtual table: only the visible rows are in the page, however many there are.
 //
-// All rows are of one height, so where one is follows from its number; what is not there is made up
-// for by an empty row above and one below. It is a grid: the arrow keys move the active row, Enter
-// opens it, and aria-rowcount and aria-rowindex tell how much is not there.
+// All rows have the same height, so the position of a row follows from its number; an empty row above
+// and one below replace the others. It is an ARIA grid: the arrow keys move the active row, Enter opens
+// it, and aria-rowcount and aria-rowindex have the position in the whole table.
 
 import { html, useCallback, useEffect, useId, useLayoutEffect, useMemo, useRef, useState } from "../html.js";
 import { bytes, clock, count, duration, percent, preciseClock, visible } from "../format.js";
 import { onResize } from "../resize.js";
 import { isNumeric } from "./arrange.js";
 
-const BEYOND = 12;
-const UNIT = 0.8;
-const FORMS = {
+const OVERSCAN_ROWS = 12;
+const REM_PER_UNIT = 0.8;
+const FORMATS = {
   text: (/** @type {any} */ value) => visible(String(value)),
   count,
   rate: count,
@@ -25,9 +25,9 @@ const FORMS = {
   flag: (/** @type {any} */ value) => (Number(value) ? "yes" : "no"),
 };
 
-/** A cell's text. @param {import("./arrange.js").Column} column @param {string | number} value */
+/** Return the text of a cell. @param {import("./arrange.js").Column} column @param {string | number} value */
 export function cellText(column, value) {
-  return FORMS[column.kind ?? "text"](value);
+  return FORMATS[column.kind ?? "text"](value);
 }
 
 /**
@@ -47,25 +47,25 @@ export function cellText(column, value) {
  * }} props
  */
 export function Table({
-  label, columns, shown, sort, descending, selected = "", onSort, onOpen, onWindow, isMarked, cellClass, empty = "Nothing here.",
+  label, columns, shown, sort, descending, selected = "", onSort, onOpen, onWindow, isMarked, cellClass, empty = "No rows.",
 }) {
   const id = useId();
   const box = useRef(/** @type {HTMLDivElement | null} */ (null));
   const rowHeight = useRowHeight();
-  const opened = useRef(onOpen);
-  opened.current = onOpen;
+  const openCallback = useRef(onOpen);
+  openCallback.current = onOpen;
   const [active, setActive] = useState(-1);
   const first = shown.first;
   const after = Math.max(0, shown.found - first - shown.rows.length);
 
-  const look = () => {
+  const updateWindow = () => {
     const { scrollTop, clientHeight } = /** @type {HTMLDivElement} */ (box.current);
-    const top = Math.max(0, Math.floor(scrollTop / rowHeight) - BEYOND);
-    onWindow(top, Math.ceil(clientHeight / rowHeight) + 2 * BEYOND);
+    const top = Math.max(0, Math.floor(scrollTop / rowHeight) - OVERSCAN_ROWS);
+    onWindow(top, Math.ceil(clientHeight / rowHeight) + 2 * OVERSCAN_ROWS);
   };
   useLayoutEffect(() => {
-    look();
-    return onResize(/** @type {HTMLDivElement} */ (box.current), look);
+    updateWindow();
+    return onResize(/** @type {HTMLDivElement} */ (box.current), updateWindow);
   }, [rowHeight]);
 
   const move = (/** @type {number} */ to) => {
@@ -73,11 +73,11 @@ export function Table({
     setActive(next);
     const { scrollTop, clientHeight } = /** @type {HTMLDivElement} */ (box.current);
     const top = next * rowHeight;
-    const height = clientHeight - rowHeight; // the head stays in sight
+    const height = clientHeight - rowHeight; // the head stays visible
     if (top < scrollTop) box.current?.scrollTo({ top });
     else if (top + rowHeight > scrollTop + height) box.current?.scrollTo({ top: top + rowHeight - height });
   };
-  const pressed = (/** @type {KeyboardEvent} */ event) => {
+  const onKey = (/** @type {KeyboardEvent} */ event) => {
     if (event.target !== box.current) return;
     const page = Math.max(1, Math.floor(/** @type {HTMLDivElement} */ (box.current).clientHeight / rowHeight) - 2);
     const steps = { ArrowDown: 1, ArrowUp: -1, PageDown: page, PageUp: -page, Home: -Infinity, End: Infinity };
@@ -91,10 +91,10 @@ export function Table({
 
   const click = useCallback((/** @type {number} */ index, /** @type {string} */ row) => {
     setActive(index);
-    opened.current?.(row);
+    openCallback.current?.(row);
   }, []);
-  // A row of the page shows now one entry and now another: it is found by where it stands in the window
-  // and not by its entry, so that scrolling changes texts, and makes and drops no elements.
+  // Elements are reused: their key is the position in the window, not the entry, so that scrolling
+  // changes texts, and creates and removes no elements.
   const rows = shown.rows.map((row, index) => html`
     <${RowView}
       key=${(first + index) % shown.rows.length}
@@ -119,10 +119,10 @@ export function Table({
       aria-rowcount=${shown.found + 1}
       aria-colcount=${columns.length}
       aria-activedescendant=${active >= first && active < first + shown.rows.length ? `${id}-${active}` : undefined}
-      onScroll=${look}
-      onKeyDown=${pressed}
+      onScroll=${updateWindow}
+      onKeyDown=${onKey}
     >
-      <table role="presentation" style=${{ minWidth: `${wide * UNIT}rem` }}>
+      <table role="presentation" style=${{ minWidth: `${wide * REM_PER_UNIT}rem` }}>
         <colgroup>
           ${columns.map((column) => html`<col style=${{ width: `${((column.width ?? 12) / wide) * 100}%` }} />`)}
         </colgroup>
@@ -145,7 +145,7 @@ export function Table({
 }
 
 /**
- * One row; what it says is worked out again when that has changed.
+ * One row, rendered again only when it has changed.
  * @param {{
  *   id: string,
  *   row: import("./source.js").Shown["rows"][number],
@@ -155,7 +155,7 @@ export function Table({
  *   isSelected: boolean,
  *   classes: string,
  *   onClick: (index: number, id: string) => void,
- * }} props `classes` are those of the cells, with commas
+ * }} props `classes` are the comma-separated classes of the cells
  */
 function RowView({ id, row, index, columns, tone, isSelected, classes, onClick }) {
   return useMemo(() => {
@@ -200,7 +200,7 @@ function Head({ column, sort, descending, onSort }) {
   `;
 }
 
-/** Pixels of a row, which follow the size of the font. */
+/** Return the height of a row in pixels, which follows the font size. */
 function useRowHeight() {
   const [height, setHeight] = useState(32);
   useEffect(() => setHeight(parseFloat(getComputedStyle(document.documentElement).fontSize) * 2), []);

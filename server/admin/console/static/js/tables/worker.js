@@ -1,8 +1,8 @@
-// Keeps a table that may have very many rows away from the thread that draws: it watches the entries,
-// arranges them, and hands over just those rows that are seen.
+// Keeps a table that may be very large off the main thread: watches the entries, filters and sorts
+// them, and posts the visible rows only.
 //
-// It is told    { open: { table, url } }, { view }, { isSeen }
-// It tells      { rows, first, found, total, moment, selected, standing }
+// receives    { open: { table, url } }, { view }, { isVisible }
+// posts       { rows, first, found, total, moment, selected, status }
 
 import { Watch } from "../watch.js";
 import { arrange, valueOf } from "./arrange.js";
@@ -19,7 +19,7 @@ let arranged = [];
 let isStale = true;
 let arrangedFor = "";
 
-function tell() {
+function postRows() {
   if (!view || !watch) return;
   const key = JSON.stringify([view.find, view.sort, view.descending]);
   const entries = watch.tree.at(table.path);
@@ -40,7 +40,7 @@ function tell() {
     total: all.size,
     moment: watch.tree.moment,
     selected: view.selected ? all.get(view.selected) ?? null : null,
-    standing: watch.standing,
+    status: watch.status,
   });
 }
 
@@ -49,12 +49,12 @@ onmessage = ({ data }) => {
     table = TABLES[data.open.table];
     watch = new Watch(data.open.url, () => {
       isStale = true;
-      tell();
+      postRows();
     });
   }
   if (data.view) {
     view = data.view;
-    tell();
+    postRows();
   }
-  if (data.isSeen !== undefined) data.isSeen ? watch.resume() : watch.close();
+  if (data.isVisible !== undefined) data.isVisible ? watch.resume() : watch.close();
 };
