@@ -249,7 +249,7 @@ def test_actions_say_what_came_of_them(console: Browser) -> None:
 
 def test_replication_is_said_not_to_be_there(console: Browser) -> None:
     console.open("replication")
-    console.says("This instance replicates to nobody, and nobody to it.")
+    console.says("This instance has no replication links.")
 
 
 def test_a_page_that_is_left_asks_for_nothing(console: Browser, shop: Shop) -> None:
