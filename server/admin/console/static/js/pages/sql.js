@@ -15,7 +15,7 @@ import { keepStatement, LastStatements } from "../sql/statements.js";
 const EXPLAIN = "EXPLAIN ";
 const WRITES = /\b(INSERT\s+INTO|UPDATE|DELETE\s+FROM|NOTIFY)\b/i;
 const HAS_ROWS = /^(SELECT|EXPLAIN|SHOW)/;
-const MOST_LINKED = 2_000;
+const MAX_LINKED = 2_000;
 const PATH = "/console/sql";
 
 const PHASES = {
@@ -42,7 +42,7 @@ function Statements({ params, session }) {
   const { run, execute } = useStatement();
   const begin = (/** @type {string} */ statement, prefix = "") => {
     keepStatement(session.user, statement);
-    change({ sql: statement.length <= MOST_LINKED ? statement : null, id: null, sort: null, order: null, find: null });
+    change({ sql: statement.length <= MAX_LINKED ? statement : null, id: null, sort: null, order: null, find: null });
     execute(statement, prefix);
   };
   const submit = () => {

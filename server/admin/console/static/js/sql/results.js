@@ -4,7 +4,7 @@ import { html, useMemo } from "../html.js";
 import { bytes, count, visible } from "../format.js";
 import { Aside, Found, Search } from "../parts.js";
 import { download } from "../query/exports.js";
-import { MOST_BYTES, MOST_ROWS } from "../query/records.js";
+import { MAX_BYTES, MAX_ROWS } from "../query/records.js";
 import { change, href } from "../route.js";
 import { arrange } from "../tables/arrange.js";
 import { usePageTable } from "../tables/source.js";
@@ -18,7 +18,7 @@ import { STEP } from "./run.js";
 
 const NULL = "NULL";
 const NUMERIC = /^(smallint|integer|bigint|real|double precision|numeric)$/;
-const MOST_INLINE = 100;
+const MAX_INLINE = 100;
 
 /** @type {Column} */
 const NUMBER = { key: "id", label: "#", kind: "count", width: 4, about: "in the order in which they came" };
@@ -73,7 +73,7 @@ function Grid({ run, params }) {
 
 /** What is not here, and why. @param {{ run: import("./run.js").StatementRun }} props */
 function Limits({ run }) {
-  const most = `This page keeps ${count(MOST_ROWS)} rows and ${bytes(MOST_BYTES)} at most`;
+  const most = `This page keeps ${count(MAX_ROWS)} rows and ${bytes(MAX_BYTES)} at most`;
   if (run.lost) return html`<p class="notice" role="status">${most}; ${count(run.lost)} older ones are not here any more.</p>`;
   if (run.phase === "waiting" && !run.hasMore) return html`<p class="notice" role="status">${most}. A condition makes it fewer.</p>`;
   return null;
@@ -123,7 +123,7 @@ function RowShown({ row, columns, back }) {
 function Value({ type, value }) {
   if (value === null) return NULL;
   const text = type === "jsonb" ? indented(value) : value;
-  if (text.length <= MOST_INLINE && !text.includes("\n")) return visible(text);
+  if (text.length <= MAX_INLINE && !text.includes("\n")) return visible(text);
   return html`<pre class="body">${visible(text)}</pre>`;
 }
 

@@ -2,8 +2,8 @@
 // server/admin/console/sql_statements.py.
 
 import { useEffect, useRef, useState } from "../html.js";
-import { MOST_BYTES, MOST_ROWS } from "../query/records.js";
-import { request, said } from "../request.js";
+import { MAX_BYTES, MAX_ROWS } from "../query/records.js";
+import { request, errorText } from "../request.js";
 
 const PATH = "/console/sql";
 const LOOK = 200;
@@ -62,7 +62,7 @@ export class StatementRun {
 
   /** Whether there are more rows than are here, which can be asked for. */
   get hasMore() {
-    return this.phase === "waiting" && this.rows.length < MOST_ROWS;
+    return this.phase === "waiting" && this.rows.length < MAX_ROWS;
   }
 
   /** Execute it, until its end. */
@@ -70,7 +70,7 @@ export class StatementRun {
     try {
       const body = JSON.stringify({ statement: this.prefix + this.text, rows: STEP });
       const answer = await request(PATH, { method: "POST", body, signal: this.answer.signal });
-      if (!answer.ok) this.fail({ code: String(answer.status), message: await said(answer) });
+      if (!answer.ok) this.fail({ code: String(answer.status), message: await errorText(answer) });
       else await this.#read(/** @type {ReadableStream<Uint8Array>} */ (answer.body));
     } catch {
       this.fail({ code: "08006", message: "The connection to the server was lost." });
@@ -127,7 +127,7 @@ export class StatementRun {
       const lines = (rest + value).split("\n");
       rest = /** @type {string} */ (lines.pop());
       for (const line of lines) if (line) this.#take(JSON.parse(line));
-      if (rest.length + this.bytes > MOST_BYTES && !this.isLive) {
+      if (rest.length + this.bytes > MAX_BYTES && !this.isLive) {
         this.close();
         return;
       }
@@ -169,7 +169,7 @@ export class StatementRun {
     }
     if (!this.isLive) return;
     let first = 0;
-    while (this.rows.length - first > MOST_ROWS || (this.bytes > MOST_BYTES && first < this.rows.length)) {
+    while (this.rows.length - first > MAX_ROWS || (this.bytes > MAX_BYTES && first < this.rows.length)) {
       this.bytes -= sizeOf(this.rows[first].values);
       first += 1;
     }

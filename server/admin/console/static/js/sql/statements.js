@@ -4,8 +4,8 @@ import { html, useState } from "../html.js";
 import { visible } from "../format.js";
 
 const MOST = 50;
-const MOST_LENGTH = 10_000;
-const MOST_SHOWN = 120;
+const MAX_LENGTH = 10_000;
+const MAX_SHOWN = 120;
 
 /** @param {string} user */
 function keyOf(user) {
@@ -23,7 +23,7 @@ export function lastStatements(user) {
 
 /** @param {string} user @param {string} statement */
 export function keepStatement(user, statement) {
-  if (statement.length > MOST_LENGTH) return;
+  if (statement.length > MAX_LENGTH) return;
   keepAll(user, [statement, ...lastStatements(user).filter((one) => one !== statement)].slice(0, MOST));
 }
 
@@ -50,7 +50,7 @@ export function LastStatements({ user, onChoose }) {
       <fieldset class="statements">
         <legend class="unseen">Statements that were executed last</legend>
         ${isOpen && !statements.length && html`<p class="hint">Statements are kept in this browser when they are executed.</p>`}
-        ${statements.map((one) => html`<button type="button" class="code" title=${one} onClick=${() => choose(one)}>${visible(one.slice(0, MOST_SHOWN))}</button>`)}
+        ${statements.map((one) => html`<button type="button" class="code" title=${one} onClick=${() => choose(one)}>${visible(one.slice(0, MAX_SHOWN))}</button>`)}
         ${statements.length > 0 && html`<button type="button" class="outlined" onClick=${() => {
           keepAll(user, []);
           setOpen(false);

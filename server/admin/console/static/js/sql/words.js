@@ -8,7 +8,7 @@ const WORDS = `
   FILTER COUNT SUM AVG MIN MAX COALESCE CAST INTERVAL NOW TRUE FALSE INSERT INTO UPDATE SET DELETE EXPLAIN ANALYZE SUBSCRIBE TO
   SNAPSHOT PROGRESS BOOKMARK SYSTEM_TIME OF FOR NOTIFY SHOW DATE_TRUNC EXTRACT ARRAY_AGG STRING_AGG ROW_NUMBER
 `.trim().split(/\s+/);
-const MOST_OFFERED = 12;
+const MAX_OFFERED = 12;
 const PLAIN = /^[a-z_][a-z0-9_]*$/;
 
 const LONGEST = 200;
@@ -86,7 +86,7 @@ function matching(candidates, typed) {
   const plain = (/** @type {string} */ word) => word.replace(/^"/, "").toLowerCase();
   const found = [...new Set(candidates)].filter((word) => plain(word).includes(wanted) && plain(word) !== wanted);
   const begins = (/** @type {string} */ word) => Number(!plain(word).startsWith(wanted));
-  return found.sort((one, other) => begins(one) - begins(other)).slice(0, MOST_OFFERED);
+  return found.sort((one, other) => begins(one) - begins(other)).slice(0, MAX_OFFERED);
 }
 
 /** A name as it is written in SQL. @param {string} name */
