@@ -1,6 +1,6 @@
 """Counts the work of the SQL connections of an instance, for statistics.
 
-It belongs to the engine, since statistics do not know the packages of SQL, whose libraries may be
+It belongs to the engine, since statistics do not import the packages of SQL: their libraries may be
 missing. Written and read on the engine's thread; the histogram is read by others, too.
 """
 

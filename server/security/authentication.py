@@ -150,7 +150,7 @@ class LogonAuthenticator(Protocol):
         """Begin a logon."""
 
     def begin_scram(self, user: str, channel_binding: bytes) -> LogonExchange | None:
-        """Begin a logon by SCRAM-SHA-256, whose credentials are the client's messages.
+        """Begin a logon by SCRAM-SHA-256: its credentials are the messages of the client.
 
         Args:
             user: the name of the user.

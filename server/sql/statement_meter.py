@@ -111,7 +111,7 @@ class StatementMeter:
         return duration_s, SlowStatement(text, duration_s, self._rows)
 
     def abandon(self) -> None:
-        """End a statement, if there is one, whose client is gone."""
+        """End the statement of a client that is gone, if there is one."""
         if self._text is not None:
             self._text = None
             self._counters.running -= 1

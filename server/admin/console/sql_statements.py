@@ -15,8 +15,8 @@ The lines of the answer; empty ones show that the statement still runs:
     {"end": true}                                the answer is complete
 
 Each statement has a connection of its own (`LocalClient`). It is cancelled if the requester goes
-away, and suspended while the requester does not read. A SUBSCRIBE is executed as a cursor whose
-changes are fetched as soon as those before them have been sent.
+away, and suspended while the requester does not read. A SUBSCRIBE is executed as a cursor: its
+changes are fetched as soon as the previous ones have been sent.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`pg_notify`: a function of DuckDB that calls back the session whose query calls it.
+"""`pg_notify`: a function of DuckDB that calls back the session of the query.
 
 DuckDB has one catalogue of functions for all sessions. So the function has the number of the
 session as an argument, which the rewriter adds; a query cannot name the function itself.
