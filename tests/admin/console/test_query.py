@@ -353,7 +353,7 @@ def test_an_address_that_is_none_is_named(browser: Browser, tmp_path: Path) -> N
     with running_admin(tmp_path, section, transports=transports) as admin:
         browser.port = admin.port
         browser.open("query?topic=news&mode=messages")
-        browser.shows("[role=alert]", "is no address that browsers connect with")
+        browser.shows("[role=alert]", "is not an address that browsers accept")
         leave(browser)
 
 
@@ -386,7 +386,7 @@ def test_a_query_goes_on_at_a_server_that_was_away(browser: Browser, tmp_path: P
             peer.send({"c": "publish", "t": "news"}, b'{"n":"before"}')
             browser.shows("tr[data-id]", "before")
         text = (tmp_path / "config.xml").read_text()
-    browser.shows("[role=alert]", "tried again and again")
+    browser.shows("[role=alert]", "The page retries")
     browser.shows("tr[data-id]", "before")
     with (
         running_configuration(tmp_path, text, admin.server.port) as server,
