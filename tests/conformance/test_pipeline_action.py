@@ -61,7 +61,7 @@ def test_an_event_starts_a_job_over_the_journals_of_the_running_server(tmp_path:
         assert (tmp_path / "made anew.sow").is_file(), "a value stays one word"
 
         peer.publish("rebuild", b"made anew.sow")
-        assert server.logs("made anew.sow: is there already; move it away")
+        assert server.logs("made anew.sow: exists already; move it away")
 
         peer.publish("rebuild", b"--version")
         assert server.logs("a variable would become the option '--version'")
