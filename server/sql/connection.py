@@ -55,7 +55,13 @@ from server.sql.postgres.protocol import (
     TlsRequested,
 )
 from server.sql.query.cancellation import Cancellation
-from server.sql.query.errors import INTERNAL_ERROR, QUERY_CANCELED, SqlError
+from server.sql.query.errors import (
+    CRASH_SHUTDOWN,
+    INTERNAL_ERROR,
+    OUT_OF_MEMORY,
+    QUERY_CANCELED,
+    SqlError,
+)
 from server.sql.query.session import SqlSession
 from server.sql.services import CancelKey, Post, make_post
 from server.sql.statement_meter import SlowStatement, StatementMeter
@@ -718,6 +724,8 @@ class PostgresConnection(TransportConnection):
                 session.log.emit("16-0034", client=session.client_name, error=f"{defect!r}")
             elif diagnostic.sqlstate == QUERY_CANCELED:
                 session.log.emit("16-0035", client=session.client_name, reason=diagnostic.message)
+            elif diagnostic.sqlstate in (OUT_OF_MEMORY, CRASH_SHUTDOWN):
+                session.log.emit("16-0037", client=session.client_name, reason=diagnostic.message)
             self._write_out(self._protocol.fail(diagnostic))
         elif answer is not None:
             self._write_out(answer())

@@ -10,7 +10,7 @@ from server.sql.postgres.types import ResultColumn
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from server.sql.query.execution import QueryResult
+    from server.sql.query.results import QueryResult
 
 
 class RowCursor:

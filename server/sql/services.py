@@ -1,4 +1,4 @@
-"""What all SQL connections of an instance share: DuckDB, worker threads, columns, cancel keys."""
+"""What all SQL connections of an instance share: processes, threads, columns, cancel keys."""
 
 from __future__ import annotations
 
@@ -35,8 +35,6 @@ class CancelKey(NamedTuple):
 class SqlServices:
     """The shared parts of the SQL connections of an instance.
 
-    DuckDB starts with the first connection: it takes some 50 ms, and 30 MB.
-
     Args:
         engine: the engine of the instance.
         limits: the limits of queries.
@@ -48,6 +46,7 @@ class SqlServices:
         workers: runs statements.
         limits: the limits of queries.
         slow_query_s: see above.
+        query_engine: executes queries; the first one starts a process.
     """
 
     def __init__(
@@ -57,15 +56,12 @@ class SqlServices:
         self.workers: Final = DaemonThreadPool(WORKER_THREADS, "sql")
         self.limits: Final = limits
         self.slow_query_s: Final = slow_query_s
-        self._query_engine: QueryEngine | None = None
+        self.query_engine: Final = QueryEngine(limits)
         self._cancel_functions: dict[CancelKey, Callable[[], None]] = {}
 
-    @property
-    def query_engine(self) -> QueryEngine:
-        """The engine of queries. Called on the event loop's thread."""
-        if self._query_engine is None:
-            self._query_engine = QueryEngine(self.limits)
-        return self._query_engine
+    def close(self) -> None:
+        """End the query processes."""
+        self.query_engine.close()
 
     def add_cancel_key(self, key: CancelKey, cancel: Callable[[], None]) -> None:
         """Register the function that cancels the statement of a connection."""

@@ -40,8 +40,9 @@ if TYPE_CHECKING:
     from server.sql.postgres.parameters import Value
     from server.sql.postgres.protocol import Portal, PostgresProtocol, PreparedStatement
     from server.sql.postgres.types import ResultColumn
-    from server.sql.query.execution import Description, QueryEngine
+    from server.sql.query.execution import QueryEngine
     from server.sql.query.live_terms import LiveTerms
+    from server.sql.query.results import Description
     from server.sql.query.session import SqlSession
     from server.sql.tables.catalogue import SessionTables
     from server.sql.write.writer import StatementWriter
@@ -166,7 +167,7 @@ class StatementRunner:
         self._block: Final = TransactionBlock(session)
         self._cursors: dict[str, OpenCursor] = {}
         self._results = WeakSet[RowCursor | LiveRows]()
-        engine.notifiers.add(session.process_id, self._notify_channel)
+        session.notify = self._notify_channel
 
     # ---- events of the protocol
 
@@ -274,7 +275,6 @@ class StatementRunner:
 
     def close(self) -> None:
         """End all cursors."""
-        self._engine.notifiers.remove(self._session.process_id)
         self._close_cursors(held=True)
 
     @property
@@ -360,7 +360,12 @@ class StatementRunner:
         parameter_types: Sequence[int],
     ) -> LiveRows:
         plan = self._engine.plan_live(
-            statement, self._source, self._session, parameters, parameter_types
+            statement,
+            self._source,
+            self._session,
+            parameters,
+            parameter_types,
+            cancellation,
         )
         cancellation.check()
         return self._live.subscribe(terms, plan, cancellation)
@@ -401,10 +406,16 @@ class StatementRunner:
             assert plan.statement is not None  # noqa: S101 - by its callers
             cancellation.check()
             if plan.statement.kind is StatementKind.WRITE:
-                plan.description = self._writer.describe(plan.statement, plan.parameter_types)
+                plan.description = self._writer.describe(
+                    plan.statement, plan.parameter_types, cancellation
+                )
             else:
                 plan.description = self._engine.describe(
-                    plan.statement, self._source, self._session, plan.parameter_types
+                    plan.statement,
+                    self._source,
+                    self._session,
+                    plan.parameter_types,
+                    cancellation,
                 )
             for warning in plan.description.warnings:
                 self._warn(warning)

@@ -120,6 +120,11 @@ class SqlTransports:
         trusts_users = not accepts_any_client(transport.authentication, self._spec.authentication)
         return ConsoleSql(LocalSqlTransport(transport_context, sql, trusts_users=trusts_users))
 
+    def close(self) -> None:
+        """End the processes of queries."""
+        if self._services is not None:
+            self._services.close()
+
     def _shared_services(self) -> SqlServices:
         from server.sql.query.execution import QueryLimits
         from server.sql.services import SqlServices

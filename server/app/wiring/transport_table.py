@@ -141,6 +141,7 @@ class TransportTable:
             await self._replication_connector.close()
         for listener in reversed(self._listeners.values()):
             await listener.close()
+        self._sql.close()
         if self._links is not None:
             self._links.close()
 

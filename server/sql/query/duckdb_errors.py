@@ -7,32 +7,39 @@ from collections.abc import Sequence
 from difflib import get_close_matches
 from typing import Final
 
-import duckdb
 from sqlglot import exp
 
 from server.sql.query import errors
-from server.sql.query.errors import SqlError
+from server.sql.query.errors import DuckDbError, SqlError
 from server.sql.query.names import quote
+from server.sql.query.processes.protocol import (
+    MAX_ERROR_CHARACTERS,
+    MAX_ROW_BYTES,
+    NOT_ONE_QUERY,
+    ROW_TOO_LARGE,
+)
 
-_BY_CLASS: Final[tuple[tuple[type[Exception], str], ...]] = (
-    (duckdb.OutOfMemoryException, errors.OUT_OF_MEMORY),
-    (duckdb.InterruptException, errors.QUERY_CANCELED),
-    (duckdb.ConversionException, errors.INVALID_TEXT_REPRESENTATION),
-    (duckdb.OutOfRangeException, errors.NUMERIC_VALUE_OUT_OF_RANGE),
-    (duckdb.ParserException, errors.FEATURE_NOT_SUPPORTED),
-    (duckdb.SyntaxException, errors.FEATURE_NOT_SUPPORTED),
-    (duckdb.NotImplementedException, errors.FEATURE_NOT_SUPPORTED),
-    (duckdb.PermissionException, errors.INSUFFICIENT_PRIVILEGE),
-    (duckdb.BinderException, errors.DATATYPE_MISMATCH),
-    (duckdb.CatalogException, errors.UNDEFINED_OBJECT),
-    (duckdb.InvalidInputException, errors.DATA_EXCEPTION),
+_BY_CLASS: Final[tuple[tuple[str, str], ...]] = (
+    ("OutOfMemoryException", errors.OUT_OF_MEMORY),
+    ("MemoryError", errors.OUT_OF_MEMORY),
+    (ROW_TOO_LARGE, errors.PROGRAM_LIMIT_EXCEEDED),
+    ("InterruptException", errors.QUERY_CANCELED),
+    ("ConversionException", errors.INVALID_TEXT_REPRESENTATION),
+    ("OutOfRangeException", errors.NUMERIC_VALUE_OUT_OF_RANGE),
+    ("ParserException", errors.FEATURE_NOT_SUPPORTED),
+    ("SyntaxException", errors.FEATURE_NOT_SUPPORTED),
+    ("NotImplementedException", errors.FEATURE_NOT_SUPPORTED),
+    ("PermissionException", errors.INSUFFICIENT_PRIVILEGE),
+    ("BinderException", errors.DATATYPE_MISMATCH),
+    ("CatalogException", errors.UNDEFINED_OBJECT),
+    ("InvalidInputException", errors.DATA_EXCEPTION),
 )
 
 _PATTERNS: Final[tuple[tuple[str, str, str], ...]] = (
     (r"Division by zero", errors.DIVISION_BY_ZERO, "division by zero"),
     (r"INTERRUPT|Interrupted!", errors.QUERY_CANCELED, "canceling statement due to user request"),
     (
-        r"Out of Memory Error|failed to allocate",
+        r"Out of Memory Error|[Ff]ailed to allocate|std::bad_alloc",
         errors.OUT_OF_MEMORY,
         "out of memory: the query needs more than MaxMemory",
     ),
@@ -80,18 +87,15 @@ _PATTERNS: Final[tuple[tuple[str, str, str], ...]] = (
 )  # fmt: skip
 
 _HINTS: Final = {
-    errors.OUT_OF_MEMORY: "Select fewer columns, filter or aggregate more, or raise MaxMemory.",
+    errors.OUT_OF_MEMORY: errors.MEMORY_HINT,
+    errors.PROGRAM_LIMIT_EXCEEDED: f"A row has at most {MAX_ROW_BYTES} bytes.",
     errors.DATATYPE_MISMATCH: "Check the types of columns, and cast where they differ.",
 }
 
 _MAX_MESSAGE: Final = 500
 
-_MAX_MATCHED: Final = 2000
-"""The number of characters of a message of DuckDB that are looked at. A query can make its own
-message, of any length, and a regular expression that takes long holds the interpreter's lock."""
 
-
-def translate(error: Exception, tree: exp.Expr | None, columns: Sequence[str] = ()) -> SqlError:
+def translate(error: DuckDbError, tree: exp.Expr | None, columns: Sequence[str] = ()) -> SqlError:
     """Return an error of DuckDB as the client gets it.
 
     Args:
@@ -99,9 +103,11 @@ def translate(error: Exception, tree: exp.Expr | None, columns: Sequence[str] = 
         tree: the query as the client wrote it, for the position of a name.
         columns: the columns of its tables, for a suggestion.
     """
-    text = str(error)[:_MAX_MATCHED]
+    text = str(error)[:MAX_ERROR_CHARACTERS]
+    if NOT_ONE_QUERY in error.kinds:
+        return SqlError(errors.SYNTAX_ERROR, "the statement cannot be read as one query")
     sqlstate = next(
-        (state for kind, state in _BY_CLASS if isinstance(error, kind)), errors.INTERNAL_ERROR
+        (state for kind, state in _BY_CLASS if kind in error.kinds), errors.INTERNAL_ERROR
     )
     for pattern, state, message in _PATTERNS:
         match = re.search(pattern, text)

@@ -8,10 +8,7 @@ adds cannot be called until it is here.
 
 from __future__ import annotations
 
-from functools import cache
 from typing import Final
-
-import duckdb
 
 _NAMES: Final = """
     abs acos acosh add age aggregate ago any_value apply approx_count_distinct approx_quantile
@@ -87,12 +84,8 @@ _NAMES: Final = """
 ALLOWED: Final = frozenset(_NAMES.split())
 
 
-@cache
-def refused() -> frozenset[str]:
-    """Return the names of all other functions of DuckDB, in lower case.
-
-    Names that DuckDB does not know are not there: it answers with an error that tells more.
-    """
-    with duckdb.connect(":memory:") as database:
-        rows = database.execute("SELECT DISTINCT lower(function_name) FROM duckdb_functions()")
-        return frozenset(name for (name,) in rows.fetchall()) - ALLOWED
+FUNCTION_NAMES: Final = """
+    SELECT lower(function_name) FROM duckdb_functions() WHERE internal
+"""
+"""The query for the names of all functions of DuckDB. Names that it does not know are no refused
+ones: it answers with an error that tells more."""

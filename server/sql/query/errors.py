@@ -28,9 +28,15 @@ FEATURE_NOT_SUPPORTED: Final = "0A000"
 CARDINALITY_VIOLATION: Final = "21000"
 QUERY_CANCELED: Final = "57014"
 OUT_OF_MEMORY: Final = "53200"
+PROGRAM_LIMIT_EXCEEDED: Final = "54000"
 STATEMENT_TOO_COMPLEX: Final = "54001"
+CONFIGURATION_LIMIT_EXCEEDED: Final = "53400"
+ADMIN_SHUTDOWN: Final = "57P01"
+CRASH_SHUTDOWN: Final = "57P02"
 CANT_CHANGE_RUNTIME_PARAM: Final = "55P02"
 INTERNAL_ERROR: Final = "XX000"
+
+MEMORY_HINT: Final = "Select fewer columns, filter or aggregate more, or raise MaxMemory."
 
 
 class SqlError(Exception):
@@ -63,3 +69,15 @@ class SqlError(Exception):
     def __str__(self) -> str:
         """Return the message with its code, for logs."""
         return f"{self.message} ({self.sqlstate})"
+
+
+class DuckDbError(Exception):
+    """An error of DuckDB, as the process of the query tells it.
+
+    Attributes:
+        kinds: the names of its class and of the classes above that.
+    """
+
+    def __init__(self, kinds: tuple[str, ...], text: str) -> None:
+        super().__init__(text)
+        self.kinds = kinds

@@ -14,35 +14,55 @@ user may see.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import pyarrow as pa
 
 from server.sql.query.names import quote
 from server.sql.query.pushdown import PlannedScan
-from server.sql.query.tables import RowStream, ScanResult
+from server.sql.query.tables import ScanResult
 
 _MAX_LINE = 2000
 
 
 class TimedScan(NamedTuple):
-    """A scan with its result.
+    """A scan with the numbers of its result.
 
     Attributes:
         planned: the scan.
-        result: the rows; None if it was not executed.
+        counts: the numbers; None if it was not executed.
         elapsed_s: the time of all scans of the query together.
     """
 
     planned: PlannedScan
-    result: ScanResult | None
+    counts: ScanCounts | None = None
     elapsed_s: float = 0.0
 
+
+class ScanCounts(Protocol):
+    """The numbers of a scan: those of a `RowStream` grow while it is read."""
+
     @property
-    def stream(self) -> RowStream | None:
-        """The rows, if they are read while they are used."""
-        data = None if self.result is None else self.result.data
-        return None if data is None or isinstance(data, pa.Table) else data
+    def num_rows(self) -> int:
+        """The number of rows of the result."""
+
+    @property
+    def records_scanned(self) -> int:
+        """See `ScanResult.records_scanned`."""
+
+
+class FixedCounts(NamedTuple):
+    """The numbers of a scan that has ended: see `ScanCounts`."""
+
+    num_rows: int
+    records_scanned: int
+
+
+def counts_of(result: ScanResult) -> ScanCounts:
+    """Return the numbers of a scan, without its rows."""
+    if isinstance(result.data, pa.Table):
+        return FixedCounts(result.data.num_rows, result.records_scanned)
+    return result.data
 
 
 def explain_lines(
@@ -68,9 +88,9 @@ def _scan_lines(scan: TimedScan) -> list[str]:
     request = scan.planned.request
     table = request.table
     measured = ""
-    if scan.result is not None:
+    if scan.counts is not None:
         measured = (
-            f" (records={_records_scanned(scan.result)}, rows={scan.result.data.num_rows}, "
+            f" (records={scan.counts.records_scanned}, rows={scan.counts.num_rows}, "
             f"{scan.elapsed_s * 1000:.1f} ms)"
         )
     lines = [f"  Scan {quote(table.schema)}.{quote(table.name)}, a {table.kind.value}{measured}"]
@@ -85,8 +105,3 @@ def _scan_lines(scan: TimedScan) -> list[str]:
     if request.limit is not None:
         lines.append(f"    Limit: {request.limit}")
     return lines
-
-
-def _records_scanned(result: ScanResult) -> int:
-    data = result.data
-    return result.records_scanned if isinstance(data, pa.Table) else data.records_scanned

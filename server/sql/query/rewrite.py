@@ -14,7 +14,7 @@ from sqlglot import exp
 
 from server.sql.query import pg_types
 from server.sql.query.cast_types import cast_to, type_name
-from server.sql.query.duckdb_functions import refused
+from server.sql.query.duckdb_functions import ALLOWED
 from server.sql.query.errors import (
     FEATURE_NOT_SUPPORTED,
     INVALID_PARAMETER_VALUE,
@@ -26,7 +26,6 @@ from server.sql.query.errors import (
     SqlError,
 )
 from server.sql.query.names import NameResolver, function_name
-from server.sql.query.notifiers import NOTIFY_FUNCTION
 from server.sql.query.pg_functions import (
     CONSTANTS,
     DEFINITION,
@@ -36,6 +35,7 @@ from server.sql.query.pg_functions import (
     RENAMED,
     VECTORS,
 )
+from server.sql.query.processes.protocol import NOTIFY_FUNCTION
 from server.sql.query.session import SqlSession
 from server.sql.query.tables import SEARCH_PATH
 
@@ -120,19 +120,28 @@ class ExpressionRewriter:
 
     Functions of the catalogue may become subqueries, which read further tables; so tables are bound
     afterwards.
+
+    Args:
+        session: the client's session.
+        names: resolves names of relations.
+        parameters: the values of parameters, as far as they are known.
+        refused_functions: returns the functions of DuckDB that may not be called.
+        is_execution: whether the query is executed, not described.
     """
 
     def __init__(
         self,
         session: SqlSession,
         names: NameResolver,
-        parameters: Mapping[int, object] | None = None,
+        parameters: Mapping[int, object],
+        refused_functions: Callable[[], frozenset[str]],
         *,
         is_execution: bool = False,
     ) -> None:
         self._session = session
         self._names = names
-        self._parameters = parameters or {}
+        self._parameters = parameters
+        self._refused_functions = refused_functions
         self._is_execution = is_execution
 
     def rewrite(self, tree: exp.Expr) -> exp.Expr:
@@ -325,7 +334,7 @@ class ExpressionRewriter:
         is_defined = name in CONSTANTS or name in RENAMED or name in LOOKUPS
         is_ours = is_defined or name in self._METHODS or _is_in_from(node)
         is_internal = name.startswith(("__", "duckdb_", "pragma_"))
-        if name in FORBIDDEN or is_internal or (not is_ours and name in refused()):
+        if name in FORBIDDEN or is_internal or (not is_ours and self._is_refused(name)):
             raise SqlError(
                 UNDEFINED_FUNCTION, f"function {name}() does not exist", hint=FORBIDDEN_HINT
             )
@@ -340,6 +349,9 @@ class ExpressionRewriter:
             return _subquery(LOOKUPS[name], *arguments)
         method = self._METHODS.get(name)
         return None if method is None else method(self, arguments)
+
+    def _is_refused(self, name: str) -> bool:
+        return name not in ALLOWED and name in self._refused_functions()
 
     @staticmethod
     def _aggregate(node: exp.Expr, name: str) -> exp.Expr | None:
@@ -405,9 +417,8 @@ class ExpressionRewriter:
     def _notify(self, arguments: list[exp.Expr]) -> exp.Expr:
         if len(arguments) != 2:
             raise SqlError(UNDEFINED_FUNCTION, "pg_notify() has two arguments")
-        session = exp.Literal.number(self._session.process_id)
         texts = [cast_to(argument, "VARCHAR") for argument in arguments]
-        return exp.Anonymous(this=NOTIFY_FUNCTION, expressions=[session, *texts])
+        return exp.Anonymous(this=NOTIFY_FUNCTION, expressions=texts)
 
     def _table_privilege(self, arguments: list[exp.Expr]) -> exp.Expr:
         """Return whether the user has one of some privileges for a table: ([user,] table, names).

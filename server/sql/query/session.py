@@ -6,7 +6,7 @@ documentation, Client Connection Defaults.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
 
 from server.sql.query.errors import (
@@ -123,6 +123,7 @@ class SqlSession:
         database: the name of the database: that of the instance.
         process_id: what `pg_backend_pid()` returns.
         version: what `version()` returns.
+        notify: publishes a payload to a channel, for `pg_notify`; None if the session cannot.
     """
 
     def __init__(
@@ -132,6 +133,7 @@ class SqlSession:
         self.database = database
         self.process_id = process_id
         self.version = f"PostgreSQL {SERVER_VERSION} ({product})"
+        self.notify: Callable[[str, str], None] | None = None
         self._values: dict[str, str] = {}
 
     def setting(self, name: str, *, missing_ok: bool = False) -> str | None:

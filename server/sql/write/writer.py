@@ -29,7 +29,7 @@ from server.sql.query.errors import (
     SYNTAX_ERROR,
     SqlError,
 )
-from server.sql.query.execution import Description
+from server.sql.query.results import Description
 from server.sql.query.rewrite import check_read_only
 from server.sql.query.statement import Statement, StatementKind
 from server.sql.query.tables import SqlType, Table, TableKind, find_table
@@ -70,7 +70,8 @@ from server.storage.sow.keys.key_source import PublisherKeys
 if TYPE_CHECKING:
     from server.engine.session import Session
     from server.message_types.base import FieldValue
-    from server.sql.query.execution import QueryEngine, QueryResult
+    from server.sql.query.execution import QueryEngine
+    from server.sql.query.results import QueryResult
     from server.sql.query.session import SqlSession
     from server.sql.query.tables import TableSource
     from server.sql.tables.catalogue import SessionTables
@@ -147,14 +148,18 @@ class StatementWriter:
         self._engine: Final = engine
         self._post: Final = post
 
-    def describe(self, statement: Statement, parameter_types: Sequence[int]) -> Description:
+    def describe(
+        self, statement: Statement, parameter_types: Sequence[int], cancellation: Cancellation
+    ) -> Description:
         """Return the types of a statement's parameters.
 
         Raises:
             SqlError: the statement is wrong.
         """
         write = self._prepare(statement, parameter_types)
-        found = self._engine.describe(write.query, write.source, self._settings, parameter_types)
+        found = self._engine.describe(
+            write.query, write.source, self._settings, parameter_types, cancellation
+        )
         return Description(found.parameter_oids, None, found.warnings)
 
     def run(

@@ -35,6 +35,9 @@ from tests.storage.views.support import view
 from tests.support.chances import examples
 from tests.support.raw import frame
 
+pytestmark = pytest.mark.process
+
+
 IDS = range(6)
 
 

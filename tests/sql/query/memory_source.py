@@ -12,7 +12,8 @@ from server.expressions import parse, paths
 from server.expressions.backends.compile_message import compile_filter
 from server.message_types.registry import MessageTypes
 from server.sql.query.cancellation import Cancellation
-from server.sql.query.execution import QueryColumn, QueryEngine, QueryResult
+from server.sql.query.execution import QueryEngine
+from server.sql.query.results import QueryColumn, QueryResult
 from server.sql.query.session import SqlSession
 from server.sql.query.statement import parse as parse_sql
 from server.sql.query.tables import (

@@ -16,6 +16,9 @@ from server.sql.query.tables import Column, SqlType, Table, TableKind
 from tests.sql.query.memory_source import CAMEL, ORDERS, POSITIONS, MemorySource, rows_of, run
 from tests.sql.query.memory_source import session as new_session
 
+pytestmark = pytest.mark.process
+
+
 ORDERS_OID = str(PgCatalog([ORDERS, POSITIONS, CAMEL], new_session()).class_oid(None, "orders"))
 
 

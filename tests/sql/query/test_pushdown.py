@@ -18,6 +18,9 @@ from server.sql.query.execution import QueryEngine
 from server.sql.query.tables import Column, SqlType, Table, TableKind
 from tests.sql.query.memory_source import ORDERS, POSITIONS, MemorySource, Record, run
 
+pytestmark = pytest.mark.process
+
+
 THINGS: Final = Table(
     "amps",
     "things",

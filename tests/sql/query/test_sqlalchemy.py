@@ -14,6 +14,9 @@ from server.sql.query.execution import QueryEngine
 from server.sql.query.statement import parse
 from tests.sql.query.memory_source import MemorySource, rows_of, session
 
+pytestmark = pytest.mark.process
+
+
 WARNINGS: list[str] = []
 
 
