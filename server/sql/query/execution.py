@@ -26,8 +26,8 @@ from server.sql.query.explain import TimedScan, counts_of, explain_lines
 from server.sql.query.live_terms import LivePlan, plan_query, plan_topic
 from server.sql.query.pg_catalog import PgCatalog
 from server.sql.query.pg_functions import macros
-from server.sql.query.processes.open_query import OpenQuery, QueryText
 from server.sql.query.processes.process_pool import ProcessPool
+from server.sql.query.processes.process_query import ProcessQuery, QueryText
 from server.sql.query.processes.protocol import StartRequest
 from server.sql.query.query_plan import QueryPlan
 from server.sql.query.results import (
@@ -81,7 +81,7 @@ class QueryEngine:
         """Return the functions of DuckDB that queries may not call, in lower case.
 
         Args:
-            user: the user whose query calls a function.
+            user: the user of the query that calls a function.
             cancellation: the cancellation of that query.
 
         Raises:
@@ -296,7 +296,7 @@ class _QueryRun:
         self._cancellation: Final = cancellation
         self._session: Final = session
         self._streams: list[RowStream] = []
-        self._query: OpenQuery | None = None
+        self._query: ProcessQuery | None = None
 
     def batches(
         self, pool: ProcessPool, source: TableSource, limits: QueryLimits, started_s: float

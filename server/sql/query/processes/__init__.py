@@ -1,6 +1,6 @@
 """Processes that execute queries with DuckDB, each one query at a time, within a limit of memory.
 
-    query.execution -> process_pool -> open_query -> query_process  --socket-->  worker (DuckDB)
+    query.execution -> process_pool -> process_query -> query_process  --socket-->  worker (DuckDB)
 
 `protocol` describes what the server and a process send each other; `worker` is the program of the
 process, and `result_batches` its part that prepares results. The others are the server's side.

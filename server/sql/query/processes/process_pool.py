@@ -5,8 +5,8 @@ fails alone. It is kept for further queries, unless it has kept much memory of t
 
 A result that its client has not read to its end occupies its process. When all processes are
 occupied, a new query takes the one that has waited longest for its client, of the user that
-occupies most of them: so a user who leaves results unread takes from others no more than their
-share. The client whose process is taken gets an error when it reads on.
+occupies most of them: so a user with unread results takes from others no more than their
+share. The client of that process gets an error when it reads on.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Final
 
 from server.sql.query.cancellation import Cancellation
 from server.sql.query.errors import ADMIN_SHUTDOWN, CONFIGURATION_LIMIT_EXCEEDED, SqlError
-from server.sql.query.processes.open_query import OpenQuery, QueryText
+from server.sql.query.processes.process_query import ProcessQuery, QueryText
 from server.sql.query.processes.protocol import StartRequest
 from server.sql.query.processes.query_process import QueryProcess
 from server.util.daemon_threads import DaemonThreadPool
@@ -95,12 +95,12 @@ class ProcessPool:
         self._idle_timer: threading.Timer | None = None
         self._helpers: Final = DaemonThreadPool(MAX_PROCESSES, "sql-process")
 
-    def open(self, text: QueryText, user: str, cancellation: Cancellation) -> OpenQuery:
+    def open(self, text: QueryText, user: str, cancellation: Cancellation) -> ProcessQuery:
         """Begin a query.
 
         Args:
             text: the query.
-            user: the user whose query it is.
+            user: the user of the query.
             cancellation: cancels the query until it has ended.
 
         Raises:
@@ -109,7 +109,7 @@ class ProcessPool:
         """
         lease = self._lease(user, cancellation)
         number = next(self._numbers) % _MAX_QUERY_NUMBER + 1
-        query = OpenQuery(lease, number, cancellation)
+        query = ProcessQuery(lease, number, cancellation)
         query.begin(text)
         return query
 
@@ -194,7 +194,7 @@ class ProcessPool:
             self._helpers.submit(self._finish, lease.process)
 
     def _finish(self, process: QueryProcess) -> None:
-        """Keep a process whose query is cancelled, if it ends the query in time."""
+        """Keep the process of a cancelled query, if it ends the query in time."""
         if process.finish_cancelled():
             self._keep(process)
         else:

@@ -64,7 +64,7 @@ MAX_ERROR_CHARACTERS: Final = 2000
 length, and regular expressions are applied to it."""
 
 CANCEL_GRACE_S: Final = 1.0
-"""The time after which a process is killed whose cancelled query has not ended."""
+"""The time that a process has to end a cancelled query, before it is killed."""
 
 ROW_TOO_LARGE: Final = "RowTooLargeError"
 """The kind of error of a row beyond `MAX_ROW_BYTES`."""
@@ -159,7 +159,7 @@ class QueryRequest(NamedTuple):
     batch_rows: int = 0
 
 
-class ProtocolError(Exception):
+class QueryFrameError(Exception):
     """A frame is not as it should be: a defect, or a process out of control."""
 
 
@@ -182,10 +182,10 @@ def read_stream_frame(content: bytearray) -> tuple[int, memoryview]:
     """Return the number and the rows of a frame about a stream.
 
     Raises:
-        ProtocolError: it is too short.
+        QueryFrameError: it is too short.
     """
     if len(content) < _STREAM_NUMBER.size:
-        raise ProtocolError("a frame about a stream is too short")
+        raise QueryFrameError("a frame about a stream is too short")
     (number,) = _STREAM_NUMBER.unpack_from(content)
     return number, memoryview(content)[_STREAM_NUMBER.size :]
 
@@ -201,7 +201,7 @@ def receive_frame(
 
     Raises:
         EOFError: the other side has closed the socket.
-        ProtocolError: the frame is longer than the limit, or of an unknown kind.
+        QueryFrameError: the frame is longer than the limit, or of an unknown kind.
         OSError: the socket cannot be read.
     """
     header, descriptors, _, _ = socket.recv_fds(connection, _HEADER.size, 1)
@@ -211,11 +211,11 @@ def receive_frame(
         header += _receive(connection, _HEADER.size - len(header))
     code, size = _HEADER.unpack(header)
     if limit is not None and size > limit:
-        raise ProtocolError(f"a frame of {size} bytes")
+        raise QueryFrameError(f"a frame of {size} bytes")
     try:
         kind = FrameKind(code)
     except ValueError:
-        raise ProtocolError(f"a frame of the kind {code}") from None
+        raise QueryFrameError(f"a frame of the kind {code}") from None
     return kind, _receive(connection, size), descriptors
 
 

@@ -22,7 +22,7 @@ from server.sql.query.processes import protocol
 from server.sql.query.processes.protocol import (
     CANCEL_GRACE_S,
     FrameKind,
-    ProtocolError,
+    QueryFrameError,
     QueryRequest,
     StartRequest,
 )
@@ -126,7 +126,7 @@ class QueryProcess:
             kind, content, _ = protocol.receive_frame(self._connection, protocol.MAX_FRAME_BYTES)
         except (EOFError, OSError):
             raise self._ended() from None
-        except ProtocolError as error:
+        except QueryFrameError as error:
             self.kill()
             raise SqlError(CRASH_SHUTDOWN, f"the process of the query sent {error}") from None
         if kind is FrameKind.DONE:
@@ -190,7 +190,7 @@ class QueryProcess:
         self._cancel_writer = -1
 
     def _ended(self) -> SqlError:
-        """Return the error of a query whose process has ended."""
+        """Return the error of a query after the end of its process."""
         code = self._process.wait()
         with suppress(OSError):
             words = os.pread(self._last_words, _MAX_LAST_WORDS, 0)

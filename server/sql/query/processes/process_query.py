@@ -75,7 +75,7 @@ class ProcessLease(Protocol):
         """Return the process, which has finished its query or not; never blocks."""
 
 
-class OpenQuery:
+class ProcessQuery:
     """A query in progress. It has to be read to its end, or closed.
 
     It is used by one thread at a time, except for `cancel`.
