@@ -90,7 +90,7 @@ class ProcessPool:
         self._numbers: Final = count()
         self._idle: list[tuple[float, QueryProcess]] = []  # since when; the last used one is last
         self._leases: set[_Lease] = set()
-        self._process_count = 0  # with those that start, and those that end
+        self._process_count = 0  # including processes that start or end
         self._is_closed = False
         self._idle_timer: threading.Timer | None = None
         self._helpers: Final = DaemonThreadPool(MAX_PROCESSES, "sql-process")

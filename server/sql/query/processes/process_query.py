@@ -2,7 +2,7 @@
 
 A thread that reads the next rows also serves the streams of the query: it reads rows of the
 transaction log, for example, when the process asks for them. So streams are read on the thread that
-reads the result, and not at all while nobody reads it.
+reads the result, and not at all while the client does not read.
 """
 
 from __future__ import annotations
