@@ -1,15 +1,17 @@
-"""Minidumps on request of an action or the admin interface."""
+"""Minidumps: on request of an action or the admin interface, and the trigger on them."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
+from actions.module import Step, Trigger
 from server.queues.topic.report import report
 from server.util.encoding import text_to_bytes
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from actions.action import Action
     from actions.context import ActionContext
     from actions.services import ActionServices
 
@@ -45,3 +47,29 @@ async def take_minidump(
     finally:
         services.current_run = None
     return path
+
+
+class DoMinidump(Step):
+    """Writes a minidump, and the state of the queues to the log; actions on minidumps run."""
+
+    time_limit: ClassVar[float] = 60.0
+
+    def provision(self, services: ActionServices) -> None:
+        """Keep a reference to the services."""
+        self._services = services
+
+    async def run(self, context: ActionContext) -> None:
+        """Write the minidump.
+
+        Raises:
+            OSError: the file cannot be written.
+        """
+        await take_minidump(self._services, context)
+
+
+class OnMinidump(Trigger):
+    """Runs when a minidump has been written."""
+
+    def provision(self, services: ActionServices, action: Action) -> None:
+        """Listen for it."""
+        services.minidump_listeners.append(action)

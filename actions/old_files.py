@@ -1,14 +1,19 @@
-"""Selection of the files that the clean-up modules may touch.
+"""Steps that process old files: amps-action-do-compress-files and amps-action-do-remove-files.
 
 They skip files that are not regular, files that a process has open, and journals: a pattern
 that matches a journal is assumed to be an error, reported after the other files are processed.
+A file is replaced by one with `.gz` after its name, with the same permissions and time of change;
+files that have that ending are compressed already, and left alone.
+
 Source: AMPS User Guide, Compress Files; Remove Files.
 """
 
 from __future__ import annotations
 
 import glob
+import gzip
 import os
+import shutil
 import stat
 import time
 from collections.abc import Callable
@@ -21,9 +26,12 @@ from actions.options import optional, quantity, required
 from config_schema.units import parse_count, parse_interval
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from actions.context import ActionContext
     from actions.services import ActionServices
     from actions.step_options import StepOptions
+
 
 _NANOSECONDS: Final = 1e9
 _JOURNALS: Final = (".journal", ".journal.gz")
@@ -133,3 +141,52 @@ def _open_files() -> frozenset[tuple[int, int]]:
         if stat.S_ISREG(status.st_mode):
             open_files.add((status.st_dev, status.st_ino))
     return frozenset(open_files)
+
+
+_ENDING: Final = ".gz"
+_CHUNK: Final = 1024 * 1024
+
+
+class DoCompressFiles(OldFiles):
+    """Compresses files."""
+
+    def process_file(self, path: Path) -> None:
+        """Compress one file; if that fails, it stays as it was.
+
+        Raises:
+            OSError: it cannot be read, the compressed one cannot be written, or is there already.
+        """
+        if path.suffix == _ENDING:
+            return
+        target = path.with_name(path.name + _ENDING)
+        unfinished = target.with_name(f".{target.name}.unfinished")
+        if target.exists():
+            raise FileExistsError(f"there is a {target.name} already")
+        try:
+            with (
+                path.open("rb") as source,
+                open(unfinished, "wb", opener=_open_for_owner) as target_file,
+                gzip.open(target_file, "wb") as compressed,
+            ):
+                shutil.copyfileobj(source, compressed, _CHUNK)
+            shutil.copystat(path, unfinished)
+            with unfinished.open("rb") as finished:
+                os.fsync(finished.fileno())
+            unfinished.rename(target)
+        except OSError:
+            unfinished.unlink(missing_ok=True)
+            raise
+        path.unlink()
+
+
+def _open_for_owner(path: str, flags: int) -> int:
+    """Open a file for its owner alone, until it has the permissions of the one that it replaces."""
+    return os.open(path, flags, 0o600)
+
+
+class DoRemoveFiles(OldFiles):
+    """Removes files."""
+
+    def process_file(self, path: Path) -> None:
+        """Remove one."""
+        path.unlink()

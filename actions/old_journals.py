@@ -1,4 +1,6 @@
-"""The base of steps on journal files: they mark the old ones, and the server processes them.
+"""Steps on journal files: amps-action-do-archive-journal, -compress-journal and -remove-journal.
+
+They mark the old files, and the server processes them.
 
 Source: AMPS User Guide, Manage Transaction Log Journal Files.
 """
@@ -10,6 +12,7 @@ from typing import TYPE_CHECKING, ClassVar, Final
 from actions.module import Step, StepError
 from actions.options import quantity, required
 from config_schema.units import parse_interval
+from server.engine.maintenance.journal_retention import JournalAction
 from server.storage.journal import JournalError
 
 if TYPE_CHECKING:
@@ -17,6 +20,7 @@ if TYPE_CHECKING:
     from actions.services import ActionServices
     from actions.step_options import StepOptions
     from server.engine.maintenance.journal_retention import JournalAction
+
 
 _NANOSECONDS: Final = 1e9
 
@@ -52,3 +56,21 @@ class OldJournals(Step):
             await self._services.journal_retention.mark_by_age(self.operation, age_s)
         except JournalError as error:
             raise StepError(str(error)) from None
+
+
+class DoArchiveJournal(OldJournals):
+    """Moves old journals to the archive directory; they stay part of the transaction log."""
+
+    operation: ClassVar[JournalAction] = JournalAction.ARCHIVE
+
+
+class DoCompressJournal(OldJournals):
+    """Compresses old journals; they stay part of the transaction log."""
+
+    operation: ClassVar[JournalAction] = JournalAction.COMPRESS
+
+
+class DoRemoveJournal(OldJournals):
+    """Removes old journals that are not needed any more."""
+
+    operation: ClassVar[JournalAction] = JournalAction.REMOVE

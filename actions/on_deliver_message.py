@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from actions.messages import message_variables
 from actions.module import Trigger
-from actions.subscriptions import watched_topics
+from actions.subscription_triggers import watched_topics
 from server.util.encoding import text_to_bytes
 
 if TYPE_CHECKING:

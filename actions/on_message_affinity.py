@@ -11,8 +11,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from actions.message_affinity import MessageAffinities
-from actions.on_subscribe import OnSubscribe
 from actions.records import OnRecords
+from actions.subscription_triggers import OnSubscribe
 from server.expressions.topic_names import TopicError, select_topics
 from server.util.encoding import text_to_bytes
 

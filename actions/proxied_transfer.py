@@ -1,4 +1,6 @@
-"""The base of steps that set whether a queue acts for owners that are out of reach.
+"""Steps that set whether a queue acts for owners that are out of reach.
+
+They are amps-action-do-enable-proxied-transfer and amps-action-do-disable-proxied-transfer.
 
 Source: AMPS User Guide, Manage Queue Transfers.
 """
@@ -49,3 +51,15 @@ class ChangeProxiedTransfer(Step):
         if queue is None:
             raise StepError(f"there is no queue {name!r} of type {message_type}")
         queue.shared_queue.set_proxied(self.enabled)
+
+
+class DoEnableProxiedTransfer(ChangeProxiedTransfer):
+    """Enables proxied transfer."""
+
+    enabled: ClassVar[bool] = True
+
+
+class DoDisableProxiedTransfer(ChangeProxiedTransfer):
+    """Disables proxied transfer."""
+
+    enabled: ClassVar[bool] = False

@@ -6,75 +6,67 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from actions.catalogue import DO_MODULES, IF_MODULES
-from actions.do_archive_journal import DoArchiveJournal
+from actions.client_triggers import (
+    OnConnectClient,
+    OnDisconnectClient,
+    OnLogonClient,
+    OnOfflineStart,
+    OnOfflineStop,
+)
 from actions.do_compact_sow import DoCompactSow
 from actions.do_compare_replication import DoCompareReplication
-from actions.do_compress_files import DoCompressFiles
-from actions.do_compress_journal import DoCompressJournal
 from actions.do_delete_sow import DoDeleteSow
-from actions.do_disable_authentication import DoDisableAuthentication
-from actions.do_disable_entitlement import DoDisableEntitlement
-from actions.do_disable_proxied_transfer import DoDisableProxiedTransfer
-from actions.do_disable_transport import DoDisableTransport
-from actions.do_downgrade_replication import DoDowngradeReplication
 from actions.do_echo_message import DoEchoMessage
-from actions.do_enable_authentication import DoEnableAuthentication
-from actions.do_enable_entitlement import DoEnableEntitlement
-from actions.do_enable_proxied_transfer import DoEnableProxiedTransfer
-from actions.do_enable_transport import DoEnableTransport
-from actions.do_execute_event import DoExecuteEvent
 from actions.do_execute_system import DoExecuteSystem
 from actions.do_extract_values import DoExtractValues
 from actions.do_increment_counter import DoIncrementCounter
-from actions.do_minidump import DoMinidump
 from actions.do_nothing import DoNothing
 from actions.do_publish_message import DoPublishMessage
 from actions.do_query_sow import DoQuerySow
-from actions.do_remove_files import DoRemoveFiles
-from actions.do_remove_journal import DoRemoveJournal
 from actions.do_reset_authentication import DoResetAuthentication
 from actions.do_reset_entitlement import DoResetEntitlement
 from actions.do_rotate_logs import DoRotateLogs
 from actions.do_run_pipeline import DoRunPipeline
-from actions.do_shutdown import DoShutdown
 from actions.do_translate_data import DoTranslateData
-from actions.do_truncate_statistics import DoTruncateStatistics
-from actions.do_upgrade_replication import DoUpgradeReplication
-from actions.do_vacuum_statistics import DoVacuumStatistics
+from actions.events import DoExecuteEvent, OnExecuteEvent
 from actions.if_condition import IfCondition
 from actions.if_file_system_usage import IfFileSystemUsage
+from actions.link_triggers import (
+    OnConnectIncomingReplication,
+    OnConnectReplication,
+    OnDisconnectIncomingReplication,
+    OnDisconnectReplication,
+    OnDowngradeReplication,
+    OnReplicationResyncComplete,
+    OnUpgradeReplication,
+)
+from actions.minidumps import DoMinidump, OnMinidump
 from actions.module import Condition, Step, Trigger
+from actions.old_files import DoCompressFiles, DoRemoveFiles
+from actions.old_journals import DoArchiveJournal, DoCompressJournal, DoRemoveJournal
 from actions.on_admin import OnAdmin
 from actions.on_alert import OnAlert
-from actions.on_connect_client import OnConnectClient
-from actions.on_connect_incoming_replication import OnConnectIncomingReplication
-from actions.on_connect_replication import OnConnectReplication
 from actions.on_deliver_message import OnDeliverMessage
-from actions.on_disconnect_client import OnDisconnectClient
-from actions.on_disconnect_incoming_replication import OnDisconnectIncomingReplication
-from actions.on_disconnect_replication import OnDisconnectReplication
-from actions.on_downgrade_replication import OnDowngradeReplication
-from actions.on_execute_event import OnExecuteEvent
 from actions.on_file_change import OnFileChange
-from actions.on_logon_client import OnLogonClient
 from actions.on_message_affinity import OnMessageAffinity
-from actions.on_message_condition_timeout import OnMessageConditionTimeout
-from actions.on_minidump import OnMinidump
-from actions.on_offline_start import OnOfflineStart
-from actions.on_offline_stop import OnOfflineStop
-from actions.on_oof_message import OnOofMessage
 from actions.on_publish_message import OnPublishMessage
-from actions.on_replication_resync_complete import OnReplicationResyncComplete
 from actions.on_schedule import OnSchedule
-from actions.on_shutdown import OnShutdown
 from actions.on_signal import OnSignal
-from actions.on_sow_delete_message import OnSowDeleteMessage
-from actions.on_sow_expire_message import OnSowExpireMessage
-from actions.on_startup import OnStartup
-from actions.on_subscribe import OnSubscribe
-from actions.on_unsubscribe import OnUnsubscribe
-from actions.on_upgrade_replication import OnUpgradeReplication
+from actions.proxied_transfer import DoDisableProxiedTransfer, DoEnableProxiedTransfer
+from actions.record_triggers import OnOofMessage, OnSowDeleteMessage, OnSowExpireMessage
+from actions.security_switches import (
+    DoDisableAuthentication,
+    DoDisableEntitlement,
+    DoEnableAuthentication,
+    DoEnableEntitlement,
+)
+from actions.start_and_stop import DoShutdown, OnShutdown, OnStartup
+from actions.statistics_database import DoTruncateStatistics, DoVacuumStatistics
 from actions.step_options import StepOptions
+from actions.subscription_triggers import OnSubscribe, OnUnsubscribe
+from actions.sync_types import DoDowngradeReplication, DoUpgradeReplication
+from actions.tracked_records import OnMessageConditionTimeout
+from actions.transport_switch import DoDisableTransport, DoEnableTransport
 from config_schema.spec import Options
 
 TRIGGERS: Final[Mapping[str, Callable[[Options], Trigger]]] = {

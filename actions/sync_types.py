@@ -1,4 +1,6 @@
-"""The base of steps that set the destinations that publishers wait for.
+"""Steps that set the destinations that publishers wait for.
+
+They are amps-action-do-upgrade-replication and amps-action-do-downgrade-replication.
 
 Source: AMPS User Guide, Manage Replication Acknowledgment.
 """
@@ -16,6 +18,7 @@ if TYPE_CHECKING:
     from actions.services import ActionServices
     from actions.step_options import StepOptions
     from server.replication.links.replication_state import ReplicationState
+
 
 _NANOSECONDS_IN_MICROSECOND: Final = 1000
 _NANOSECONDS: Final = 1e9
@@ -57,3 +60,19 @@ class ChangeSyncType(Step):
         is_early = self._clock.steady() < self._started_s + grace_ns / _NANOSECONDS
         if self._replication is not None and not is_early:
             self.change_sync_types(self._replication, age_ns // _NANOSECONDS_IN_MICROSECOND)
+
+
+class DoUpgradeReplication(ChangeSyncType):
+    """Upgrades destinations."""
+
+    def change_sync_types(self, replication: ReplicationState, age_us: int) -> None:
+        """Upgrade the destinations without an unacknowledged entry as old as `age_us`."""
+        replication.upgrade_recovered(age_us)
+
+
+class DoDowngradeReplication(ChangeSyncType):
+    """Downgrades destinations."""
+
+    def change_sync_types(self, replication: ReplicationState, age_us: int) -> None:
+        """Downgrade the destinations with an unacknowledged entry older than `age_us`."""
+        replication.downgrade_late(age_us)

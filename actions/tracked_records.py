@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from server.topics.subscriptions.delivery.envelope import Envelope
     from server.topics.subscriptions.delivery.record_delivery import RecordMessage
 
+
 _NANOSECONDS: Final = 1e9
 
 
@@ -151,3 +152,7 @@ class OnTrackedRecords(OnRecords):
             "AMPS_CLIENT_NAME": text_to_bytes(tracked.client_name),
             "AMPS_SOW_KEY": text_to_bytes(key),
         }
+
+
+class OnMessageConditionTimeout(OnTrackedRecords):
+    """Runs once for each record that matches a filter for a duration."""

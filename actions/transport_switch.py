@@ -1,4 +1,7 @@
-"""The base of steps that open and close transports."""
+"""Steps that stop transports and let them listen again.
+
+They are amps-action-do-disable-transport and amps-action-do-enable-transport.
+"""
 
 from __future__ import annotations
 
@@ -50,3 +53,19 @@ class SwitchTransport(Step):
                 await self.switch_transport(self._transports, name)
             except TransportError as error:
                 raise StepError(str(error)) from None
+
+
+class DoEnableTransport(SwitchTransport):
+    """Enables one transport, or all of them."""
+
+    async def switch_transport(self, transports: TransportTable, name: str) -> None:
+        """Enable one transport."""
+        await transports.enable(name)
+
+
+class DoDisableTransport(SwitchTransport):
+    """Disables one transport, or all of them."""
+
+    async def switch_transport(self, transports: TransportTable, name: str) -> None:
+        """Disable one transport."""
+        await transports.disable(name)

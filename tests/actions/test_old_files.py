@@ -10,9 +10,8 @@ from pathlib import Path
 import pytest
 
 from actions.catalogue import DO_MODULES
-from actions.do_compress_files import DoCompressFiles
 from actions.module import StepError
-from actions.old_files import FileCriteria, process_old_files
+from actions.old_files import DoCompressFiles, FileCriteria, process_old_files
 from actions.step_options import StepOptions
 from config_schema.spec import Options
 from tests.actions.support import Bench, echo

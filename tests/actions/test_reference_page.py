@@ -28,7 +28,7 @@ def test_every_module_of_the_catalogue_is_built(kind: ModuleKind) -> None:
 
 
 @pytest.mark.parametrize("kind", BUILT)
-def test_a_module_stands_in_a_file_of_its_name(kind: ModuleKind) -> None:
+def test_the_class_of_a_module_has_its_name(kind: ModuleKind) -> None:
     for name, module in BUILT[kind].items():
-        file = name.removeprefix("amps-action-").replace("-", "_")
-        assert module.__module__ == f"actions.{file}"
+        words = name.removeprefix("amps-action-").split("-")
+        assert module.__name__ == "".join(map(str.capitalize, words))

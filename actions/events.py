@@ -1,14 +1,15 @@
-"""amps-action-do-execute-event: raises an event for amps-action-on-execute-event."""
+"""Events of actions: amps-action-do-execute-event raises one, amps-action-on-execute-event runs."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from actions.module import Step, StepError
+from actions.module import Step, StepError, Trigger
 from actions.options import optional
 from server.util.encoding import bytes_to_text
 
 if TYPE_CHECKING:
+    from actions.action import Action
     from actions.context import ActionContext
     from actions.services import ActionServices
     from actions.step_options import StepOptions
@@ -44,3 +45,11 @@ class DoExecuteEvent(Step):
                 listener.post(context.values, f"event {event}")
         finally:
             self._services.current_run = None
+
+
+class OnExecuteEvent(Trigger):
+    """Runs when the event is raised, with the variables of the action that raises it."""
+
+    def provision(self, services: ActionServices, action: Action) -> None:
+        """Listen for the event."""
+        services.event_listeners.setdefault(self.options.get("Event") or "", []).append(action)

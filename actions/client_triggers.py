@@ -1,4 +1,7 @@
-"""The base of triggers on clients."""
+"""Triggers on clients: on-connect-client, -logon-client, -disconnect-client, -offline-start, -stop.
+
+A slow client is offline while messages for it are written to disk.
+"""
 
 from __future__ import annotations
 
@@ -45,3 +48,35 @@ def client_variables(client: ClientIdentity, *, with_user: bool) -> dict[str, by
     if with_user:
         values["AMPS_AUTHENTICATION_ID"] = text_to_bytes(client.user)
     return values
+
+
+class OnConnectClient(OnClient):
+    """Runs when a client connects."""
+
+    event = "connect"
+
+
+class OnLogonClient(OnClient):
+    """Runs when a client logs on."""
+
+    event = "logon"
+    includes_user = True
+
+
+class OnDisconnectClient(OnClient):
+    """Runs when a client disconnects."""
+
+    event = "disconnect"
+    includes_user = True
+
+
+class OnOfflineStart(OnClient):
+    """Runs when a slow client goes offline."""
+
+    event = "offline_start"
+
+
+class OnOfflineStop(OnClient):
+    """Runs when a slow client has caught up."""
+
+    event = "offline_stop"

@@ -1,13 +1,13 @@
-"""amps-action-on-sow-expire-message: a record has expired, or a message has left a queue so."""
+"""Triggers on records that leave: on-oof-message, on-sow-delete-message, on-sow-expire-message."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Final
 
 from actions.messages import message_variables
-from actions.records import OnRecords, removed_record_variables
-from server.topics.subscriptions.delivery.record_delivery import EXPIRED
+from actions.records import OnRecords, matching_types, removed_record_variables
+from server.topics.subscriptions.delivery.record_delivery import DELETED, EXPIRED, MATCH
 from server.util.encoding import text_to_bytes
 
 if TYPE_CHECKING:
@@ -16,6 +16,45 @@ if TYPE_CHECKING:
     from config_schema.spec import Options
     from server.queues.topic.browser import UnacknowledgedMessage
     from server.topics.subscriptions.delivery.record_delivery import RecordMessage
+
+
+_REASONS: Final[Mapping[str, frozenset[str]]] = {
+    "match": frozenset({MATCH}),
+    "delete": frozenset({DELETED}),
+    "expire": frozenset({EXPIRED}),
+    "all": frozenset({MATCH, DELETED, EXPIRED}),
+}
+
+
+class OnOofMessage(OnRecords):
+    """Runs when a record leaves the focus of a filter."""
+
+    def message_types(self) -> list[str]:
+        """Return the message types that the option, a regular expression, matches."""
+        return matching_types(self.options.get("MessageType") or "", self.services)
+
+    def on_oof(self, topic: str, body: bytes, message: RecordMessage) -> None:
+        """Run, if the record left for a selected reason."""
+        if message.reason not in _REASONS[(self.options.get("Type") or "all").strip().lower()]:
+            return
+        previous = message.previous or b""
+        self.action.post(
+            message_variables(topic, body)
+            | {
+                "AMPS_PREVIOUS_DATA": previous,
+                "AMPS_PREVIOUS_DATA_LENGTH": b"%d" % len(previous),
+            }
+        )
+
+
+class OnSowDeleteMessage(OnRecords):
+    """Runs for each record that is deleted from a topic."""
+
+    def on_oof(self, topic: str, body: bytes, message: RecordMessage) -> None:
+        """Run, if the record was deleted."""
+        if message.reason == DELETED:
+            self.action.post(removed_record_variables(topic, body, message))
+
 
 _TIME_LIMIT: Final = "time_limit"
 """The reason for which records expire; the others are for messages of queues."""

@@ -1,6 +1,8 @@
-"""amps-action-do-truncate-statistics: old statistics are removed.
+"""Steps on the statistics database: amps-action-do-truncate-statistics and -vacuum-statistics.
 
-The file does not shrink; freed space is reused for new statistics.
+Truncation does not shrink the file: freed space is reused for new statistics. A vacuum does. In
+AMPS it has no effect any more, because all of its statistics had to wait; here it runs in small
+steps between samples.
 
 Source: AMPS User Guide, Truncate Statistics.
 """
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
     from actions.context import ActionContext
     from actions.services import ActionServices
     from actions.step_options import StepOptions
+
 
 _NANOSECONDS: Final = 1e9
 
@@ -49,3 +52,26 @@ class DoTruncateStatistics(Step):
             await asyncio.wrap_future(self._services.statistics.truncate(age_s))
         except sqlite3.Error as error:
             raise StepError(f"the statistics database cannot be truncated: {error}") from None
+
+
+class DoVacuumStatistics(Step):
+    """Shrinks the file of the statistics database to its minimum."""
+
+    time_limit: ClassVar[float] = 3600.0
+
+    def provision(self, services: ActionServices) -> None:
+        """Keep a reference to the services."""
+        self._services = services
+
+    async def run(self, context: ActionContext) -> None:  # noqa: ARG002 - independent of the event
+        """Vacuum the statistics database; without statistics do nothing.
+
+        Raises:
+            StepError: the database cannot be written to.
+        """
+        if self._services.statistics is None:
+            return
+        try:
+            await asyncio.wrap_future(self._services.statistics.vacuum())
+        except sqlite3.Error as error:
+            raise StepError(f"the statistics database cannot be vacuumed: {error}") from None

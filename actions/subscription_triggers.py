@@ -1,4 +1,4 @@
-"""The base of triggers on subscriptions."""
+"""Triggers on subscriptions: amps-action-on-subscribe and amps-action-on-unsubscribe."""
 
 from __future__ import annotations
 
@@ -60,3 +60,15 @@ def watched_topics(options: Options, services: ActionServices) -> TopicSelector:
         return select_topics(options.get("Topic") or "", literal=literal)
     except TopicError as error:
         raise ModuleProvisionError(str(error)) from None
+
+
+class OnSubscribe(OnSubscription):
+    """Runs when a client subscribes, by any command."""
+
+    events = ("subscribe", "delta_subscribe", "sow_and_subscribe", "sow_and_delta_subscribe")
+
+
+class OnUnsubscribe(OnSubscription):
+    """Runs when a client unsubscribes or disconnects."""
+
+    events = ("unsubscribe",)

@@ -1,4 +1,4 @@
-"""The base of triggers on links with other instances.
+"""Triggers on links with other instances: those of replication, in both directions.
 
 Source: AMPS User Guide, On Incoming Replication Connections; On Outgoing Replication Connections.
 """
@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, ClassVar
 
 from actions.module import Trigger
+from server.replication.links.link_events import LinkEvent
 from server.util.encoding import text_to_bytes
 
 if TYPE_CHECKING:
@@ -50,3 +51,47 @@ def _variables(direction: LinkDirection, *, with_transport: bool) -> dict[str, b
     if with_transport:
         values["AMPS_REPLICATION_TRANSPORT_NAME"] = text_to_bytes(direction.transport)
     return values
+
+
+class OnConnectReplication(OnLink):
+    """Runs when a destination is connected."""
+
+    event: ClassVar[LinkEvent] = LinkEvent.CONNECT
+
+
+class OnDisconnectReplication(OnLink):
+    """Runs when a destination is disconnected."""
+
+    event: ClassVar[LinkEvent] = LinkEvent.DISCONNECT
+
+
+class OnConnectIncomingReplication(OnLink):
+    """Runs when an upstream instance connects."""
+
+    event: ClassVar[LinkEvent] = LinkEvent.CONNECT_INCOMING
+    is_incoming: ClassVar[bool] = True
+
+
+class OnDisconnectIncomingReplication(OnLink):
+    """Runs when an upstream instance disconnects."""
+
+    event: ClassVar[LinkEvent] = LinkEvent.DISCONNECT_INCOMING
+    is_incoming: ClassVar[bool] = True
+
+
+class OnUpgradeReplication(OnLink):
+    """Runs when a destination is upgraded."""
+
+    event: ClassVar[LinkEvent] = LinkEvent.UPGRADE
+
+
+class OnDowngradeReplication(OnLink):
+    """Runs when a destination is downgraded."""
+
+    event: ClassVar[LinkEvent] = LinkEvent.DOWNGRADE
+
+
+class OnReplicationResyncComplete(OnLink):
+    """Runs when a destination has caught up."""
+
+    event: ClassVar[LinkEvent] = LinkEvent.RESYNC_COMPLETE
