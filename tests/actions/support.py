@@ -110,9 +110,9 @@ class Bench:
         self.actions.append(action)
         return action
 
-    def run(self, deed: Callable[[], Any] | None = None) -> None:
+    def run(self, operation: Callable[[], Any] | None = None) -> None:
         """Do something, and wait until no action has anything left to do."""
-        asyncio.run(self._settle(deed))
+        asyncio.run(self._settle(operation))
 
     def perform(self, **values: bytes) -> None:
         """Run the first action once."""
@@ -139,8 +139,8 @@ class Bench:
         """The log's entries with an id."""
         return [fields for found, fields in self.core.log.entries if found == message_id]
 
-    async def _settle(self, deed: Callable[[], Any] | None) -> None:
-        result = deed() if deed is not None else None
+    async def _settle(self, operation: Callable[[], Any] | None) -> None:
+        result = operation() if operation is not None else None
         if isinstance(result, Awaitable):
             await result
         for _ in range(5):  # one action may give work to another

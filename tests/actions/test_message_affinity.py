@@ -111,7 +111,7 @@ def test_a_busy_action_is_told_later(monkeypatch: pytest.MonkeyPatch) -> None:
         max_size=80,
     )
 )
-def test_what_is_told_adds_up(deeds: list[tuple[str, int]]) -> None:
+def test_what_is_told_adds_up(operations: list[tuple[str, int]]) -> None:
     """Every record is with one client at most, told in pairs, and in the end all have one."""
     affinities = MessageAffinities()
     clients: set[int] = set()
@@ -130,18 +130,18 @@ def test_what_is_told_adds_up(deeds: list[tuple[str, int]]) -> None:
             assert owners.pop(key) == told.client[0]
         return True
 
-    for deed, number in deeds:
+    for operation, number in operations:
         key = "t", str(number)
-        if deed == "join":
+        if operation == "join":
             clients.add(number)
             affinities.add_client((number, ""))
-        elif deed == "leave":
+        elif operation == "leave":
             clients.discard(number)
             affinities.remove_client((number, ""), "unsubscribe")
-        elif deed == "add":
+        elif operation == "add":
             records.add(number)
             affinities.add_record(key, "match")
-        elif deed == "drop":
+        elif operation == "drop":
             records.discard(number)
             hear(affinities.remove_record(key, "oof"))
         else:

@@ -200,8 +200,8 @@ def test_full_journals_are_listed_and_done_with_all_older_ones(admin: Admin) -> 
         admin.comes(f"/amps/instance/transaction_log/journals/{journal}/file_name", f"{journal}.gz")
     assert full() == [first, second, *others], "what is compressed is called as before"
     last = others.pop(0)
-    for deed in ("compress", "remove"):  # also while it is under way
-        assert admin.ask(f"{where}/{last}/{deed}").status == 200
+    for operation in ("compress", "remove"):  # also while it is under way
+        assert admin.ask(f"{where}/{last}/{operation}").status == 200
     wait_until(lambda: full() == others)
 
 

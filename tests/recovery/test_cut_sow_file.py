@@ -33,7 +33,7 @@ def overwrite(path: Path) -> None:
     shutil.copyfile(path.with_name("other.sow"), path)
 
 
-DEEDS: Final[dict[str, Deed]] = {
+OPERATIONS: Final[dict[str, Deed]] = {
     "to_nothing": cut_to(0),
     "within_the_first_page": cut_to(100),
     "to_the_first_page": cut_to(4096),
@@ -104,16 +104,16 @@ def asks_in_vain(peer: RawPeer, header: dict[str, str]) -> None:
 @pytest.mark.parametrize("way", ["logged", "plain"])
 def test_a_file_is_cut_while_it_is_in_use(tmp_path: Path, way: str) -> None:
     """Publishers and readers of its topic are told why; all others go on, also afterwards."""
-    names = [f"{way}_{name}" for name in DEEDS]
+    names = [f"{way}_{name}" for name in OPERATIONS]
     configuration = elements(names)
     with running_server(tmp_path, elements=configuration) as server:
         with server.log_on("publisher", o=QUICK_ACKS) as peer, server.log_on("reader") as reader:
             last = 0
             for name in (*names, "other"):
                 last = fill(peer, name, last + 1)
-            for name, deed in zip(names, DEEDS.values(), strict=True):
-                deed(tmp_path / f"{name}.sow")
-                if deed is not overwrite:
+            for name, operation in zip(names, OPERATIONS.values(), strict=True):
+                operation(tmp_path / f"{name}.sow")
+                if operation is not overwrite:
                     asks_in_vain(reader, {"c": "sow", "t": name, "cid": "q", "f": "/pad LIKE 'x'"})
                     follow = {"c": "sow_and_subscribe", "t": name, "cid": "s"}
                     asks_in_vain(reader, follow | {"top_n": "100000", "orderby": "/pad"})
@@ -135,8 +135,8 @@ def test_a_file_is_cut_while_it_is_in_use(tmp_path: Path, way: str) -> None:
         assert "Traceback" not in server.log()
     with running_server(tmp_path, elements=configuration) as server:
         assert ids(server, "other") == list(range(RECORDS))
-        for name, deed in zip(names, DEEDS.values(), strict=True):
-            if deed is overwrite:
+        for name, operation in zip(names, OPERATIONS.values(), strict=True):
+            if operation is overwrite:
                 continue
             assert ids(server, name) == (list(range(RECORDS)) if way == "logged" else [])
             said = [line for line in server.log().splitlines() if f"SOW topic '{name}'" in line]

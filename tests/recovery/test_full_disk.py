@@ -221,7 +221,7 @@ def empty(journal: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("deed", "said"),
+    ("operation", "said"),
     [
         (remove_all, "the file has been removed or renamed while it was in use"),
         (rename, "the file has been removed or renamed while it was in use"),
@@ -230,14 +230,14 @@ def empty(journal: Path) -> None:
     ],
 )
 def test_somebody_lays_hands_on_the_journal(
-    tmp_path: Path, deed: Callable[[Path], None], said: str
+    tmp_path: Path, operation: Callable[[Path], None], said: str
 ) -> None:
     """What would be written where nobody finds it is not acknowledged."""
     with running_server(tmp_path, elements=ELEMENTS.format(sow=".", journal="journal")) as server:
         with log_on(server) as peer:
             publisher = Publisher(peer, "events")
             assert publisher.publish()["status"] == "success"
-            deed(tmp_path / "journal" / "test-instance.0000000000.journal")
+            operation(tmp_path / "journal" / "test-instance.0000000000.journal")
             peer.publish("events", b"{}", s=2, a="persisted")
             assert server.logs(said)
             peer.publish("events", b"{}", s=3, a="processed")

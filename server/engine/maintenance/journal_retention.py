@@ -243,7 +243,7 @@ class JournalRetention:
             dropped = [mark for mark in self._marks if mark[0] is action]
             for mark in dropped:
                 del self._marks[mark]
-            self._log.emit("1D-0012", text=error, count=len(dropped), deed=action.value)
+            self._log.emit("1D-0012", text=error, count=len(dropped), operation=action.value)
             return
         new_path = next(
             (
@@ -254,7 +254,7 @@ class JournalRetention:
             None,
         )
         if new_path != file.path:
-            self._log.emit("1D-0010", path=file.path, deed=action.value, now=new_path)
+            self._log.emit("1D-0010", path=file.path, operation=action.value, now=new_path)
 
     async def _run_on_thread(self, function: Callable[[], _Result]) -> _Result:
         return await asyncio.get_running_loop().run_in_executor(self._executor, function)

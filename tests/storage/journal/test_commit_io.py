@@ -55,7 +55,7 @@ def test_the_file_is_the_same(
 
 
 @pytest.mark.parametrize(
-    ("deed", "why"),
+    ("operation", "why"),
     [
         (Path.unlink, "the file has been removed or renamed while it was in use"),
         (replace, "another file has taken the place of the file while it was in use"),
@@ -63,12 +63,12 @@ def test_the_file_is_the_same(
     ],
 )
 def test_a_file_that_is_not_in_place(
-    tmp_path: Path, deed: Callable[[Path], None], why: str
+    tmp_path: Path, operation: Callable[[Path], None], why: str
 ) -> None:
     """What is safe in it will not be found: that is an error, and no mark says otherwise."""
     path, disk = new_file(tmp_path / "file"), Disk()
     descriptor = disk.open(path, writable=True)
-    deed(path)
+    operation(path)
     with pytest.raises(OSError, match=why):
         disk.commit(descriptor, [(0, b"body")], path, SIZE, MARK)
     assert os.pread(descriptor, 4, 0) == b"body"

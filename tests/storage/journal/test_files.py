@@ -109,9 +109,9 @@ class DyingDisk(Disk):
             raise Killed
 
 
-@pytest.mark.parametrize("deed", ["archive", "compress", "remove"])
+@pytest.mark.parametrize("operation", ["archive", "compress", "remove"])
 @pytest.mark.parametrize("dies_at", range(1, 9))
-def test_a_crash_at_any_moment_loses_nothing(tmp_path: Path, deed: str, dies_at: int) -> None:
+def test_a_crash_at_any_moment_loses_nothing(tmp_path: Path, operation: str, dies_at: int) -> None:
     """And what it leaves twice does not come back when the file has been removed."""
     directory, archive = tmp_path / "journal", tmp_path / "archive"
     disk = DyingDisk()
@@ -119,13 +119,13 @@ def test_a_crash_at_any_moment_loses_nothing(tmp_path: Path, deed: str, dies_at:
     fill(bench)
     disk.begin(dies_at)
     with suppress(Killed):
-        getattr(bench.journal, deed)(0)
+        getattr(bench.journal, operation)(0)
     disk.begin(0)
     bench.journal.close()
     with opened(directory, archive=archive) as bench:
         found = [one.sequence for one in read_all(bench.journal)]
         assert found == list(range(found[0], 101))
-        assert found[0] == 1 or deed == "remove"
+        assert found[0] == 1 or operation == "remove"
         for number in range(2):
             if bench.journal.files[0].number == number:
                 bench.journal.remove(number)

@@ -327,15 +327,15 @@ def test_a_file_that_has_lost_all_its_entries_is_spoken_of(tmp_path: Path) -> No
         assert f"begun after entry {last.first_txid - 1}, and has no entries" in notice.text
 
 
-@pytest.mark.parametrize("deed", ["zeroed", "removed"])
-def test_a_last_file_that_looks_unused_is_spoken_of(tmp_path: Path, deed: str) -> None:
+@pytest.mark.parametrize("operation", ["zeroed", "removed"])
+def test_a_last_file_that_looks_unused_is_spoken_of(tmp_path: Path, operation: str) -> None:
     """The file before it is sealed only when the log goes on in this one."""
     write(tmp_path, 100, 50_000)
     with opened(tmp_path) as bench:
         *_, full, last = bench.journal.files
         assert not [one for one in bench.notices if one.event is JournalEvent.TORN_TAIL]
     (tmp_path / "TEST.clients.ack").unlink()
-    if deed == "zeroed":
+    if operation == "zeroed":
         last.path.write_bytes(bytes(FILE))
     else:  # with what was made in advance
         for path in tmp_path.glob("*.journal"):

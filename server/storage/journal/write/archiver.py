@@ -215,9 +215,9 @@ class Archiver:
 
 
 @contextmanager
-def _explained(file: JournalFile, deed: str) -> Iterator[None]:
+def _explained(file: JournalFile, operation: str) -> Iterator[None]:
     """Convert an OSError into a JournalError that names the file and the failed operation."""
     try:
         yield
     except OSError as problem:
-        raise JournalError(f"{file.path}: cannot be {deed}: {reason(problem)}") from problem
+        raise JournalError(f"{file.path}: cannot be {operation}: {reason(problem)}") from problem

@@ -1,6 +1,7 @@
 // An input field for expressions: completes the names of fields, and shows errors of the server's parser
 // while the user types.
 
+import { useCompletions } from "../completion.js";
 import { html, useEffect, useId, useRef, useState } from "../html.js";
 import { visible } from "../format.js";
 import { readJson } from "../request.js";
@@ -24,39 +25,22 @@ const NAME = /\/[^\s'"()=<>!,*+]*$/;
 export function Expression({ label, kind, value, paths, placeholder = "", onChange }) {
   const id = useId();
   const field = useRef(/** @type {HTMLInputElement | null} */ (null));
-  const [offered, setOffered] = useState(/** @type {string[]} */ ([]));
-  const [active, setActive] = useState(-1);
   const fault = useFault(kind, value);
-
-  const offer = () => {
-    const typed = NAME.exec(value.slice(0, field.current?.selectionStart ?? 0))?.[0];
-    setOffered(typed ? completions(paths, typed) : []);
-    setActive(-1);
-  };
-  useEffect(() => {
-    if (document.activeElement === field.current) offer();
-  }, [value, paths]);
-  const complete = (/** @type {string} */ name) => {
+  const completions = useCompletions(id, "Fields", (name) => {
     const at = field.current?.selectionStart ?? value.length;
     const before = value.slice(0, at).replace(NAME, () => name);
-    setOffered([]);
     onChange(before + value.slice(at));
     setTimeout(() => {
       field.current?.focus();
       field.current?.setSelectionRange(before.length, before.length);
-      setOffered([]);
+      completions.close();
     });
-  };
-  const onKey = (/** @type {KeyboardEvent} */ event) => {
-    if (!offered.length) return;
-    if (event.key === "ArrowDown") setActive((active + 1) % offered.length);
-    else if (event.key === "ArrowUp") setActive(active > 0 ? active - 1 : offered.length - 1);
-    else if ((event.key === "Enter" || event.key === "Tab") && active >= 0) complete(offered[active]);
-    else if (event.key === "Escape") setOffered([]);
-    else return;
-    event.preventDefault();
-    event.stopPropagation();
-  };
+  });
+  useEffect(() => {
+    if (document.activeElement !== field.current) return;
+    const typed = NAME.exec(value.slice(0, field.current?.selectionStart ?? 0))?.[0];
+    completions.show(typed ? matchingPaths(paths, typed) : []);
+  }, [value, paths]);
 
   return html`
     <div class="field expression">
@@ -69,31 +53,16 @@ export function Expression({ label, kind, value, paths, placeholder = "", onChan
         name=${kind}
         autocomplete="off"
         spellcheck=${false}
-        aria-expanded=${offered.length > 0}
-        aria-controls=${`${id}-offered`}
-        aria-autocomplete="list"
-        aria-activedescendant=${active >= 0 ? `${id}-${active}` : undefined}
+        aria-expanded=${completions.isOpen}
+        ...${completions.attributes}
         aria-invalid=${Boolean(fault)}
         aria-describedby=${fault ? `${id}-fault` : undefined}
         placeholder=${placeholder}
         value=${value}
         onInput=${(/** @type {any} */ event) => onChange(event.currentTarget.value)}
-        onKeyDown=${onKey}
-        onBlur=${() => setOffered([])}
+        onKeyDown=${completions.onKey}
       />
-      <ul id=${`${id}-offered`} class="offered" role="listbox" aria-label="Fields" hidden=${!offered.length}>
-        ${offered.map((name, at) => html`
-          <li
-            id=${`${id}-${at}`}
-            role="option"
-            aria-selected=${at === active}
-            onMouseDown=${(/** @type {MouseEvent} */ event) => {
-              event.preventDefault(); // keep the focus on the field
-              complete(name);
-            }}
-          >${visible(name)}</li>
-        `)}
-      </ul>
+      ${completions.list}
       ${fault && html`<${FaultView} id=${`${id}-fault`} text=${value} fault=${fault} />`}
     </div>
   `;
@@ -111,7 +80,7 @@ function FaultView({ id, text, fault }) {
 }
 
 /** @param {Iterable<string>} paths @param {string} typed */
-function completions(paths, typed) {
+function matchingPaths(paths, typed) {
   const wanted = typed.slice(1).toLowerCase();
   const found = [...paths].filter((path) => path !== typed && path.toLowerCase().includes(wanted));
   const begins = (/** @type {string} */ path) => Number(!path.toLowerCase().startsWith(`/${wanted}`));

@@ -1,10 +1,10 @@
 // The field for a statement: names and words are completed as it is typed.
 
+import { useCompletions } from "../completion.js";
 import { html, useEffect, useId, useRef, useState } from "../html.js";
 import { visible } from "../format.js";
 import { complete, loadTables } from "./words.js";
 
-const NOTHING = { from: 0, offered: /** @type {string[]} */ ([]) };
 const LINES = 7;
 
 /**
@@ -19,8 +19,13 @@ export function Editor({ value, failed, onChange, onRun }) {
   const id = useId();
   const field = useRef(/** @type {HTMLTextAreaElement | null} */ (null));
   const [tables, setTables] = useState(/** @type {import("./words.js").KnownTable[]} */ ([]));
-  const [{ from, offered }, setOffer] = useState(NOTHING);
-  const [active, setActive] = useState(-1);
+  const from = useRef(0);
+  const completions = useCompletions(id, "Names and words", (name) => {
+    const { current } = field;
+    if (!current) return;
+    current.setRangeText(name, from.current, current.selectionStart, "end"); // at once: the user goes on typing
+    onChange(current.value);
+  });
   useEffect(() => {
     let isWanted = true;
     loadTables().then((found) => isWanted && setTables(found));
@@ -30,32 +35,23 @@ export function Editor({ value, failed, onChange, onRun }) {
   }, []);
 
   const offer = (/** @type {string} */ text, isAsked = false) => {
-    setOffer(complete(text, field.current?.selectionStart ?? text.length, tables, isAsked));
-    setActive(isAsked ? 0 : -1);
+    const found = complete(text, field.current?.selectionStart ?? text.length, tables, isAsked);
+    from.current = found.from;
+    completions.show(found.offered, isAsked ? 0 : -1);
   };
-  const type = (/** @type {string} */ text) => {
+  const onInput = (/** @type {string} */ text) => {
     onChange(text);
     offer(text);
   };
-  const take = (/** @type {string} */ name) => {
-    const { current } = field;
-    if (!current) return;
-    current.setRangeText(name, from, current.selectionStart, "end"); // at once: the user goes on typing
-    setOffer(NOTHING);
-    onChange(current.value);
-  };
-  const pressed = (/** @type {KeyboardEvent} */ event) => {
-    const isCommand = event.ctrlKey || event.metaKey;
-    if (isCommand && event.key === "Enter") {
-      setOffer(NOTHING);
+  const onKey = (/** @type {KeyboardEvent} */ event) => {
+    if ((event.ctrlKey || event.metaKey) && event.key === "Enter") {
+      completions.close();
       onRun();
     } else if (event.ctrlKey && event.key === " ") offer(value, true);
-    else if (!offered.length) return;
-    else if (event.key === "ArrowDown") setActive((active + 1) % offered.length);
-    else if (event.key === "ArrowUp") setActive(active > 0 ? active - 1 : offered.length - 1);
-    else if ((event.key === "Enter" || event.key === "Tab") && active >= 0) take(offered[active]);
-    else if (event.key === "Escape") setOffer(NOTHING);
-    else return;
+    else {
+      completions.onKey(event);
+      return;
+    }
     event.preventDefault();
     event.stopPropagation();
   };
@@ -72,30 +68,15 @@ export function Editor({ value, failed, onChange, onRun }) {
         autocomplete="off"
         autocapitalize="off"
         spellcheck=${false}
-        aria-autocomplete="list"
-        aria-controls=${`${id}-offered`}
-        aria-activedescendant=${active >= 0 && active < offered.length ? `${id}-${active}` : undefined}
+        ...${completions.attributes}
         aria-invalid=${Boolean(failed)}
         aria-describedby=${failed ? `${id}-error` : undefined}
         placeholder="SELECT symbol, sum(qty) FROM orders GROUP BY symbol"
         value=${value}
-        onInput=${(/** @type {any} */ event) => type(event.currentTarget.value)}
-        onKeyDown=${pressed}
-        onBlur=${() => setOffer(NOTHING)}
+        onInput=${(/** @type {any} */ event) => onInput(event.currentTarget.value)}
+        onKeyDown=${onKey}
       ></textarea>
-      <ul id=${`${id}-offered`} class="offered" role="listbox" aria-label="Names and words" hidden=${!offered.length}>
-        ${offered.map((name, at) => html`
-          <li
-            id=${`${id}-${at}`}
-            role="option"
-            aria-selected=${at === active}
-            onMouseDown=${(/** @type {MouseEvent} */ event) => {
-              event.preventDefault(); // the field keeps the focus
-              take(name);
-            }}
-          >${visible(name)}</li>
-        `)}
-      </ul>
+      ${completions.list}
       ${failed?.error && html`<${ErrorShown} id=${`${id}-error`} text=${failed.text} error=${failed.error} />`}
     </div>
   `;
