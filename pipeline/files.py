@@ -1,9 +1,9 @@
 """Output files of a job: complete, or absent.
 
 A job writes its files into a folder beside the target, so that no reader of the target, by any
-method, finds a partial file. Then it stores a list of the moves to make, and makes them. If it dies
-in between, the next run finds the list and makes the remaining moves. A new file appears in its
-place atomically. Where files replace others, their whole folder is exchanged for a new one: a
+method, finds a partial file. Then it stores a list of the moves to make, and makes them. If it is
+killed in between, the next run finds the list and makes the remaining moves. A new file appears in
+its place atomically. Where files replace others, their whole folder is exchanged for a new one: a
 reader that lists it sees either the old or the new one.
 """
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeGuard
 
 import pytest
 
@@ -35,6 +35,9 @@ _MODULES_IN_ING: Final = {
     "underlying": "AMPS's word: UnderlyingTopic",
 }
 
+_PLAIN_BASES: Final = {"object", "Protocol", "Generic", "NamedTuple", "Exception", "Enum", "Struct"}
+"""Bases without members that docstrings name."""
+
 _RATES: Final = [
     (r"what", 0, 2),
     (r"who|whom|whose|whoever", 0, 0.5),
@@ -42,6 +45,9 @@ _RATES: Final = [
     (r"returns?", 4, 40),
 ]
 """A pattern of words, and their least and largest number in 1,000 words of docstrings."""
+
+
+_DEFINITION: Final = (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 
 
 @dataclass(frozen=True)
@@ -53,12 +59,17 @@ class _Module:
         docstrings: those of the module, its classes and functions, and of attributes.
         names: what it defines or imports.
         public_classes: the names of classes at its top.
+        arguments: for each docstring of a function or class with a section Args, what that section
+            names, and the parameters.
+        members: for each class, what it defines and assigns, and its bases.
     """
 
     text: str
     docstrings: tuple[str, ...]
     names: frozenset[str]
     public_classes: tuple[str, ...]
+    arguments: tuple[tuple[str, frozenset[str], frozenset[str]], ...]
+    members: dict[str, tuple[set[str], set[str]]]
 
 
 @cache
@@ -87,7 +98,52 @@ def _read(text: str) -> _Module:
                 names.update((one.asname or one.name).rpartition(".")[2] for one in imported)
     classes = [node.name for node in tree.body if isinstance(node, ast.ClassDef)]
     public = tuple(name for name in classes if not name.startswith("_"))
-    return _Module(text, tuple(docstrings), frozenset(names), public)
+    defined = [node for node in _statements(tree) if isinstance(node, _DEFINITION)]
+    return _Module(
+        text,
+        tuple(docstrings),
+        frozenset(names),
+        public,
+        tuple(_documented_arguments(defined)),
+        {node.name: _members(node) for node in defined if isinstance(node, ast.ClassDef)},
+    )
+
+
+def _documented_arguments(
+    defined: list[ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef],
+) -> Iterator[tuple[str, frozenset[str], frozenset[str]]]:
+    for node in defined:
+        section = re.search(
+            r"^Args:\n((?: {4}.*\n?|\n)+)", ast.get_docstring(node) or "", re.MULTILINE
+        )
+        function = (
+            next((one for one in node.body if _is_constructor(one)), None)
+            if isinstance(node, ast.ClassDef)
+            else node
+        )
+        if section is None or function is None:
+            continue
+        parameters = {one.arg for one in ast.walk(function.args) if isinstance(one, ast.arg)}
+        named = re.findall(r"^ {4}((?:\*{0,2}\w+, )*\*{0,2}\w+): ", section[1], re.MULTILINE)
+        words = frozenset(re.findall(r"\w+", " ".join(named)))
+        yield node.name, words, frozenset(parameters)
+
+
+def _is_constructor(node: ast.AST) -> TypeGuard[ast.FunctionDef]:
+    return isinstance(node, ast.FunctionDef) and node.name in {"__init__", "__new__"}
+
+
+def _members(node: ast.ClassDef) -> tuple[set[str], set[str]]:
+    found: set[str] = set()
+    for inner in ast.walk(node):
+        match inner:
+            case ast.ClassDef(name=name) | ast.FunctionDef(name=name):
+                found.add(name)
+            case ast.AsyncFunctionDef(name=name) | ast.Attribute(attr=name):
+                found.add(name)
+            case ast.Name(id=name, ctx=ast.Store()):
+                found.add(name)
+    return found, {ast.unparse(base).partition("[")[0].split(".")[-1] for base in node.bases}
 
 
 def _statements(tree: ast.AST) -> Iterator[ast.AST]:
@@ -140,6 +196,34 @@ def test_docstrings_name_files_that_exist() -> None:
     for docstring in docstrings():
         named = set(re.findall(r"(?<!`)\b(\w+\.pyx?)\b", docstring))
         assert named <= files | _OTHER_FILES, docstring
+
+
+def test_docstrings_name_arguments_that_exist() -> None:
+    for file, module in modules().items():
+        for function, named, parameters in module.arguments:
+            unknown = {name for name in named - parameters if name.rstrip("_") not in parameters}
+            assert not unknown, f"{file}: {function}"
+
+
+def test_docstrings_name_members_that_exist() -> None:
+    """Of a class of the product whose bases are all of the product, in the form `Class.member`."""
+    times = Counter(name for module in modules().values() for name in module.members)
+    classes = {
+        name: found
+        for module in modules().values()
+        for name, found in module.members.items()
+        if times[name] == 1
+    }
+
+    def members(name: str) -> set[str] | None:
+        own, bases = classes[name]
+        inherited = [members(base) if base in classes else None for base in bases - _PLAIN_BASES]
+        return None if None in inherited else own.union(*filter(None, inherited))
+
+    for file, module in modules().items():
+        for name, member in re.findall(r"`(?:\w+\.)*(\w+)\.(\w+)(?:\(\))?`", module.text):
+            if name in classes and (known := members(name)) is not None:
+                assert member in known, f"{file}: `{name}.{member}`"
 
 
 def test_a_public_class_has_a_name_of_its_own() -> None:

@@ -2,7 +2,7 @@
 
 A bookmark is `publisher|sequence|`, two numbers. Of two messages of one publisher, the one with the
 higher sequence number is later. Bookmarks of different publishers have no order: each server has
-its own. Duplicates are recognised by publisher and sequence, and dropped (AMPS User Guide,
+its own. Duplicates are recognized by publisher and sequence, and dropped (AMPS User Guide,
 Replaying Messages with Bookmark Subscription). Therefore a subscription may resume too early, but
 never too late. It sends several resume points, of which a server selects the earliest that it
 knows:

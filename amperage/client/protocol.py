@@ -177,8 +177,8 @@ class ClientProtocol(Commands):
             )
         if self._is_awaiting_answer("logon") and not self._first_bytes:
             return ConnectionLostError(
-                f"{cause} without an answer to the logon; transports of another kind than that of"
-                " the URI (tcp, ws) do that, and the server's log has the reason"
+                f"{cause} without an answer to the logon; the transport may be of another type than"
+                " that of the URI (tcp, ws): the server's log has the reason"
             )
         return ConnectionLostError(cause)
 

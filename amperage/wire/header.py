@@ -153,8 +153,8 @@ json_text: Final = msgspec.json.encode
 """Encodes a text as a JSON string, quotes included: for headers that are concatenated."""
 
 
-_GLANCE_SEQUENCE: Final = re.compile(rb'[{,]"s":"?([0-9]{1,19})"?[,}]')
-_GLANCE: Final = re.compile(rb'"(c|cid|a)":"([^"\\]{0,256})"')
+_REPLY_KEY_SEQUENCE: Final = re.compile(rb'[{,]"s":"?([0-9]{1,19})"?[,}]')
+_REPLY_KEY: Final = re.compile(rb'"(c|cid|a)":"([^"\\]{0,256})"')
 _LONG_NAMES: Final = {"p": "publish"}
 
 
@@ -193,14 +193,14 @@ def decode_frame(
         try:
             decoded = _read(header)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            problem = _why_unreadable(header, error)
+            problem = _describe_decode_error(header, error)
             raise FrameError(f"the header cannot be read: {problem}") from None
     if len(header) > MAX_NAME_LENGTH:
         _check_lengths(decoded)
     return decoded, body
 
 
-def _why_unreadable(header: bytes, error: Exception) -> str:
+def _describe_decode_error(header: bytes, error: Exception) -> str:
     """Return the problem of a header and its place, without quoting it (see `FrameError`)."""
     try:
         header.decode()
@@ -212,8 +212,8 @@ def _why_unreadable(header: bytes, error: Exception) -> str:
 def read_reply_keys(header: bytes) -> Header:
     """Return the keys for an answer from both ends of a header that is too long to be decoded."""
     ends = header[:4096] + header[-4096:]
-    keys = {key.decode(): value.decode("latin-1") for key, value in _GLANCE.findall(ends)}
-    number = _GLANCE_SEQUENCE.search(ends)
+    keys = {key.decode(): value.decode("latin-1") for key, value in _REPLY_KEY.findall(ends)}
+    number = _REPLY_KEY_SEQUENCE.search(ends)
     return Header(
         command=keys.get("c", ""),
         command_id=keys.get("cid"),
@@ -240,14 +240,14 @@ def _check_lengths(header: Header) -> None:
 
 def _read(header: bytes) -> Header:
     if _EMPTY in header:
-        return _read_loosely(header)
+        return _decode_leniently(header)
     try:
         return _decode(header)
     except msgspec.ValidationError:
-        return _read_loosely(header)
+        return _decode_leniently(header)
 
 
-def _read_loosely(header: bytes) -> Header:
+def _decode_leniently(header: bytes) -> Header:
     """Decode a header with bare numbers in place of texts, refusing values of neither type.
 
     Clients that always send the same keys leave unused ones empty: empty texts are ignored.

@@ -33,7 +33,7 @@ class AmpsPartition(InputPartition):
     """One of the queries of a read.
 
     Args:
-        filter: the filter that selects its records; None for all.
+        filter_: the filter that selects its records; None for all.
     """
 
     def __init__(self, filter_: str | None) -> None:

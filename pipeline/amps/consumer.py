@@ -1,8 +1,8 @@
 """A consumer of a queue on the driver, which holds the leases while micro-batches run.
 
 Messages are leased one after the other, and each lease is renewed until its message has been
-acknowledged. So no other consumer gets the messages of a batch while the driver lives, however long
-the batch takes. When the driver dies its connection closes, and all leases end.
+acknowledged. So no other consumer gets the messages of a batch while the driver runs, however long
+the batch takes. When the driver ends its connection closes, and all leases end.
 """
 
 from __future__ import annotations
@@ -207,7 +207,7 @@ class _LeaseRenewal:
             with self._lock:
                 self._client = client
                 self._bookmarks[message.bookmark] = None
-            self._interval_s = min(self._interval_s, _third(until))
+            self._interval_s = min(self._interval_s, _renewal_interval_s(until))
             if self._thread is None:
                 self._thread = threading.Thread(target=self._renew_leases, daemon=True)
                 self._thread.start()
@@ -249,7 +249,7 @@ class _LeaseRenewal:
                     client.acknowledge(self._queue, batch, "extend")
 
 
-def _third(until: str) -> float:
+def _renewal_interval_s(until: str) -> float:
     """Return the seconds between two renewals of a lease that has just begun."""
     ends = datetime.strptime(until, "%Y%m%dT%H%M%S.%f%z")
     return min(

@@ -1,8 +1,8 @@
-"""CSRF protection: requests that pages of other web sites have browsers send.
+"""CSRF protection: requests that a browser sends for a page of another web site.
 
 A page of any site may have a browser send a request here, with the rights of its user. Reading is
-governed by Access-Control-Allow-Origin. A request that acts has acted by the time the browser keeps
-its answer from the page, so it is refused instead.
+governed by Access-Control-Allow-Origin. A request with an effect takes effect before the browser
+withholds the response from the page, so it is refused.
 
 Browsers name the page in Origin, Referer and Sec-Fetch-Site, but not always: over plain HTTP to a
 host other than localhost there is no Sec-Fetch-Site, a GET of an image, a form or a link has no
@@ -12,7 +12,7 @@ X-Requested-With, for which a page of another site would need a permission that 
 Programs send none of the headers that browsers always send, and act by GET as with AMPS.
 
 A name that another party owns may lead here, too (DNS rebinding). Where neither credentials nor a
-certificate stand in the way, browsers have to use a name that is known to be the instance's own.
+certificate are required, browsers have to use a name that is known to be the instance's own.
 
 Source: AMPS User Guide, Configuring Monitoring, AccessControlAllowOrigin; Fetch Standard; W3C
 Fetch Metadata Request Headers; OWASP, Cross-Site Request Forgery Prevention.
@@ -90,9 +90,9 @@ class CsrfProtection:
         ):
             raise HttpError(
                 403,
-                f"A page of {origin} asks for this. Where no credentials are checked, only pages "
+                f"Refused for a page of {origin}. Where no credentials are checked, only pages "
                 "of this host and of the browser's own machine may read; AccessControlAllowOrigin "
-                "in Admin says which others may.",
+                "in Admin names further ones.",
             )
 
     def add_cors_headers(
@@ -142,8 +142,8 @@ class CsrfProtection:
         if is_foreign or site not in _OWN_SITE:
             raise HttpError(
                 403,
-                f"A page of {origin or 'another site'} asks for this, which is not for other "
-                "sites. Name the sites that may in AccessControlAllowOrigin.",
+                f"Refused: a cross-site request of {origin or 'another site'}. Name the sites "
+                "that may make such requests in AccessControlAllowOrigin.",
             )
 
     def is_forgeable(self, request: HttpRequest) -> bool:
@@ -156,8 +156,8 @@ class CsrfProtection:
         if self._needs_known_name and _is_of_browser(request) and not self._hosts.has_host(host):
             raise HttpError(
                 403,
-                f"A browser asks for this by the name {host!r}, which any site may use. Use the "
-                "address, or name this in ExternalInetAddr or AccessControlAllowOrigin.",
+                f"Refused: Host {host!r} is not a known name of this server (DNS rebinding). Use "
+                "the address, or name the host in ExternalInetAddr or AccessControlAllowOrigin.",
             )
 
     def _is_origin_named(self, origin: str) -> bool:

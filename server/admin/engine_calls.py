@@ -146,7 +146,7 @@ async def within_limit(
     try:
         return await asyncio.wait_for(asyncio.wrap_future(answer), timeout_s)
     except TimeoutError:
-        text = f"{subject} is busy: no answer within {timeout_s:g} s. Try again in a moment."
+        text = f"{subject} is busy: no answer within {timeout_s:g} s. Retry later."
         raise HttpError(503, text, (("Retry-After", "10"),)) from None
     except asyncio.CancelledError:
         if not answer.cancelled():

@@ -66,7 +66,7 @@ class LiveUpdates:
             HttpError: there are too many watchers already.
         """
         if self._watcher_count >= MAX_WATCHERS:
-            raise HttpError(503, f"{MAX_WATCHERS} watch already: that is as many as may.")
+            raise HttpError(503, f"The limit of {MAX_WATCHERS} watchers is reached.")
         return self._event_stream(target, hidden)
 
     def _on_sample(self, snapshot: StatisticsSnapshot) -> None:

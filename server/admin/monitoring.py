@@ -137,7 +137,7 @@ class MonitoringPages:
             await self._live_updates.wait_for_sample(_FIRST_SAMPLE_TIMEOUT_S)
         snapshot = self._statistics.latest
         if snapshot is None:
-            text = "The first sample is being taken. Try again in a moment."
+            text = "The first sample is being taken. Retry later."
             raise HttpError(503, text, (("Retry-After", "1"),))
         return SnapshotTree(snapshot)
 

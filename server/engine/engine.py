@@ -61,7 +61,7 @@ class Engine:
         settings: the part of the configuration that it uses.
         log: the log for its events.
         clock: the time of day, and timers.
-        elapsed: returns seconds since some moment, never going back: measures the length of work.
+        elapsed: returns seconds, monotonic: measures the length of work.
         processor_time: returns the seconds for which this thread has run; None to measure the cost
             of work by `elapsed`, too.
 

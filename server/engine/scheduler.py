@@ -20,8 +20,8 @@ sender, gets more done in long ones.
 
 A client that sends little does not queue: a short read is executed as it arrives, even during
 rounds, for a short slice. So a request beside a busy publisher waits for the end of one round. A
-connection is busy for a moment after a long read, and after any input that had to wait: a publisher
-that sends no more than a window of unacknowledged messages never has a long read.
+connection is busy for `_BUSY_SECONDS` after a long read, and after any input that had to wait: a
+publisher that sends no more than a window of unacknowledged messages never has a long read.
 
 The event loop may deliver many reads of a busy connection in a row before it polls the others. From
 the first one on, time counts as part of a round: input that arrives when it is used up has to wait,
@@ -65,7 +65,7 @@ _BUSY_SECONDS: Final = 0.1
 """How long a connection counts as busy after a long read, or after input that had to wait."""
 
 _MAX_BUSY_CONNECTIONS: Final = 256
-"""Busy connections that are remembered; beyond, the ones whose time is over are forgotten."""
+"""Busy connections that are remembered; beyond, expired ones are dropped."""
 
 _HELD_SECONDS: Final = 0.002
 """How long output may wait in outboxes for more output, while there is more work."""
@@ -117,13 +117,13 @@ class Scheduler:
 
     Args:
         clock: schedules the next round.
-        elapsed: returns seconds since some moment, never going back: measures the length of work.
+        elapsed: returns seconds, monotonic: measures the length of work.
         outboxes: the output buffers, which are flushed between slices.
         log: the log for work that takes long.
         processor_time: returns the seconds for which this thread has run.
 
     Attributes:
-        elapsed: returns seconds since some moment, never going back.
+        elapsed: returns seconds, monotonic.
         processor_time: see above.
         longest_task: the work that has taken longest.
         task_durations: the durations of pieces of work, in microseconds.
@@ -367,6 +367,6 @@ class BatchSizeEstimator:
     def record_batch(self, messages: int, seconds: float) -> None:
         """Record the cost of some messages."""
         cost = seconds / messages
-        # Of a short batch, most may be the cost of having a batch at all.
+        # Of a short batch, most may be the fixed cost of a batch.
         if seconds >= self._MIN_SECONDS or cost < self._seconds_per_message:
             self._seconds_per_message = max(cost, self._seconds_per_message * self._DECAY)

@@ -9,7 +9,7 @@ that breaks the protocol gets a failure ack where one can be addressed, and an e
 Where the stream cannot be trusted any more, the peer is disconnected.
 
 The peer's input comes through its `SessionInput` (server/engine/session_input.py). The publish path
-is short: messages whose headers say nothing but "publish to this topic" are collected in batches,
+is short: messages whose headers request only "publish to this topic" are collected in batches,
 and each batch goes to its topic in one call (server/engine/commands/publish_batches.py).
 """
 

@@ -42,7 +42,7 @@ class SessionInput:
     Args:
         session: executes the commands.
         reader: splits the peer's bytes into frames.
-        pause_reading: stops reading from the peer, until `resume`.
+        pause_reading: stops reading from the peer, until `resume_reading`.
         resume_reading: reads from the peer again.
 
     Attributes:

@@ -111,7 +111,7 @@ cdef class FieldReader(MemberWalk):
             for data, ends in joined:
                 self._read_joined(data, ends, count, held)
             if self._row != count:
-                raise ValueError("there are fewer bodies than was said")
+                raise ValueError("there are fewer bodies than announced")
             return [
                 (*held[slot], PyBytes_FromStringAndSize(columns[slot].text, columns[slot].size))
                 for slot in range(self._slots)

@@ -122,7 +122,7 @@ class BoundStatement:
         plan: the statement.
         parameters: the values of its parameters.
         cursor: its rows, once it is executed.
-        described: the columns that the client has been told; None if it has not asked.
+        described: the columns described to the client; None if it has not asked.
         tag: the tag of a statement without rows that has been executed.
     """
 

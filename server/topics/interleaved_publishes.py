@@ -115,7 +115,7 @@ class InterleavedDelivery:
     def _prepare(self, topics: Sequence[Topic], distinct_keys: Sequence[int]) -> bool:
         """Prepare for messages of some topics; return whether they can be delivered together."""
         shared: Sequence[Subscription] = ()  # those with filters, of all topics that have any
-        covered = heard = 0
+        covered = with_recipients = 0
         for key in distinct_keys:
             deliveries = topics[key].plain_deliveries()
             if deliveries is None:
@@ -124,7 +124,7 @@ class InterleavedDelivery:
                 self._replace(key, deliveries)
                 self._filtered[key] = topics[key].filtered_subscriptions()
             covered += len(deliveries)
-            heard += bool(deliveries)
+            with_recipients += bool(deliveries)
             filtered = self._filtered[key]
             if filtered is None:
                 return False
@@ -135,7 +135,7 @@ class InterleavedDelivery:
         # Connections get their messages without filters first:
         if any(one.outbox in self._parts for one in shared):
             return False
-        return pays_by_connection(covered, len(self._parts), heard)
+        return pays_by_connection(covered, len(self._parts), with_recipients)
 
     def _replace(self, key: int, deliveries: Sequence[DirectDelivery]) -> None:
         """Replace the deliveries of messages with a key."""

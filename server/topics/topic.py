@@ -53,7 +53,7 @@ NULL_TOPIC: Final = "/AMPS/devnull"
 """The topic that accepts all messages and delivers none."""
 
 _MIN_RUN: Final = 4
-"""The fewest messages for which deciding filters together pays."""
+"""Minimum size of a batch for which filters are decided together."""
 
 _MAX_SHARED_SUBSCRIPTIONS: Final = 256
 """The most subscriptions of topics that are decided together: they are compared."""
@@ -69,7 +69,7 @@ def is_reserved(name: str) -> bool:
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class Topic(SubscriberSet):
-    """One topic of one message type, with no state but its audience.
+    """One topic of one message type, with no state except its subscriptions.
 
     Args:
         message_type: the type that it is scoped to.
@@ -254,8 +254,8 @@ class Topic(SubscriberSet):
         There are no other recipients.
 
         Returns:
-            The position reached: at most `MAX_LOOKUP_BATCH_SIZE` further, less if the audience has
-            changed.
+            The position reached: at most `MAX_LOOKUP_BATCH_SIZE` further, less if the subscriptions
+            have changed.
         """
         some = bodies[start : start + MAX_LOOKUP_BATCH_SIZE]
         found = finder.find(some)

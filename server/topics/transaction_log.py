@@ -214,7 +214,7 @@ class TransactionLog:
             JournalUnavailableError: the number is not a valid sequence number.
         """
         if not 0 < sequence <= MAX_SEQUENCE:
-            raise JournalUnavailableError(f"{sequence} is no sequence number: expected 64 bits")
+            raise JournalUnavailableError(f"{sequence} is not a sequence number: expected 64 bits")
         last_sequence = self.journal.last_sequence(client)
         if sequence <= last_sequence and self.refused_sequences.is_missing(client, sequence):
             raise RefusedSequenceError(
@@ -223,7 +223,7 @@ class TransactionLog:
             )
         if sequence <= last_sequence:
             raise DuplicateError(
-                f"sequence number {sequence}: this publisher has got as far as {last_sequence}"
+                f"sequence number {sequence}: the last one of this publisher is {last_sequence}"
             )
 
     def advance_durable(self, txid: int) -> None:
@@ -446,7 +446,7 @@ class TransactionLog:
             self._damaged_txids.append(txid)
 
     def is_unrecoverable(self, txid: int) -> bool:
-        """Return whether an unreadable entry is not worth waiting for."""
+        """Return whether an unreadable entry cannot be repaired."""
         return self._body_repair is None or self._body_repair.is_lost(txid)
 
     def use_body_repair(self, body_repair: PeerBodyRepair) -> None:

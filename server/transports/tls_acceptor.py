@@ -177,7 +177,7 @@ class TlsAcceptor:
             self._failure_handler.on_handshake_failed(address, describe_tls_error(error))
         except ConnectionResetError:
             self._failure_handler.on_handshake_failed(
-                address, "the client closed the connection in its middle"
+                address, "the client closed the connection during the handshake"
             )
         except (ConnectionAbortedError, TimeoutError):
             self._failure_handler.on_handshake_failed(address, _TOO_LATE)

@@ -40,7 +40,7 @@ class DaemonThreadPool(ThreadPoolExecutor):
         self._is_closed = False
 
     def submit(self, fn: Callable[_P, _T], /, *args: _P.args, **kwargs: _P.kwargs) -> Future[_T]:
-        """See `Executor`."""
+        """See `concurrent.futures.Executor`."""
         future: Future[_T] = Future()
 
         def call() -> None:

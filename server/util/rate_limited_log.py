@@ -59,7 +59,9 @@ Summary = Callable[["ServerLog", LogWindow], None]
 
 def log_suppressed_count(log: ServerLog, window: LogWindow) -> None:
     """Log the number of suppressed entries."""
-    log.emit("01-0012", count=window.suppressed_count, message=window.message_id, who=window.cause)
+    log.emit(
+        "01-0012", count=window.suppressed_count, message=window.message_id, source=window.cause
+    )
 
 
 class RateLimitedLog:

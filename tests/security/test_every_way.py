@@ -359,7 +359,7 @@ def test_only_messages_that_may_be_seen_are_acknowledged(scene: Scene, which: st
     elif which == "bm":
         header[which] = ",".join(one["bm"] for one in headers)
     with scene.server.log_on("reader", user_id="ann") as reader:
-        if which == "one by one":  # with a header that is recognised
+        if which == "one by one":  # with a header that is recognized
             for one in headers:
                 reader.send({"c": "sow_delete", "t": "limited/queue", "bm": one["bm"]})
             header |= {"bm": "1|1|"}

@@ -238,7 +238,7 @@ def test_decompression_comes_in_bounded_pieces() -> None:
     ],
 )
 @pytest.mark.parametrize("after_preflight", [False, True])
-def test_who_has_come_to_the_wrong_port_is_recognised(
+def test_who_has_come_to_the_wrong_port_is_recognized(
     server: RunningServer, sent: bytes, said: str, after_preflight: bool
 ) -> None:
     """The connection ends at once, and the log says what its peer seems to speak."""

@@ -139,7 +139,7 @@ def test_only_the_configured_ciphers_are_used(secure: SecureServer) -> None:
         (b"\x78\x9c", b"", "the client speaks without TLS"),
         (b"\x16\x03\x01\x00\x02\x01\x00", b"", ""),
         (b"hello there, who are you", b"", "wrong version number (the other end does not"),
-        (b"\x16\x03\x01\x02\x00", b"", "the client closed the connection in its middle"),
+        (b"\x16\x03\x01\x02\x00", b"", "the client closed the connection during the handshake"),
     ],
 )
 def test_whoever_does_not_speak_tls_is_turned_away_and_named(

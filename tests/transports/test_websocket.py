@@ -409,7 +409,7 @@ def test_other_handshakes_are_refused(web: WebServer, sent: bytes, answer: bytes
         (b'{"c":"logon"}', "it is no HTTP request"),
     ],
 )
-def test_who_does_not_speak_http_is_recognised(web: WebServer, sent: bytes, said: str) -> None:
+def test_who_does_not_speak_http_is_recognized(web: WebServer, sent: bytes, said: str) -> None:
     """The connection ends at once, and the log says what its peer seems to speak."""
     with socket.create_connection(("127.0.0.1", web.ports["any"]), WAIT_SECONDS) as peer:
         peer.sendall(sent)

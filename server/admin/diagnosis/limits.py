@@ -74,7 +74,7 @@ def limits(client: ClientFacts) -> list[LimitUsage]:
 
 def _of_slow_clients(client: ClientFacts, backlog: BacklogStats) -> list[LimitUsage]:
     configured = backlog.limits
-    offline, cut_off = "what waits goes to disk", "it is disconnected"
+    offline, cut_off = "pending output is written to disk", "it is disconnected"
     used_bytes = backlog.memory_bytes + backlog.held_bytes
     usages = [
         LimitUsage(

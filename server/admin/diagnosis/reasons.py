@@ -38,7 +38,7 @@ _UNREAD_COMMANDS: Final = 64 * 1024
 """Received bytes that wait in a client's socket before that is a reason."""
 
 _BUSY_SECONDS: Final = 0.05
-"""Seconds that a question waits for the engine before that is a reason."""
+"""Seconds that a request waits for the engine before that is a reason."""
 
 _MAX_OF_A_KIND: Final = 5
 """Subscriptions that are named for the same reason."""
@@ -142,7 +142,7 @@ def _reads_slowly(facts: DiagnosisFacts) -> Iterator[Reason]:
         return
     unsent, wait = size(client.socket_stats.unsent_bytes), span(client.socket_stats.unsent_age_s)
     explanation = (
-        f"Its socket does not take what there is for it: {unsent} wait here, the oldest of them "
+        f"Its socket does not accept the pending output: {unsent} wait here, the oldest of them "
     )
     explanation += f"for {wait}."
     if rates.is_known:
@@ -179,7 +179,7 @@ def _outlook(facts: DiagnosisFacts) -> str:
             - backlog.memory_bytes
             - backlog.held_bytes
         )
-        consequence = "what waits goes to disk"
+        consequence = "pending output is written to disk"
     seconds = max(remaining_bytes, 0.0) / unread_growth_rate
     return f" If that goes on, {consequence} in {span(seconds)}."
 
@@ -189,7 +189,7 @@ def _offline(facts: DiagnosisFacts) -> Iterator[Reason]:
     if backlog is not None and backlog.is_offline:
         yield Reason(
             "offline",
-            f"What waits for it is on disk, {size(backlog.disk_bytes)}: more of it than memory"
+            f"Its pending output is on disk, {size(backlog.disk_bytes)}: more of it than memory"
             " may hold.",
             "It comes back by itself when it has read all of that.",
         )
@@ -301,7 +301,7 @@ def _commands(facts: DiagnosisFacts) -> Iterator[Reason]:
     if client.has_blocked_commands:
         yield Reason(
             "commands wait",
-            f"What it sends has to wait: {number(len(client.queries), 'query', 'queries')} of it "
+            f"Its commands are delayed: {number(len(client.queries), 'query', 'queries')} of it "
             "are under way, or the transaction log does not keep up with what is published.",
         )
     elif client.socket_stats.unread_bytes >= _UNREAD_COMMANDS:
@@ -325,7 +325,7 @@ def _costly_filters(facts: DiagnosisFacts) -> Iterator[Reason]:
             f"time, {span(subscription.seconds_per_message or 0.0)} for each message of its topic."
             " All clients "
             "wait for that.",
-            "Have it demand first that some field equals a value, which an index decides, and "
+            "Add a comparison of a field with a value by =, which an index decides, and "
             "keep regular expressions short; /amps/instance/filters compares all.",
         )
 

@@ -110,7 +110,7 @@ class HttpConnection:
         except h11.RemoteProtocolError as error:
             if self._http.trailing_data[0][:1] == _TLS_HANDSHAKE:
                 self._server.on_handshake_failed(self._peer, "it has no TLS, and was sent TLS")
-            text = f"The request is no HTTP: {error}."
+            text = f"The request is not valid HTTP: {error}."
             return await self._send_refusal(HttpError(error.error_status_hint, text))
         if request is None:
             return False
@@ -118,7 +118,7 @@ class HttpConnection:
         self.is_waiting_for_peer = False
         response = await self._handle_request(request)
         if not self._server.send_budget.reserve(response.body):
-            text = "So much is being sent already that this has to wait. Try again in a moment."
+            text = "The limit of response bytes in transit is reached. Retry later."
             response = text_response(503, text, (("Retry-After", "10"),))
         try:
             size = await self._send_response(request, response)
@@ -222,9 +222,7 @@ class HttpConnection:
             self._server.log.emit(
                 "19-0007", reference=reference, path=request.path, error=repr(error)
             )
-            text = (
-                f"This should not happen. The log says more: entry 19-0007, reference {reference}."
-            )
+            text = f"Internal error. The log has the details: entry 19-0007, reference {reference}."
             return text_response(500, text)
 
     async def _send_refusal(self, refusal: HttpError) -> bool:

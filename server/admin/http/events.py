@@ -9,7 +9,7 @@ from typing import Final
 
 EVENT_STREAM: Final = "text/event-stream"
 
-KEEPALIVE_COMMENT: Final = b": still there\n\n"
+KEEPALIVE_COMMENT: Final = b": keep-alive\n\n"
 """A comment, which clients ignore. Sent now and then, it detects that the peer has gone."""
 
 

@@ -61,8 +61,8 @@ def connect(
 
     Args:
         settings: the command line.
-        server: host:port or the path of a socket, optionally after user:password@; or several
-            host:port, separated by commas.
+        server: host:port or the path of a socket, optionally after user:password@; or several of
+            these, separated by commas.
         on_refused: callback for each published message that the server refuses.
 
     Raises:

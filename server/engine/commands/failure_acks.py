@@ -22,7 +22,7 @@ def refuse(session: Session, header: Header, reason: str, detail: str) -> None:
 
     A failure is reported in the `processed` ack, and in the `persisted` one, which publishers
     request (AMPS Command Reference, publish command: Errors). A client that requests only acks of
-    the end gets it as one of these, as it would wait for ever otherwise.
+    the end gets it as one of these, because it would get no answer otherwise.
     """
     if wants(header, "processed"):
         fail(session, header, "processed", reason, detail)

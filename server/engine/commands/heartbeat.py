@@ -1,9 +1,9 @@
 """heartbeat: both peers prove that they are alive, and a silent client is disconnected.
 
-The server sends a heartbeat every interval, from `start` to `stop`. A client is considered dead
-when nothing at all has been received from it for longer than two intervals and a grace period. Some
-clients answer a heartbeat only if their last one is older than an interval, which is the second
-one: they send one every two intervals (docs/compatibility.md, Heartbeats).
+The server sends a heartbeat every interval, from `start` to `stop`. A client is considered
+disconnected when nothing at all has been received from it for longer than two intervals and a grace
+period. Some clients answer a heartbeat only if their last one is older than an interval, which is
+the second one: they send one every two intervals (docs/compatibility.md, Heartbeats).
 """
 
 from __future__ import annotations

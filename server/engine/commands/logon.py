@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 _NOT_STORED_DETAIL: Final = (
     "the message was refused when it was published, or has been lost since, and it is not certain"
-    " that its publisher was told"
+    " that its publisher was notified"
 )
 _NOTIFY_BATCH_SIZE: Final = 100
 """Refusals that are reported in a time slice."""

@@ -80,7 +80,7 @@ class _PendingAckBatch(_PendingAck):
     """Commands that are combined, and wait as one.
 
     Attributes:
-        durability_waits: functions that call back when some of them are pending_ack.
+        durability_waits: functions that call back when some of them are settled.
     """
 
     __slots__ = ("durability_waits",)
@@ -109,11 +109,11 @@ class PersistedAcks:
     def acknowledge_command(
         self, header: Header, when_settled: DurabilityWait, *, is_certain: bool = False
     ) -> None:
-        """Acknowledge a command when it is pending_ack.
+        """Acknowledge a command when it is settled.
 
         Args:
             header: the command's header.
-            when_settled: calls back when it is pending_ack.
+            when_settled: calls back when it is settled.
             is_certain: whether the callback never reports a problem.
         """
         if header.sequence is None:
@@ -129,11 +129,11 @@ class PersistedAcks:
     def acknowledge_sequences(
         self, sequences: Sequence[bytes], when_settled: DurabilityWait, *, is_certain: bool = False
     ) -> None:
-        """Acknowledge commands, and all before them, when they are pending_ack.
+        """Acknowledge commands, and all before them, when they are settled.
 
         Args:
             sequences: their sequence numbers, in digits.
-            when_settled: calls back when they are pending_ack.
+            when_settled: calls back when they are settled.
             is_certain: whether the callback never reports a problem; then the last number suffices.
         """
         if is_certain:
@@ -177,7 +177,7 @@ class PersistedAcks:
 
         Args:
             ack: the failure ack.
-            when_settled: calls back when the first command with its number is pending_ack.
+            when_settled: calls back when the first command with its number is settled.
         """
         self._add_pending(_PendingAck(self._session.last_input_steady_s, (), ack), when_settled)
 

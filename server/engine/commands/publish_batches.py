@@ -1,6 +1,6 @@
 """Batches of plain publishes: one call of a topic for many messages of a connection.
 
-Plain publishes are recognised by their remembered headers
+Plain publishes are recognized by their remembered headers
 (server/engine/commands/publish_fast_path.py). The acks of a batch are the same as those of its
 messages one by one.
 """

@@ -221,7 +221,7 @@ class ReplayTopics:
             self._definitions = raw_range.definitions
             self._lane_counts.clear()
             self._lanes.clear()
-        covered = heard = 0
+        covered = with_recipients = 0
         for kind in kinds:
             if kind not in self._lane_counts:
                 self._lane_counts[kind] = self._add_to_lanes(kind, raw_range)
@@ -229,8 +229,8 @@ class ReplayTopics:
             if lane_count is None:
                 return False
             covered += lane_count
-            heard += lane_count > 0
-        return pays_by_connection(covered, len(self._lanes), heard)
+            with_recipients += lane_count > 0
+        return pays_by_connection(covered, len(self._lanes), with_recipients)
 
     def _add_to_lanes(self, kind: int, raw_range: RawEntryRange) -> int | None:
         """Add a kind of entry to the lanes that get it; return their number, None if it cannot."""

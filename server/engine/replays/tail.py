@@ -55,7 +55,7 @@ class ReplayTail:
         return self._cursor.position
 
     def try_add_replay(self, replay: Replay, position: int) -> bool:
-        """Read for another replay, if it has read exactly as far.
+        """Add a replay, if its position equals that of the tail.
 
         Args:
             replay: the replay.

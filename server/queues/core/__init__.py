@@ -30,10 +30,11 @@ at queues that the new topic does not match. `detach` on unsubscribe and disconn
 hashable value that `FilterMatcher` understands, equal for equal filters; filters that differ by
 user (entitlement) must not be equal. A `FilterMatcher` is created per scan: a `FilterSet` does it.
 
-Delivery. After every possible change, and at `queue.next_deadline`, call `queue.deliver(now)`, once
-per scheduling round of the engine rather than once per message. Each delivery that it returns
-batches many messages. While `queue.is_behind`, call again soon, between other work. When
-`FilterMatcher` raises `UnmatchedError`, nothing is lost and `queue.is_stalled`: retry later.
+Delivery. After every possible change, and at `queue.next_deadline`, call
+`queue.assign_messages(now)`, once per scheduling round of the engine rather than once per message.
+Each delivery that it returns batches many messages. While `queue.is_behind`, call again soon,
+between other work. When `FilterMatcher` raises `UnmatchedError`, nothing is lost and
+`queue.is_stalled`: retry later.
 
 Acknowledgements. `parse_bookmarks` reads a list of bookmarks, `queue.acknowledge(bookmarks, now,
 client, outcome, delay)` applies it. For acknowledgements by key or filter, find the places

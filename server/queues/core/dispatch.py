@@ -170,7 +170,7 @@ class Dispatch:
             self.remove_slot(slot)  # it was retired, and holds nothing any more
 
     def _schedule_source(self, source: FilterSource) -> None:
-        """Enter a source into the heap, or mark it as hungry if it has no message."""
+        """Enter a source into the heap, or mark it as one without a message."""
         if source.matched_ranks:
             heappush(self._source_heap, (source.matched_ranks[0], source.serial, source))
         else:

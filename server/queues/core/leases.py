@@ -125,7 +125,7 @@ class Leases:
             now: the current time.
             limit: number of places after which no further lease is started.
         """
-        while limit > 0 and (moment := self.next_deadline) is not None and moment <= now:
+        while limit > 0 and (deadline := self.next_deadline) is not None and deadline <= now:
             lease = heappop(self._heap)[2]
             limit -= len(lease.places)
             for place in list(lease.places):

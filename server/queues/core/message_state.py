@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 _EVENT_BATCH_SIZE: Final = 4096
 """Messages per `Expired` event: an event has to fit into a journal, however many expire at once."""
 
-_LONG_AGO: Final = 0
+_BEFORE_ALL: Final = 0
 """A timestamp before all expirations."""
 
 VISIBLE: Final = frozenset((AVAILABLE, BEHIND, BARRIER))
@@ -408,7 +408,7 @@ class MessageLifecycle:
                 key, place, lambda later: entries.state(later) != GONE
             )
             if following is not None:  # if it has expired too, its own expiration removes it
-                self.make_available(following, _LONG_AGO)
+                self.make_available(following, _BEFORE_ALL)
 
     def expire(self, place: int, reasons: tuple[str, ...]) -> None:
         """Remove a message that was not acknowledged; `flush` records it."""

@@ -26,7 +26,7 @@ from server.queues.core.states import GONE
 if TYPE_CHECKING:
     from server.queues.core.message_state import MessageLifecycle
 
-_LONG_AGO: Final = 0
+_BEFORE_ALL: Final = 0
 """The time of a replay: nothing expires by it, because expirations are events by themselves."""
 
 
@@ -49,7 +49,7 @@ def replay(lifecycle: MessageLifecycle, event: QueueEvent) -> None:
                 lifecycle.apply_claim(
                     bookmark,
                     OwnershipClaim(transfer_count, event.owner),
-                    _LONG_AGO,
+                    _BEFORE_ALL,
                     may_arrive=True,
                 )
         case Expired():

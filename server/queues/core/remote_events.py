@@ -31,7 +31,7 @@ INITIAL_PEER_LATENCY_US: Final = 50_000
 _AVERAGE_WEIGHT: Final = 16
 """Weight of the past in a moving average, relative to the latest value."""
 
-_LONG_AGO: Final = 0
+_BEFORE_ALL: Final = 0
 """The time of a replay: nothing expires by it, because expirations are events by themselves."""
 
 
@@ -108,7 +108,7 @@ class RemoteEvents:
     ) -> None:
         may_arrive = is_replay or self._may_arrive(bookmark)
         self._lifecycle.apply_claim(
-            bookmark, claim, _LONG_AGO if is_replay else now, may_arrive=may_arrive
+            bookmark, claim, _BEFORE_ALL if is_replay else now, may_arrive=may_arrive
         )
 
     def _remove_ended(

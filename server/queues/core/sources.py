@@ -7,11 +7,11 @@ a consumer with room gets its next message without a search.
 
 Scans find messages for sources. A scan passes once through the available messages, from the first
 rank on, and matches each one against the filters of all its sources together. It continues only as
-long as one of its sources is hungry: has a consumer with room, and no message for it. So for a
-consumer with room for ten messages of a million, as many are matched as it takes to find ten; for a
-consumer whose filter matches nothing, each message is matched once. A new filter starts a scan of
-its own at the first rank; when a scan reaches the position of another one, the two are merged. So
-in the long run there is one scan, at the end, and a message is matched once, on arrival.
+long as one of its sources has a consumer with room and no message for it. So for a consumer with
+room for ten messages of a million, as many are matched as it takes to find ten; for a consumer
+whose filter matches nothing, each message is matched once. A new filter starts a scan of its own at
+the first rank; when a scan reaches the position of another one, the two are merged. So in the long
+run there is one scan, at the end, and a message is matched once, on arrival.
 
 A message that becomes available behind the position of a scan (it was returned, or arrived with a
 high priority) is matched again by that scan, before the scan continues.
@@ -47,7 +47,7 @@ class FilterMatcher(Protocol):
         """Return the filters that each message matches; none for an invalid body.
 
         Raises:
-            UnmatchedError: messages cannot be matched now. The next `deliver` retries.
+            UnmatchedError: messages cannot be matched now. The next `assign_messages` retries.
         """
 
 

@@ -125,7 +125,7 @@ class AcknowledgementTracker:
         return True
 
     def is_settled(self, last: int, routing_keys: Collection[EntryRoutingKey], source: str) -> bool:
-        """Return whether entries up to a txid are settled, so that their source can be told.
+        """Return whether entries up to a txid can be acknowledged to their source.
 
         Args:
             last: the txid.

@@ -196,7 +196,7 @@ class Mesh:
         """Return whether it is time for another report.
 
         Args:
-            now: microseconds since some moment, never going back.
+            now: microseconds, monotonic.
         """
         if self.own_report is None or self.own_report.report.number < self._number:
             return True

@@ -142,7 +142,7 @@ class ReplicationReceiver:
         *,
         sends_all: bool = True,
     ) -> Iterator[PositionResponse | DedupState]:
-        """Begin to receive from a source; return the frames that tell it where to resume.
+        """Begin to receive from a source; return the frames with the position to resume from.
 
         Args:
             source: the requesting instance.
@@ -314,7 +314,7 @@ class ReplicationReceiver:
             self._position_pairs = [0, *own_txids[2::2]], [0, *source_txids[2::2]]
 
     def source_position(self, txid: int) -> tuple[str, int] | None:
-        """Return a position in the source's log before which this log lacks nothing.
+        """Return a position in the source's log up to which this log is complete.
 
         Args:
             txid: an entry of this log. The result holds for this log up to there.
@@ -421,7 +421,7 @@ class ReplicationReceiver:
     def _process_duplicates(
         self, entries: BatchColumns, positions: Sequence[int], source: PeerInstance
     ) -> None:
-        """Drop duplicates, check that their bodies are equal, and wait until they are settled."""
+        """Count duplicates, check that their bodies are equal, and wait until they are settled."""
         conflicts = list(self._batch_counts.conflicts)
         duplicates_by_publishers: dict[tuple[JournalTopic, str, str], list[tuple[int, int]]] = {}
         for position in positions:

@@ -300,7 +300,7 @@ class ReplicationState:
     # equivalent positions at other instances
 
     def resume_positions(self, txid: int) -> list[tuple[int, int]]:
-        """Return the positions in other logs before which this log lacks nothing.
+        """Return the positions in other logs up to which this log is complete.
 
         Args:
             txid: an entry of this log. The result holds for this log up to there.

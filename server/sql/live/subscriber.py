@@ -84,7 +84,7 @@ class LiveSubscriber:
             filter_: the filter of the messages, None for all.
             sink: takes the messages.
             on_failure: called if the subscription ends by a failure.
-            tracks_focus: whether records that match no more are told.
+            tracks_focus: whether removals from the result are sent.
 
         Raises:
             CommandRefusedError: the user may not read the topic.

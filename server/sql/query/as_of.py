@@ -130,7 +130,7 @@ def resolve_versions(
         evaluate_time: returns the microseconds since 1970 of an expression for a time.
 
     Raises:
-        SqlError: a moment is no time, or no bookmark.
+        SqlError: not a time, or no bookmark.
     """
     resolved: dict[int, AsOf] = {}
     for node, version in versions.items():

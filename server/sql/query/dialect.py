@@ -4,7 +4,7 @@ Importing this module imports sqlglot, which takes 0.3 s; so it is imported by f
 it, not by modules.
 
 sqlglot's own splitting of statements reads the text of commands that it does not know up to the
-next semicolon, within quotes too. So its tokenizer is told that there are no such commands, and
+next semicolon, within quotes too. So its tokenizer is configured without such commands, and
 `statement` splits and classifies.
 """
 

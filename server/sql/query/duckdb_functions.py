@@ -88,4 +88,4 @@ FUNCTION_NAMES: Final = """
     SELECT lower(function_name) FROM duckdb_functions() WHERE internal
 """
 """The query for the names of all functions of DuckDB. Names that it does not know are no refused
-ones: it answers with an error that tells more."""
+ones: it answers with a more precise error."""

@@ -72,7 +72,7 @@ class SqlError(Exception):
 
 
 class DuckDbError(Exception):
-    """An error of DuckDB, as the process of the query tells it.
+    """An error of DuckDB, as the process of the query reports it.
 
     Attributes:
         kinds: the names of its class and of the classes above that.

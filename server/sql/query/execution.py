@@ -44,7 +44,7 @@ from server.sql.query.statement import Statement, StatementKind
 from server.sql.query.tables import RowStream, ScanRequest, ScanResult, Table, TableSource
 
 _KEPT_CATALOGUES: Final = 16
-"""The number of users' catalogues that are kept, since tools ask many questions in a row."""
+"""The number of users' catalogues that are kept, since tools query the catalogue repeatedly."""
 
 
 class QueryLimits(NamedTuple):

@@ -106,7 +106,7 @@ RENAMED: Final = {
     "div": "amps_div",
     "parse_ident": "amps_parse_ident",
 }
-"""Functions of PostgreSQL that are macros here (`MACROS`), or that DuckDB calls otherwise."""
+"""Functions of PostgreSQL that are macros here, or that DuckDB calls otherwise."""
 
 DEFINITION: Final = (
     "SELECT min(_v) FROM (SELECT definition AS _v, oid AS _a FROM pg_catalog._definitions) AS _l "

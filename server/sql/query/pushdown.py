@@ -99,7 +99,7 @@ def plan_scans(
         versions: the moments as of which tables are read, by the identity of their nodes.
 
     Raises:
-        SqlError: a moment is no time, or a condition cannot be decided.
+        SqlError: not a time, or a condition cannot be decided.
     """
     filters: dict[int, list[amps.Expr]] = {}
     residuals: dict[int, list[str]] = {}

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class QueryColumn(NamedTuple):
-    """A column of a result, as a client is told it.
+    """A column of a result, as described to a client.
 
     Attributes:
         name: the name; several may have the same.

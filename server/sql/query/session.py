@@ -35,7 +35,7 @@ class SqlSetting(NamedTuple):
         default: the value at the start.
         description: shown by `pg_settings`.
         is_fixed: SET is an error.
-        is_reported: clients are told the value when it changes (ParameterStatus).
+        is_reported: reported to clients when it changes (ParameterStatus).
     """
 
     default: str

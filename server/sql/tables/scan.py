@@ -269,7 +269,7 @@ class TopicScan:
         plans: the tables.
         client_name: the client that it is for.
         max_bytes: the maximum memory of the rows.
-        elapsed: returns seconds since some moment, never going back.
+        elapsed: returns seconds, monotonic.
 
     Attributes:
         rows: the rows of each table.

@@ -27,7 +27,7 @@ class ConflatedTopicsSource:
 
     Args:
         specs: the descriptions of all topics.
-        stores: has the topics.
+        sow_registry: has the topics.
     """
 
     resource = CONFLATED_TOPICS
@@ -61,7 +61,7 @@ class ViewsSource:
 
     Args:
         specs: the descriptions of all topics.
-        stores: has the topics.
+        sow_registry: has the topics.
     """
 
     resource = VIEWS

@@ -30,9 +30,9 @@ class SowSource:
     """The topics with records. Create it after their recovery: counts begin there.
 
     Args:
-        stores: has them.
+        sow_registry: has them.
         topics: has the queues among them.
-        elapsed: seconds since some moment, monotonic.
+        elapsed: returns seconds, monotonic.
     """
 
     resource = SOW

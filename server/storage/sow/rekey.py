@@ -158,7 +158,7 @@ def _find_misplaced(
 
 def _source(sow: SowTopicRecords, topic: str) -> FieldKeys:
     source = sow.key_source(topic)
-    assert isinstance(source, FieldKeys)  # noqa: S101 - see `makes_keys_of_fields`
+    assert isinstance(source, FieldKeys)  # noqa: S101 - others make no keys of fields
     return source
 
 

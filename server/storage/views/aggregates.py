@@ -347,12 +347,12 @@ class _Function(NamedTuple):
 
 
 _FUNCTIONS: Final[dict[str, _Function]] = {
-    "ANY": _Function(MinimumValue, lambda kept: kept.value),
+    "ANY": _Function(MinimumValue, lambda accumulator: accumulator.value),
     "AVG": _Function(NumberSum, lambda kept: kept.mean),
     "COUNT": _Function(ValueCount, lambda kept: kept.count),
     "COUNT_DISTINCT": _Function(DistinctValues, lambda kept: kept.count),
-    "MAX": _Function(MaximumValue, lambda kept: kept.value),
-    "MIN": _Function(MinimumValue, lambda kept: kept.value),
+    "MAX": _Function(MaximumValue, lambda accumulator: accumulator.value),
+    "MIN": _Function(MinimumValue, lambda accumulator: accumulator.value),
     "STDDEV_POP": _Function(StandardDeviation, lambda kept: kept.population_deviation),
     "STDDEV_SAMP": _Function(StandardDeviation, lambda kept: kept.sample_deviation),
     "SUM": _Function(NumberSum, lambda kept: kept.sum),

@@ -51,7 +51,7 @@ ANSWERS: Final[dict[str, tuple[Any, str, bool]]] = {
     "an error of ours": ((401, {}, b'{"error": "invalid_client"}'), "says invalid_client", False),
     "an error of its own": (
         (400, {}, b'{"error": "code_abc", "error_description": "code_abc"}'),
-        "says an error of its own",
+        "returned an unknown error",
         True,
     ),
     "an error and a token": (

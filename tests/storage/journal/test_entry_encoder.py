@@ -11,7 +11,7 @@ from amperage.wire.framing import frame
 from server.storage.journal.format.layout import RECORD, RECORD_SIZE, crc32c
 from server.storage.journal.format.records import records_check
 from server.storage.journal.write.blocks import AppendPosition, EntryColumns
-from server.storage.journal.write.entry_encoder import how_many_fit, make_block
+from server.storage.journal.write.entry_encoder import count_fitting, make_block
 
 BODIES = st.lists(st.binary(max_size=40), min_size=1, max_size=8)
 HEADER = b"{}"
@@ -64,4 +64,4 @@ def test_as_many_fit_as_there_is_room_for(bodies: list[bytes], room: int) -> Non
         if sum(map(len, bodies[: expected + 1])) + RECORD_SIZE * (expected + 1) > room:
             break
         expected += 1
-    assert how_many_fit(bodies, room) == how_many_fit(in_stream(bodies), room) == expected
+    assert count_fitting(bodies, room) == count_fitting(in_stream(bodies), room) == expected

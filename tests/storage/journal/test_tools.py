@@ -248,7 +248,7 @@ def test_kinds_of_files(journals: Path, capsys: pytest.CaptureFixture[str]) -> N
     assert amps_file.main(["/nowhere"]) == 1
 
 
-def test_a_statistics_database_is_recognised_while_a_server_writes_to_it(
+def test_a_statistics_database_is_recognized_while_a_server_writes_to_it(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "stats.db"

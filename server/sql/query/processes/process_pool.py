@@ -35,7 +35,7 @@ _MAX_RETAINED_BYTES: Final = 64 * 1024 * 1024
 """Memory that an idle process may keep of its last query; with more it is ended."""
 
 _WAIT_INTERVAL_S: Final = 0.05
-"""The interval at which a query that waits for a process looks whether it is cancelled."""
+"""The interval at which a query that waits for a process checks for a cancellation."""
 
 _MAX_QUERY_NUMBER: Final = 2**32 - 1
 

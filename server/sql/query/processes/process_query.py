@@ -41,7 +41,7 @@ class QueryText(NamedTuple):
         sql: the text.
         values: the values of its parameters.
         tables: its tables by name.
-        batch_rows: the maximum number of rows of a batch; 0 to be told the columns only.
+        batch_rows: the maximum number of rows of a batch; 0 for the columns only.
         notify: publishes a payload to a channel, for `pg_notify`; it may raise a SqlError.
     """
 

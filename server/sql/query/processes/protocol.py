@@ -148,7 +148,7 @@ class QueryRequest(NamedTuple):
         values: the values of its parameters.
         tables: the tables in the memfd; the frame has its descriptor if it is a new one.
         streams: the tables that are pulled.
-        batch_rows: the maximum number of rows of a batch; 0 to be told the columns only.
+        batch_rows: the maximum number of rows of a batch; 0 for the columns only.
     """
 
     number: int

@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 _NICE_INCREMENT: Final = 5
-"""Queries give way to the server's own threads."""
+"""Queries run at a lower priority than the server's threads."""
 
 _MAX_FILE_BYTES: Final = 1024 * 1024
 """The process writes nothing but the reason of its end."""
@@ -419,7 +419,7 @@ def _open_database(start: StartRequest, streams: _Streams) -> duckdb.DuckDBPyCon
 
 
 def _prepare_process() -> None:
-    """Give way to the server, and end with it."""
+    """Lower the priority, and end when the server ends."""
     os.nice(_NICE_INCREMENT)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     with suppress(OSError):  # a kernel without it

@@ -1,16 +1,17 @@
 """Group commit: writes appended entries to stable storage, on a thread of its own.
 
 A commit begins as soon as there is something to write and the one before is done; entries appended
-meanwhile make up the next. Two commits begin at least PACE apart, so that busy publishers fill
-batches instead of waking the disk for every message, and no entry waits longer than FlushInterval
-before its commit begins.
+meanwhile make up the next. Two commits begin at least MIN_COMMIT_INTERVAL_S apart, so that busy
+publishers fill batches instead of one write for each message, and no entry waits longer than
+FlushInterval before its commit begins.
 
 When a write fails, everything unwritten is kept, the journal refuses new entries and gives the
 reason, and the committer retries the same bytes at the same offsets until that succeeds. That holds
 for a failed sync too: the system may have dropped the pages, but the commit still has the bytes.
 
 Before a commit is acknowledged, a mark that records it is written after its last record. It is not
-synced: it survives the process, and reaches the disk with the next commit, or in time.
+synced: it survives the process, and reaches the disk with the next commit, or when the system
+writes it back.
 
 Source: AMPS User Guide, Configuring a Transaction Log, FlushInterval.
 """
@@ -38,7 +39,7 @@ class Committer:
     """Commits the entries that the writer has appended.
 
     Args:
-        writer: the source of entries; the committer updates its `durable` and `refusal`.
+        writer: the source of entries; the committer updates its `durable_txid` and `write_error`.
         disk: the disk to write to.
         flush_interval: maximum delay in seconds before the commit of an entry begins.
         on_durable: called with the last txid on stable storage, after each commit.

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from server.storage.journal.write.blocks import AppendPosition, EntryColumns, FieldColumn
 
-def how_many_fit(data: Sequence[bytes], room: int) -> int:
+def count_fitting(data: Sequence[bytes], room: int) -> int:
     """Return how many entries fit.
 
     Args:

@@ -80,7 +80,7 @@ cdef Bodies bodies_of(given):
     return bodies
 
 
-def how_many_fit(given, long long room):
+def count_fitting(given, long long room):
     cdef Bodies bodies = bodies_of(given)
     cdef Py_ssize_t at
     for at in range(bodies.count):

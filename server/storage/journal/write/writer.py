@@ -51,14 +51,14 @@ from server.storage.journal.write.commit_queue import (
     CommitStream,
     LiveFile,
 )
-from server.storage.journal.write.entry_encoder import how_many_fit, make_block
+from server.storage.journal.write.entry_encoder import count_fitting, make_block
 from server.storage.journal.write.handles import Handles, OriginHandle, TopicHandle
 
 _pack_head: Final = HEAD.pack
 _pack_checksum: Final = CHECKSUM.pack
-_NOBODY: Final = (0, 0)
+_NO_SEQUENCE: Final = (0, 0)
 _MAX_IN_BLOCK: Final = 1024
-_PATIENCE: Final = 30.0  # seconds for which a full pipe may hold up the engine
+_MAX_COMMIT_WAIT_S: Final = 30.0  # for which a full commit queue may block the engine
 
 
 @dataclass(slots=True)
@@ -151,7 +151,7 @@ class JournalWriter:
         self._first_timestamp = position.first_timestamp
         self.last_timestamp = position.last_timestamp
         self._appended_bytes = (
-            0  # bytes, counted as in `pipe.taken`; without those of the current grant
+            0  # bytes, counted as in `CommitQueue.taken_bytes`; without those of the current grant
         )
         self._credit_bytes = 0  # bytes of the grant that may be appended without further checks
         self._granted_bytes = 0
@@ -198,7 +198,7 @@ class JournalWriter:
         """Append one entry.
 
         Args:
-            topic: where it was published; see Journal.topic.
+            topic: where it was published; see `Journal.topic_handle`.
             client: the publisher's client hash.
             sequence: its sequence number, 0 if it gave none: then the entry is recorded under an
                 identity made by the server, and with its txid as sequence.
@@ -206,7 +206,7 @@ class JournalWriter:
             kind: the kind of entry.
             sow_key: SOW key as a number below 2**64.
             expiration: lifetime in seconds, 0 for none.
-            origin: user and replication path; see Journal.origin.
+            origin: user and replication path; see `Journal.origin_handle`.
             correlation_id: as the publisher gave it.
             given_key: the SOW key that the publisher gave.
             source_txid: of a replicated entry, where it was first published.
@@ -254,7 +254,7 @@ class JournalWriter:
         flags = 0
         if sequence:
             # An entry from another instance may fill a gap here, so its sequence may be lower.
-            if not source or sequence > self.sequences.get(client, _NOBODY)[0]:
+            if not source or sequence > self.sequences.get(client, _NO_SEQUENCE)[0]:
                 self.sequences[client] = (sequence, now)
             else:
                 flags = LATE_ENTRY_FLAG
@@ -401,7 +401,7 @@ class JournalWriter:
         length = of_one(content.extras_length, place)
         body, correlation_id, given_key = split_extras(content.data[place], length)
         client, sequence = of_one(content.clients, place), of_one(content.sequences, place)
-        is_late = sequence <= self.sequences.get(client, _NOBODY)[0]
+        is_late = sequence <= self.sequences.get(client, _NO_SEQUENCE)[0]
         txid = self.append(
             topic,
             client,
@@ -425,13 +425,13 @@ class JournalWriter:
         if (
             isinstance(clients, int)
             and isinstance(sequences, range)
-            and sequences[0] > table.get(clients, _NOBODY)[0]
+            and sequences[0] > table.get(clients, _NO_SEQUENCE)[0]
         ):
             table[clients] = (sequences[-1], now)
             return 0
         count, flags = len(content.data), list[int]()
         for client, number in zip(each(clients, count), each(sequences, count), strict=True):
-            is_next = number > table.get(client, _NOBODY)[0]
+            is_next = number > table.get(client, _NO_SEQUENCE)[0]
             if is_next:
                 table[client] = (number, now)
             flags.append(0 if is_next else LATE_ENTRY_FLAG)
@@ -459,7 +459,7 @@ class JournalWriter:
         """Return how many bodies can be appended in one block, without checks in between."""
         if self.write_error is not None or not all(starmap(self._is_defined, handles.values())):
             return 0
-        return how_many_fit(bodies[start : start + _MAX_IN_BLOCK], self._credit_bytes)
+        return count_fitting(bodies[start : start + _MAX_IN_BLOCK], self._credit_bytes)
 
     def _is_defined(self, topic: TopicHandle, origin: OriginHandle | None) -> bool:
         """Return whether the current file defines the numbers of topic and origin."""
@@ -538,11 +538,11 @@ class JournalWriter:
 
     def _wait_for_commits(self, needed: int) -> None:
         """Block the engine while more than the limit waits for a commit: backpressure."""
-        give_up = monotonic() + _PATIENCE
+        deadline_s = monotonic() + _MAX_COMMIT_WAIT_S
         while self.uncommitted_bytes and self.uncommitted_bytes + needed > MAX_UNCOMMITTED_BYTES:
             if self.write_error is not None:
                 raise JournalUnavailableError(self.write_error)
-            if monotonic() > give_up:
+            if monotonic() > deadline_s:
                 raise JournalUnavailableError("the storage of the transaction log does not keep up")
             self._drain_commit_queue()
 

@@ -75,7 +75,7 @@ def pays_by_connection(covered: int, connections: int, topics: int) -> bool:
 
     Args:
         covered: how many pairs of a topic and a connection that gets its messages there are.
-        connections: the connections that all messages are gone through for.
+        connections: the connections for which all messages are examined.
         topics: the topics that any of them gets messages of.
     """
     return covered >= _MIN_COVERAGE * connections * topics

@@ -227,7 +227,7 @@ class ClientBacklog:
     def charge_memory(self, size: int) -> None:
         """Charge bytes that are held in memory to the client.
 
-        Limits are enforced in a later callback, when no caller is at work for the client any more.
+        Limits are enforced in a later callback, after the current call has returned.
 
         Args:
             size: bytes, negative to release.
