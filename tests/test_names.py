@@ -221,7 +221,7 @@ def test_docstrings_name_members_that_exist() -> None:
         return None if None in inherited else own.union(*filter(None, inherited))
 
     for file, module in modules().items():
-        for name, member in re.findall(r"`(?:\w+\.)*(\w+)\.(\w+)(?:\(\))?`", module.text):
+        for name, member in re.findall(r"`(?:\w+\.)*(\w+)\.(\w+)(?:\([^`]*\))?`", module.text):
             if name in classes and (known := members(name)) is not None:
                 assert member in known, f"{file}: `{name}.{member}`"
 

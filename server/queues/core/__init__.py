@@ -31,7 +31,7 @@ hashable value that `FilterMatcher` understands, equal for equal filters; filter
 user (entitlement) must not be equal. A `FilterMatcher` is created per scan: a `FilterSet` does it.
 
 Delivery. After every possible change, and at `queue.next_deadline`, call
-`queue.assign_messages(now)`, once per scheduling round of the engine rather than once per message.
+`Queue.assign_messages(now)`, once per scheduling round of the engine rather than once per message.
 Each delivery that it returns batches many messages. While `queue.is_behind`, call again soon,
 between other work. When `FilterMatcher` raises `UnmatchedError`, nothing is lost and
 `queue.is_stalled`: retry later.
