@@ -24,6 +24,7 @@ BENCHMARKS: Final[Mapping[str, str]] = {
     "entitlement": "what permissions cost",
     "first_matches": "what the first match of a filter costs",
     "sow": "publishing and querying records, beside databases",
+    "sql": "SQL: statements beside DuckDB, records by key, SUBSCRIBE, memory",
     "journal": "the transaction log, beside the disk",
     "replay": "bookmark subscriptions",
     "replication": "other instances: what they cost, and how fast they catch up",
