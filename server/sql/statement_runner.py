@@ -28,7 +28,7 @@ from server.sql.postgres.parameters import IntervalValue
 from server.sql.query.cancellation import Cancellation
 from server.sql.query.errors import FEATURE_NOT_SUPPORTED, SYNTAX_ERROR, SqlError
 from server.sql.query.live_terms import TopicName
-from server.sql.query.statement import Statement, StatementKind, parse
+from server.sql.query.statement import Statement, StatementKind
 from server.sql.row_cursor import RowCursor, to_result_columns
 from server.sql.tables.errors import ColumnsWidenedError
 from server.sql.write.transaction_block import TransactionBlock
@@ -173,7 +173,7 @@ class StatementRunner:
 
     def run_text(self, text: str, cancellation: Cancellation) -> StatementOutput:
         """Run the statements of a text, up to the first that fails."""
-        statements = parse(text)
+        statements = self._engine.parse(text)
         cancellation.check()
         if not statements:
             yield Output(messages.EMPTY_QUERY_RESPONSE)
@@ -186,7 +186,7 @@ class StatementRunner:
         self, text: str, parameter_types: tuple[int, ...], cancellation: Cancellation
     ) -> StatementOutput:
         """Prepare a statement."""
-        statements = parse(text)
+        statements = self._engine.parse(text)
         cancellation.check()
         if len(statements) > 1:
             raise SqlError(

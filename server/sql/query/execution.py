@@ -7,6 +7,8 @@ network, extensions and Python's variables, and its configuration is locked.
     plan      `query_plan`: names, entitlement, parameters, pushed-down conditions
     scan      `TableSource`
     compute   `server.sql.query.processes`
+
+A query that its scan answers needs no more than that: see `scan_only_plan`.
 """
 
 from __future__ import annotations
@@ -24,6 +26,7 @@ from server.sql.query.duckdb_functions import ALLOWED, FUNCTION_NAMES
 from server.sql.query.errors import FEATURE_NOT_SUPPORTED, DuckDbError, SqlError
 from server.sql.query.explain import TimedScan, counts_of, explain_lines
 from server.sql.query.live_terms import LivePlan, plan_query, plan_topic
+from server.sql.query.lru_cache import LruCache
 from server.sql.query.pg_catalog import PgCatalog
 from server.sql.query.pg_functions import macros
 from server.sql.query.processes.process_pool import ProcessPool
@@ -39,9 +42,14 @@ from server.sql.query.results import (
     show,
     show_columns,
 )
+from server.sql.query.scan_only_plan import MAX_RESULT_BYTES, ScanOnlyPlan, ScanOnlyPlans
 from server.sql.query.session import SqlSession
-from server.sql.query.statement import Statement, StatementKind
+from server.sql.query.statement import Statement, StatementKind, parse
 from server.sql.query.tables import RowStream, ScanRequest, ScanResult, Table, TableSource
+
+_MAX_PARSED_TEXTS: Final = 128
+_MAX_PARSED_LENGTH: Final = 1_000
+"""Characters of a text whose statements are kept: their trees take about 100 times the memory."""
 
 _KEPT_CATALOGUES: Final = 16
 """The number of users' catalogues that are kept, since tools query the catalogue repeatedly."""
@@ -72,6 +80,18 @@ class QueryEngine:
         self._refused_functions: frozenset[str] | None = None
         self._catalogue_lock = threading.Lock()
         self._catalogues: list[PgCatalog] = []
+        self._scan_only_plans = ScanOnlyPlans()
+        self._parsed_texts = LruCache[str, list[Statement]](_MAX_PARSED_TEXTS)
+
+    def parse(self, text: str) -> list[Statement]:
+        """Return the statements of a text, see `statement.parse`; queries are kept."""
+        statements = self._parsed_texts.get(text)
+        if statements is None:
+            statements = parse(text)
+            is_query = all(one.kind is StatementKind.SELECT for one in statements)
+            if is_query and len(text) <= _MAX_PARSED_LENGTH:
+                self._parsed_texts.put(text, statements)
+        return statements
 
     def close(self) -> None:
         """End all processes; queries in progress fail."""
@@ -119,6 +139,11 @@ class QueryEngine:
         if statement.tree is None:
             return Description((), None)
         cancellation = cancellation or Cancellation()
+        scan_only = self._scan_only_plan(statement, source, session, parameter_oids)
+        if statement.kind is StatementKind.SELECT and scan_only is not None:
+            description = scan_only.describe()
+            if description is not None:
+                return description
         plan = self._plan(statement, source, session, cancellation, parameter_oids)
         if statement.kind is StatementKind.EXPLAIN:
             return Description(plan.parameter_oids, EXPLAIN_COLUMNS, tuple(plan.warnings))
@@ -178,6 +203,20 @@ class QueryEngine:
         if statement.kind is StatementKind.SHOW:
             return show(statement, session)
         started_s = time.monotonic()
+        scanned: dict[ScanRequest, ScanResult] = {}
+        if pushdown and statement.kind is not StatementKind.EXPLAIN:
+            scan_only = self._scan_only_plan(statement, source, session, parameter_oids)
+            result = None
+            if scan_only is not None:
+                timeout_s = _timeout_s(session, self.limits)
+                timer = _start_timer(timeout_s, started_s, cancellation)
+                try:
+                    result = self._scan_only(scan_only, source, parameters, cancellation, scanned)
+                finally:
+                    if timer is not None:
+                        timer.cancel()
+            if result is not None:
+                return result
         plan = self._plan(statement, source, session, cancellation, parameter_oids, parameters)
         plan.check_parameter_count()
         cancellation.check()
@@ -190,7 +229,7 @@ class QueryEngine:
         if not is_executed:
             lines = explain_lines([TimedScan(scan) for scan in plan.scans], None, None)
             return explained(lines, plan.warnings)
-        run = _QueryRun(plan, cancellation, session)
+        run = _QueryRun(plan, cancellation, session, scanned)
         batches = run.batches(self._pool, source, self.limits, started_s)
         columns = next(batches)
         assert isinstance(columns, tuple)  # noqa: S101 - see `_QueryRun.batches`
@@ -199,6 +238,49 @@ class QueryEngine:
             elapsed_s = time.monotonic() - started_s
             return explained(explain_lines(run.scans, rows, elapsed_s), plan.warnings)
         return QueryResult(columns, batches, plan.warnings)
+
+    def _scan_only_plan(
+        self,
+        statement: Statement,
+        source: TableSource,
+        session: SqlSession,
+        parameter_oids: Sequence[int],
+    ) -> ScanOnlyPlan | None:
+        """Return the plan of a query that a scan answers; None for any other query."""
+        return self._scan_only_plans.find(statement, source.tables(), parameter_oids, session.user)
+
+    def _scan_only(
+        self,
+        plan: ScanOnlyPlan,
+        source: TableSource,
+        parameters: Sequence[object],
+        cancellation: Cancellation,
+        scanned: dict[ScanRequest, ScanResult],
+    ) -> QueryResult | None:
+        """Return the result of a query that a scan answers.
+
+        Returns:
+            None if DuckDB has to decide about a condition for these parameters; or if there are
+            too many rows to keep, which are in `scanned` then.
+        """
+        scan = plan.scan(parameters) if len(parameters) >= len(plan.parameter_oids) else None
+        if scan is None:
+            return None
+        data: pa.Table | RowStream | None = None
+        if plan.has_table:
+            request = plan.request(scan)
+            try:
+                (result,) = source.scan([request])
+            except SqlError:
+                cancellation.check()
+                raise
+            cancellation.check()
+            data = result.data
+            if not isinstance(data, pa.Table) or data.nbytes > MAX_RESULT_BYTES:
+                scanned[request] = result
+                return None
+        batches = plan.batches(data, scan.skipped, self.limits.batch_rows)
+        return QueryResult(plan.columns, _until_cancelled(batches, cancellation))
 
     def plan_live(
         self,
@@ -285,16 +367,24 @@ class _QueryRun:
         plan: the plan.
         cancellation: cancels the query.
         session: the session of the client.
+        scanned: the results of scans that have been made for it.
 
     Attributes:
         scans: the scans, with their numbers.
     """
 
-    def __init__(self, plan: QueryPlan, cancellation: Cancellation, session: SqlSession) -> None:
+    def __init__(
+        self,
+        plan: QueryPlan,
+        cancellation: Cancellation,
+        session: SqlSession,
+        scanned: Mapping[ScanRequest, ScanResult],
+    ) -> None:
         self.scans: list[TimedScan] = []
         self._plan: Final = plan
         self._cancellation: Final = cancellation
         self._session: Final = session
+        self._scanned = scanned
         self._streams: list[RowStream] = []
         self._query: ProcessQuery | None = None
 
@@ -309,7 +399,7 @@ class _QueryRun:
             limits: the limits of queries.
             started_s: when the statement began; the timeout counts from then.
         """
-        timer = self._start_timer(limits, started_s)
+        timer = _start_timer(_timeout_s(self._session, limits), started_s, self._cancellation)
         try:
             columns = self._open(pool, source, limits)
             yield columns
@@ -332,19 +422,6 @@ class _QueryRun:
                 stream.close()
             if timer is not None:
                 timer.cancel()
-
-    def _start_timer(self, limits: QueryLimits, started_s: float) -> threading.Timer | None:
-        timeout_s = self._plan.timeout_s(limits.statement_timeout_s)
-        if timeout_s <= 0:
-            return None
-        left_s = timeout_s - (time.monotonic() - started_s)
-        if left_s <= 0:
-            self._cancellation.cancel(BY_TIMEOUT)
-            self._cancellation.check()
-        timer = threading.Timer(left_s, self._cancellation.cancel, (BY_TIMEOUT,))
-        timer.daemon = True
-        timer.start()
-        return timer
 
     def _open(
         self, pool: ProcessPool, source: TableSource, limits: QueryLimits
@@ -377,7 +454,12 @@ class _QueryRun:
         if not requests:
             return {}
         started_s = time.monotonic()
-        results = dict(zip(requests, source.scan(requests), strict=True))
+        scanned, self._scanned = self._scanned, {}
+        results = (
+            dict(scanned)
+            if scanned.keys() == set(requests)
+            else dict(zip(requests, source.scan(requests), strict=True))
+        )
         elapsed_s = time.monotonic() - started_s
         self.scans = [
             TimedScan(scan, counts_of(results[scan.request]), elapsed_s)
@@ -394,6 +476,51 @@ class _QueryRun:
         for stream in self._streams:
             if stream.error is not None:
                 raise stream.error from None
+
+
+def _timeout_s(session: SqlSession, limits: QueryLimits) -> float:
+    """Return the longest time of a statement, within that of the server; 0 for any."""
+    times = [
+        value for value in (session.statement_timeout_s, limits.statement_timeout_s) if value > 0
+    ]
+    return min(times, default=0.0)
+
+
+def _start_timer(
+    timeout_s: float, started_s: float, cancellation: Cancellation
+) -> threading.Timer | None:
+    """Cancel a statement when its time is over.
+
+    Args:
+        timeout_s: the longest time; 0 for any.
+        started_s: when the statement began.
+        cancellation: that of the statement.
+
+    Returns:
+        The timer, to be cancelled at its end; None without a limit.
+
+    Raises:
+        SqlError: its time is over.
+    """
+    if timeout_s <= 0:
+        return None
+    left_s = timeout_s - (time.monotonic() - started_s)
+    if left_s <= 0:
+        cancellation.cancel(BY_TIMEOUT)
+        cancellation.check()
+    timer = threading.Timer(left_s, cancellation.cancel, (BY_TIMEOUT,))
+    timer.daemon = True
+    timer.start()
+    return timer
+
+
+def _until_cancelled(
+    batches: Iterator[pa.RecordBatch], cancellation: Cancellation
+) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        cancellation.check()
+        yield batch
+    cancellation.check()
 
 
 def _start_request(limits: QueryLimits) -> StartRequest:

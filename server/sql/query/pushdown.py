@@ -28,7 +28,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from decimal import Decimal
 from functools import lru_cache
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeGuard
 
 from sqlglot import exp
 
@@ -174,6 +174,58 @@ def _push_conditions(
         select.set("where", None)
     else:
         select.set("where", exp.Where(this=exp.and_(*kept, copy=False)))
+
+
+class ExactScan(NamedTuple):
+    """What a scan does for a SELECT, if nothing is left for DuckDB.
+
+    Attributes:
+        filter: the filter; None for all rows.
+        limit: the maximum number of rows, with those that OFFSET skips; None for all.
+        skipped: the number of rows that OFFSET skips.
+    """
+
+    filter: str | None
+    limit: int | None
+    skipped: int
+
+
+def plan_exact_scan(
+    select: exp.Select, reference: TableReference, parameters: Mapping[int, object]
+) -> ExactScan | None:
+    """Return the scan for a SELECT with WHERE, LIMIT and OFFSET only, which stays as it is.
+
+    Args:
+        select: the query, with folded identifiers.
+        reference: its only table.
+        parameters: the values of parameters by their numbers.
+
+    Returns:
+        None if DuckDB has to test a condition, or to decide about an error.
+    """
+    translator = _Translator(_Scope(select, (reference,)), parameters)
+    where = select.args.get("where")
+    filters: list[amps.Expr] = []
+    for condition in () if where is None else _conjuncts(where.this):
+        pushed = translator.translate(condition, is_negated=False)
+        if pushed is None or not pushed.is_exact or not _is_bounded(pushed.filter):
+            return None
+        filters.append(pushed.filter)
+    filter_ = _bounded(filters)
+    limit, offset = select.args.get("limit"), select.args.get("offset")
+    count = None if limit is None else translator.constant(limit.expression)
+    skipped = 0 if offset is None else translator.constant(offset.expression)
+    if not _is_count(skipped) or not (limit is None or _is_count(count)):
+        return None
+    return ExactScan(
+        None if filter_ is None else to_text(filter_),
+        count + skipped if _is_count(count) else None,
+        skipped,
+    )
+
+
+def _is_count(value: object) -> TypeGuard[int]:
+    return type(value) is int and value >= 0
 
 
 def _conjuncts(condition: exp.Expr) -> list[exp.Expr]:

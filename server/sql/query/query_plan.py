@@ -321,12 +321,6 @@ class QueryPlan:
                 f"{len(self._parameters)} were supplied",
             )
 
-    def timeout_s(self, limit_s: float) -> float:
-        """Return the longest time of the statement, within that of the server; 0 for any."""
-        own = self._session.statement_timeout_s
-        times = [value for value in (own, limit_s) if value > 0]
-        return min(times, default=0.0)
-
 
 # ---- checks
 

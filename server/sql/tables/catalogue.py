@@ -42,6 +42,7 @@ from server.sql.tables.history_table import (
     SessionHistory,
     VisibleTopic,
 )
+from server.sql.tables.key_filter import with_key_texts
 from server.sql.tables.past_states import check_history, find_point
 from server.sql.tables.queue_table import QueueColumns, QueueSource
 from server.sql.tables.row_conversion import MisfitError, to_arrow_table
@@ -561,7 +562,15 @@ class SessionTables:
         requested = None
         if request.filter is not None:
             try:
-                requested = engine.filter_parser.parse(request.filter)
+                requested = with_key_texts(
+                    engine.filter_parser.parse(request.filter),
+                    topic.source.table,
+                    {
+                        output.path: types[name].type
+                        for name, output in topic.outputs.items()
+                        if isinstance(output, FieldColumn) and name in types
+                    },
+                )
             except ExpressionError as error:
                 raise InvalidFilterError(str(error)) from None
         permitted = None
