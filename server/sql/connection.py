@@ -19,7 +19,6 @@ import secrets
 import ssl
 import threading
 from collections.abc import Callable, Generator
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, cast
@@ -279,7 +278,7 @@ class PostgresConnection(TransportConnection):
         runner, self._runner = self._runner, None
         self._protocol.close()
         if runner is not None:
-            self._services.workers.submit(_release, output, runner)
+            self._services.workers.submit(partial(_release, output, runner))
 
     def _release_portal(self, portal: Portal[StatementPlan, BoundStatement]) -> None:
         cursor = portal.cursor.cursor
@@ -606,7 +605,7 @@ class PostgresConnection(TransportConnection):
                 self._output = runner.execute(portal, row_limit, cancellation)
         self._meter.begin(_statement_text(event))
         self._is_running = True
-        self._services.workers.submit(self._produce)
+        self._submit()
 
     def _produce(self) -> None:
         """Produce output on a worker thread, until the end or until the client has to read."""
@@ -616,7 +615,7 @@ class PostgresConnection(TransportConnection):
             while True:
                 data, rows, wait, awaited = next(output)
                 if awaited is not None:  # a thread continues when it is done
-                    awaited.add_done_callback(lambda _: self._continue())
+                    awaited.add_done_callback(lambda _: self._submit())
                     return
                 if wait is not None:
                     self._post(partial(self._wait_for, wait))
@@ -637,10 +636,10 @@ class PostgresConnection(TransportConnection):
                 None, Diagnostic(INTERNAL_ERROR, f"internal error: {type(error).__name__}"), error
             )
 
-    def _continue(self) -> None:
-        """Continue a statement on a worker thread; from any thread."""
-        with suppress(RuntimeError):  # the instance is stopping
-            self._services.workers.submit(self._produce)
+    def _submit(self) -> None:
+        """Begin or continue the statement on a worker thread; from any thread."""
+        user = "" if self._startup is None else self._startup.user
+        self._services.workers.submit(self._produce, user)
 
     def _post_answer(
         self,
@@ -688,7 +687,7 @@ class PostgresConnection(TransportConnection):
         if self._output is not None and not self._is_running and not self._is_lost:
             self._is_running = True
             self._meter.resume()
-            self._services.workers.submit(self._produce)
+            self._submit()
 
     def _note_reading(self) -> None:
         """Count the output as read, if the client has read it; resume a suspended statement."""

@@ -7,17 +7,14 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from server.sql.query.execution import QueryEngine, QueryLimits
+from server.sql.statement_threads import StatementThreads
 from server.sql.tables.catalogue import InstanceTables
-from server.util.daemon_threads import DaemonThreadPool
 
 if TYPE_CHECKING:
     from server.engine.engine import Engine
 
 Post: TypeAlias = Callable[[Callable[[], None]], None]
 """Schedules a call on the engine's thread."""
-
-WORKER_THREADS: Final = 4
-"""Threads that run statements; each runs one at a time."""
 
 
 class CancelKey(NamedTuple):
@@ -53,7 +50,7 @@ class SqlServices:
         self, engine: Engine, limits: QueryLimits, slow_query_s: float | None = None
     ) -> None:
         self.tables: Final = InstanceTables(engine)
-        self.workers: Final = DaemonThreadPool(WORKER_THREADS, "sql")
+        self.workers: Final = StatementThreads()
         self.limits: Final = limits
         self.slow_query_s: Final = slow_query_s
         self.query_engine: Final = QueryEngine(limits)

@@ -11,6 +11,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
+from server.sql.query.processes.process_pool import MAX_PROCESSES, MAX_USER_PROCESSES
 from tests.sql.support import ORDERS, SqlServer, sql_server
 from tests.support.waiting import comes_true
 
@@ -59,11 +60,11 @@ def is_running(process: int) -> bool:
         return False
 
 
-def endless(sql: SqlServer, ended: list[psycopg.Error]) -> threading.Thread:
+def endless(sql: SqlServer, ended: list[psycopg.Error], user: str = "tester") -> threading.Thread:
     """Run a query without an end on a connection of its own."""
 
     def run() -> None:
-        with sql.connect() as connection:
+        with sql.connect(user=user) as connection:
             try:
                 connection.execute(
                     f"SELECT count(*) FROM {_FIVE}, orders f, orders g WHERE a.id < g.id + f.id"
@@ -122,3 +123,45 @@ def test_no_process_outlives_the_server(tmp_path: Path, is_killed: bool) -> None
         os.kill(pid, signal.SIGKILL if is_killed else signal.SIGTERM)
         thread.join()
         assert comes_true(lambda: not any(map(is_running, processes)))
+
+
+def test_statements_of_other_clients_go_on_beside_many_endless_ones(tmp_path: Path) -> None:
+    with sql_server(tmp_path) as sql:
+        sql.publish("orders", *ORDERS)
+        ended: list[psycopg.Error] = []
+        threads = [endless(sql, ended) for _ in range(12)]
+        pid = sql.server.process.pid
+        assert comes_true(lambda: len(query_processes(pid)) == 12)
+        with sql.connect() as connection:
+            assert connection.execute("SELECT max(qty) FROM orders").fetchall() == [(490,)]
+            assert connection.execute("SELECT qty FROM orders WHERE id = 7").fetchall() == [(70,)]
+            connection.execute("INSERT INTO orders (id, qty) VALUES (100, 1000)")
+            assert connection.execute("SELECT max(qty) FROM orders").fetchall() == [(1000,)]
+        assert not ended
+        os.kill(pid, signal.SIGTERM)
+        for thread in threads:
+            thread.join()
+
+
+def test_no_user_gets_all_processes(tmp_path: Path) -> None:
+    with sql_server(tmp_path) as sql:
+        sql.publish("orders", *ORDERS)
+        ended: list[psycopg.Error] = []
+        threads = [endless(sql, ended, "busy") for _ in range(MAX_PROCESSES + 4)]
+        pid = sql.server.process.pid
+        assert comes_true(lambda: len(query_processes(pid)) == MAX_USER_PROCESSES)
+        with sql.connect(user="other") as connection:
+            assert connection.execute("SELECT max(qty) FROM orders").fetchall() == [(490,)]
+        with sql.connect(user="busy") as connection:  # which needs no process
+            assert connection.execute("SELECT qty FROM orders WHERE id = 7").fetchall() == [(70,)]
+            connection.execute("SET statement_timeout = '300ms'")
+            with pytest.raises(psycopg.errors.QueryCanceled):  # while it waits for one
+                connection.execute("SELECT max(qty) FROM orders")
+        for process in query_processes(pid):
+            os.kill(process, signal.SIGKILL)
+        assert comes_true(lambda: len(ended) >= MAX_USER_PROCESSES)
+        with sql.connect(user="busy") as connection:
+            assert connection.execute("SELECT max(qty) FROM orders").fetchall() == [(490,)]
+        os.kill(pid, signal.SIGTERM)
+        for thread in threads:
+            thread.join()

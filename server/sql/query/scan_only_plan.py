@@ -4,10 +4,10 @@
     SELECT *
     SELECT 1
 
-These are the queries of one topic, view or queue that name columns and constants, and whose
-conditions the record store decides exactly (`pushdown`), and queries of constants only. The rows,
-their types and their order are those that DuckDB would return. All other queries, and those for
-whose values a condition is not exact, are executed by DuckDB.
+These are queries of constants only, and queries of one topic, view or queue that name columns and
+constants, with conditions that the record store decides exactly (`pushdown`). The rows, their types
+and their order are those that DuckDB would return. All other queries are executed by DuckDB, as
+are those with a condition that is not exact for the values of their parameters.
 
 A plan is made from the client's tree, and depends on nothing but the text, the types of parameters,
 and the table as the user sees it. So it is kept and used again for the same user, as long as the
@@ -44,7 +44,7 @@ ones are kept by a query process."""
 
 _MAX_PLANS: Final = 256
 _MAX_TEXT_LENGTH: Final = 2_000
-"""Characters of a statement whose plan is kept."""
+"""Characters of a statement, beyond which its plan is not kept."""
 
 _KINDS: Final = frozenset(
     {TableKind.TOPIC, TableKind.VIEW, TableKind.CONFLATED, TableKind.QUEUE}

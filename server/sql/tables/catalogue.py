@@ -23,6 +23,7 @@ from server.expressions import ExpressionError
 from server.security.bound_identity import PermitBinder
 from server.security.permissions import Permission
 from server.sql.query.tables import AMPS_SCHEMA, ScanResult, Table, TableKind
+from server.sql.statement_threads import blocking_wait
 from server.sql.tables.columns import (
     FieldColumn,
     LearnedColumns,
@@ -293,7 +294,8 @@ class SessionTables:
 
         self._post_call(begin)
         try:
-            scan, plans = scan_and_plans.result()
+            with blocking_wait():
+                scan, plans = scan_and_plans.result()
             results = dict(
                 zip(
                     (one for one in requests if one.table.kind not in _NO_RECORDS),
@@ -318,7 +320,8 @@ class SessionTables:
         if self._is_cancelled:
             scan.cancel()
         try:
-            rows = scan.rows.result()
+            with blocking_wait():
+                rows = scan.rows.result()
         finally:
             self._running = None
         results: list[ScanResult] = []
@@ -381,13 +384,15 @@ class SessionTables:
                 begun.set_exception(error)
 
         self._post_call(begin)
-        plan, scan = begun.result()
+        with blocking_wait():
+            plan, scan = begun.result()
         if scan is None:
             return plan, ()
         if self._is_cancelled:
             scan.cancel()
         try:
-            (rows,) = scan.rows.result()
+            with blocking_wait():
+                (rows,) = scan.rows.result()
         finally:
             self._running = None
         return plan, rows.chunks
@@ -431,7 +436,8 @@ class SessionTables:
         task = _CollectTask(self._session.client_name, steps, self._instance_tables.engine)
         self._post_call(task.start)
         try:
-            return task.results.result(_CALL_TIMEOUT_S)
+            with blocking_wait():
+                return task.results.result(_CALL_TIMEOUT_S)
         except TimeoutError:
             task.results.cancel()
             raise ScanError("the engine is busy: no answer in time") from None

@@ -15,6 +15,7 @@ from server.engine.commands.errors import CommandRefusedError
 from server.sql.query.errors import FEATURE_NOT_SUPPORTED, INVALID_PARAMETER_VALUE, SqlError
 from server.sql.query.names import quote
 from server.sql.query.tables import HISTORY_SCHEMA
+from server.sql.statement_threads import blocking_wait
 from server.storage.journal import BookmarkError
 from server.storage.journal.read.bookmarks import parse_bookmark
 from server.storage.sow.history import HistoryPoint
@@ -66,7 +67,8 @@ def find_point(
             point.set_exception(SqlError(INVALID_PARAMETER_VALUE, refusal.detail or str(refusal)))
 
     call(lambda: log.resolve_bookmark(session_number, request, "fail", on_resolved))
-    return point.result()
+    with blocking_wait():
+        return point.result()
 
 
 def check_history(engine: Engine, source: RecordSource, as_of: AsOf, point: HistoryPoint) -> None:

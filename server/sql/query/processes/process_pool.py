@@ -7,6 +7,9 @@ A result that its client has not read to its end occupies its process. When all 
 occupied, a new query takes the one that has waited longest for its client, of the user that
 occupies most of them: so a user with unread results takes from others no more than their
 share. The client of that process gets an error when it reads on.
+
+When queries use all processes, further ones wait, each without a turn of a thread. The next one is
+of the user with the fewest processes, and no user gets all of them.
 """
 
 from __future__ import annotations
@@ -22,10 +25,14 @@ from server.sql.query.errors import ADMIN_SHUTDOWN, CONFIGURATION_LIMIT_EXCEEDED
 from server.sql.query.processes.process_query import ProcessQuery, QueryText
 from server.sql.query.processes.protocol import StartRequest
 from server.sql.query.processes.query_process import QueryProcess
+from server.sql.statement_threads import blocking_wait
 from server.util.daemon_threads import DaemonThreadPool
 
 MAX_PROCESSES: Final = 16
 """Processes of an instance, together with those of results that clients have not read."""
+
+MAX_USER_PROCESSES: Final = 14
+"""Processes of one user: a further query takes that of an unread result of its user, or waits."""
 
 _MAX_IDLE_PROCESSES: Final = 4
 _IDLE_TIMEOUT_S: Final = 60.0
@@ -34,10 +41,26 @@ _IDLE_TIMEOUT_S: Final = 60.0
 _MAX_RETAINED_BYTES: Final = 64 * 1024 * 1024
 """Memory that an idle process may keep of its last query; with more it is ended."""
 
-_WAIT_INTERVAL_S: Final = 0.05
-"""The interval at which a query that waits for a process checks for a cancellation."""
-
 _MAX_QUERY_NUMBER: Final = 2**32 - 1
+
+
+class _Waiter:
+    """A query that waits for a process.
+
+    Attributes:
+        user: its user.
+        is_served: whether it has got one, or the right to start one.
+        process: the process; None if it has to be started.
+        taken: the process of an unread result, which has to be ended before that.
+        woken: set when it is served, cancelled, or the pool is closed.
+    """
+
+    def __init__(self, user: str) -> None:
+        self.user: Final = user
+        self.is_served = False
+        self.process: QueryProcess | None = None
+        self.taken: QueryProcess | None = None
+        self.woken: Final = threading.Event()
 
 
 class _Lease:
@@ -57,7 +80,7 @@ class _Lease:
             if self.is_taken:
                 raise SqlError(
                     CONFIGURATION_LIMIT_EXCEEDED,
-                    f"the result was dropped, since {MAX_PROCESSES} results are open",
+                    "the result was dropped, since too many results are open",
                     hint="Read results to their end, or close cursors.",
                 )
             self.is_in_use = True
@@ -66,8 +89,7 @@ class _Lease:
         """See `ProcessLease`."""
         self.is_in_use = False
         self.unused_since_s = time.monotonic()
-        with self._pool.changed:
-            self._pool.changed.notify()
+        self._pool.serve()
 
     def give_back(self, *, is_finished: bool) -> None:
         """See `ProcessLease`."""
@@ -81,15 +103,17 @@ class ProcessPool:
         start: the settings of processes.
 
     Attributes:
-        changed: guards the state; notified when a process may be available.
+        changed: guards the state.
     """
 
     def __init__(self, start: StartRequest) -> None:
-        self.changed: Final = threading.Condition()
+        self.changed: Final = threading.RLock()
         self._start: Final = start
         self._numbers: Final = count()
         self._idle: list[tuple[float, QueryProcess]] = []  # since when; the last used one is last
         self._leases: set[_Lease] = set()
+        self._waiters: list[_Waiter] = []
+        self._user_places = Counter[str]()  # of leases, and of waiters that have been served
         self._process_count = 0  # including processes that start or end
         self._is_closed = False
         self._idle_timer: threading.Timer | None = None
@@ -121,7 +145,8 @@ class ProcessPool:
             leased = [lease.process for lease in self._leases]
             if self._idle_timer is not None:
                 self._idle_timer.cancel()
-            self.changed.notify_all()
+            for waiter in self._waiters:
+                waiter.woken.set()
         for process in leased:
             process.kill()
         for _, process in idle:
@@ -133,52 +158,113 @@ class ProcessPool:
     def _lease(self, user: str, cancellation: Cancellation) -> _Lease:
         """Return the right to use a process; start one, or wait, if none is idle."""
         while True:
-            process, taken = self._find_process(cancellation)
-            if process is not None and process.is_alive:
-                break
-            if process is not None:
+            waiter = self._wait(user, cancellation)
+            process = waiter.process
+            if process is not None and not process.is_alive:
                 self._end(process)
+                self._release_user_place(user)
                 continue
-            if taken is not None:
-                taken.close()
-            try:
-                process = QueryProcess(self._start)
-            except BaseException:
-                self._release_place()
-                raise
+            if process is None:
+                process = self._start_process(waiter)
             break
         lease = _Lease(self, process, user)
         with self.changed:
             self._leases.add(lease)
         return lease
 
-    def _find_process(
-        self, cancellation: Cancellation
-    ) -> tuple[QueryProcess | None, QueryProcess | None]:
-        """Return an idle process; or the process that has to be ended before one is started."""
-        with self.changed:
-            while True:
-                cancellation.check()
-                if self._is_closed:
-                    raise SqlError(ADMIN_SHUTDOWN, "the server is stopping")
-                if self._idle:
-                    return self._idle.pop()[1], None
-                if self._process_count < MAX_PROCESSES:
-                    self._process_count += 1
-                    return None, None
-                lease = self._unread_lease()
-                if lease is not None:
-                    lease.is_taken = True
-                    self._leases.remove(lease)
-                    return None, lease.process
-                self.changed.wait(_WAIT_INTERVAL_S)
+    def _start_process(self, waiter: _Waiter) -> QueryProcess:
+        try:
+            with blocking_wait():
+                if waiter.taken is not None:
+                    waiter.taken.close()
+                return QueryProcess(self._start)
+        except BaseException:
+            self._release_user_place(waiter.user)
+            self._release_place()
+            raise
 
-    def _unread_lease(self) -> _Lease | None:
-        """Return the lease to take: see the module; None if threads use all of them."""
-        shares = Counter(lease.user for lease in self._leases)
+    def _wait(self, user: str, cancellation: Cancellation) -> _Waiter:
+        """Wait until a query may use a process, or start one.
+
+        Raises:
+            SqlError: the query is cancelled, or the server stops.
+        """
+        waiter = _Waiter(user)
+        with self.changed:
+            cancellation.check()
+            self._check_open()
+            self._waiters.append(waiter)
+            self.serve()
+        if not waiter.is_served:
+            cancellation.on_cancel(waiter.woken.set)
+            with blocking_wait():
+                waiter.woken.wait()
+            cancellation.remove(waiter.woken.set)
+        with self.changed:
+            if not waiter.is_served:
+                self._waiters.remove(waiter)
+                self._check_open()
+                cancellation.check()
+        return waiter
+
+    def _check_open(self) -> None:
+        if self._is_closed:
+            raise SqlError(ADMIN_SHUTDOWN, "the server is stopping")
+
+    def serve(self) -> None:
+        """Give processes to queries that wait, as far as there are any; from any thread."""
+        with self.changed:
+            if not self._waiters or not self._may_serve:
+                return
+            for waiter in sorted(self._waiters, key=lambda one: self._user_places[one.user]):
+                if self._find_process(waiter):
+                    self._waiters.remove(waiter)
+                    self._user_places[waiter.user] += 1
+                    waiter.is_served = True
+                    waiter.woken.set()
+
+    @property
+    def _may_serve(self) -> bool:
+        """Whether there may be a process for a query that waits."""
+        return (
+            bool(self._idle)
+            or self._process_count < MAX_PROCESSES
+            or any(not lease.is_in_use for lease in self._leases)
+        )
+
+    def _find_process(self, waiter: _Waiter) -> bool:
+        """Find a process for a query, or a place for one; return whether there is."""
+        is_at_limit = self._user_places[waiter.user] >= MAX_USER_PROCESSES
+        if not is_at_limit and self._idle:
+            waiter.process = self._idle.pop()[1]
+            return True
+        if not is_at_limit and self._process_count < MAX_PROCESSES:
+            self._process_count += 1
+            return True
+        lease = self._unread_lease(waiter.user if is_at_limit else None)
+        if lease is None:
+            return False
+        lease.is_taken = True
+        self._leases.remove(lease)
+        self._user_places[lease.user] -= 1
+        waiter.taken = lease.process
+        return True
+
+    def _release_user_place(self, user: str) -> None:
+        with self.changed:
+            self._user_places[user] -= 1
+            if not self._user_places[user]:
+                del self._user_places[user]
+
+    def _unread_lease(self, user: str | None) -> _Lease | None:
+        """Return the lease to take: see the module; None if threads use all of them.
+
+        Args:
+            user: its user; None for any.
+        """
         return min(
-            (lease for lease in self._leases if not lease.is_in_use),
-            key=lambda lease: (-shares[lease.user], lease.unused_since_s),
+            (lease for lease in self._leases if not lease.is_in_use and user in (None, lease.user)),
+            key=lambda lease: (-self._user_places[lease.user], lease.unused_since_s),
             default=None,
         )
 
@@ -188,6 +274,7 @@ class ProcessPool:
             if lease not in self._leases:
                 return
             self._leases.remove(lease)
+            self._release_user_place(lease.user)
         if is_finished:
             self._keep(lease.process)
         else:
@@ -214,7 +301,7 @@ class ProcessPool:
             if is_kept:
                 self._idle.append((time.monotonic(), process))
                 self._start_timer()
-                self.changed.notify()
+                self.serve()
         if not is_kept:
             self._helpers.submit(self._end, process)
 
@@ -244,4 +331,4 @@ class ProcessPool:
     def _release_place(self) -> None:
         with self.changed:
             self._process_count -= 1
-            self.changed.notify()
+            self.serve()

@@ -24,6 +24,7 @@ from server.sql.query.errors import (
 from server.sql.query.processes import protocol
 from server.sql.query.processes.protocol import CANCEL_GRACE_S, FrameKind, QueryRequest, StreamTable
 from server.sql.query.tables import RowStream
+from server.sql.statement_threads import blocking_wait
 
 if TYPE_CHECKING:
     from server.sql.query.cancellation import Cancellation
@@ -201,11 +202,11 @@ class ProcessQuery:
             self._end(is_finished=False)
             raise
         try:
-            kind, content = self._process.receive()
+            kind, content = self._receive()
             while kind in (FrameKind.NEXT, FrameKind.NOTIFY):
                 answer = self._stream_rows if kind is FrameKind.NEXT else self._publish
                 self._process.send(answer(content))
-                kind, content = self._process.receive()
+                kind, content = self._receive()
         except SqlError:
             self._end(is_finished=False)
             raise
@@ -219,6 +220,10 @@ class ProcessQuery:
                 kinds, text, _ = json.loads(content)
                 raise DuckDbError(tuple(kinds), text)
         return kind, content
+
+    def _receive(self) -> tuple[FrameKind, bytearray]:
+        with blocking_wait():
+            return self._process.receive()
 
     def _stream_rows(self, content: bytearray) -> bytes:
         """Return the frame that answers a request for rows of a stream."""
