@@ -11,7 +11,8 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from server.sql.query.processes.process_pool import MAX_PROCESSES, MAX_USER_PROCESSES
+from server.sql.query.processes.process_pool import MAX_PROCESSES, user_process_limit
+from server.util.memory_limit import available_memory_bytes
 from tests.sql.support import ORDERS, SqlServer, sql_server
 from tests.support.waiting import comes_true
 
@@ -126,7 +127,7 @@ def test_no_process_outlives_the_server(tmp_path: Path, is_killed: bool) -> None
 
 
 def test_statements_of_other_clients_go_on_beside_many_endless_ones(tmp_path: Path) -> None:
-    with sql_server(tmp_path) as sql:
+    with sql_server(tmp_path, elements=MEMORY) as sql:
         sql.publish("orders", *ORDERS)
         ended: list[psycopg.Error] = []
         threads = [endless(sql, ended) for _ in range(12)]
@@ -144,12 +145,12 @@ def test_statements_of_other_clients_go_on_beside_many_endless_ones(tmp_path: Pa
 
 
 def test_no_user_gets_all_processes(tmp_path: Path) -> None:
-    with sql_server(tmp_path) as sql:
+    with sql_server(tmp_path, elements=MEMORY) as sql:
         sql.publish("orders", *ORDERS)
         ended: list[psycopg.Error] = []
         threads = [endless(sql, ended, "busy") for _ in range(MAX_PROCESSES + 4)]
         pid = sql.server.process.pid
-        assert comes_true(lambda: len(query_processes(pid)) == MAX_USER_PROCESSES)
+        assert comes_true(lambda: len(query_processes(pid)) == user_process_limit(MAX_PROCESSES))
         with sql.connect(user="other") as connection:
             assert connection.execute("SELECT max(qty) FROM orders").fetchall() == [(490,)]
         with sql.connect(user="busy") as connection:  # which needs no process
@@ -159,9 +160,28 @@ def test_no_user_gets_all_processes(tmp_path: Path) -> None:
                 connection.execute("SELECT max(qty) FROM orders")
         for process in query_processes(pid):
             os.kill(process, signal.SIGKILL)
-        assert comes_true(lambda: len(ended) >= MAX_USER_PROCESSES)
+        assert comes_true(lambda: len(ended) >= user_process_limit(MAX_PROCESSES))
         with sql.connect(user="busy") as connection:
             assert connection.execute("SELECT max(qty) FROM orders").fetchall() == [(490,)]
+        os.kill(pid, signal.SIGTERM)
+        for thread in threads:
+            thread.join()
+
+
+def test_all_queries_together_get_half_of_the_memory(tmp_path: Path) -> None:
+    megabytes = available_memory_bytes() >> 20
+    memory = f"<SQL><MaxMemory>{megabytes // 3}MB</MaxMemory></SQL>"
+    with sql_server(tmp_path, elements=memory) as sql:
+        sql.publish("orders", *ORDERS)
+        ended: list[psycopg.Error] = []
+        threads = [endless(sql, ended, user) for user in ("ann", "bob", "cat")]
+        pid = sql.server.process.pid
+        assert comes_true(lambda: len(query_processes(pid)) == 2)
+        with sql.connect(user="dan") as connection:
+            connection.execute("SET statement_timeout = '500ms'")
+            with pytest.raises(psycopg.errors.QueryCanceled):  # it waits
+                connection.execute("SELECT max(qty) FROM orders")
+        assert len(query_processes(pid)) == 2
         os.kill(pid, signal.SIGTERM)
         for thread in threads:
             thread.join()

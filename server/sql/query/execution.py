@@ -23,13 +23,13 @@ import pyarrow as pa
 
 from server.sql.query.cancellation import BY_TIMEOUT, Cancellation
 from server.sql.query.duckdb_functions import ALLOWED, FUNCTION_NAMES
-from server.sql.query.errors import FEATURE_NOT_SUPPORTED, DuckDbError, SqlError
+from server.sql.query.errors import FEATURE_NOT_SUPPORTED, OUT_OF_MEMORY, DuckDbError, SqlError
 from server.sql.query.explain import TimedScan, counts_of, explain_lines
 from server.sql.query.live_terms import LivePlan, plan_query, plan_topic
 from server.sql.query.lru_cache import LruCache
 from server.sql.query.pg_catalog import PgCatalog
 from server.sql.query.pg_functions import macros
-from server.sql.query.processes.process_pool import ProcessPool
+from server.sql.query.processes.process_pool import ProcessPool, process_limit
 from server.sql.query.processes.process_query import ProcessQuery, QueryText
 from server.sql.query.processes.protocol import StartRequest
 from server.sql.query.query_plan import QueryPlan
@@ -46,6 +46,7 @@ from server.sql.query.scan_only_plan import MAX_RESULT_BYTES, ScanOnlyPlan, Scan
 from server.sql.query.session import SqlSession
 from server.sql.query.statement import Statement, StatementKind, parse
 from server.sql.query.tables import RowStream, ScanRequest, ScanResult, Table, TableSource
+from server.util.memory_limit import available_memory_bytes
 
 _MAX_PARSED_TEXTS: Final = 128
 _MAX_PARSED_LENGTH: Final = 1_000
@@ -76,7 +77,10 @@ class QueryEngine:
 
     def __init__(self, limits: QueryLimits | None = None) -> None:
         self.limits = limits or QueryLimits()
-        self._pool = ProcessPool(_start_request(self.limits))
+        self._pool = ProcessPool(
+            _start_request(self.limits),
+            process_limit(self.limits.max_memory_bytes, available_memory_bytes() // 2),
+        )
         self._refused_functions: frozenset[str] | None = None
         self._catalogue_lock = threading.Lock()
         self._catalogues: list[PgCatalog] = []
@@ -261,7 +265,7 @@ class QueryEngine:
 
         Returns:
             None if DuckDB has to decide about a condition for these parameters; or if there are
-            too many rows to keep, which are in `scanned` then.
+            too many rows to keep, which are in `scanned` then, or have to be scanned again.
         """
         scan = plan.scan(parameters) if len(parameters) >= len(plan.parameter_oids) else None
         if scan is None:
@@ -271,13 +275,15 @@ class QueryEngine:
             request = plan.request(scan)
             try:
                 (result,) = source.scan([request])
-            except SqlError:
+            except SqlError as error:
                 cancellation.check()
+                if error.sqlstate == OUT_OF_MEMORY:
+                    return None
                 raise
             cancellation.check()
             data = result.data
             if not isinstance(data, pa.Table) or data.nbytes > MAX_RESULT_BYTES:
-                scanned[request] = result
+                scanned[request._replace(max_bytes=None)] = result
                 return None
         batches = plan.batches(data, scan.skipped, self.limits.batch_rows)
         return QueryResult(plan.columns, _until_cancelled(batches, cancellation))
@@ -431,13 +437,14 @@ class _QueryRun:
         The first rows of streams are read at once, so that most failures to read them are known
         before the client gets any.
         """
-        tables = self._plan.tables(self._scan(source))
-        text = QueryText(
-            self._plan.sql(), self._plan.values(), tables, limits.batch_rows, self._session.notify
-        )
-        del tables
+        lease = pool.reserve(self._session.user, self._cancellation)
         try:
-            query = pool.open(text, self._session.user, self._cancellation)
+            text = self._text(source, limits)
+        except BaseException:
+            lease.give_back(is_finished=True)
+            raise
+        try:
+            query = pool.begin(lease, text, self._cancellation)
             self._query = query
             columns = self._plan.result_columns(query.names, query.types)
             if self._streams:
@@ -447,6 +454,13 @@ class _QueryRun:
             self._raise_stream_error()
             return self._plan.fallback_columns(error)
         return columns
+
+    def _text(self, source: TableSource, limits: QueryLimits) -> QueryText:
+        """Scan the tables; return the query for DuckDB."""
+        tables = self._plan.tables(self._scan(source))
+        return QueryText(
+            self._plan.sql(), self._plan.values(), tables, limits.batch_rows, self._session.notify
+        )
 
     def _scan(self, source: TableSource) -> dict[ScanRequest, ScanResult]:
         """Scan all tables as of one moment; equal requests are one."""

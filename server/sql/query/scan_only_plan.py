@@ -42,6 +42,9 @@ MAX_RESULT_BYTES: Final = 512 * 1024
 """The size of the rows of a result that the server keeps until the client has read them; larger
 ones are kept by a query process."""
 
+MAX_SCAN_BYTES: Final = 4 * 1024 * 1024
+"""The memory of the records that are scanned for that."""
+
 _MAX_PLANS: Final = 256
 _MAX_TEXT_LENGTH: Final = 2_000
 """Characters of a statement, beyond which its plan is not kept."""
@@ -149,9 +152,11 @@ class ScanOnlyPlan:
         return plan_exact_scan(self._tree, self._reference, dict(enumerate(parameters, 1)))
 
     def request(self, scan: ExactScan) -> ScanRequest:
-        """Return the request of a scan, the same as the plan for DuckDB would have."""
+        """Return the request of a scan."""
         assert self._table is not None  # noqa: S101 - see `has_table`
-        return ScanRequest(self._table, self._scanned, scan.filter, scan.limit)
+        return ScanRequest(
+            self._table, self._scanned, scan.filter, scan.limit, max_bytes=MAX_SCAN_BYTES
+        )
 
     def describe(self) -> Description | None:
         """Return the parameters and columns; None if conditions may not fit their types."""

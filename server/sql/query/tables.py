@@ -186,6 +186,8 @@ class ScanRequest(NamedTuple):
         limit: the maximum number of rows; None for all.
         bounds: the part of the log to read, for tables of history.
         as_of: the moment as of which the table is read; None for now.
+        max_bytes: the memory of the rows, beyond which the scan fails (53200); None for that of a
+            query.
     """
 
     table: Table
@@ -194,6 +196,7 @@ class ScanRequest(NamedTuple):
     limit: int | None = None
     bounds: tuple[LogBound, ...] = ()
     as_of: AsOf | None = None
+    max_bytes: int | None = None
 
 
 class RowStream(Protocol):

@@ -283,8 +283,12 @@ class SessionTables:
                     for request in requests
                     if request.table.kind not in _NO_RECORDS
                 ]
+                limits = [request.max_bytes or self._max_bytes for request in requests]
                 scan = TopicScan(
-                    plans, self._session.client_name, self._max_bytes, engine.scheduler.elapsed
+                    plans,
+                    self._session.client_name,
+                    min(limits, default=self._max_bytes),
+                    engine.scheduler.elapsed,
                 )
                 self._running = scan
                 scan.start(engine.scheduler.start_task, to_nanoseconds(engine.clock.now()))

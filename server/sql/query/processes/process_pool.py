@@ -22,7 +22,7 @@ from typing import Final
 
 from server.sql.query.cancellation import Cancellation
 from server.sql.query.errors import ADMIN_SHUTDOWN, CONFIGURATION_LIMIT_EXCEEDED, SqlError
-from server.sql.query.processes.process_query import ProcessQuery, QueryText
+from server.sql.query.processes.process_query import ProcessLease, ProcessQuery, QueryText
 from server.sql.query.processes.protocol import StartRequest
 from server.sql.query.processes.query_process import QueryProcess
 from server.sql.statement_threads import blocking_wait
@@ -31,8 +31,10 @@ from server.util.daemon_threads import DaemonThreadPool
 MAX_PROCESSES: Final = 16
 """Processes of an instance, together with those of results that clients have not read."""
 
-MAX_USER_PROCESSES: Final = 14
-"""Processes of one user: a further query takes that of an unread result of its user, or waits."""
+_MIN_PROCESSES: Final = 2
+_USER_PART: Final = 7 / 8
+"""The part of the processes that one user gets: a further query takes that of an unread result of
+its user, or waits."""
 
 _MAX_IDLE_PROCESSES: Final = 4
 _IDLE_TIMEOUT_S: Final = 60.0
@@ -42,6 +44,21 @@ _MAX_RETAINED_BYTES: Final = 64 * 1024 * 1024
 """Memory that an idle process may keep of its last query; with more it is ended."""
 
 _MAX_QUERY_NUMBER: Final = 2**32 - 1
+
+
+def process_limit(query_bytes: int, all_bytes: int) -> int:
+    """Return the number of processes, so that all together stay within a limit of memory.
+
+    Args:
+        query_bytes: the memory of a query.
+        all_bytes: that of all queries.
+    """
+    return max(_MIN_PROCESSES, min(MAX_PROCESSES, all_bytes // query_bytes))
+
+
+def user_process_limit(max_processes: int) -> int:
+    """Return the number of processes of one user."""
+    return int(max_processes * _USER_PART)
 
 
 class _Waiter:
@@ -101,12 +118,15 @@ class ProcessPool:
 
     Args:
         start: the settings of processes.
+        max_processes: the number of processes.
 
     Attributes:
         changed: guards the state.
     """
 
-    def __init__(self, start: StartRequest) -> None:
+    def __init__(self, start: StartRequest, max_processes: int = MAX_PROCESSES) -> None:
+        self._max_processes: Final = max_processes
+        self._max_user_processes: Final = user_process_limit(max_processes)
         self.changed: Final = threading.RLock()
         self._start: Final = start
         self._numbers: Final = count()
@@ -131,7 +151,12 @@ class ProcessPool:
             DuckDbError: the query fails.
             SqlError: the process ends, or the query is cancelled.
         """
-        lease = self._lease(user, cancellation)
+        return self.begin(self.reserve(user, cancellation), text, cancellation)
+
+    def begin(
+        self, lease: ProcessLease, text: QueryText, cancellation: Cancellation
+    ) -> ProcessQuery:
+        """Begin a query in a process that has been reserved; see `open`."""
         number = next(self._numbers) % _MAX_QUERY_NUMBER + 1
         query = ProcessQuery(lease, number, cancellation)
         query.begin(text)
@@ -155,8 +180,15 @@ class ProcessPool:
 
     # ---- processes of queries
 
-    def _lease(self, user: str, cancellation: Cancellation) -> _Lease:
-        """Return the right to use a process; start one, or wait, if none is idle."""
+    def reserve(self, user: str, cancellation: Cancellation) -> ProcessLease:
+        """Return the right to use a process; start one, or wait, if none is idle.
+
+        A query reserves its process before it scans its tables, so that the records of queries that
+        wait take no memory. The right has to be given back, or used for `begin`.
+
+        Raises:
+            SqlError: the process cannot be started, or the query is cancelled.
+        """
         while True:
             waiter = self._wait(user, cancellation)
             process = waiter.process
@@ -228,17 +260,17 @@ class ProcessPool:
         """Whether there may be a process for a query that waits."""
         return (
             bool(self._idle)
-            or self._process_count < MAX_PROCESSES
+            or self._process_count < self._max_processes
             or any(not lease.is_in_use for lease in self._leases)
         )
 
     def _find_process(self, waiter: _Waiter) -> bool:
         """Find a process for a query, or a place for one; return whether there is."""
-        is_at_limit = self._user_places[waiter.user] >= MAX_USER_PROCESSES
+        is_at_limit = self._user_places[waiter.user] >= self._max_user_processes
         if not is_at_limit and self._idle:
             waiter.process = self._idle.pop()[1]
             return True
-        if not is_at_limit and self._process_count < MAX_PROCESSES:
+        if not is_at_limit and self._process_count < self._max_processes:
             self._process_count += 1
             return True
         lease = self._unread_lease(waiter.user if is_at_limit else None)
