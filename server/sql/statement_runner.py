@@ -28,7 +28,8 @@ from server.sql.postgres.parameters import IntervalValue
 from server.sql.query.cancellation import Cancellation
 from server.sql.query.errors import FEATURE_NOT_SUPPORTED, SYNTAX_ERROR, SqlError
 from server.sql.query.live_terms import TopicName
-from server.sql.query.statement import Statement, StatementKind
+from server.sql.query.results import QueryColumn
+from server.sql.query.statement import Statement, StatementKind, parse
 from server.sql.row_cursor import RowCursor, to_result_columns
 from server.sql.tables.errors import ColumnsWidenedError
 from server.sql.write.transaction_block import TransactionBlock
@@ -45,7 +46,7 @@ if TYPE_CHECKING:
     from server.sql.query.results import Description
     from server.sql.query.session import SqlSession
     from server.sql.tables.catalogue import SessionTables
-    from server.sql.write.writer import StatementWriter
+    from server.sql.write.writer import StatementWriter, WriteResult
 
 MAX_CURSORS: Final = 100
 """Cursors of a client."""
@@ -107,11 +108,19 @@ class StatementPlan:
 
 @dataclass(slots=True)
 class OpenCursor:
-    """A result that is being read, and the means to cancel it."""
+    """A result that is being read, and the means to cancel it.
+
+    Attributes:
+        rows: the result.
+        cancellation: cancels it.
+        is_held: whether it outlives the transaction.
+        tag: the tag of the statement that has written the rows; None for those of a query.
+    """
 
     rows: RowCursor | LiveRows
     cancellation: Cancellation
     is_held: bool = False
+    tag: str | None = None
 
 
 @dataclass(slots=True)
@@ -243,11 +252,15 @@ class StatementRunner:
                 cursor.rows, statement.count, columns, formats, statement.timeout_s
             )
             tag = f"FETCH {count}"
-        elif statement.kind in _QUERIES:
+        elif _has_rows(statement):
             if bound.cursor is None:
-                bound.cursor = self._open(
-                    statement, cancellation, bound.parameters, bound.plan.parameter_types
-                )
+                types = bound.plan.parameter_types
+                if statement.has_returning:
+                    bound.cursor = yield from self._open_written(
+                        statement, cancellation, bound.parameters, types, bound.described
+                    )
+                else:
+                    bound.cursor = self._open(statement, cancellation, bound.parameters, types)
                 if bound.described is not None and not _same_columns(
                     bound.described, bound.cursor.rows.columns
                 ):
@@ -258,7 +271,8 @@ class StatementRunner:
             count = yield from _send_rows(rows, row_limit or None, rows.columns, formats)
             if row_limit and count == row_limit and rows.has_more:
                 return self._protocol.suspend
-            tag = f"SELECT {count}" if statement.kind is StatementKind.SELECT else statement.tag
+            is_select = statement.kind is StatementKind.SELECT
+            tag = bound.cursor.tag or (f"SELECT {count}" if is_select else statement.tag)
         else:
             types = bound.plan.parameter_types
             tag = yield from self._apply(statement, cancellation, bound.parameters, types)
@@ -291,12 +305,14 @@ class StatementRunner:
     def _run_simple(
         self, statement: Statement, cancellation: Cancellation
     ) -> Generator[Output, None, None]:
-        if statement.kind in _QUERIES or statement.kind is StatementKind.FETCH:
+        if _has_rows(statement) or statement.kind is StatementKind.FETCH:
             limit: int | None = None
             if statement.kind is StatementKind.FETCH:
                 cursor = self._cursor(statement.name)
                 limit = statement.count
                 cancellation.on_cancel(cursor.cancellation.cancel)
+            elif statement.has_returning:
+                cursor = yield from self._open_written(statement, cancellation)
             else:
                 cursor = self._open(statement, cancellation)
             columns = cursor.rows.columns
@@ -304,7 +320,7 @@ class StatementRunner:
             yield Output(messages.row_description(columns, formats))
             count = yield from _send_rows(cursor.rows, limit, columns, formats, statement.timeout_s)
             has_count = statement.kind in (StatementKind.SELECT, StatementKind.FETCH)
-            tag = f"{statement.tag} {count}" if has_count else statement.tag
+            tag = cursor.tag or (f"{statement.tag} {count}" if has_count else statement.tag)
         elif statement.kind is StatementKind.COPY_OUT:
             count = yield from self._copy(statement, cancellation)
             tag = f"COPY {count}"
@@ -320,10 +336,7 @@ class StatementRunner:
         parameter_types: Sequence[int] = (),
     ) -> OpenCursor:
         """Begin a query; plan it again if its columns are widened by its scan."""
-        if sum(not rows.is_finished for rows in self._results) >= MAX_OPEN_RESULTS:
-            raise SqlError(
-                _TOO_MANY_CURSORS, f"a session has at most {MAX_OPEN_RESULTS} results open"
-            )
+        self._check_open_results()
         for attempt in range(1, _MAX_PLANNED + 1):
             try:
                 if statement.live is not None:
@@ -350,6 +363,12 @@ class StatementRunner:
             self._results.add(rows)
             return OpenCursor(rows, cancellation)
         raise AssertionError("unreachable")
+
+    def _check_open_results(self) -> None:
+        if sum(not rows.is_finished for rows in self._results) >= MAX_OPEN_RESULTS:
+            raise SqlError(
+                _TOO_MANY_CURSORS, f"a session has at most {MAX_OPEN_RESULTS} results open"
+            )
 
     def _open_live(
         self,
@@ -396,7 +415,7 @@ class StatementRunner:
             return None
         if statement.kind is StatementKind.FETCH:
             return self._cursor(statement.name).rows.columns
-        if statement.kind not in _QUERIES:
+        if not _has_rows(statement):
             return None
         description = self._describe(plan, cancellation)
         return None if description.columns is None else to_result_columns(description.columns)
@@ -443,9 +462,10 @@ class StatementRunner:
         """Execute a statement without rows; return its tag."""
         match statement.kind:
             case StatementKind.WRITE:
-                return (
-                    yield from self._write(statement, cancellation, parameters, parameter_types)
+                result = yield from self._write(
+                    statement, cancellation, parameters, parameter_types
                 )
+                return f"{statement.tag} {result.row_count}"
             case StatementKind.SET | StatementKind.RESET | StatementKind.DISCARD:
                 yield from self._change_settings(statement)
             case (
@@ -527,10 +547,16 @@ class StatementRunner:
         cancellation: Cancellation,
         parameters: Sequence[object],
         parameter_types: Sequence[int],
-    ) -> Generator[Output, None, str]:
+        described: Sequence[ResultColumn] | None = None,
+    ) -> Generator[Output, None, WriteResult]:
         is_in_block = self.transaction_status is not TransactionStatus.IDLE
         self._block.check_write(statement.tag.split()[0], is_in_block=is_in_block)
-        steps = self._writer.run(statement, parameters, parameter_types, cancellation)
+        columns = (
+            None
+            if described is None
+            else [QueryColumn(one.name, one.type_oid) for one in described]
+        )
+        steps = self._writer.run(statement, parameters, parameter_types, cancellation, columns)
         written = 0
         try:
             while True:
@@ -538,10 +564,29 @@ class StatementRunner:
                 yield Output(b"", awaited=awaited)
                 written += awaited.result().count
         except StopIteration as end:
-            return f"{statement.tag} {end.value}"
+            result: WriteResult = end.value
+            return result
         finally:
             if is_in_block:
                 self._block.add_rows(written)
+
+    def _open_written(
+        self,
+        statement: Statement,
+        cancellation: Cancellation,
+        parameters: Sequence[object] = (),
+        parameter_types: Sequence[int] = (),
+        described: Sequence[ResultColumn] | None = None,
+    ) -> Generator[Output, None, OpenCursor]:
+        """Execute a statement that writes; return the rows of its RETURNING."""
+        self._check_open_results()
+        result = yield from self._write(
+            statement, cancellation, parameters, parameter_types, described
+        )
+        assert result.returned is not None  # noqa: S101 - of a statement with RETURNING
+        rows = RowCursor(result.returned)
+        self._results.add(rows)
+        return OpenCursor(rows, cancellation, tag=f"{statement.tag} {result.row_count}")
 
     def _change_settings(self, statement: Statement) -> Iterator[Output]:
         session = self._session
@@ -613,6 +658,11 @@ class StatementRunner:
             if held or not cursor.is_held:
                 cursor.rows.close()
                 del self._cursors[name]
+
+
+def _has_rows(statement: Statement) -> bool:
+    """Return whether a statement answers with the rows of a result of its own."""
+    return statement.kind in _QUERIES or statement.has_returning
 
 
 def query_values(parameters: Sequence[Value | None]) -> tuple[object, ...]:

@@ -11,7 +11,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from server.engine.commands.errors import CommandRefusedError
-from server.expressions.regex.budget import SearchAllowance
 from server.sql.live.channels import MAX_CHANNELS, ChannelSink
 from server.sql.live.converter import ChangeConverter
 from server.sql.live.feed import LiveFeed
@@ -27,8 +26,8 @@ from server.sql.query.statement import StatementKind
 from server.sql.tables.catalogue import is_configured
 from server.sql.tables.columns import Metadata, body_column
 from server.sql.tables.errors import ColumnsWidenedError, ScanError
+from server.sql.tables.record_test import make_record_test
 from server.sql.tables.row_conversion import MisfitError
-from server.storage.sow.query.record_filter import RecordFilter
 from server.util.limits import MAX_TOPIC_NAME_LENGTH
 
 if TYPE_CHECKING:
@@ -42,8 +41,6 @@ if TYPE_CHECKING:
     from server.sql.query.statement import Statement
     from server.sql.tables.catalogue import SessionTables
     from server.sql.tables.scan import ScanPlan
-    from server.storage.sow.record_table import RecordTable
-    from server.storage.sow.records import Record
 
 _ResultT = TypeVar("_ResultT")
 
@@ -253,7 +250,7 @@ class LiveStatements:
                 hint="Subscribe with a client of the amps protocol.",
             )
         if plan.filter is not None:
-            feed.matches = _make_record_test(source.table, plan.filter)
+            feed.matches = make_record_test(source.table, plan.filter)
         if plan.permitted is not None:
             feed.redact = plan.permitted.apply
         subscriber = self._make_subscriber(source.type_name)
@@ -372,18 +369,6 @@ class LiveStatements:
                 hint="Consume it with a client of the amps protocol.",
                 position=topic.position,
             )
-
-
-def _make_record_test(table: RecordTable, filter_: Expr) -> Callable[[Record], bool]:
-    """Return a test of records, which raises TooCostlyError if it takes too long."""
-    allowance = SearchAllowance()
-    test = RecordFilter(table, filter_, search_counter=allowance)
-
-    def matches(record: Record) -> bool:
-        allowance.reset()
-        return test(record)
-
-    return matches
 
 
 def _missing_topic(name: str, position: int | None = None) -> SqlError:

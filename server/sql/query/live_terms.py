@@ -23,6 +23,7 @@ from server.sql.query.errors import (
     UNDEFINED_TABLE,
     SqlError,
 )
+from server.sql.query.positions import find_position
 from server.sql.query.rewrite import fold_identifiers
 from server.sql.query.tables import ScanRequest, Table, TableKind, find_table
 
@@ -263,7 +264,7 @@ def _columns_of(item: exp.Expr, reference: TableReference) -> list[LiveColumn]:
         raise SqlError(
             UNDEFINED_TABLE,
             f'missing FROM-clause entry for table "{column.table}"',
-            position=_position(column),
+            position=find_position(column),
         )
     if item.is_star:
         return [LiveColumn(known.name, known.name) for known in relation.columns]
@@ -272,7 +273,7 @@ def _columns_of(item: exp.Expr, reference: TableReference) -> list[LiveColumn]:
         raise SqlError(
             UNDEFINED_COLUMN,
             f'column "{column.name}" does not exist',
-            position=_position(column),
+            position=find_position(column),
         )
     return [LiveColumn(str(item.alias) or column.name, known.name)]
 
@@ -282,18 +283,8 @@ def _refusal(what: str, node: exp.Expr, position: int, hint: str = _QUERY_HINT) 
         FEATURE_NOT_SUPPORTED,
         f"a live query cannot have {what}",
         hint=hint,
-        position=_position(node) or position,
+        position=find_position(node) or position,
     )
-
-
-def _position(node: object) -> int | None:
-    """Return the offset of the first name in a node, from 1; None if it has none."""
-    if not isinstance(node, exp.Expr):
-        return None
-    starts = [
-        found.meta["start"] for found in node.find_all(exp.Identifier) if "start" in found.meta
-    ]
-    return min(starts) + 1 if starts else None
 
 
 _PART_NAMES: Final = {

@@ -102,6 +102,7 @@ class Statement:
         live: the terms of a SUBSCRIBE, which COPY_OUT and DECLARE may have in place of a query.
         topic: the topic of LISTEN, UNLISTEN and NOTIFY; None for all.
         timeout_s: how long FETCH waits for changes, in seconds; None until there is one.
+        has_returning: whether a statement that writes returns rows.
     """
 
     text: str
@@ -119,6 +120,7 @@ class Statement:
     live: LiveTerms | None = None
     topic: TopicName | None = None
     timeout_s: float | None = None
+    has_returning: bool = False
 
 
 def parse(text: str) -> list[Statement]:
@@ -185,8 +187,13 @@ class _Reader:
 
         tree = dialect.parse_query(self._tokens, self._all)
         count = self._count_parameters(tree)
-        kind = StatementKind.WRITE
-        return self._statement(kind, _WRITE_TAGS[word], tree=tree, parameter_count=count)
+        return self._statement(
+            StatementKind.WRITE,
+            _WRITE_TAGS[word],
+            tree=tree,
+            parameter_count=count,
+            has_returning=tree.args.get("returning") is not None,
+        )
 
     # ---- queries
 

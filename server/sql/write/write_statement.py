@@ -12,7 +12,13 @@ from typing import Final, NamedTuple
 
 from sqlglot import exp
 
-from server.sql.query.errors import FEATURE_NOT_SUPPORTED, SYNTAX_ERROR, SqlError
+from server.sql.query.errors import (
+    FEATURE_NOT_SUPPORTED,
+    GROUPING_ERROR,
+    SYNTAX_ERROR,
+    SqlError,
+)
+from server.sql.query.positions import find_position
 
 DUPLICATE_COLUMN: Final = "42701"
 
@@ -44,6 +50,7 @@ class WriteStatement(NamedTuple):
         where: the condition of UPDATE and DELETE.
         replaced: the columns that ON CONFLICT DO UPDATE sets; None without ON CONFLICT.
         conflict_key: the columns of ON CONFLICT; none if it has none.
+        returning: the expressions of RETURNING; none without it.
     """
 
     kind: WriteKind
@@ -56,6 +63,7 @@ class WriteStatement(NamedTuple):
     where: exp.Where | None = None
     replaced: frozenset[str] | None = None
     conflict_key: tuple[str, ...] = ()
+    returning: tuple[exp.Expr, ...] = ()
 
 
 def read_write_statement(tree: exp.Expr) -> WriteStatement:
@@ -77,7 +85,6 @@ def read_write_statement(tree: exp.Expr) -> WriteStatement:
 
 def _read_insert(tree: exp.Insert) -> WriteStatement:
     _check_parts(tree, _INSERT_PARTS, "INSERT")
-    _refuse_returning(tree)
     target = tree.this
     if not isinstance(target, exp.Schema) or not target.expressions or not tree.expression:
         raise SqlError(
@@ -111,6 +118,7 @@ def _read_insert(tree: exp.Insert) -> WriteStatement:
         source,
         replaced=replaced,
         conflict_key=conflict_key,
+        returning=_read_returning(tree),
     )
 
 
@@ -149,7 +157,6 @@ def _read_conflict(node: exp.Expr | None) -> tuple[frozenset[str] | None, tuple[
 
 def _read_update(tree: exp.Update) -> WriteStatement:
     _check_parts(tree, _UPDATE_PARTS, "UPDATE")
-    _refuse_returning(tree)
     if tree.args.get("from_"):
         raise _join_refused("UPDATE ... FROM")
     table = _target_table(tree.this)
@@ -181,17 +188,25 @@ def _read_update(tree: exp.Update) -> WriteStatement:
         table,
         values=tuple(values),
         where=tree.args.get("where"),
+        returning=_read_returning(tree),
     )
 
 
 def _read_delete(tree: exp.Delete) -> WriteStatement:
     _check_parts(tree, _DELETE_PARTS, "DELETE")
-    _refuse_returning(tree)
     if tree.args.get("using"):
         raise _join_refused("DELETE ... USING")
     table = _target_table(tree.this)
     schema, name = _target_name(table)
-    return WriteStatement(WriteKind.DELETE, schema, name, (), table, where=tree.args.get("where"))
+    return WriteStatement(
+        WriteKind.DELETE,
+        schema,
+        name,
+        (),
+        table,
+        where=tree.args.get("where"),
+        returning=_read_returning(tree),
+    )
 
 
 def rows_query(
@@ -218,6 +233,14 @@ def rows_query(
     )
 
 
+def returning_query(statement: WriteStatement) -> exp.Select:
+    """Return the query of RETURNING over the rows that the statement has written."""
+    return exp.Select(
+        expressions=[node.copy() for node in statement.returning],
+        from_=exp.From(this=statement.table.copy()),
+    )
+
+
 def _check_parts(tree: exp.Expr, known: frozenset[str], name: str) -> None:
     for part, value in tree.args.items():
         if value and part not in known:
@@ -230,13 +253,28 @@ def _check_parts(tree: exp.Expr, known: frozenset[str], name: str) -> None:
             )
 
 
-def _refuse_returning(tree: exp.Expr) -> None:
-    if tree.args.get("returning"):
-        raise SqlError(
-            FEATURE_NOT_SUPPORTED,
-            "RETURNING is not supported",
-            hint="Leave out RETURNING: the server makes no values that the client does not know.",
-        )
+def _read_returning(tree: exp.Expr) -> tuple[exp.Expr, ...]:
+    """Return the expressions of RETURNING.
+
+    Raises:
+        SqlError: one of them is not decided by a row alone.
+    """
+    returning = tree.args.get("returning")
+    if returning is None:
+        return ()
+    for kinds, sqlstate, problem in _NOT_RETURNED:
+        found = returning.find(*kinds)
+        if found is not None:
+            raise SqlError(sqlstate, problem, position=find_position(found))
+    return tuple(returning.expressions)
+
+
+_NOT_RETURNED: Final = (
+    ((exp.Query,), FEATURE_NOT_SUPPORTED, "subqueries are not supported in RETURNING"),
+    ((exp.Window,), "42P20", "window functions are not allowed in RETURNING"),
+    ((exp.AggFunc,), GROUPING_ERROR, "aggregate functions are not allowed in RETURNING"),
+)
+"""Parts of queries that RETURNING cannot have."""
 
 
 def _join_refused(what: str) -> SqlError:

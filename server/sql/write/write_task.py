@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from server.message_types.paths import Path
     from server.message_types.raw_trees import RawNode, RawTree
     from server.sql.query.cancellation import Cancellation
+    from server.sql.write.returning_query import WrittenRows
     from server.sql.write.write_target import WriteTarget
     from server.storage.sow.records import Record
     from server.storage.sow.topic_records import SowTopicRecords
@@ -122,6 +123,7 @@ class WriteTask:
         target: the topic.
         rows: the rows; all of the same kind.
         cancellation: ends the task between two rows.
+        returned: takes the records that are written; None if the statement has no RETURNING.
 
     Attributes:
         outcome: the outcome, once all rows are persisted, or refused.
@@ -133,6 +135,7 @@ class WriteTask:
         target: WriteTarget,
         rows: Sequence[RowWrite],
         cancellation: Cancellation,
+        returned: WrittenRows | None = None,
     ) -> None:
         self.outcome: Final[Future[WriteOutcome]] = Future()
         self._session: Final = session
@@ -141,6 +144,7 @@ class WriteTask:
         self._type: Final[MessageType] = target.message_type
         self._rows: Final = rows
         self._cancellation: Final = cancellation
+        self._returned: Final = returned
         self._result: Final = WriteOutcome()
         self._next_row = 0
         self._written_topics: set[str] = set()
@@ -197,6 +201,7 @@ class WriteTask:
                 case InsertedMessage():
                     self._publish(self._target.topic, row.body, row.sow_key, row.correlation_id)
                     self._result.count += 1
+                    self._return_inserted(row.body, row.sow_key)
                 case Upsert():
                     self._upsert(row)
                     self._result.count += 1
@@ -233,6 +238,7 @@ class WriteTask:
             self._change(found[0], row.fields)
         else:
             self._publish(topic, row.body)
+            self._return_inserted(row.body)
 
     def _update(self, row: RecordUpdate) -> None:
         version = row.row
@@ -254,7 +260,12 @@ class WriteTask:
         delta = self._make_delta(record, fields)
         if delta is not None:
             self._publish(record.topic, delta, command="delta_publish")
-            return
+        else:
+            self._replace(record, fields)
+        self._return_present([record.key], record.topic)
+
+    def _replace(self, record: Record, fields: Sequence[FieldValue]) -> None:
+        """Publish a record as a whole, with some fields set."""
         body = self._type.update(record.body, fields)
         check_verbatim(self._type, fields, body)
         is_own_key = isinstance(self._records.key_source(record.topic), PublisherKeys)
@@ -354,7 +365,12 @@ class WriteTask:
         except CommandRefusedError as error:
             if error.reason != NOT_ENTITLED or not self._has_filter(topic):
                 raise
-        self._result.count += len(found) - len(self._records.find_unchanged(found, topic))
+        left = {record.key for record in self._records.find_unchanged(found, topic)}
+        self._result.count += len(found) - len(left)
+        if self._returned is not None:
+            for record in unchanged:
+                if record.key not in left:
+                    self._returned.add(record)
 
     def _delete(self, keys: Sequence[str], topic: str) -> None:
         header = Header(command="sow_delete", topic=topic, short_options=_LITERAL)
@@ -376,6 +392,25 @@ class WriteTask:
         records = self._target.records
         assert records is not None  # noqa: S101 - by the caller, for rows of records
         return records
+
+    # ---- RETURNING
+
+    def _return_inserted(self, body: bytes, sow_key: str | None = None) -> None:
+        """Note the record that a message has become, for RETURNING."""
+        if self._returned is None:
+            return
+        topic = self._target.topic
+        if sow_key is not None:
+            self._return_present([sow_key], topic)
+            return
+        for record in self._records.find_by_body(body, topic):
+            self._returned.add(record)
+
+    def _return_present(self, keys: Sequence[str], topic: str) -> None:
+        """Note records as they are now, for RETURNING."""
+        if self._returned is not None:
+            for record in self._records.find_by_keys(keys, lambda name: name == topic):
+                self._returned.add(record)
 
     # ---- the end
 

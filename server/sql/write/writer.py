@@ -36,6 +36,12 @@ from server.sql.query.tables import SqlType, Table, TableKind, find_table
 from server.sql.tables.columns import Metadata
 from server.sql.tables.errors import ColumnsWidenedError, ScanError
 from server.sql.write.field_values import FieldTarget, check_verbatim, to_body
+from server.sql.write.returning_query import (
+    Returning,
+    ReturningQueries,
+    WrittenRows,
+    make_written_rows,
+)
 from server.sql.write.row_versions import VersionedRows
 from server.sql.write.write_statement import (
     WriteKind,
@@ -71,10 +77,10 @@ if TYPE_CHECKING:
     from server.engine.session import Session
     from server.message_types.base import FieldValue
     from server.sql.query.execution import QueryEngine
-    from server.sql.query.results import QueryResult
+    from server.sql.query.results import QueryColumn, QueryResult
     from server.sql.query.session import SqlSession
     from server.sql.query.tables import TableSource
-    from server.sql.tables.catalogue import SessionTables
+    from server.sql.tables.catalogue import SessionTables, SessionTopic
 
 MAX_WRITE_BYTES: Final = 256 * 1024 * 1024
 """Bytes of the messages of one statement."""
@@ -99,8 +105,20 @@ _TOPIC: Final = Metadata.TOPIC.value.name
 
 _ResultT = TypeVar("_ResultT")
 
-WriteSteps = Generator[Future[WriteOutcome], None, int]
-"""Executes a statement: yields what it waits for, and returns the number of rows written."""
+WriteSteps = Generator[Future[WriteOutcome], None, "WriteResult"]
+"""Executes a statement: yields what it waits for, and returns the result."""
+
+
+class WriteResult(NamedTuple):
+    """The result of a statement that writes.
+
+    Attributes:
+        row_count: the number of rows that were written.
+        returned: the rows of RETURNING; None without it.
+    """
+
+    row_count: int
+    returned: QueryResult | None = None
 
 
 class _WriteQuery(NamedTuple):
@@ -113,6 +131,7 @@ class _WriteQuery(NamedTuple):
         metadata: the metadata that are written, in the order of the columns.
         query: the query for the rows.
         source: the tables that it reads.
+        topic: the topic as the user sees it; None if it is no table.
     """
 
     statement: WriteStatement
@@ -121,6 +140,7 @@ class _WriteQuery(NamedTuple):
     metadata: tuple[str, ...]
     query: Statement
     source: TableSource
+    topic: SessionTopic | None = None
 
 
 class StatementWriter:
@@ -147,11 +167,12 @@ class StatementWriter:
         self._settings: Final = settings
         self._engine: Final = engine
         self._post: Final = post
+        self._returning: Final = ReturningQueries(engine, settings)
 
     def describe(
         self, statement: Statement, parameter_types: Sequence[int], cancellation: Cancellation
     ) -> Description:
-        """Return the types of a statement's parameters.
+        """Return the types of a statement's parameters, and the columns of RETURNING.
 
         Raises:
             SqlError: the statement is wrong.
@@ -160,7 +181,66 @@ class StatementWriter:
         found = self._engine.describe(
             write.query, write.source, self._settings, parameter_types, cancellation
         )
-        return Description(found.parameter_oids, None, found.warnings)
+        if not statement.has_returning:
+            return Description(found.parameter_oids, None, found.warnings)
+        returning = self._prepare_returning(statement, write, found, cancellation)
+        return Description(found.parameter_oids, returning.columns, found.warnings)
+
+    def _plan_returning(
+        self,
+        statement: Statement,
+        parameter_types: Sequence[int],
+        cancellation: Cancellation,
+        described: Sequence[QueryColumn] | None,
+    ) -> Returning:
+        """Return the query of RETURNING for an execution; see `run`."""
+        write = self._prepare(statement, parameter_types, is_execution=True)
+        found = self._engine.describe(
+            write.query, write.source, self._settings, parameter_types, cancellation
+        )
+        returning = self._prepare_returning(statement, write, found, cancellation)
+        if described is not None and tuple(described) != returning.columns:
+            raise SqlError(FEATURE_NOT_SUPPORTED, "cached plan must not change result type")
+        return returning
+
+    def _prepare_returning(
+        self,
+        statement: Statement,
+        write: _WriteQuery,
+        description: Description,
+        cancellation: Cancellation,
+    ) -> Returning:
+        """Return the query of RETURNING.
+
+        Args:
+            statement: the statement.
+            write: it, prepared.
+            description: the description of the query for its rows.
+            cancellation: ends the description of the result.
+
+        Raises:
+            SqlError: the topic has no records to return, or the expressions are wrong.
+        """
+        target, topic = write.target, write.topic
+        if topic is None or target.records is None or target.records.needs_context:
+            raise SqlError(
+                FEATURE_NOT_SUPPORTED,
+                f'RETURNING is not supported for "{target.topic}"',
+                detail="It returns the records of a table that the user may read, whose keys come"
+                " from their fields or from the publisher.",
+                hint="Leave out RETURNING.",
+                position=statement.offset + statement.text.upper().rfind("RETURNING") + 1,
+            )
+        oids = [column.oid for column in description.columns or ()]
+        if write.statement.kind is WriteKind.INSERT:
+            named = zip(write.statement.columns, oids, strict=False)
+            oids = [oid for name, oid in named if name in write.columns]
+        else:
+            oids = oids[len(write.metadata) :]
+        rows = make_written_rows(topic, target, write.columns, oids)
+        return self._returning.prepare(
+            statement, write.statement, rows, description.parameter_oids, cancellation
+        )
 
     def run(
         self,
@@ -168,23 +248,45 @@ class StatementWriter:
         parameters: Sequence[object],
         parameter_types: Sequence[int],
         cancellation: Cancellation,
+        described: Sequence[QueryColumn] | None = None,
     ) -> WriteSteps:
         """Execute a statement.
 
+        Args:
+            statement: the statement.
+            parameters: the values of its parameters.
+            parameter_types: the types that the client asked for.
+            cancellation: ends it.
+            described: the columns of RETURNING that the client has been told; None if it has not
+                asked.
+
         Raises:
-            SqlError: the statement is wrong, or a row is refused; the error says how many rows
-                were written before.
+            SqlError: the statement is wrong, the columns of RETURNING are others than described, or
+                a row is refused; the error says how many rows were written before.
         """
         timer = self._start_timer(cancellation)
         total = WriteOutcome()
+        returned: QueryResult | None = None
         try:
-            yield from self._execute(statement, parameters, parameter_types, cancellation, total)
+            returning: Returning | None = None
+            if statement.has_returning:
+                returning = self._plan_returning(
+                    statement, parameter_types, cancellation, described
+                )
+            rows = None if returning is None else returning.rows
+            yield from self._execute(
+                statement, parameters, parameter_types, cancellation, total, rows
+            )
+            if returning is not None:
+                returned = self._returning.execute(
+                    returning, parameters, parameter_types, cancellation
+                )
         except SqlError as error:
             raise _with_count(error, total.count) from None
         finally:
             if timer is not None:
                 timer.cancel()
-        return total.count
+        return WriteResult(total.count, returned)
 
     def _execute(
         self,
@@ -193,6 +295,7 @@ class StatementWriter:
         parameter_types: Sequence[int],
         cancellation: Cancellation,
         total: WriteOutcome,
+        returned: WrittenRows | None,
     ) -> Generator[Future[WriteOutcome], None, None]:
         """Execute a statement, and again for records that have changed since they were read."""
         pending: set[tuple[str, str]] | None = None
@@ -203,7 +306,7 @@ class StatementWriter:
                 rows = [row for row in rows if _identity(row) in pending]
             if not rows:
                 return
-            task = WriteTask(self._session, _to_learn_from(write), rows, cancellation)
+            task = WriteTask(self._session, _to_learn_from(write), rows, cancellation, returned)
             self._post_call(task.start)
             yield task.outcome
             outcome = task.outcome.result()
@@ -241,17 +344,16 @@ class StatementWriter:
         write = read_write_statement(statement.tree)
         table = find_table(self._tables.tables(), write.schema, write.name)
 
-        def describe() -> WriteTarget:
+        def describe() -> tuple[WriteTarget, SessionTopic | None]:
             session, tables = self._session, self._tables
             target = describe_target(session, tables, table, write.schema, write.name)
             if is_execution:
                 require_write_permission(session, target, target.topic)
-            return target
+            return target, None if target.table is None else tables.find_topic(target.table)
 
-        target = self._call(describe)
-        if write.kind is WriteKind.INSERT:
-            return self._prepare_insert(statement, write, target, parameter_types)
-        return self._prepare_change(statement, write, target, parameter_types)
+        target, topic = self._call(describe)
+        prepare = self._prepare_insert if write.kind is WriteKind.INSERT else self._prepare_change
+        return prepare(statement, write, target, parameter_types)._replace(topic=topic)
 
     def _prepare_insert(
         self,

@@ -156,7 +156,7 @@ def test_an_empty_text_has_no_statement(text: str) -> None:
         ("copy (subscribe) to stdout", "42601", 27),
         ("copy (subscribe to a with (x = 1)) to stdout", "22023", None),
         ("fetch c with (timeout = 'soon')", "22023", None),
-        ("declare c cursor for subscribe (select a from t limit 1)", "0A000", 33),
+        ("declare c cursor for subscribe (select a from t limit 1)", "0A000", 55),
         ("prepare x as select 1", "0A000", 1),
         ("pragma version", "0A000", 1),
         ("attach 'x.db'", "0A000", 1),

@@ -201,7 +201,6 @@ REFUSED = [
     ("INSERT INTO orders (_body) VALUES (1)", "42804", "is of type text"),
     ("INSERT INTO orders (id, x) VALUES (1, 'Infinity'::float8)", "22003", "no finite number"),
     ("INSERT INTO orders (id, x) VALUES (1, '\\x00'::bytea)", "42804", "no values of type bytea"),
-    ("INSERT INTO orders (id) VALUES (1) RETURNING id", "0A000", "RETURNING"),
     ("INSERT INTO orders (id, a) VALUES (1, 2) ON CONFLICT DO NOTHING", "0A000", "ON CONFLICT"),
     (
         (
@@ -240,7 +239,6 @@ REFUSED = [
     ("UPDATE orders SET a = 1, a = 2", "42701", "more than once"),
     ("UPDATE orders SET (a, b) = (1, 2)", "0A000", "one column at a time"),
     ("UPDATE orders SET a = 1 FROM lines", "0A000", "FROM"),
-    ("UPDATE orders SET a = 1 RETURNING *", "0A000", "RETURNING"),
     ("UPDATE orders SET a = 1 WHERE nothing = 1", "42703", "does not exist"),
     ("UPDATE orders SET a = id / 0", "22012", "division by zero"),
     ("UPDATE totals SET qty = 1", "42809", "cannot write to view"),
@@ -249,7 +247,6 @@ REFUSED = [
     ("DELETE FROM totals", "42809", "cannot write to view"),
     ("DELETE FROM work", "42809", "no table"),
     ("DELETE FROM orders USING lines WHERE true", "0A000", "USING"),
-    ("DELETE FROM orders RETURNING id", "0A000", "RETURNING"),
     ("DELETE FROM orders LIMIT 1", "0A000", "not supported"),
     ("DELETE FROM pg_class", "42P01", "does not exist"),
     ("DELETE FROM orders; DROP TABLE orders", "0A000", "tables are not defined"),
