@@ -29,7 +29,7 @@ from server.sql.query.cancellation import Cancellation
 from server.sql.query.errors import FEATURE_NOT_SUPPORTED, SYNTAX_ERROR, SqlError
 from server.sql.query.live_terms import TopicName
 from server.sql.query.results import QueryColumn
-from server.sql.query.statement import Statement, StatementKind, parse
+from server.sql.query.statement import Statement, StatementKind
 from server.sql.row_cursor import RowCursor, to_result_columns
 from server.sql.tables.errors import ColumnsWidenedError
 from server.sql.write.transaction_block import TransactionBlock

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from server.message_types.base import MessageType
     from server.message_types.paths import Path
     from server.sql.live.feed import Change
+    from server.sql.query.cancellation import Cancellation
+    from server.sql.query.live_evaluation import LiveEvaluation
     from server.sql.tables.row_chunk import RowChunk
 
 _TIME: Final = ("_time", SqlType.TIMESTAMPTZ)
@@ -140,6 +142,77 @@ class ChangeConverter:
         if misfits:
             raise MisfitError(misfits)
         return arrays
+
+
+class EvaluatedConverter:
+    """Converts the changes of one topic, of which a query makes the columns.
+
+    Args:
+        source: converts changes to the columns that the query reads; without rows of progress.
+        evaluation: evaluates the query.
+        cancellation: ends it.
+        has_progress: whether there is a column that tells rows of progress.
+
+    Attributes:
+        columns: the columns of the rows.
+    """
+
+    def __init__(
+        self,
+        source: ChangeConverter,
+        evaluation: LiveEvaluation,
+        cancellation: Cancellation,
+        *,
+        has_progress: bool,
+    ) -> None:
+        self._source: Final = source
+        self._evaluation: Final = evaluation
+        self._cancellation: Final = cancellation
+        self._has_progress: Final = has_progress
+        self._evaluate(source.convert_changes(()))  # to know the columns
+        own = [_TIME, *([_PROGRESSED] if has_progress else []), _DIFF]
+        self.columns: Final = (
+            *(ResultColumn(name, kind.oid) for name, kind in own),
+            *(ResultColumn(column.name, column.oid) for column in evaluation.columns),
+        )
+        self._names: Final = [column.name for column in self.columns]
+
+    def convert_changes(self, changes: Sequence[Change]) -> pa.RecordBatch:
+        """See `ChangeConverter.convert_changes`.
+
+        Raises:
+            MisfitError: a value does not fit the type of its column.
+            SqlError: an expression fails.
+        """
+        return self._evaluate(self._source.convert_changes(changes))
+
+    def convert_snapshot(self, chunk: RowChunk, time_s: float) -> pa.RecordBatch:
+        """See `ChangeConverter.convert_snapshot`.
+
+        Raises:
+            MisfitError: a value does not fit the type of its column.
+            SqlError: an expression fails.
+        """
+        return self._evaluate(self._source.convert_snapshot(chunk, time_s))
+
+    def convert_progress(self, time_s: float) -> pa.RecordBatch:
+        """See `ChangeConverter.convert_progress`."""
+        time = pa.array([_microseconds(time_s)], SqlType.TIMESTAMPTZ.arrow_type)
+        arrays = [time, pa.array([True]), *(pa.nulls(1) for _ in self._names[2:])]
+        return pa.RecordBatch.from_arrays(arrays, names=self._names)
+
+    def _evaluate(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+        """Return the rows of the query for rows of the topic."""
+        times, diffs, *columns = rows.columns
+        read = pa.table(columns, names=rows.schema.names[2:])
+        if not columns:
+            read = pa.table({"": pa.nulls(rows.num_rows)}).select([])
+        found, results = self._evaluation.evaluate(read, self._cancellation)
+        progress = [pa.array([False] * len(found))] if self._has_progress else []
+        arrays = [times.take(found), *progress, diffs.take(found), *results]
+        return pa.RecordBatch.from_arrays(
+            arrays, names=[str(place) for place in range(len(arrays))]
+        )
 
 
 def _microseconds(time_s: float) -> int:

@@ -14,7 +14,7 @@ from server.sql.tables.row_conversion import MisfitError
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from server.sql.live.converter import ChangeConverter
+    from server.sql.live.converter import ChangeConverter, EvaluatedConverter
     from server.sql.query.cancellation import Cancellation
 
 _BATCH_SIZE: Final = 1000
@@ -46,7 +46,7 @@ class LiveRows:
     def __init__(
         self,
         feed: LiveFeed,
-        converter: ChangeConverter,
+        converter: ChangeConverter | EvaluatedConverter,
         snapshot: Sequence[pa.RecordBatch],
         cancellation: Cancellation,
         on_misfit: Callable[[MisfitError], None],
@@ -151,13 +151,14 @@ class LiveRows:
         if is_due and moment_s:
             self._next_progress_s = time.monotonic() + _PROGRESS_INTERVAL_S
             return self._converter.convert_progress(moment_s)
-        changes = self._feed.take(_BATCH_SIZE, _BATCH_BYTES)
-        if not changes:
-            return None
         try:
-            return self._converter.convert_changes(changes)
+            while changes := self._feed.take(_BATCH_SIZE, _BATCH_BYTES):
+                batch = self._converter.convert_changes(changes)
+                if batch.num_rows:
+                    return batch
         except MisfitError as misfit:
             self._on_misfit(misfit)
             raise ColumnsWidenedError(
                 "a change has a value of another type than its column; subscribe again"
             ) from None
+        return None

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 from server.engine.commands.errors import CommandRefusedError
 from server.sql.live.channels import MAX_CHANNELS, ChannelSink
-from server.sql.live.converter import ChangeConverter
+from server.sql.live.converter import ChangeConverter, EvaluatedConverter
 from server.sql.live.feed import LiveFeed
 from server.sql.live.rows import LiveRows
 from server.sql.live.subscriber import LiveSubscriber
@@ -107,7 +107,7 @@ class LiveStatements:
             assert terms.topic is not None  # noqa: S101 - without a plan there is no query
             topic = terms.topic
             output = self._call(lambda: self._follow_messages(topic, feed, subscribers))
-            converter = ChangeConverter(
+            messages = ChangeConverter(
                 self._message_type(subscribers[0]),
                 (output,),
                 (output.value.name,),
@@ -115,7 +115,7 @@ class LiveStatements:
             )
             return LiveRows(
                 feed,
-                converter,
+                messages,
                 (),
                 cancellation,
                 lambda _: None,
@@ -133,11 +133,18 @@ class LiveStatements:
                 plan.request, on_begin, has_snapshot=terms.has_snapshot
             )
             by_name = dict(zip(plan.request.columns, scan_plan.outputs, strict=True))
-            converter = ChangeConverter(
+            source = ChangeConverter(
                 scan_plan.source.table.message_type,
                 [by_name[column.source] for column in plan.columns],
                 [column.name for column in plan.columns],
-                has_progress=terms.has_progress,
+                has_progress=terms.has_progress and plan.evaluation is None,
+            )
+            converter = (
+                source
+                if plan.evaluation is None
+                else EvaluatedConverter(
+                    source, plan.evaluation, cancellation, has_progress=terms.has_progress
+                )
             )
             snapshot: list[pa.RecordBatch] = []
             for chunk in chunks:

@@ -16,6 +16,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Final, NamedTuple
 
@@ -25,7 +26,14 @@ from server.sql.query.cancellation import BY_TIMEOUT, Cancellation
 from server.sql.query.duckdb_functions import ALLOWED, FUNCTION_NAMES
 from server.sql.query.errors import FEATURE_NOT_SUPPORTED, OUT_OF_MEMORY, DuckDbError, SqlError
 from server.sql.query.explain import TimedScan, counts_of, explain_lines
-from server.sql.query.live_terms import LivePlan, plan_query, plan_topic
+from server.sql.query.live_evaluation import LiveEvaluation, NumberedTables, with_row_number
+from server.sql.query.live_terms import (
+    LivePlan,
+    live_scan,
+    plan_evaluation,
+    plan_query,
+    plan_topic,
+)
 from server.sql.query.lru_cache import LruCache
 from server.sql.query.pg_catalog import PgCatalog
 from server.sql.query.pg_functions import macros
@@ -42,6 +50,7 @@ from server.sql.query.results import (
     show,
     show_columns,
 )
+from server.sql.query.rewrite import fold_identifiers
 from server.sql.query.scan_only_plan import MAX_RESULT_BYTES, ScanOnlyPlan, ScanOnlyPlans
 from server.sql.query.session import SqlSession
 from server.sql.query.statement import Statement, StatementKind, parse
@@ -311,7 +320,20 @@ class QueryEngine:
         plan = self._plan(statement, source, session, cancellation, parameter_oids, parameters)
         plan.check_parameter_count()
         plan.plan_scans(is_enabled=True)
-        return plan_query(statement.tree, plan.tree, plan.scans, statement.offset + 1)
+        position = statement.offset + 1
+        live_plan = plan_query(statement.tree, plan.tree, plan.scans, position)
+        if live_plan is not None:
+            return live_plan
+        table = live_scan(plan.scans, position).request.table
+        numbered = NumberedTables(source, table)
+        folded = statement.tree.copy()
+        fold_identifiers(folded)
+        tree = with_row_number(folded, table, numbered.row_column)
+        evaluated = replace(statement, tree=tree)
+        plan = self._plan(evaluated, numbered, session, cancellation, parameter_oids, parameters)
+        plan.plan_scans(is_enabled=True)
+        evaluation = LiveEvaluation(plan, self._pool, session.user, numbered.row_column)
+        return plan_evaluation(table, live_scan(plan.scans, position), evaluation)
 
     def _plan(
         self,

@@ -1,11 +1,13 @@
 """The terms of SUBSCRIBE, and the queries that can be live.
 
     SUBSCRIBE [TO] topic [WITH (snapshot = true|false, progress = true|false)]
-    SUBSCRIBE [TO] (SELECT columns FROM topic [WHERE condition]) [WITH (...)]
+    SUBSCRIBE [TO] (SELECT expressions FROM topic [WHERE condition]) [WITH (...)]
 
 The syntax is that of Materialize (its documentation, SUBSCRIBE). A live query is decided record by
-record, so that each change of a record becomes rows to remove and rows to add: it has columns of
-one topic, and a condition that filters decide in the same way as SQL (`pushdown`).
+record, so that each change of a record becomes rows to remove and rows to add: it has expressions
+over columns of one topic, and a condition. Columns, and conditions that filters decide in the same
+way as SQL (`pushdown`), need no query for each batch of changes; all others are evaluated by DuckDB
+(`live_evaluation`).
 """
 
 from __future__ import annotations
@@ -23,21 +25,20 @@ from server.sql.query.errors import (
     UNDEFINED_TABLE,
     SqlError,
 )
+from server.sql.query.names import function_name
 from server.sql.query.positions import find_position
 from server.sql.query.rewrite import fold_identifiers
 from server.sql.query.tables import ScanRequest, Table, TableKind, find_table
 
 if TYPE_CHECKING:
+    from server.sql.query.live_evaluation import LiveEvaluation
     from server.sql.query.names import TableReference
     from server.sql.query.pushdown import PlannedScan
 
 _QUERY_HINT: Final = (
-    "Subscribe to columns of one topic: SUBSCRIBE (SELECT a, b FROM t WHERE a > 1)."
+    "Subscribe to expressions over one topic: SUBSCRIBE (SELECT a, b + 1 FROM t WHERE a > 1)."
 )
-_CONDITION_HINT: Final = (
-    "Compare fields with constants, and combine comparisons by AND and OR; EXPLAIN of the query"
-    " shows the conditions that filters do not decide."
-)
+_ROW_HINT: Final = "Expressions of a live query depend on nothing but the row."
 
 _LIVE_KINDS: Final = frozenset({TableKind.TOPIC, TableKind.VIEW, TableKind.CONFLATED})
 
@@ -102,11 +103,13 @@ class LivePlan(NamedTuple):
 
     Attributes:
         request: the topic's columns, and the filter.
-        columns: the columns of the result.
+        columns: the columns of the result; all of the request, if it is evaluated.
+        evaluation: evaluates expressions and the rest of the condition; None if there are none.
     """
 
     request: ScanRequest
     columns: tuple[LiveColumn, ...]
+    evaluation: LiveEvaluation | None = None
 
 
 def make_terms(topic: TopicName | None, options: Mapping[str, str]) -> LiveTerms:
@@ -176,11 +179,52 @@ def check_live_query(tree: exp.Expr, position: int) -> None:
     table = source.this if source is not None else None
     if not _is_plain_table(table):
         raise _refusal("anything but one topic in FROM", source or tree, position)
-    for item in tree.expressions:
-        column = item.this if isinstance(item, exp.Alias) else item
-        if not isinstance(column, exp.Column | exp.Star):
-            what = "an aggregate" if item.find(exp.AggFunc) is not None else "an expression"
-            raise _refusal(what, item, position)
+    for node in (*tree.expressions, tree.args.get("where")):
+        if node is not None:
+            _check_row_wise(node, position)
+
+
+def _check_row_wise(tree: exp.Expr, position: int) -> None:
+    """Raise an error if an expression depends on more than a row, or makes several rows of it."""
+    for kinds, what in _NOT_ROW_WISE:
+        found = tree.find(*kinds)
+        if found is not None:
+            raise _refusal(what, found, position)
+    for function in tree.find_all(exp.Func, exp.Anonymous):
+        name = function_name(function)
+        is_age_now = name == "age" and len(list(function.iter_expressions())) < _AGE_ARGUMENTS
+        if name in _CHANGING_FUNCTIONS or is_age_now:
+            what = "a function of more than its arguments"
+            raise _refusal(what, function, position, _ROW_HINT)
+
+
+_NOT_ROW_WISE: Final = (
+    ((exp.Query,), "a subquery"),
+    ((exp.Window,), "a window function"),
+    ((exp.AggFunc,), "an aggregate"),
+    (
+        (exp.Unnest, exp.Explode, exp.UDTF, exp.GenerateSeries),
+        "a function that returns several rows",
+    ),
+    (
+        (exp.CurrentDate, exp.CurrentTime, exp.CurrentTimestamp, exp.CurrentDatetime),
+        "the current time",
+    ),
+    ((exp.Localtime, exp.Localtimestamp), "the current time"),
+)
+"""Parts of queries that are not decided by a row alone."""
+
+_CHANGING_NAMES: Final = """
+    ago clock_timestamp current_date current_localtime current_localtimestamp current_time
+    current_timestamp error gen_random_uuid generate_subscripts get_current_time
+    get_current_timestamp json_array_elements now pg_notify rand random regexp_split_to_table
+    statement_timestamp timeofday today transaction_timestamp uuid uuidv4 uuidv7
+"""
+_CHANGING_FUNCTIONS: Final = frozenset(_CHANGING_NAMES.split())
+"""Functions whose results differ from call to call, or that return several rows."""
+
+_AGE_ARGUMENTS: Final = 2
+"""Arguments of `age` without which it reads the current date."""
 
 
 def _is_plain_table(node: object) -> bool:
@@ -204,8 +248,8 @@ def plan_topic(tables: Sequence[Table], topic: TopicName) -> LivePlan | None:
 
 def plan_query(
     original: exp.Expr, planned: exp.Expr, scans: Sequence[PlannedScan], position: int
-) -> LivePlan:
-    """Return the plan of a live query.
+) -> LivePlan | None:
+    """Return the plan of a live query; None if DuckDB has to evaluate it.
 
     Args:
         original: the query as it was written.
@@ -214,7 +258,41 @@ def plan_query(
         position: its offset in the text, from 1.
 
     Raises:
-        SqlError: it is no topic's, a column does not exist, or filters do not decide its condition.
+        SqlError: it is no topic's, or a column does not exist.
+    """
+    scan = live_scan(scans, position)
+    if planned.args.get("where") is not None or scan.residual:
+        return None
+    folded = original.copy()
+    fold_identifiers(folded)
+    if not all(_is_column(item) for item in folded.expressions):
+        return None
+    columns: list[LiveColumn] = []
+    for item in folded.expressions:
+        columns += _columns_of(item, scan.reference)
+    needed = tuple(dict.fromkeys(column.source for column in columns))
+    return LivePlan(ScanRequest(scan.request.table, needed, scan.request.filter), tuple(columns))
+
+
+def plan_evaluation(table: Table, scan: PlannedScan, evaluation: LiveEvaluation) -> LivePlan:
+    """Return the plan of a live query that DuckDB evaluates.
+
+    Args:
+        table: the topic.
+        scan: the scan of the query; it may have a column that the topic does not have.
+        evaluation: evaluates the query.
+    """
+    known = {column.name for column in table.columns}
+    needed = tuple(name for name in scan.request.columns if name in known)
+    columns = tuple(LiveColumn(name, name) for name in needed)
+    return LivePlan(ScanRequest(table, needed, scan.request.filter), columns, evaluation)
+
+
+def live_scan(scans: Sequence[PlannedScan], position: int) -> PlannedScan:
+    """Return the scan of a live query.
+
+    Raises:
+        SqlError: it is not that of a topic as it is now.
     """
     if len(scans) != 1 or scans[0].reference.relation.table is None:
         raise SqlError(
@@ -229,21 +307,11 @@ def plan_query(
             hint="Query the past states, or history, by themselves.",
             position=position,
         )
-    condition = original.args.get("where")
-    if planned.args.get("where") is not None or scan.residual:
-        raise _refusal(
-            "a condition that filters do not decide as SQL does",
-            condition or original,
-            position,
-            _CONDITION_HINT,
-        )
-    folded = original.copy()
-    fold_identifiers(folded)
-    columns: list[LiveColumn] = []
-    for item in folded.expressions:
-        columns += _columns_of(item, scan.reference)
-    needed = tuple(dict.fromkeys(column.source for column in columns))
-    return LivePlan(ScanRequest(scan.request.table, needed, scan.request.filter), tuple(columns))
+    return scan
+
+
+def _is_column(item: exp.Expr) -> bool:
+    return isinstance(item.this if isinstance(item, exp.Alias) else item, exp.Column | exp.Star)
 
 
 def _require_live(table: Table, position: int) -> None:
