@@ -393,7 +393,10 @@ class StatementRunner:
         self, statement: Statement, cancellation: Cancellation, parameters: Sequence[object] = ()
     ) -> Generator[Output, None, int]:
         assert statement.copy is not None  # noqa: S101 - of COPY_OUT
-        rows = self._open(statement, cancellation, parameters).rows
+        if statement.has_returning:
+            rows = (yield from self._open_written(statement, cancellation, parameters)).rows
+        else:
+            rows = self._open(statement, cancellation, parameters).rows
         encoder = CopyEncoder(statement.copy, rows.columns)
         yield Output(encoder.begin())
         try:
@@ -424,7 +427,7 @@ class StatementRunner:
         if plan.description is None:
             assert plan.statement is not None  # noqa: S101 - by its callers
             cancellation.check()
-            if plan.statement.kind is StatementKind.WRITE:
+            if plan.statement.kind is StatementKind.WRITE or plan.statement.has_returning:
                 plan.description = self._writer.describe(
                     plan.statement, plan.parameter_types, cancellation
                 )
@@ -662,7 +665,8 @@ class StatementRunner:
 
 def _has_rows(statement: Statement) -> bool:
     """Return whether a statement answers with the rows of a result of its own."""
-    return statement.kind in _QUERIES or statement.has_returning
+    is_returning = statement.kind is StatementKind.WRITE and statement.has_returning
+    return statement.kind in _QUERIES or is_returning
 
 
 def query_values(parameters: Sequence[Value | None]) -> tuple[object, ...]:

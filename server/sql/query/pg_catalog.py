@@ -269,6 +269,7 @@ class PgCatalog:
                 "typarray": item.array_oid,
                 "typinput": 0,
                 "typoutput": 0,
+                "typreceive": pg_types.RECEIVERS.get(item.name, 0),
                 "typcollation": 100 if item.category == "S" else 0,
             }
             if item.array_oid:

@@ -111,8 +111,30 @@ BY_NAME: Final = {item.name: item for item in TYPES}
 BY_ARRAY_OID: Final = {item.array_oid: item for item in TYPES if item.array_oid}
 
 
-PROCEDURES: Final = {"array_in": 750, "array_out": 751, "array_recv": 2400, "array_send": 2401}
-"""The functions that tell array types from others, for tools."""
+_RECEIVERS: Final = """
+    bool:2436 bytea:2412 char:2434 name:2422 int8:2408 int2:2404 int2vector:2410 int4:2406
+    regproc:2444 text:2414 oid:2418 tid:2438 xid:2440 cid:2442 oidvector:2420 float4:2424
+    float8:2426 unknown:2416 bpchar:2430 varchar:2432 regprocedure:2446 regclass:2452 regtype:2454
+    regnamespace:4087 regrole:4094 json_:324 inet_:2496 cidr_:2498 macaddr_:2494 date_:2468
+    time_:2470 timestamp_:2474 timestamptz_:2476 interval_:2478 timetz_:2472 numeric_:2460
+    record_:2402 void_:3120 anyarray_:2502 uuid_:2961 jsonb_:3805
+"""
+_RECEIVE_OIDS: Final = {
+    name: int(oid) for name, _, oid in (word.partition(":") for word in _RECEIVERS.split())
+}
+"""The functions that read binary values: the beginning of the name, before `recv`, and the OID."""
+
+RECEIVERS: Final = {name.rstrip("_"): oid for name, oid in _RECEIVE_OIDS.items()}
+"""These functions by the names of their types."""
+
+PROCEDURES: Final = {
+    "array_in": 750,
+    "array_out": 751,
+    "array_recv": 2400,
+    "array_send": 2401,
+    **{f"{name}recv": oid for name, oid in _RECEIVE_OIDS.items()},
+}
+"""The functions that tell types from others, for tools."""
 
 
 _MAX_TYPE_NAME: Final = 100

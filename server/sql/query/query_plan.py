@@ -35,6 +35,7 @@ from server.sql.query.names import (
     unused_prefix,
 )
 from server.sql.query.parameters import infer_parameters, type_parameters
+from server.sql.query.pg_functions import VECTORS
 from server.sql.query.pushdown import PlannedScan, plan_scans
 from server.sql.query.results import QueryColumn
 from server.sql.query.rewrite import ExpressionRewriter, fold_identifiers
@@ -47,6 +48,9 @@ if TYPE_CHECKING:
 
 MAX_COLUMNS: Final = 1600
 """The number of columns of a result: that of PostgreSQL."""
+
+_VECTOR_OIDS: Final = {"SMALLINT[]": 22, "UINTEGER[]": 30}
+"""Types of columns of the catalogue that clients read as int2vector and oidvector."""
 
 _WORD: Final = re.compile(r"[A-Za-z0-9_]+")
 
@@ -269,8 +273,15 @@ class QueryPlan:
             names = [self._logical.get(name, name) for name in duckdb_names]
         if len(names) > MAX_COLUMNS:
             raise SqlError(FEATURE_NOT_SUPPORTED, f"a result has at most {MAX_COLUMNS} columns")
+        is_catalogue = all(item.relation.table is None for item in self.references)
+        vectors = VECTORS if is_catalogue else frozenset()
         return tuple(
-            QueryColumn(name, pg_types.result_oid(kind))
+            QueryColumn(
+                name,
+                _VECTOR_OIDS[kind]
+                if name in vectors and kind in _VECTOR_OIDS
+                else pg_types.result_oid(kind),
+            )
             for name, kind in zip(names, types, strict=True)
         )
 

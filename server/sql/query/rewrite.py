@@ -112,6 +112,17 @@ def fold_identifiers(tree: exp.Expr) -> None:
             node.meta[_WITHOUT_QUOTES] = True
 
 
+_TYPE_FUNCTIONS: Final = frozenset({"typinput", "typoutput", "typreceive", "typsend"})
+"""Columns of `pg_type` that are OIDs, and names of functions where they are shown."""
+
+
+def _is_type_function(node: exp.Expr) -> bool:
+    if not isinstance(node, exp.Column) or node.name not in _TYPE_FUNCTIONS:
+        return False
+    query = node.find_ancestor(exp.Select)
+    return query is not None and any(table.name == "pg_type" for table in query.find_all(exp.Table))
+
+
 # ---- expressions
 
 
@@ -198,6 +209,8 @@ class ExpressionRewriter:
                 and node.this.meta.get(_WITHOUT_QUOTES)
             ):
                 return exp.Literal.string(self._session.user)
+            case exp.Column() if _is_type_function(node) and self._is_result(node):
+                return exp.alias_(self._object_name(node, "regproc"), node.name, quoted=True)
             case exp.Bracket() if _is_vector(node.this):
                 (index,) = node.expressions if len(node.expressions) == 1 else (None,)
                 if index is not None and not isinstance(index, exp.Slice):
@@ -236,6 +249,8 @@ class ExpressionRewriter:
             raise SqlError(UNDEFINED_OBJECT, f'type "{name}" does not exist')
         if name in _OBJECT_TYPES:
             return self._object(value, name, self._is_shown(node))
+        if _is_type_function(value) and oid in (25, 1043):
+            return self._object_name(value, "regproc")
         if value.meta.get("object") and oid in (25, 1043, 19):
             return self._object_name(value, value.meta["object"])
         if name in ("bpchar", "varchar") and node.to.expressions:
@@ -258,6 +273,13 @@ class ExpressionRewriter:
         while isinstance(parent, exp.Alias | exp.Paren):
             parent = parent.parent
         return isinstance(parent, exp.Select)
+
+    @staticmethod
+    def _is_result(node: exp.Expr) -> bool:
+        """Return whether an expression without an alias is a column of the whole query."""
+        return isinstance(node.parent, exp.Select) and node.find_ancestor(exp.Query) is (
+            node.root().find(exp.Query)
+        )
 
     def _object(self, value: exp.Expr, kind: str, is_shown: bool) -> exp.Expr:
         """Return the OID of an object for its name, or the OID as it is."""
@@ -292,7 +314,7 @@ class ExpressionRewriter:
             return oid
         parts = [
             quoted.replace('""', '"') if plain == "" else plain.lower()
-            for quoted, plain in re.findall(r'"((?:[^"]|"")+)"|([^".]+)', name)
+            for quoted, plain in re.findall(r'"((?:[^"]|"")+)"|([^".\s]+)', name)
         ]
         if kind == "regclass" and 1 <= len(parts) <= 2:
             oid = self._names.class_oid(parts[-2] if len(parts) == 2 else None, parts[-1])

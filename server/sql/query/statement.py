@@ -88,7 +88,8 @@ class Statement:
         tag: the command tag of its completion; SELECT, COPY, FETCH, MOVE and
             statements that write get a count after it.
         offset: offset of the statement in the text of all, to correct positions of errors.
-        tree: the query of SELECT, EXPLAIN, COPY_OUT and DECLARE; the statement of WRITE.
+        tree: the query of SELECT, EXPLAIN, COPY_OUT and DECLARE; the statement of WRITE, or of
+            COPY_OUT with RETURNING.
         parameter_count: the number of parameters `$1`, `$2`, ...
         name: the setting of SET, SHOW and RESET (ALL for all); the cursor of DECLARE, FETCH, MOVE
             and CLOSE, the prepared statement of DEALLOCATE, None for all; the savepoint; the target
@@ -278,6 +279,8 @@ class _Reader:
             live, live_tree = self._live(source[2:-1])
             copy = self._copy_format()
             return self._live_statement(StatementKind.COPY_OUT, "COPY", live, live_tree, copy=copy)
+        if len(source) > 2 and source[1].text.upper() in _WRITE_TAGS:
+            return self._copy_returning(source[1:-1])
         if source and _is_mark(source[0], "("):
             tree = dialect.parse_query(source[1:-1], self._all)
         elif source:
@@ -288,6 +291,26 @@ class _Reader:
             raise dialect.syntax_error_at(None, self._all)
         copy = self._copy_format()
         return self._with_tree(StatementKind.COPY_OUT, "COPY", tree, copy=copy)
+
+    def _copy_returning(self, tokens: list[Token]) -> Statement:
+        """Read COPY of a statement that writes, which has to return rows."""
+        from server.sql.query import dialect
+
+        tree = dialect.parse_query(tokens, self._all)
+        if tree.args.get("returning") is None:
+            raise SqlError(
+                FEATURE_NOT_SUPPORTED,
+                "COPY query must have a RETURNING clause",
+                position=tokens[0].start + 1,
+            )
+        return self._statement(
+            StatementKind.COPY_OUT,
+            "COPY",
+            tree=tree,
+            parameter_count=self._count_parameters(tree),
+            copy=self._copy_format(),
+            has_returning=True,
+        )
 
     def _live(self, tokens: list[Token]) -> tuple[LiveTerms, exp.Expr | None]:
         """Return the terms of a SUBSCRIBE, and its query if it has one, from what follows it."""

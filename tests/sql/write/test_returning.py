@@ -196,6 +196,20 @@ def test_refusals_have_a_position_and_write_nothing(
     assert bodies(connection, "orders") == [{"id": 7, "n": 7}]
 
 
+def test_copy_writes_and_returns(connection: psycopg.Connection[Any]) -> None:
+    """As ADBC executes every statement with rows."""
+    with connection.cursor() as cursor:
+        text = "COPY (INSERT INTO orders (id, n) VALUES (1, 2) RETURNING id, n) TO STDOUT"
+        with cursor.copy(text) as copy:
+            assert list(copy.rows()) == [("1", "2")]
+        with (
+            pytest.raises(psycopg.errors.FeatureNotSupported, match="must have a RETURNING"),
+            cursor.copy("COPY (DELETE FROM orders) TO STDOUT"),
+        ):
+            raise AssertionError("there is nothing to copy")
+    assert bodies(connection, "orders") == [{"id": 1, "n": 2}]
+
+
 def test_an_error_of_an_expression_says_that_the_rows_stay(
     connection: psycopg.Connection[Any],
 ) -> None:
